@@ -1,0 +1,61 @@
+"""Every error of the agent, sorted by whose fault it is.
+
+    MeteragentError
+    +-- ConfigError          the operator: a configuration that cannot keep its promise
+    +-- PayloadError         the meter: a message that is not a reading
+    +-- LinkError            the network: a broker that refuses or is away
+    +-- StoreError           the device: the file that holds the ledger
+        +-- StoreInUse       another agent has it open
+        +-- StoreRestored    it is older than what has already left
+        +-- StoreLost        it is gone or corrupt, and its clock cannot be guessed
+
+No error ever holds a reading, a payload or anything computed from one: its text may be logged.
+"""
+
+
+class MeteragentError(Exception):
+    """The root: catch it to catch every error of this package."""
+
+
+class ConfigError(MeteragentError):
+    """A configuration that is refused: the key, what was found and what would be right.
+
+    `key` is the path in the file, such as ``privacy.radius``.
+    """
+
+    def __init__(self, key: str, found: str, expected: str) -> None:
+        super().__init__(f"{key}: found {found}; expected {expected}")
+        self.key = key
+        self.found = found
+        self.expected = expected
+
+
+class PayloadError(MeteragentError):
+    """A message that is not a reading; `reason` is the name of the counter that counts it.
+
+    Raise it `from None`: the chained exception of a parser holds the payload.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class LinkError(MeteragentError):
+    """The broker is away, refused the connection, a subscription or a publication."""
+
+
+class StoreError(MeteragentError):
+    """The file that holds ledger and outbox cannot be used as it is."""
+
+
+class StoreInUse(StoreError):
+    """Another agent holds the store: two agents would noise one interval twice."""
+
+
+class StoreRestored(StoreError):
+    """The store is a copy from before the last start: what left since then is not in it."""
+
+
+class StoreLost(StoreError):
+    """The store is gone or corrupt and the first safe boundary cannot be known."""

@@ -1,0 +1,212 @@
+"""The public side: value types of what may be stored and may leave.
+
+A commit is all that one step of the core asks the store to write, in one transaction. Everything
+in it is either public (times, terms, charges) or hidden by noise that was drawn before the first
+reading was added (accumulators; THEORY 3.4). A raw reading has no place in these types.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import NamedTuple
+
+MICRO = 10**6
+"""Values are whole millionths of the unit (names end in `_u`)."""
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+class Kind(StrEnum):
+    """What a reading means; stated, never guessed (law 5)."""
+
+    POWER = "power"
+    INTERVAL_ENERGY = "interval_energy"
+
+
+class Clock(StrEnum):
+    """Whose time opens and closes windows: the wall clock, or each meter's newest timestamp."""
+
+    WALL = "wall"
+    EVENT = "event"
+
+
+UNIT_FACTOR = {"W": 1, "kW": 1000, "Wh": 1, "kWh": 1000}
+"""How many W or Wh one of the unit is."""
+
+UNITS = {Kind.POWER: ("W", "kW"), Kind.INTERVAL_ENERGY: ("Wh", "kWh")}
+"""The units that fit a kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The terms of a release: a window finishes under those it opened with (law 1).
+
+    `radius` and `quantum_u` (millionths) are in the stream's unit; epsilon = level / radius.
+    `hold_ms` is used by power (how long a reading stands), `interval_ms` by interval energy (what
+    a reading covers). `gap_u`, `low_u`, `high_u` are a reading's value where there is none and the
+    range it is clamped to, in millionths of the unit.
+    """
+
+    kind: Kind
+    unit: str
+    clock: Clock
+    length_ms: int
+    step_ms: int
+    lateness_ms: int
+    level: Fraction
+    radius: Fraction
+    quantum_u: int
+    hold_ms: int
+    interval_ms: int
+    gap_u: int
+    low_u: int
+    high_u: int
+
+    @property
+    def n(self) -> int:
+        """Slots in a window."""
+        return self.length_ms // self.step_ms
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The privacy parameter, in 1/unit: level / radius (DESIGN 2)."""
+        return self.level / self.radius
+
+    @property
+    def quantum(self) -> Fraction:
+        """The lattice of slot values, in the unit."""
+        return Fraction(self.quantum_u, MICRO)
+
+    @property
+    def spread_ms(self) -> int:
+        """Over how long a reading's value counts once: the slot for power, the interval for energy.
+
+        A slot's value is sum(value * duration) / spread, so an accumulator counts in
+        millionths of the unit times milliseconds.
+        """
+        return self.step_ms if self.kind is Kind.POWER else self.interval_ms
+
+    @property
+    def lattice(self) -> int:
+        """One quantum in an accumulator: quantum_u * spread_ms (THEORY 3.4's q*T)."""
+        return self.quantum_u * self.spread_ms
+
+    @property
+    def radius_w(self) -> Fraction:
+        """The radius as power over a slot, in W."""
+        base = self.radius * UNIT_FACTOR[self.unit]
+        return base if self.kind is Kind.POWER else base * HOUR_MS / self.step_ms
+
+    @property
+    def hides_wh(self) -> Fraction:
+        """The energy moved within a slot that is hidden: radius_w * step (THEORY 3.5)."""
+        return self.radius_w * self.step_ms / HOUR_MS
+
+    @property
+    def epsilon_per_w(self) -> Fraction:
+        """The charge of one window in 1/W, the one unit in which charges of streams add."""
+        return self.level / self.radius_w
+
+
+class Slot(NamedTuple):
+    """An open slot of a window: its index and *noise + energy so far* (law 3)."""
+
+    index: int
+    accumulator: int
+
+
+class OpenWindow(NamedTuple):
+    """A window between its opening and its last slot's close.
+
+    `radius` is the secret R of THEORY 2.1; `drawn` slots have had their uniform drawn from it, in
+    order of their index and at most n ever; `slots` are those drawn and not yet closed. `topic`
+    and `label` are where and under which name its records leave.
+    """
+
+    start_ms: int
+    terms: str
+    topic: str
+    label: str
+    radius: int
+    drawn: int
+    slots: tuple[Slot, ...]
+
+
+class TimelineState(NamedTuple):
+    """What a restart needs of one meter of one stream.
+
+    Time before `covered_ms` has been accounted for; `standing_ms` is the time of the newest
+    reading that took part in that (earlier ones are wholly covered); `newest_ms` the newest
+    timestamp accepted; `next_ms` where the next window starts; `idle` how many windows have
+    opened since the last accepted reading.
+    """
+
+    covered_ms: int
+    standing_ms: int | None
+    newest_ms: int | None
+    next_ms: int
+    idle: int
+    windows: tuple[OpenWindow, ...]
+
+
+class Outgoing(NamedTuple):
+    """A message that will leave, byte for byte: not before `due_ms` (wall clock)."""
+
+    topic: str
+    payload: bytes
+    due_ms: int
+    retain: bool
+
+
+class Descriptor(NamedTuple):
+    """The latest descriptor of a sink topic, sent again at every connect (retained)."""
+
+    topic: str
+    id: str
+    payload: bytes
+
+
+class Charge(NamedTuple):
+    """A kind of window that was opened: on a UTC day (its start, ms), at epsilon in 1/W."""
+
+    meter: str
+    day_ms: int
+    epsilon_per_w: Fraction
+
+
+@dataclass(slots=True)
+class Commit:
+    """What one step of the core asks the store to write in one transaction.
+
+    `marks`: per meter, the end of the last interval ever opened (law 1; never lowered).
+    `charges`: how many windows of each kind were opened (law 2).
+    `states`: per meter, its new state; None deletes it (the meter is forgotten).
+    `terms`: terms that a state refers to, by id; `descriptors`: new ones; `outgoing`: in order.
+    """
+
+    channel: str
+    clock_ms: int
+    marks: dict[str, int] = field(default_factory=dict)
+    charges: dict[Charge, int] = field(default_factory=dict)
+    states: dict[str, TimelineState | None] = field(default_factory=dict)
+    terms: dict[str, Terms] = field(default_factory=dict)
+    descriptors: list[Descriptor] = field(default_factory=list)
+    outgoing: list[Outgoing] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.marks or self.charges or self.states or self.outgoing or self.descriptors)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the store knows of one channel when the agent starts.
+
+    `floor_ms`: no window of any meter opens before it (after a lost or restored store).
+    """
+
+    marks: dict[str, int]
+    states: dict[str, TimelineState]
+    terms: dict[str, Terms]
+    floor_ms: int = 0

@@ -13,8 +13,7 @@ from typing import NamedTuple
 MICRO = 10**6
 """Values are whole millionths of the unit (names end in `_u`)."""
 
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
+_HOUR_MS = 3_600_000
 
 
 class Kind(StrEnum):
@@ -96,12 +95,12 @@ class Terms:
     def radius_w(self) -> Fraction:
         """The radius as power over a slot, in W."""
         base = self.radius * UNIT_FACTOR[self.unit]
-        return base if self.kind is Kind.POWER else base * HOUR_MS / self.step_ms
+        return base if self.kind is Kind.POWER else base * _HOUR_MS / self.step_ms
 
     @property
     def hides_wh(self) -> Fraction:
         """The energy moved within a slot that is hidden: radius_w * step (THEORY 3.5)."""
-        return self.radius_w * self.step_ms / HOUR_MS
+        return self.radius_w * self.step_ms / _HOUR_MS
 
     @property
     def epsilon_per_w(self) -> Fraction:
@@ -203,10 +202,12 @@ class Commit:
 class Snapshot:
     """What the store knows of one channel when the agent starts.
 
-    `floor_ms`: no window of any meter opens before it (after a lost or restored store).
+    `floor_ms`: no window of any meter opens before it (after a lost or restored store);
+    `announced`: the id of the latest descriptor of each sink topic.
     """
 
     marks: dict[str, int]
     states: dict[str, TimelineState]
     terms: dict[str, Terms]
     floor_ms: int = 0
+    announced: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,93 @@
+"""The profile `json`: value and time are found in a JSON document by JMESPath expressions.
+
+Numbers are read as decimals, so that what the meter wrote is what counts.
+"""
+
+import json
+from decimal import ROUND_FLOOR, Context, Decimal
+from typing import Any
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+
+from meteragent.decode import Decoder
+from meteragent.decode.number import finite, micro, text_of
+from meteragent.errors import PayloadError
+from meteragent.grid import parse_time
+from meteragent.reading import Reading
+
+_MILLISECONDS_FROM = Decimal(10) ** 11
+"""Unix times from here on are milliseconds: as seconds they would be past the year 5000."""
+_TIME_MAX = Decimal(10) ** 15
+
+
+_FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
+_NOT_FINITE = object()
+"""Stands for NaN and the infinities, which harm only where they are the value."""
+
+_DECODER = json.JSONDecoder(
+    parse_float=finite, parse_int=finite, parse_constant=lambda _: _NOT_FINITE
+)
+
+
+def _document(payload: bytes) -> Any:
+    text = text_of(payload)
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        raise PayloadError("refused_json") from None
+
+
+def _value_u(found: Any) -> int:
+    if found is None:
+        raise PayloadError("refused_missing")
+    if found is _NOT_FINITE:
+        raise PayloadError("refused_not_finite")
+    if not isinstance(found, Decimal):
+        raise PayloadError("refused_type")
+    return micro(found)
+
+
+def _time_ms(found: Any) -> int:
+    if found is None:
+        raise PayloadError("refused_missing")
+    if isinstance(found, Decimal) and 0 <= found < _TIME_MAX:
+        scale = 1 if found >= _MILLISECONDS_FROM else 1000
+        return int(_FLOOR.multiply(found, Decimal(scale)))
+    if isinstance(found, str):
+        try:
+            return parse_time(found)
+        except ValueError:
+            raise PayloadError("refused_time") from None
+    raise PayloadError("refused_time")
+
+
+def compile_expression(expression: str) -> Any:
+    """A JMESPath expression, compiled; raises ValueError when it is not one."""
+    try:
+        return jmespath.compile(expression)
+    except JMESPathError as error:
+        raise ValueError(f"not a JMESPath expression: {error}") from None
+
+
+def decoder(value: str, time: str | None) -> Decoder:
+    """The decoder for documents whose value and time are found by these expressions.
+
+    The decoder raises PayloadError; without `time` readings have the time of their arrival.
+    """
+    find_value = compile_expression(value)
+    find_time = compile_expression(time) if time is not None else None
+
+    def search(expression: Any, document: Any) -> Any:
+        try:
+            return expression.search(document)
+        except (JMESPathError, ArithmeticError, TypeError, ValueError):
+            raise PayloadError("refused_type") from None
+
+    def decode(payload: bytes) -> Reading:
+        document = _document(payload)
+        value_u = _value_u(search(find_value, document))
+        time_ms = _time_ms(search(find_time, document)) if find_time is not None else None
+        return Reading(time_ms, value_u)
+
+    return decode

@@ -1,0 +1,65 @@
+"""The profile `number`: the payload is one number as text, such as ``512.3``.
+
+It has no time: the time of arrival counts.
+"""
+
+import re
+from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
+
+from meteragent.errors import PayloadError
+from meteragent.reading import Reading
+
+_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+_NOT_FINITE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.ASCII | re.IGNORECASE)
+_HUGE = Decimal(10) ** 12
+_MICRO = Decimal(10) ** 6
+_HALF = Decimal("0.5")
+_EXACT = Context(prec=64, rounding=ROUND_FLOOR)
+_TINY = -8
+
+
+def text_of(payload: bytes) -> str:
+    """The payload as text; raises PayloadError when it is empty or not UTF-8."""
+    if not payload.strip():
+        raise PayloadError("refused_empty")
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        raise PayloadError("refused_encoding") from None
+
+
+def finite(text: str) -> Decimal:
+    """A finite number written in decimal; exponents beyond any use become 0 or 10**12."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        mantissa, _, exponent = text.lower().partition("e")
+        if exponent.startswith("-"):
+            return Decimal(0)
+        return _HUGE.copy_sign(Decimal(mantissa))
+
+
+def micro(value: Decimal) -> int:
+    """floor(value * 10**6 + 1/2): a value in whole millionths, exact (DESIGN 2).
+
+    Values beyond 10**12 of the unit are brought to it first (`window.range` clamps them anyway),
+    so that no payload makes an integer of a million digits.
+    """
+    if value.adjusted() < _TINY:
+        return 0
+    if abs(value) > _HUGE:
+        value = _HUGE.copy_sign(value)
+    digits = len(value.as_tuple().digits)
+    context = _EXACT if digits < 32 else Context(prec=digits + 32, rounding=ROUND_FLOOR)
+    scaled = context.add(context.multiply(value, _MICRO), _HALF)
+    return int(scaled.to_integral_value(ROUND_FLOOR))
+
+
+def decode(payload: bytes) -> Reading:
+    """A bare number; raises PayloadError when it is empty, not UTF-8, no number or not finite."""
+    text = text_of(payload)
+    if _NOT_FINITE.fullmatch(text):
+        raise PayloadError("refused_not_finite")
+    if not _NUMBER.fullmatch(text):
+        raise PayloadError("refused_type")
+    return Reading(None, micro(finite(text.strip())))

@@ -1,0 +1,109 @@
+"""What a message holds: the only place that decides what leaves, byte for byte.
+
+A record says a slot's private value; a descriptor says under which terms, once for many records.
+Every record of a stream has the same fields whatever happened in the slot (law 4).
+"""
+
+import hashlib
+import json
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from meteragent.grid import DAY_MS, iso_duration, iso_time
+from meteragent.privacy.accuracy import half_width, sd
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.release import MICRO, Terms
+
+_COVERAGE = 0.95
+
+
+class Wording(NamedTuple):
+    """What all messages under the same terms share: the descriptor's facts and its id."""
+
+    id: str
+    facts: dict[str, Any]
+    before_value: str
+    after_value: str
+
+
+@lru_cache(maxsize=256)
+def mechanism(terms: Terms) -> LInfLaplace:
+    """The mechanism that releases a window under these terms."""
+    return LInfLaplace(epsilon=terms.epsilon, quantum=terms.quantum, n=terms.n)
+
+
+def canonical(facts: dict[str, Any]) -> bytes:
+    """The canonical JSON of a descriptor: keys sorted, no spaces, UTF-8."""
+    return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@lru_cache(maxsize=256)
+def wording(terms: Terms) -> Wording:
+    """The descriptor's facts (DESIGN 5) without id, meter and valid_from, and what follows.
+
+    The id is the first 8 hex digits of the SHA-256 of their canonical JSON.
+    """
+    noise = mechanism(terms)
+    deviation = _figure(sd(noise))
+    facts: dict[str, Any] = {
+        "v": 1,
+        "metric": "linf",
+        "epsilon": str(terms.epsilon),
+        "epsilon_unit": f"1/{terms.unit}",
+        "level": str(terms.level),
+        "radius": str(terms.radius),
+        "hides_wh": str(terms.hides_wh),
+        "n": terms.n,
+        "quantum": str(terms.quantum),
+        "mechanism": "linf-laplace",
+        "length": iso_duration(terms.length_ms),
+        "step": iso_duration(terms.step_ms),
+        "kind": str(terms.kind),
+        "unit": terms.unit,
+        "sd": deviation,
+        "ci95": _figure(half_width(noise, _COVERAGE)),
+        "level_per_day": str(terms.level * DAY_MS / terms.length_ms),
+        "unbiased": "of slot values after fill and clamp",
+        "schedule": str(terms.clock),
+        "noise": "os",
+        "invariants": [],
+    }
+    id_ = hashlib.sha256(canonical(facts)).hexdigest()[:8]
+    before = f'","for":"{iso_duration(terms.step_ms)}","value":'
+    after = f',"unit":"{terms.unit}","sd":{json.dumps(deviation)},"d":"{id_}"}}'
+    return Wording(id_, facts, before, after)
+
+
+def _figure(number: float) -> float:
+    """A float with four significant digits, as messages show it."""
+    return float(f"{number:.4g}")
+
+
+def descriptor(terms: Terms, label: str, valid_from_ms: int) -> bytes:
+    """The descriptor of a meter's records from a time on."""
+    shared = wording(terms)
+    facts = {"v": 1, "id": shared.id, "meter": label, **shared.facts}
+    facts["valid_from"] = iso_time(valid_from_ms)
+    return json.dumps(facts, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def descriptor_topics(sink_topic: str, id_: str) -> tuple[str, str]:
+    """Where a descriptor is retained: the latest, and for ever under its id."""
+    return f"{sink_topic}/privacy", f"{sink_topic}/privacy/{id_}"
+
+
+def record(terms: Terms, label: str, start_ms: int, value_quanta: int) -> bytes:
+    """A slot's record: its start, its duration and its private value, in the stream's unit."""
+    shared = wording(terms)
+    value = decimal_text(value_quanta * terms.quantum_u)
+    name = json.dumps(label, ensure_ascii=False)
+    head = f'{{"v":1,"meter":{name},"t":"{iso_time(start_ms)}'
+    return f"{head}{shared.before_value}{value}{shared.after_value}".encode()
+
+
+def decimal_text(value_u: int) -> str:
+    """Millionths as an exact JSON number: no exponent, no trailing zeros."""
+    whole, rest = divmod(abs(value_u), MICRO)
+    sign = "-" if value_u < 0 else ""
+    fraction = f".{rest:06d}".rstrip("0") if rest else ""
+    return f"{sign}{whole}{fraction}"

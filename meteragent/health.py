@@ -1,0 +1,54 @@
+"""What the agent counts: events, never values (and never per meter: law 4)."""
+
+from collections import Counter
+
+REFUSALS = {
+    "refused_topic": "the topic does not name a meter",
+    "refused_size": "the payload is larger than source.max_payload",
+    "refused_empty": "the payload is empty",
+    "refused_encoding": "the payload is not UTF-8",
+    "refused_json": "the payload is not JSON",
+    "refused_missing": "the value or the time is not in the payload",
+    "refused_type": "the value is not a number",
+    "refused_not_finite": "the value is NaN or infinite",
+    "refused_time": "the time is not unix seconds, milliseconds or RFC 3339 with a zone",
+    "refused_ahead": "the time is further ahead of the clock than window.ahead",
+    "refused_meters": "there are source.max_meters meters already",
+}
+"""Messages that are not readings of this stream: acknowledged and counted, by reason."""
+
+COUNTERS = {
+    "received": "messages taken in",
+    "retained": "retained messages: not readings, acknowledged",
+    **REFUSALS,
+    "late": "readings of time that is already accounted for",
+    "duplicate": "readings whose time was already seen",
+    "early": "readings of time before the meter's first window",
+    "accepted": "readings that count",
+    "clamped": "values outside window.range, clamped to it",
+    "acked_open": "readings acknowledged early, because source.inflight were held",
+    "gap_slots": "slots that closed without any reading",
+    "opened": "windows opened and charged",
+    "passed": "windows not opened, because the budget forbids",
+    "released": "slots released",
+    "forgotten": "meters forgotten after window.forget without a reading",
+    "retired": "open windows dropped, because their stream is no longer configured",
+    "delivered": "messages the sink's broker has confirmed",
+    "publish_refused": "publications the sink's broker refused; they are sent again",
+    "source_lost": "connections to the source's broker lost",
+    "sink_lost": "connections to the sink's broker lost",
+    "store_full": "times the store was full of undelivered messages: everything stands",
+    "clock_waits": "times the wall clock was earlier than the store: everything stands",
+    "store_set_aside": "corrupt stores set aside",
+}
+"""Every counter and what it counts."""
+
+
+class Counts(Counter[str]):
+    """How often each thing of `COUNTERS` happened since the start."""
+
+    def add(self, name: str, count: int = 1) -> None:
+        """Count something; raises KeyError for a name that `COUNTERS` does not explain."""
+        if name not in COUNTERS:
+            raise KeyError(name)
+        self[name] += count

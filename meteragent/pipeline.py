@@ -1,0 +1,357 @@
+"""The core of one stream, without I/O: messages and the time in, effects out.
+
+Theory of operation
+-------------------
+`feed` takes a batch of messages and the time, and returns what to write (one transaction), which
+messages to acknowledge once that is on disk, and when it wants to be called again. It keeps no
+clock and draws from no generator: the time and the random bits are arguments. If what it asked
+for cannot be written the process must end, because its memory is then ahead of the store.
+
+Two clocks drive a wall-clock stream: windows and slots open at `now`, slots close at `closing`.
+They differ only after a start, while the readings that waited in the broker are taken in and what
+fell due meanwhile stays open (law 4, catch_up). An event-clock stream takes both, per meter, from
+the newest timestamp accepted from it.
+
+The rules
+---------
+1. No slot's noise is drawn before its window's charge is in the same or an earlier commit (law 2).
+2. A window opens at or after the mark of its meter, and raises it to its end (law 1).
+3. When slots close depends on the clock alone; those due together close in the order of their
+   names, never in the order of arrival (law 4).
+4. Nothing here logs, and nothing that is raised holds a reading.
+"""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from meteragent import encode, grid, topic
+from meteragent.decode import Decoder
+from meteragent.errors import PayloadError
+from meteragent.health import Counts
+from meteragent.privacy.composition import Odometer
+from meteragent.privacy.sampling import Bits
+from meteragent.reading import Message, Token
+from meteragent.release import (
+    Charge,
+    Clock,
+    Commit,
+    Descriptor,
+    Outgoing,
+    Snapshot,
+    Terms,
+    TimelineState,
+)
+from meteragent.window import Outcome, Pending, Timeline, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What the core needs to know of a stream.
+
+    `budget` is epsilon in 1/W per aligned period over all of a meter's streams, None without.
+    `secret` keys the spread of the meters' delays, `pseudonym_key` their names when there is one.
+    """
+
+    name: str
+    source: topic.SourceTopic
+    sink_topic: str
+    decode: Decoder
+    terms: Terms
+    terms_id: str
+    ahead_ms: int
+    forget_ms: int
+    spread_ms: int
+    max_meters: int
+    max_payload: int
+    secret: bytes
+    pseudonym_key: bytes | None = None
+    budget: Fraction | None = None
+
+
+@dataclass(slots=True)
+class Effects:
+    """What the shell must do, in this order: write `commit`, then acknowledge the tokens."""
+
+    commit: Commit
+    acknowledge: list[Token] = field(default_factory=list)
+
+
+class Pipeline:
+    """One stream: its meters' timelines, their schedule, charges and releases."""
+
+    def __init__(
+        self, stream: Stream, known: Snapshot, odometer: Odometer, bits: Bits, counts: Counts
+    ) -> None:
+        """The stream as the store left it; `odometer` is shared by all streams."""
+        self._stream = stream
+        self._odometer = odometer
+        self._bits = bits
+        self._counts = counts
+        self._mechanism = encode.mechanism(stream.terms)
+        self._floor_ms = known.floor_ms
+        self._marks = dict(known.marks)
+        self._announced = dict(known.announced)
+        self._timelines: dict[str, Timeline] = {}
+        self._opens: list[tuple[int, str]] = []
+        self._closes: list[tuple[int, str, str]] = []
+        for meter, state in known.states.items():
+            first_ms = self._boundary(meter, state.next_ms)
+            restored = Timeline.restore(stream.terms, first_ms, state, dict(known.terms))
+            self._timelines[meter] = restored
+            self._schedule(meter, restored)
+        self._effects = Effects(Commit(stream.name, 0))
+
+    # --- what the shell calls ------------------------------------------------------------------
+
+    def feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> Effects:
+        """Take in messages in order of arrival, then let the time pass to `now_ms`.
+
+        Windows and slots open to `now_ms`, slots close to `closing_ms` (wall clock only).
+        """
+        self._effects = Effects(Commit(self._stream.name, now_ms))
+        touched: set[str] = set()
+        for message in batch:
+            self._advance(min(message.received_ms, now_ms), closing_ms, now_ms, touched)
+            meter = self._take(message, now_ms)
+            if meter is not None:
+                touched.add(meter)
+        self._advance(now_ms, closing_ms, now_ms, touched)
+        for meter in touched:
+            self._effects.commit.states[meter] = self._state(meter)
+        return self._effects
+
+    def deadline_ms(self, *, closing: bool) -> int | None:
+        """When `feed` wants to be called again though nothing arrives; None: never.
+
+        Without `closing` only the opening of windows and slots counts.
+        """
+        heaps = [self._opens, self._closes] if closing else [self._opens]
+        return min((heap[0][0] for heap in heaps if heap), default=None)
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def _take(self, message: Message, now_ms: int) -> str | None:
+        """Decode a message and give its reading to its meter; returns the meter it touched."""
+        self._counts.add("received")
+        try:
+            meter, reading = self._decode(message)
+            first_seen = meter not in self._timelines
+            timeline = self._timeline(meter, reading.time_ms, message.received_ms)
+        except PayloadError as error:
+            self._counts.add(error.reason)
+            self._effects.acknowledge.append(message.token)
+            return None
+        outcome, free = timeline.accept(reading)
+        self._counts.add(str(outcome))
+        self._effects.acknowledge += free
+        if outcome is not Outcome.ACCEPTED:
+            return meter if first_seen else None
+        terms = self._stream.terms
+        if not terms.low_u <= reading.value_u <= terms.high_u:
+            self._counts.add("clamped")
+        self._follow(meter, timeline, now_ms)
+        return meter
+
+    def _decode(self, message: Message) -> tuple[str, Pending]:
+        stream = self._stream
+        if message.retain:
+            raise PayloadError("retained")
+        if len(message.payload) > stream.max_payload:
+            raise PayloadError("refused_size")
+        meter = stream.source.meter(message.topic)
+        if meter is None:
+            raise PayloadError("refused_topic")
+        time_ms, value_u = stream.decode(message.payload)
+        if time_ms is None:
+            time_ms = message.received_ms
+        if time_ms > message.received_ms + stream.ahead_ms:
+            raise PayloadError("refused_ahead")
+        return meter, Pending(time_ms, value_u, message.token)
+
+    def _timeline(self, meter: str, time_ms: int, received_ms: int) -> Timeline:
+        """The meter's timeline; a meter first seen starts at its next boundary (law 4)."""
+        timeline = self._timelines.get(meter)
+        if timeline is not None and timeline.next_ms is not None:
+            return timeline
+        wall = self._stream.terms.clock is Clock.WALL
+        if wall and time_ms <= received_ms - self._stream.forget_ms:
+            raise PayloadError("late")
+        first_ms = self._boundary(meter, received_ms if wall else time_ms)
+        if timeline is not None:
+            timeline.next_ms = first_ms
+        elif len(self._timelines) >= self._stream.max_meters:
+            raise PayloadError("refused_meters")
+        else:
+            timeline = self._timelines[meter] = Timeline(self._stream.terms, first_ms)
+        if wall:
+            heapq.heappush(self._opens, (first_ms, meter))
+        return timeline
+
+    def _boundary(self, meter: str, time_ms: int) -> int:
+        """The first boundary at or after a time where a window of the meter may open (law 1)."""
+        earliest_ms = max(time_ms, self._marks.get(meter, 0), self._floor_ms)
+        return grid.ceil(earliest_ms, self._stream.terms.length_ms)
+
+    def _follow(self, meter: str, timeline: Timeline, now_ms: int) -> None:
+        """Let a reading take effect: cover what it closed; by the event clock, open and close."""
+        if self._stream.terms.clock is Clock.EVENT:
+            newest_ms = timeline.newest_ms or 0
+            while (opens_ms := timeline.next_open_ms()) is not None and opens_ms <= newest_ms:
+                self._close_until(meter, timeline, opens_ms, now_ms)
+                self._open(meter, timeline, now_ms)
+            self._close_until(meter, timeline, newest_ms, now_ms)
+            self._effects.acknowledge += timeline.cover_spans(newest_ms)
+        else:
+            self._effects.acknowledge += timeline.cover_spans(now_ms)
+
+    # --- the schedule --------------------------------------------------------------------------
+
+    def _schedule(self, meter: str, timeline: Timeline) -> None:
+        """Ask to be woken for a timeline (wall clock only)."""
+        if self._stream.terms.clock is Clock.EVENT:
+            return
+        opens_ms, closes_ms = timeline.next_open_ms(), timeline.next_close_ms()
+        if opens_ms is not None:
+            heapq.heappush(self._opens, (opens_ms, meter))
+        if closes_ms is not None:
+            heapq.heappush(self._closes, (closes_ms, self._label(meter), meter))
+
+    def _advance(self, open_ms: int, close_ms: int, now_ms: int, touched: set[str]) -> None:
+        """Let the time pass for all timelines: open and close what is due, in order of time."""
+        close_ms = min(open_ms, close_ms)
+        while True:
+            opens_ms = self._opens[0][0] if self._opens else open_ms + 1
+            closes_ms = self._closes[0][0] if self._closes else close_ms + 1
+            if closes_ms <= close_ms and closes_ms <= opens_ms:
+                _, _, meter = heapq.heappop(self._closes)
+                self._close_due(meter, self._timelines[meter], closes_ms, now_ms)
+            elif opens_ms <= open_ms:
+                _, meter = heapq.heappop(self._opens)
+                self._open_due(meter, self._timelines[meter], now_ms)
+            else:
+                return
+            touched.add(meter)
+
+    def _open_due(self, meter: str, timeline: Timeline, now_ms: int) -> None:
+        closing = timeline.next_close_ms() is not None
+        self._open(meter, timeline, now_ms)
+        opens_ms, closes_ms = timeline.next_open_ms(), timeline.next_close_ms()
+        if opens_ms is not None:
+            heapq.heappush(self._opens, (opens_ms, meter))
+        if not closing and closes_ms is not None:
+            heapq.heappush(self._closes, (closes_ms, self._label(meter), meter))
+        self._drop_forgotten(meter, timeline)
+
+    def _close_due(self, meter: str, timeline: Timeline, closes_ms: int, now_ms: int) -> None:
+        self._close_until(meter, timeline, closes_ms, now_ms)
+        next_ms = timeline.next_close_ms()
+        if next_ms is not None:
+            heapq.heappush(self._closes, (next_ms, self._label(meter), meter))
+        self._drop_forgotten(meter, timeline)
+
+    def _drop_forgotten(self, meter: str, timeline: Timeline) -> None:
+        if timeline.next_ms is None and not timeline.windows:
+            self._effects.acknowledge += [p.token for p in timeline.pending]
+            del self._timelines[meter]
+            self._counts.add("forgotten")
+
+    # --- opening -------------------------------------------------------------------------------
+
+    def _open(self, meter: str, timeline: Timeline, now_ms: int) -> None:
+        """Open the next slot, and its window when it is the first one."""
+        windows = timeline.windows
+        if windows and windows[-1].drawn < windows[-1].terms.n:
+            self._draw(timeline, windows[-1])
+            return
+        start_ms = timeline.next_ms
+        if start_ms is None or self._is_forgotten(timeline):
+            timeline.next_ms = None
+            return
+        terms = self._stream.terms
+        timeline.next_ms = self._marks[meter] = start_ms + terms.length_ms
+        self._effects.commit.marks[meter] = timeline.next_ms
+        timeline.idle += 1
+        if not self._charge(meter, start_ms):
+            return
+        label = self._label(meter)
+        sink_topic = topic.render(self._stream.sink_topic, label)
+        radius = self._mechanism.radius(self._bits)
+        window = Window(start_ms, terms, self._stream.terms_id, sink_topic, label, radius)
+        windows.append(window)
+        self._counts.add("opened")
+        self._effects.commit.terms[self._stream.terms_id] = terms
+        self._announce(window, now_ms)
+        self._draw(timeline, window)
+
+    def _is_forgotten(self, timeline: Timeline) -> bool:
+        """Whether `forget` has passed in whole windows without a reading (wall clock only)."""
+        silent_ms = timeline.idle * self._stream.terms.length_ms
+        return self._stream.terms.clock is Clock.WALL and silent_ms >= self._stream.forget_ms
+
+    def _charge(self, meter: str, start_ms: int) -> bool:
+        """Charge a window, or pass it for ever when the budget forbids it."""
+        epsilon = self._stream.terms.epsilon_per_w
+        if self._odometer.would_exceed(meter, start_ms, epsilon, self._stream.budget):
+            self._counts.add("passed")
+            return False
+        self._odometer.add(meter, start_ms, epsilon)
+        charge = Charge(meter, grid.day(start_ms), epsilon)
+        charges = self._effects.commit.charges
+        charges[charge] = charges.get(charge, 0) + 1
+        return True
+
+    def _draw(self, timeline: Timeline, window: Window) -> None:
+        noise = encode.mechanism(window.terms).draw(window.radius, self._bits)
+        window.draw(noise, timeline.covered_ms)
+
+    def _announce(self, window: Window, now_ms: int) -> None:
+        """Send a topic's descriptor ahead of its first record under new terms."""
+        id_ = encode.wording(window.terms).id
+        if self._announced.get(window.topic) == id_:
+            return
+        self._announced[window.topic] = id_
+        payload = encode.descriptor(window.terms, window.label, window.start_ms)
+        commit = self._effects.commit
+        commit.descriptors.append(Descriptor(window.topic, id_, payload))
+        for where in encode.descriptor_topics(window.topic, id_):
+            commit.outgoing.append(Outgoing(where, payload, now_ms, True))
+
+    def _label(self, meter: str) -> str:
+        """The name under which a meter leaves."""
+        key = self._stream.pseudonym_key
+        return meter if key is None else topic.pseudonym(key, meter)
+
+    # --- closing -------------------------------------------------------------------------------
+
+    def _close_until(self, meter: str, timeline: Timeline, clock_ms: int, now_ms: int) -> None:
+        """Close and release the slots of a timeline that are due."""
+        while (due_ms := timeline.next_close_ms()) is not None and due_ms <= clock_ms:
+            window = next(w for w in timeline.windows if w.slots)
+            self._release(meter, timeline, window, due_ms, now_ms)
+            if window.drawn == window.terms.n and not window.slots:
+                timeline.windows.remove(window)
+
+    def _release(
+        self, meter: str, timeline: Timeline, window: Window, due_ms: int, now_ms: int
+    ) -> None:
+        index = next(iter(window.slots))
+        end_ms = window.slot_start_ms(index + 1)
+        self._effects.acknowledge += timeline.cover(end_ms)
+        if index not in window.fed:
+            self._counts.add("gap_slots")
+        window.fed.discard(index)
+        start_ms, quanta = window.slot_start_ms(index), window.close(index)
+        payload = encode.record(window.terms, window.label, start_ms, quanta)
+        leave_ms = now_ms
+        if self._stream.terms.clock is Clock.WALL:
+            delay_ms = topic.delay_ms(self._stream.secret, meter, self._stream.spread_ms)
+            leave_ms = max(due_ms + delay_ms, now_ms)
+        outgoing = Outgoing(window.topic, payload, leave_ms, False)
+        self._effects.commit.outgoing.append(outgoing)
+        self._counts.add("released")
+
+    def _state(self, meter: str) -> TimelineState | None:
+        timeline = self._timelines.get(meter)
+        return None if timeline is None else timeline.state()

@@ -1,0 +1,88 @@
+"""Topic templates, and the names under which meters leave.
+
+A source template such as ``meters/{meter}/power`` has one segment that names the meter; the same
+name goes into the sink template, or a keyed pseudonym of it.
+"""
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+
+PLACEHOLDER = "{meter}"
+_FORBIDDEN = ("+", "#", "\0")
+_NAME_MAX = 128
+
+
+def parse_template(text: str) -> tuple[str, ...]:
+    """The segments of a template.
+
+    Raises ValueError unless exactly one segment is ``{meter}`` and none is a wildcard.
+    """
+    segments = tuple(text.split("/"))
+    if segments.count(PLACEHOLDER) != 1 or text.count("{") != 1:
+        raise ValueError("a topic with one segment {meter}, such as 'meters/{meter}/power'")
+    if any(mark in text for mark in _FORBIDDEN) or text.startswith("$"):
+        raise ValueError("a topic without the wildcards + and # that does not start with $")
+    return segments
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTopic:
+    """A source template: the filter to subscribe to, and the meter that a topic names."""
+
+    segments: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "SourceTopic":
+        """Read a template; raises ValueError as `parse_template`."""
+        return cls(parse_template(text))
+
+    @property
+    def filter(self) -> str:
+        """The MQTT subscription: the template with ``+`` for the meter."""
+        return "/".join("+" if s == PLACEHOLDER else s for s in self.segments)
+
+    def meter(self, topic: str) -> str | None:
+        """The meter named by a topic; None when the topic is not of this template."""
+        segments = topic.split("/")
+        if len(segments) != len(self.segments):
+            return None
+        name = None
+        for segment, expected in zip(segments, self.segments, strict=True):
+            if expected == PLACEHOLDER:
+                name = segment
+            elif segment != expected:
+                return None
+        return name if name and len(name) <= _NAME_MAX else None
+
+
+def overlap(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
+    """Whether a topic of the sink template, or its descriptors' below, could match the source's.
+
+    Compared segment by segment, ``{meter}`` matching anything.
+    """
+    below = [sink, (*sink, "privacy"), (*sink, "privacy", PLACEHOLDER)]
+    return any(len(source) == len(t) and all(map(_meet, source, t)) for t in below)
+
+
+def _meet(one: str, other: str) -> bool:
+    return one == other or PLACEHOLDER in (one, other)
+
+
+def render(template: str, label: str) -> str:
+    """The sink topic of a meter that leaves as `label`."""
+    return template.replace(PLACEHOLDER, label)
+
+
+def pseudonym(key: bytes, meter: str) -> str:
+    """A keyed name for a meter: 16 hex digits of HMAC-SHA-256(key, meter).
+
+    Whoever lacks the key cannot tell which meter it is, nor try names against it.
+    """
+    return hmac.new(key, meter.encode(), hashlib.sha256).hexdigest()[:16]
+
+
+def delay_ms(secret: bytes, meter: str, spread_ms: int) -> int:
+    """A meter's fixed delay in [0, spread_ms], from a keyed hash (law 4)."""
+    digest = hmac.new(secret, b"spread/" + meter.encode(), hashlib.sha256).digest()
+    return int.from_bytes(digest[:8], "big") % (spread_ms + 1)

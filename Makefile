@@ -1,0 +1,51 @@
+# `make test` needs make and Python 3.11 or newer, nothing else: it makes .venv and installs there what it needs.
+# MISSING_OK="data mosquitto" accepts that parts are missing; METERAGENT_DATA names the folder of real traces.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/installed
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help test lint types parts unit real bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+test: lint types parts ## everything: style, types, import contracts, all tests
+	$(BIN)/python -m pytest
+	@echo "make test ran: ruff check, ruff format, import contracts, docstrings, mypy --strict, and the tests"
+	@echo "of units, statistics and integration; what was NOT RUN is listed above."
+
+lint: $(STAMP) ## style, import contracts, docstrings of tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-cache --no-timing
+	$(BIN)/interrogate --quiet tests
+
+types: $(STAMP) ## mypy --strict
+	$(BIN)/mypy
+
+parts: $(STAMP)
+	@$(BIN)/python tests/tools/system_parts.py mosquitto
+
+unit: $(STAMP) ## the fast tests: no broker, no statistics
+	$(BIN)/python -m pytest -m "not integration and not statistical"
+
+real: $(STAMP) parts ## the whole run on real traces (minutes)
+	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py
+
+bench: $(STAMP) parts ## every benchmark there is
+	@ls benchmarks/*.py >/dev/null 2>&1 || echo "there are no benchmarks yet"
+	@for file in $(wildcard benchmarks/*.py); do $(BIN)/python $$file || exit 1; done
+
+clean: ## back to a fresh clone
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed and $(PYTHON) is not: make PYTHON=python3.13 names another"; exit 1; }
+	@$(PYTHON) -m venv .venv || \
+	  { echo "$(PYTHON) cannot make an environment: on Debian and Ubuntu the package python3-venv is missing"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[sim]' --group dev
+	@touch $@

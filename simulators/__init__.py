@@ -1,0 +1,1 @@
+"""Simulation: what meters send, without meters. Nothing in `meteragent` imports it."""

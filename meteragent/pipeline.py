@@ -333,9 +333,7 @@ class Pipeline:
             if window.drawn == window.terms.n and not window.slots:
                 timeline.windows.remove(window)
 
-    def _release(
-        self, meter: str, timeline: Timeline, window: Window, due_ms: int, now_ms: int
-    ) -> None:
+    def _release(self, meter: str, timeline: Timeline, window: Window, due_ms: int, now_ms: int) -> None:
         index = next(iter(window.slots))
         end_ms = window.slot_start_ms(index + 1)
         self._effects.acknowledge += timeline.cover(end_ms)

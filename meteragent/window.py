@@ -153,9 +153,7 @@ class Timeline:
         self.seen: deque[int] = deque(maxlen=_SEEN)
 
     @classmethod
-    def restore(
-        cls, terms: Terms, next_ms: int, state: TimelineState, known: dict[str, Terms]
-    ) -> "Timeline":
+    def restore(cls, terms: Terms, next_ms: int, state: TimelineState, known: dict[str, Terms]) -> "Timeline":
         """The timeline as the store kept it, with today's terms; old windows keep theirs.
 
         Where the readings no longer mean the same (kind, unit or interval differ), what is left
@@ -186,9 +184,7 @@ class Timeline:
         """What the store keeps of it."""
         windows = tuple(window.state() for window in self.windows)
         next_ms = self.next_ms if self.next_ms is not None else self.covered_ms
-        return TimelineState(
-            self.covered_ms, self.standing_ms, self.newest_ms, next_ms, self.idle, windows
-        )
+        return TimelineState(self.covered_ms, self.standing_ms, self.newest_ms, next_ms, self.idle, windows)
 
     @property
     def _rules(self) -> Terms:

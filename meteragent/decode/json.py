@@ -25,9 +25,7 @@ _FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
 _NOT_FINITE = object()
 """Stands for NaN and the infinities, which harm only where they are the value."""
 
-_DECODER = json.JSONDecoder(
-    parse_float=finite, parse_int=finite, parse_constant=lambda _: _NOT_FINITE
-)
+_DECODER = json.JSONDecoder(parse_float=finite, parse_int=finite, parse_constant=lambda _: _NOT_FINITE)
 
 
 def _document(payload: bytes) -> Any:

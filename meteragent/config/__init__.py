@@ -1,0 +1,78 @@
+"""The configuration: one TOML file, parsed once into frozen models, refused with the key's path.
+
+Decimals are read exactly (never through a binary float), unknown keys are errors, and a setting
+that cannot keep the promise is refused here, before anything runs. `model` says which keys there
+are, `terms` turns them into what the mechanism needs, `check` refuses.
+"""
+
+import difflib
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from meteragent.config.check import check
+from meteragent.config.model import Config, Privacy, Sink, Source, Store, Stream, Window
+from meteragent.config.terms import budget, decoder, sink_url, terms
+from meteragent.errors import ConfigError
+
+__all__ = ["Config", "Stream", "budget", "decoder", "load", "parse", "sink_url", "terms"]
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file.
+
+    Raises ConfigError with the key's path, what was found and what would be right.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), _reason(error), "a readable TOML file") from None
+    return parse(text)
+
+
+def parse(text: str) -> Config:
+    """Check a configuration given as text; raises ConfigError as `load`."""
+    try:
+        document = tomllib.loads(text, parse_float=Decimal)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("file", str(error), "TOML") from None
+    flat = "stream" not in document
+    if flat:
+        store = {"store": document.pop("store")} if "store" in document else {}
+        document = {"stream": [{"name": "main", **document}], **store}
+    try:
+        config = Config.model_validate(document)
+    except ValidationError as error:
+        raise _explain(error, flat=flat) from None
+    check(config, flat=flat)
+    return config
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or type(error).__name__).lower()
+
+
+def _explain(error: ValidationError, *, flat: bool) -> ConfigError:
+    """The first problem pydantic found, as key, found, expected."""
+    first = error.errors(include_url=False)[0]
+    place = list(first["loc"])
+    if flat and place[:1] == ["stream"]:
+        place = place[2:]
+    key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in place).lstrip(".") or "file"
+    if first["type"] == "missing":
+        return ConfigError(key, "nothing", "a value: this key has no default")
+    if first["type"] == "extra_forbidden":
+        return ConfigError(key, "an unknown key", _nearest(place))
+    expected = first["msg"].removeprefix("Value error, ")
+    found = first["input"]
+    return ConfigError(key, str(found) if isinstance(found, Decimal) else repr(found), expected)
+
+
+def _nearest(place: list[int | str]) -> str:
+    sections = {"source": Source, "window": Window, "privacy": Privacy, "sink": Sink, "store": Store}
+    section = sections.get(str(place[-2])) if len(place) > 1 else None
+    known = list(section.model_fields) if section else [*sections, "stream"]
+    close = difflib.get_close_matches(str(place[-1]), known, n=1)
+    return f"{close[0]!r}, or one of {', '.join(known)}" if close else f"one of {', '.join(known)}"

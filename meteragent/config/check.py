@@ -1,0 +1,146 @@
+"""Settings that cannot keep the promise, refused with the key, what was found and what would do."""
+
+import re
+
+from meteragent import topic
+from meteragent.config.model import LATER_PRESETS, PRESETS, Config, Stream
+from meteragent.config.terms import length_ms, level, quantum, radius, sink_url, step_ms, terms
+from meteragent.decode import json as json_profile
+from meteragent.errors import ConfigError
+from meteragent.grid import DAY_MS, format_duration
+from meteragent.release import MICRO, UNITS, Kind
+
+RATIO_MAX = 2**45
+"""n / (epsilon * quantum) stays below this (THEORY 2.1)."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+def check(config: Config, *, flat: bool) -> None:
+    """Refuse a configuration that cannot keep its promise.
+
+    Raises ConfigError for the first key that is wrong; `flat` says how keys are named.
+    """
+    for at, stream in enumerate(config.stream):
+        _check_stream(stream, "" if flat else f"stream[{at}].")
+    _check_together(config, flat=flat)
+
+
+def _check_stream(stream: Stream, at: str) -> None:
+    for check in (_check_name, _check_source, _check_grid, _check_privacy, _check_budget):
+        check(stream, at)
+
+
+def _check_name(stream: Stream, at: str) -> None:
+    if not _NAME.fullmatch(stream.name):
+        raise ConfigError(f"{at}name", repr(stream.name), "letters, digits, - and _")
+    later = {"space": stream.privacy.space != "linf", "preset": stream.privacy.preset in LATER_PRESETS}
+    for key, is_later in later.items():
+        if is_later:
+            found = repr(getattr(stream.privacy, key))
+            known = "'linf'" if key == "space" else ", ".join(map(repr, PRESETS))
+            raise ConfigError(f"{at}privacy.{key}", found, f"{known}; not available yet")
+    if stream.privacy.preset not in PRESETS:
+        known = ", ".join(map(repr, PRESETS))
+        raise ConfigError(f"{at}privacy.preset", repr(stream.privacy.preset), f"one of {known}")
+    if stream.sink.format != "json":
+        raise ConfigError(f"{at}sink.format", repr(stream.sink.format), "'json'; others not available yet")
+
+
+def _check_source(stream: Stream, at: str) -> None:
+    source = stream.source
+    if source.unit not in UNITS[source.kind]:
+        right = " or ".join(map(repr, UNITS[source.kind]))
+        raise ConfigError(f"{at}source.unit", repr(source.unit), f"{right} for kind '{source.kind}'")
+    if source.kind is Kind.INTERVAL_ENERGY and source.interval is None:
+        expected = "what a reading covers, such as '15min': kind 'interval_energy' needs it"
+        raise ConfigError(f"{at}source.interval", "nothing", expected)
+    if source.profile == "number":
+        for key in ("value", "time"):
+            if getattr(source, key) is not None:
+                found = repr(getattr(source, key))
+                expected = "profile = 'json': a bare number has no fields"
+                raise ConfigError(f"{at}source.{key}", found, expected)
+        return
+    for key in ("value", "time"):
+        try:
+            json_profile.compile_expression(getattr(source, key) or "power")
+        except ValueError as error:
+            raise ConfigError(f"{at}source.{key}", repr(getattr(source, key)), str(error)) from None
+
+
+def _check_grid(stream: Stream, at: str) -> None:
+    length, step = length_ms(stream), step_ms(stream)
+    if length % step:
+        near = [length // (length // step + k) for k in (0, 1) if length % (length // step + k) == 0]
+        right = " or ".join(repr(format_duration(ms)) for ms in near if ms) or "a divisor"
+        expected = f"one that divides window.length = {format_duration(length)!r}, such as {right}"
+        raise ConfigError(f"{at}window.step", repr(format_duration(step)), expected)
+    low, high = stream.window.range
+    if low >= high:
+        raise ConfigError(f"{at}window.range", f"[{low}, {high}]", "[lowest, highest] in W")
+    if not terms(stream).low_u <= terms(stream).gap_u <= terms(stream).high_u:
+        expected = f"a value inside window.range = [{low}, {high}] W"
+        raise ConfigError(f"{at}window.gap", str(stream.window.gap), expected)
+
+
+def _check_privacy(stream: Stream, at: str) -> None:
+    privacy, lattice = stream.privacy, quantum(stream)
+    if privacy.hide is not None and privacy.radius is not None:
+        expected = "only one of privacy.hide and privacy.radius: they say the same thing twice"
+        raise ConfigError(f"{at}privacy.radius", str(privacy.radius), expected)
+    if (lattice * MICRO).denominator != 1:
+        expected = "a multiple of 0.000001 of the unit, such as 0.001"
+        raise ConfigError(f"{at}privacy.quantum", str(lattice), expected)
+    wide = radius(stream)
+    if (wide / lattice).denominator != 1:
+        below = wide // lattice * lattice
+        near = [str(r) for r in (below, below + lattice) if r > 0]
+        expected = f"a multiple of privacy.quantum = {lattice}, such as {' or '.join(near)}"
+        raise ConfigError(f"{at}privacy.radius", str(wide), expected)
+    n = length_ms(stream) // step_ms(stream)
+    ratio = n * wide / (level(stream) * lattice)
+    if ratio >= RATIO_MAX:
+        expected = f"a coarser one: n / (epsilon * quantum) is {float(ratio):.3g}, at most 2**45"
+        raise ConfigError(f"{at}privacy.quantum", str(lattice), expected)
+
+
+def _check_budget(stream: Stream, at: str) -> None:
+    limit = stream.privacy.budget
+    if limit is None:
+        return
+    if limit.per % DAY_MS:
+        found, expected = format_duration(limit.per), "whole days, such as '24h' or '30d'"
+        raise ConfigError(f"{at}privacy.budget.per", repr(found), expected)
+    needed = level(stream) * -(-limit.per // length_ms(stream))
+    if needed > limit.level:
+        period, step = format_duration(limit.per), format_duration(length_ms(stream))
+        expected = f"at least {needed}: windows of {step} at level {level(stream)} for {period}"
+        raise ConfigError(f"{at}privacy.budget.level", str(limit.level), expected)
+
+
+def _check_together(config: Config, *, flat: bool) -> None:
+    """What several streams must not do to each other, nor one to itself."""
+    names = [stream.name for stream in config.stream]
+    for at, one in enumerate(config.stream):
+        prefix = "" if flat else f"stream[{at}]."
+        if names.index(one.name) != at:
+            raise ConfigError(f"{prefix}name", repr(one.name), "a name of its own for each stream")
+        out = topic.parse_template(one.sink.topic)
+        for other in config.stream:
+            into = topic.parse_template(other.source.topic)
+            if _host(sink_url(one)) == _host(other.source.url) and topic.overlap(into, out):
+                expected = "a topic that no source of this broker reads back"
+                raise ConfigError(f"{prefix}sink.topic", repr(one.sink.topic), expected)
+        for other in config.stream[:at]:
+            same = _host(sink_url(one)) == _host(sink_url(other))
+            if same and topic.overlap(topic.parse_template(other.sink.topic), out):
+                expected = "a topic of its own: records of two streams would mix"
+                raise ConfigError(f"{prefix}sink.topic", repr(one.sink.topic), expected)
+
+
+def _host(url: str) -> tuple[str, str]:
+    place = url.partition("://")[2].lower()
+    host, _, port = place.rpartition(":") if ":" in place else (place, "", "")
+    return ("loopback" if host in _LOOPBACK else host), port or url.partition("://")[0]

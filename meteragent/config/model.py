@@ -1,0 +1,183 @@
+"""The models of the configuration: every key, its type and its default (DESIGN 5)."""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from meteragent import topic
+from meteragent.grid import DAY_MS, HOUR_MS, parse_duration
+from meteragent.release import UNIT_FACTOR, Clock, Kind
+
+_SIZE = re.compile(r"(\d{1,9})(B|KiB|MiB)", re.ASCII)
+_SIZE_BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2}
+_ENERGY = re.compile(r"(\d+(?:\.\d+)?)\s*(Wh|kWh)", re.ASCII)
+
+
+def _number(value: Any) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
+        raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
+    try:
+        return Fraction(value)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise ValueError("a finite number such as 220, 0.5 or '1/3'") from None
+
+
+def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
+    def validate(value: Any) -> int:
+        if not isinstance(value, str):
+            raise ValueError("a text with a unit, such as '30min'")  # noqa: TRY004  see _number
+        return parse(value)
+
+    return validate
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError("a size such as '64KiB'")
+    return int(match[1]) * _SIZE_BYTES[match[2]]
+
+
+def _energy_wh(value: Any) -> Fraction:
+    match = _ENERGY.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("an energy such as '110Wh' or '0.3kWh'")
+    return Fraction(match[1]) * UNIT_FACTOR[match[2]]
+
+
+def _template(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a topic such as 'meters/{meter}/power'")  # noqa: TRY004  see _number
+    topic.parse_template(value)
+    return value
+
+
+Number = Annotated[Fraction, BeforeValidator(_number)]
+Positive = Annotated[Fraction, BeforeValidator(_number), Field(gt=0)]
+Duration = Annotated[int, BeforeValidator(_text(parse_duration))]
+Span = Annotated[int, BeforeValidator(_text(parse_duration)), Field(gt=0)]
+Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0)]
+Energy = Annotated[Fraction, BeforeValidator(_energy_wh), Field(gt=0)]
+Template = Annotated[str, BeforeValidator(_template)]
+Protocol = Literal["auto", "5", "3.1.1"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class _Broker(_Section):
+    username: str | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    protocol: Protocol = "auto"
+
+
+class Source(_Broker):
+    """Where readings come from and what they mean; kind and unit have no default (law 5)."""
+
+    url: str = "mqtt://127.0.0.1:1883"
+    topic: Template
+    profile: Literal["number", "json"] = "number"
+    value: str | None = None
+    time: str | None = None
+    kind: Kind
+    unit: Literal["W", "kW", "Wh", "kWh"]
+    hold: Span = 15 * 60_000
+    interval: Span | None = None
+    inflight: int = Field(1000, ge=1, le=30_000)
+    max_meters: int = Field(10_000, ge=1)
+    max_payload: Size = 64 * 1024
+
+
+class Window(_Section):
+    """The grid and its clock."""
+
+    length: Span | None = None
+    step: Span | None = None
+    lateness: Duration = 0
+    clock: Clock = Clock.WALL
+    ahead: Duration = 30 * 60_000
+    gap: Number = Fraction(0)
+    range: tuple[Number, Number] = (Fraction(0), Fraction(20_000))
+    forget: Span = DAY_MS
+    catch_up: Duration = 60_000
+
+
+class Budget(_Section):
+    """At most this level per aligned UTC period, over all streams of a meter."""
+
+    level: Positive
+    per: Span
+
+
+class Privacy(_Section):
+    """How much is hidden: a preset, or the numbers themselves (they win)."""
+
+    preset: str = "appliance"
+    level: Positive | None = None
+    hide: Energy | None = None
+    radius: Positive | None = None
+    quantum: Positive | None = None
+    space: str = "linf"
+    budget: Budget | None = None
+
+
+class Sink(_Broker):
+    """Where private records go."""
+
+    url: str | None = None
+    topic: Template
+    format: str = "json"
+    pseudonym_key_file: Path | None = None
+    spread: Duration = 0
+    inflight: int = Field(100, ge=1, le=30_000)
+
+
+class Store(_Section):
+    """The one file that holds ledger and outbox."""
+
+    path: Path = Path("meteragent.db")
+    keep: Span = 30 * DAY_MS
+    max_mb: int = Field(512, ge=1)
+
+
+class Stream(_Section):
+    """One stream: a source, a grid, a promise and a sink; `name` is the ledger's channel."""
+
+    name: str = "main"
+    source: Source
+    window: Window = Window()
+    privacy: Privacy = Privacy()
+    sink: Sink
+
+
+class Config(_Section):
+    """The whole file: flat (one stream called `main`) or with `[[stream]]`."""
+
+    stream: tuple[Stream, ...] = Field(min_length=1)
+    store: Store = Store()
+
+
+class Preset(_Section):
+    """Names for numbers, in W and Wh, that are both private and useful (DESIGN 5)."""
+
+    length: int
+    hide_wh: Fraction
+    quantum_w: Fraction
+    level: Fraction
+
+
+_HALF_HOUR_MS = HOUR_MS // 2
+PRESETS = {
+    name: Preset(length=_HALF_HOUR_MS, hide_wh=Fraction(wh), quantum_w=Fraction(1), level=Fraction(1))
+    for name, wh in {"television": 20, "appliance": 110, "street": 300}.items()
+}
+LATER_PRESETS = {"day", "bill", "typical-day"}

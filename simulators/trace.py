@@ -1,0 +1,124 @@
+"""Load traces: what a meter measured, from a file.
+
+The shapes understood are the two of `data/` beside this repository, in Parquet or CSV: a time and watts
+(times without a zone are UTC), and seconds since the midnight of the day that the Parquet metadata
+key `day` names (taken as UTC; without that key they are Unix seconds).
+"""
+
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import csv, parquet
+
+from meteragent.grid import DAY_MS
+
+_EPOCH = date(1970, 1, 1)
+
+
+class TraceError(ValueError):
+    """A file that is no load trace; the text says what is wrong with it."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Trace:
+    """The power of one meter: `times_ms` since the Unix epoch, strictly rising, and `watts` at each.
+
+    Both have one entry a reading and at least two. Watts are integers where the file's are.
+    """
+
+    times_ms: NDArray[np.int64]
+    watts: NDArray[np.int64] | NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.times_ms)
+
+    @property
+    def step_ms(self) -> int:
+        """The nominal time between two readings: the median."""
+        return int(np.median(np.diff(self.times_ms)))
+
+    def limited(self, duration_ms: int) -> "Trace":
+        """Its first stretch: the readings less than a duration after the first one."""
+        count = int(np.searchsorted(self.times_ms, self.times_ms[0] + duration_ms))
+        return _checked(self.times_ms[:count], self.watts[:count])
+
+    def starting(self, start_ms: int) -> "Trace":
+        """The same, with its first reading at another time."""
+        return replace(self, times_ms=self.times_ms - self.times_ms[0] + start_ms)
+
+    def ended(self) -> "Trace":
+        """The same and one more reading a nominal step after the last one, which repeats its value.
+
+        It says how long the last reading stood, so that its time is accounted for.
+        """
+        end_ms = self.times_ms[-1] + self.step_ms
+        return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))
+
+
+def load(path: Path | str, time: str | None = None, watts: str | None = None) -> Trace:
+    """Read a trace: the columns `time` and `watts`, by default the first and the second.
+
+    Rows where either is missing, or the watts are not finite, are left out; the others are put in order of
+    time, and of several at the same time the first one stays. Times become whole milliseconds.
+    Raises TraceError, also where the file cannot be read.
+    """
+    path = Path(path)
+    try:
+        table = csv.read_csv(path) if path.suffix == ".csv" else parquet.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise TraceError(f"{path} cannot be read as a Parquet or CSV file: {error}") from error
+    names = [_column(table, given, index) for index, given in enumerate((time, watts))]
+    rows = table.select(names).drop_null()
+    times_ms, power = (
+        _times_ms(rows[0], names[0], _midnight_ms(table.schema.metadata)),
+        _watts(rows[1], names[1]),
+    )
+    finite = np.isfinite(power)
+    rising, first = np.unique(times_ms[finite], return_index=True)
+    return _checked(rising, power[finite][first])
+
+
+def _column(table: Any, given: str | None, index: int) -> str:
+    there: list[str] = table.column_names
+    if given is None and index < len(there):
+        return there[index]
+    if given is None or given not in there:
+        raise TraceError(f"there is no column {given or index + 1}; there are: {', '.join(there)}")
+    return given
+
+
+def _midnight_ms(metadata: dict[bytes, bytes] | None) -> int:
+    """When second 0 was."""
+    day = (metadata or {}).get(b"day")
+    return (date.fromisoformat(day.decode()) - _EPOCH).days * DAY_MS if day else 0
+
+
+def _times_ms(column: Any, name: str, midnight_ms: int) -> NDArray[np.int64]:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        whole = column.cast(pa.timestamp("ns", kind.tz)).cast(pa.int64()).to_numpy()
+        return np.asarray(whole // 1_000_000, np.int64)
+    if pa.types.is_integer(kind):
+        return np.asarray(column.to_numpy(), np.int64) * 1000 + midnight_ms
+    if pa.types.is_floating(kind):
+        return np.asarray(np.floor(column.to_numpy() * 1000 + 0.5), np.int64) + midnight_ms
+    raise TraceError(f"column {name} holds {kind}, which is neither times nor seconds")
+
+
+def _watts(column: Any, name: str) -> NDArray[np.int64] | NDArray[np.float64]:
+    if pa.types.is_integer(column.type):
+        return np.asarray(column.to_numpy(), np.int64)
+    if pa.types.is_floating(column.type):
+        return np.asarray(column.to_numpy(), np.float64)
+    raise TraceError(f"column {name} holds {column.type}, which is not watts")
+
+
+def _checked(times_ms: NDArray[np.int64], watts: NDArray[np.int64] | NDArray[np.float64]) -> Trace:
+    if len(times_ms) < 2:
+        raise TraceError(f"a trace has at least two readings; here there are {len(times_ms)}")
+    return Trace(times_ms, watts)

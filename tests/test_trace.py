@@ -1,0 +1,150 @@
+"""Load traces are read as they are: order, gaps, units, and what is no trace."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from simulators.trace import Trace, TraceError, load
+
+START_MS = 1_400_000_400_000
+
+
+def parquet_file(tmp_path: Path, columns: dict[str, pa.Array], day: str | None = None) -> Path:
+    """A small Parquet file, with the metadata key `day` of tracebase if there is one."""
+    table = pa.table(columns)
+    path = tmp_path / "trace.parquet"
+    parquet.write_table(table.replace_schema_metadata({"day": day} if day else None), path)
+    return path
+
+
+def csv_file(tmp_path: Path, text: str) -> Path:
+    """A small CSV file."""
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    return path
+
+
+def test_homes(tmp_path: Path) -> None:
+    """A home's file gives its first two columns: times without a zone are UTC, watts are as they stand."""
+    times = [datetime(2014, 5, 1, 0, minute, tzinfo=UTC).replace(tzinfo=None) for minute in range(3)]
+    watts = pa.array([161.7, 161.4, 159.4], pa.float32())
+    columns = {"Time": pa.array(times, pa.timestamp("us")), "Aggregate": watts, "Kettle": watts}
+    trace = load(parquet_file(tmp_path, columns))
+    assert trace.times_ms.tolist() == [1398902400000, 1398902460000, 1398902520000]
+    assert trace.watts.tolist() == [float(np.float32(value)) for value in (161.7, 161.4, 159.4)]
+    assert trace.step_ms == 60_000
+
+
+def test_tracebase(tmp_path: Path) -> None:
+    """A tracebase file counts seconds from midnight (UTC) of the day in its metadata; watts stay integers."""
+    columns = {"second": pa.array([1, 3, 86_399], pa.int32()), "watts": pa.array([132, 139, 7], pa.int32())}
+    trace = load(parquet_file(tmp_path, columns, day="2012-01-22"))
+    midnight_ms = 1_327_190_400_000
+    assert trace.times_ms.tolist() == [midnight_ms + second * 1000 for second in (1, 3, 86_399)]
+    assert repr(trace.watts.tolist()) == "[132, 139, 7]"
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+def test_timestamp_units(tmp_path: Path, unit: str, zone: str | None) -> None:
+    """The unit of a timestamp column and its zone change nothing: the instant counts."""
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    ticks = pa.array([1_400_000_400 * per_second, 1_400_000_401 * per_second]).cast(pa.timestamp(unit, zone))
+    trace = load(parquet_file(tmp_path, {"t": ticks, "w": pa.array([1, 2])}))
+    assert trace.times_ms.tolist() == [START_MS, START_MS + 1000]
+
+
+def test_csv(tmp_path: Path) -> None:
+    """A CSV file may write times as RFC 3339 or as Unix seconds with decimals."""
+    written = load(csv_file(tmp_path, "time,watts\n2014-05-13T17:00:00Z,1.5\n2014-05-13T17:00:01Z,2\n"))
+    seconds = load(csv_file(tmp_path, "time,watts\n1400000400,1.5\n1400000401.25,2\n"))
+    assert written.times_ms.tolist() == [START_MS, START_MS + 1000]
+    assert seconds.times_ms.tolist() == [START_MS, START_MS + 1250]
+    assert written.watts.tolist() == seconds.watts.tolist() == [1.5, 2.0]
+
+
+def test_missing_values(tmp_path: Path) -> None:
+    """A row without a time, without watts, or with watts that are not finite is left out."""
+    columns = {
+        "t": pa.array([1, 2, 3, None, 5, 6]),
+        "w": pa.array([10.0, float("nan"), None, 40.0, float("inf"), 60.0]),
+    }
+    trace = load(parquet_file(tmp_path, columns))
+    assert trace.times_ms.tolist() == [1000, 6000]
+    assert trace.watts.tolist() == [10.0, 60.0]
+
+
+def test_missing_integers(tmp_path: Path) -> None:
+    """A hole in a column of integers does not turn the others into decimals."""
+    trace = load(parquet_file(tmp_path, {"t": pa.array([1, 2, 3]), "w": pa.array([10, None, 30])}))
+    assert repr(trace.watts.tolist()) == "[10, 30]"
+
+
+def test_order(tmp_path: Path) -> None:
+    """Rows are put in order of time, and of several at the same time the first one stays."""
+    columns = {"t": pa.array([3, 1, 2, 1]), "w": pa.array([30, 10, 20, 11])}
+    trace = load(parquet_file(tmp_path, columns))
+    assert trace.times_ms.tolist() == [1000, 2000, 3000]
+    assert trace.watts.tolist() == [10, 20, 30]
+
+
+def test_columns(tmp_path: Path) -> None:
+    """The columns can be named."""
+    path = csv_file(tmp_path, "id,watts,when\n7,10,1\n8,20,2\n")
+    trace = load(path, "when", "watts")
+    assert (trace.times_ms.tolist(), trace.watts.tolist()) == ([1000, 2000], [10, 20])
+
+
+def test_end() -> None:
+    """An ended trace has one more reading, a nominal step after the last, that repeats its value."""
+    trace = Trace(np.array([0, 60_000, 120_000, 600_000]), np.array([1, 2, 3, 4]))
+    assert trace.ended().times_ms.tolist() == [0, 60_000, 120_000, 600_000, 660_000]
+    assert trace.ended().watts.tolist() == [1, 2, 3, 4, 4]
+
+
+def test_limit() -> None:
+    """A limit keeps the readings less than that after the first one."""
+    trace = Trace(np.array([5000, 6000, 7000, 8000]), np.array([1, 2, 3, 4]))
+    assert trace.limited(2000).watts.tolist() == [1, 2]
+    assert trace.limited(2001).watts.tolist() == [1, 2, 3]
+
+
+def test_start() -> None:
+    """Another start moves every reading alike."""
+    trace = Trace(np.array([5000, 6000, 9000]), np.array([1, 2, 3]))
+    assert trace.starting(START_MS).times_ms.tolist() == [START_MS, START_MS + 1000, START_MS + 4000]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "cannot be read"),
+        ("time\n1\n2\n", "no column 2; there are: time"),
+        ("time,watts\n1,5\n", "at least two readings; here there are 1"),
+        ("time,watts\nmonday,5\ntuesday,6\n", "column time holds string"),
+        ("time,watts\n1,on\n2,off\n", "column watts holds string"),
+    ],
+)
+def test_no_trace(tmp_path: Path, text: str, why: str) -> None:
+    """A file that is no trace is refused with what is wrong."""
+    with pytest.raises(TraceError, match=why):
+        load(csv_file(tmp_path, text))
+
+
+def test_no_file(tmp_path: Path) -> None:
+    """A file that is not there, or not what its name says, is refused."""
+    with pytest.raises(TraceError, match="cannot be read"):
+        load(tmp_path / "nothing.parquet")
+    (tmp_path / "text.parquet").write_text("time,watts\n")
+    with pytest.raises(TraceError, match="cannot be read"):
+        load(tmp_path / "text.parquet")
+
+
+def test_no_column(tmp_path: Path) -> None:
+    """A column that is not there is refused with those that are."""
+    with pytest.raises(TraceError, match="no column power; there are: time, watts"):
+        load(csv_file(tmp_path, "time,watts\n1,5\n2,6\n"), watts="power")

@@ -9,8 +9,8 @@ It knows nothing of the agent. Parameters are exact (Fraction), random bits are 
     noisy = mechanism.release([[512], [498]])  # two windows of one slot, in quanta
     print(mechanism.loss(Fraction(220)), sd(mechanism))  # level 1 at 220 W; 311.1 W
 
-`exact` rational parameters and certified bounds; `sampling` the exact samplers; `mechanism` the noise;
-`composition` what has been spent; `accuracy` the error.
+`exact` rational parameters and certified bounds; `bits` where randomness comes from; `sampling` the exact
+samplers; `mechanism` the noise; `composition` what has been spent; `accuracy` the error.
 """
 
 from meteragent.privacy.accuracy import half_width, sd, sd_of_sum

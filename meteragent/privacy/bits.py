@@ -1,0 +1,112 @@
+"""Where random bits come from: one small interface, the system's source, and a seeded one.
+
+A bit is handed out once and never again, whatever else happens: threads, forks, copies. Two windows
+whose noise came from the same bits would give away their difference.
+"""
+
+import hashlib
+import os
+import weakref
+from abc import ABC, abstractmethod
+from io import BytesIO
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+UnsignedArray = NDArray[np.unsignedinteger[Any]]
+
+_CHUNK_BYTES = 1 << 16
+
+
+class Bits(Protocol):
+    """A stream of independent fair bits; each is handed out once."""
+
+    def integer(self, k: int) -> int:
+        """An integer of k bits, uniform on {0 .. 2^k - 1}; 0 for k = 0."""
+        ...
+
+    def array(self, count: int, dtype: type[np.unsignedinteger[Any]]) -> UnsignedArray:
+        """`count` integers, uniform on all values of `dtype`: np.uint8, 16, 32 or 64."""
+        ...
+
+
+class _BufferedBits(ABC):
+    """Bits from chunks of bytes."""
+
+    def __init__(self) -> None:
+        self._buffer = BytesIO()
+
+    @abstractmethod
+    def _fresh(self, size: int) -> bytes:
+        """`size` bytes never seen before."""
+
+    def _take(self, size: int) -> bytes:
+        if size > _CHUNK_BYTES // 4:
+            return self._fresh(size)
+        # One call that reads and moves on, so that two threads cannot take the same bytes.
+        taken = self._buffer.read(size)
+        if len(taken) < size:
+            buffer = BytesIO(self._fresh(_CHUNK_BYTES))
+            taken = buffer.read(size)
+            self._buffer = buffer
+        return taken
+
+    def integer(self, k: int) -> int:
+        """An integer of k bits, uniform on {0 .. 2^k - 1}; 0 for k = 0."""
+        return int.from_bytes(self._take(k + 7 >> 3), "little") >> (-k & 7)
+
+    def array(self, count: int, dtype: type[np.unsignedinteger[Any]]) -> UnsignedArray:
+        """`count` integers, uniform on all values of `dtype`; read-only."""
+        return np.frombuffer(self._take(count * np.dtype(dtype).itemsize), dtype=dtype)
+
+
+class SystemBits(_BufferedBits):
+    """Bits of the operating system's cryptographic source (`os.urandom`), 64 KiB at a time.
+
+    A child process and a copy start with an empty buffer, so no two of them see the same bits.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        _SYSTEM_BITS.add(self)
+
+    def _fresh(self, size: int) -> bytes:
+        return os.urandom(size)
+
+    def __reduce__(self) -> tuple[type["SystemBits"], tuple[()]]:
+        return type(self), ()
+
+    def discard(self) -> None:
+        """Drop what is buffered and not yet handed out."""
+        self._buffer = BytesIO()
+
+
+_SYSTEM_BITS: weakref.WeakSet[SystemBits] = weakref.WeakSet()
+
+
+def _discard_all() -> None:
+    for bits in _SYSTEM_BITS:
+        bits.discard()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_discard_all)
+
+
+class SeededBits(_BufferedBits):
+    """Reproducible bits (SHAKE-128 of seed and position), for tests and simulations.
+
+    Not secret: who knows or guesses the seed knows the noise. Any integer is a seed, also 0.
+    """
+
+    def __init__(self, seed: int) -> None:
+        if not isinstance(seed, int):
+            raise TypeError(f"a seed is an int, not {type(seed).__name__}")
+        super().__init__()
+        self._seed = seed
+        self._chunks = 0
+
+    def _fresh(self, size: int) -> bytes:
+        self._chunks += 1
+        return hashlib.shake_128(f"{self._seed}:{self._chunks}".encode()).digest(size)

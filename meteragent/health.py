@@ -26,6 +26,7 @@ COUNTERS = {
     "early": "readings of time before the meter's first window",
     "accepted": "readings that count",
     "clamped": "values outside window.range, clamped to it",
+    "shed": "QoS 0 messages beyond what may wait for the core",
     "acked_open": "readings acknowledged early, because source.inflight were held",
     "gap_slots": "slots that closed without any reading",
     "opened": "windows opened and charged",
@@ -52,3 +53,7 @@ class Counts(Counter[str]):
         if name not in COUNTERS:
             raise KeyError(name)
         self[name] += count
+
+    def text(self) -> str:
+        """All that happened, as ``name=count``, in the order of `COUNTERS`."""
+        return " ".join(f"{name}={self[name]}" for name in COUNTERS if self[name]) or "nothing"

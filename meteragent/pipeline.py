@@ -24,7 +24,6 @@ The rules
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from meteragent import encode, grid, topic
 from meteragent.decode import Decoder
@@ -50,7 +49,6 @@ from meteragent.window import Outcome, Pending, Timeline, Window
 class Stream:
     """What the core needs to know of a stream.
 
-    `budget` is epsilon in 1/W per aligned period over all of a meter's streams, None without.
     `secret` keys the spread of the meters' delays, `pseudonym_key` their names when there is one.
     """
 
@@ -59,7 +57,6 @@ class Stream:
     sink_topic: str
     decode: Decoder
     terms: Terms
-    terms_id: str
     ahead_ms: int
     forget_ms: int
     spread_ms: int
@@ -67,7 +64,17 @@ class Stream:
     max_payload: int
     secret: bytes
     pseudonym_key: bytes | None = None
-    budget: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What limits a stream's charges, in 1/W: its own budget, and all that its charges count in.
+
+    A budget is over all streams of a meter, so the streams share `odometers`; `own` is one of them.
+    """
+
+    own: Odometer | None = None
+    odometers: tuple[Odometer, ...] = ()
 
 
 @dataclass(slots=True)
@@ -82,13 +89,14 @@ class Pipeline:
     """One stream: its meters' timelines, their schedule, charges and releases."""
 
     def __init__(
-        self, stream: Stream, known: Snapshot, odometer: Odometer, bits: Bits, counts: Counts
+        self, stream: Stream, known: Snapshot, spending: Spending, bits: Bits, counts: Counts
     ) -> None:
-        """The stream as the store left it; `odometer` is shared by all streams."""
+        """The stream as the store left it."""
         self._stream = stream
-        self._odometer = odometer
+        self._spending = spending
         self._bits = bits
         self._counts = counts
+        self._terms_id = stream.terms.id
         self._mechanism = encode.mechanism(stream.terms)
         self._floor_ms = known.floor_ms
         self._marks = dict(known.marks)
@@ -102,6 +110,11 @@ class Pipeline:
             self._timelines[meter] = restored
             self._schedule(meter, restored)
         self._effects = Effects(Commit(stream.name, 0))
+
+    @property
+    def name(self) -> str:
+        """The stream's name: its channel in the ledger."""
+        return self._stream.name
 
     # --- what the shell calls ------------------------------------------------------------------
 
@@ -127,8 +140,10 @@ class Pipeline:
 
         Without `closing` only the opening of windows and slots counts.
         """
-        heaps = [self._opens, self._closes] if closing else [self._opens]
-        return min((heap[0][0] for heap in heaps if heap), default=None)
+        times_ms = [self._opens[0][0]] if self._opens else []
+        if closing and self._closes:
+            times_ms.append(self._closes[0][0])
+        return min(times_ms, default=None)
 
     # --- messages ------------------------------------------------------------------------------
 
@@ -278,10 +293,10 @@ class Pipeline:
         label = self._label(meter)
         sink_topic = topic.render(self._stream.sink_topic, label)
         radius = self._mechanism.radius(self._bits)
-        window = Window(start_ms, terms, self._stream.terms_id, sink_topic, label, radius)
+        window = Window(start_ms, terms, self._terms_id, sink_topic, label, radius)
         windows.append(window)
         self._counts.add("opened")
-        self._effects.commit.terms[self._stream.terms_id] = terms
+        self._effects.commit.terms[self._terms_id] = terms
         self._announce(window, now_ms)
         self._draw(timeline, window)
 
@@ -293,10 +308,12 @@ class Pipeline:
     def _charge(self, meter: str, start_ms: int) -> bool:
         """Charge a window, or pass it for ever when the budget forbids it."""
         epsilon = self._stream.terms.epsilon_per_w
-        if self._odometer.would_exceed(meter, start_ms, epsilon, self._stream.budget):
+        own = self._spending.own
+        if own is not None and own.would_exceed(meter, start_ms, epsilon):
             self._counts.add("passed")
             return False
-        self._odometer.add(meter, start_ms, epsilon)
+        for odometer in self._spending.odometers:
+            odometer.restore(meter, start_ms, epsilon)
         charge = Charge(meter, grid.day(start_ms), epsilon)
         charges = self._effects.commit.charges
         charges[charge] = charges.get(charge, 0) + 1

@@ -5,6 +5,7 @@ in it is either public (times, terms, charges) or hidden by noise that was drawn
 reading was added (accumulators; THEORY 3.4). A raw reading has no place in these types.
 """
 
+import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -63,6 +64,11 @@ class Terms:
     high_u: int
 
     @property
+    def id(self) -> str:
+        """A name for exactly these terms: 16 hex digits."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+
+    @property
     def n(self) -> int:
         """Slots in a window."""
         return self.length_ms // self.step_ms
@@ -109,9 +115,9 @@ class Terms:
 
 
 class Slot(NamedTuple):
-    """An open slot of a window: its index and *noise + energy so far* (law 3)."""
+    """An open slot of a window: its place and *noise + energy so far* (law 3)."""
 
-    index: int
+    place: int
     accumulator: int
 
 

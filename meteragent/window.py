@@ -165,7 +165,7 @@ class Timeline:
         self.newest_ms = state.newest_ms
         self.idle = state.idle
         for w in state.windows:
-            slots = {slot.index: slot.accumulator for slot in w.slots}
+            slots = {slot.place: slot.accumulator for slot in w.slots}
             old = terms if known[w.terms] == terms else known[w.terms]
             window = Window(w.start_ms, old, w.terms, w.topic, w.label, w.radius, w.drawn, slots)
             self.windows.append(window)

@@ -2,7 +2,7 @@
 
 Decimals are read exactly (never through a binary float), unknown keys are errors, and a setting
 that cannot keep the promise is refused here, before anything runs. `model` says which keys there
-are, `terms` turns them into what the mechanism needs, `check` refuses.
+are, `terms` turns them into what the mechanism needs, `refuse` refuses what cannot hold.
 """
 
 import difflib
@@ -10,14 +10,26 @@ import tomllib
 from decimal import Decimal
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from meteragent.config.check import check
+from meteragent.config.refuse import refuse
+from meteragent.config.files import endpoint, read_secret
 from meteragent.config.model import Config, Privacy, Sink, Source, Store, Stream, Window
 from meteragent.config.terms import budget, decoder, sink_url, terms
 from meteragent.errors import ConfigError
 
-__all__ = ["Config", "Stream", "budget", "decoder", "load", "parse", "sink_url", "terms"]
+__all__ = [
+    "Config",
+    "Stream",
+    "budget",
+    "decoder",
+    "endpoint",
+    "load",
+    "parse",
+    "read_secret",
+    "sink_url",
+    "terms",
+]
 
 
 def load(path: Path) -> Config:
@@ -46,7 +58,7 @@ def parse(text: str) -> Config:
         config = Config.model_validate(document)
     except ValidationError as error:
         raise _explain(error, flat=flat) from None
-    check(config, flat=flat)
+    refuse(config, flat=flat)
     return config
 
 
@@ -70,9 +82,17 @@ def _explain(error: ValidationError, *, flat: bool) -> ConfigError:
     return ConfigError(key, str(found) if isinstance(found, Decimal) else repr(found), expected)
 
 
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "source": Source,
+    "window": Window,
+    "privacy": Privacy,
+    "sink": Sink,
+    "store": Store,
+}
+
+
 def _nearest(place: list[int | str]) -> str:
-    sections = {"source": Source, "window": Window, "privacy": Privacy, "sink": Sink, "store": Store}
-    section = sections.get(str(place[-2])) if len(place) > 1 else None
-    known = list(section.model_fields) if section else [*sections, "stream"]
+    section = _SECTIONS.get(str(place[-2])) if len(place) > 1 else None
+    known = list(section.model_fields) if section else [*_SECTIONS, "stream"]
     close = difflib.get_close_matches(str(place[-1]), known, n=1)
     return f"{close[0]!r}, or one of {', '.join(known)}" if close else f"one of {', '.join(known)}"

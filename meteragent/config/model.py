@@ -71,7 +71,9 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
-class _Broker(_Section):
+class Broker(_Section):
+    """How to speak to a broker."""
+
     username: str | None = None
     password_file: Path | None = None
     ca_file: Path | None = None
@@ -80,7 +82,7 @@ class _Broker(_Section):
     protocol: Protocol = "auto"
 
 
-class Source(_Broker):
+class Source(Broker):
     """Where readings come from and what they mean; kind and unit have no default (law 5)."""
 
     url: str = "mqtt://127.0.0.1:1883"
@@ -130,7 +132,7 @@ class Privacy(_Section):
     budget: Budget | None = None
 
 
-class Sink(_Broker):
+class Sink(Broker):
     """Where private records go."""
 
     url: str | None = None

@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-def check(config: Config, *, flat: bool) -> None:
+def refuse(config: Config, *, flat: bool) -> None:
     """Refuse a configuration that cannot keep its promise.
 
     Raises ConfigError for the first key that is wrong; `flat` says how keys are named.

@@ -1,0 +1,245 @@
+"""The composition root: entropy, connections, tasks, and the order of a stop.
+
+Each stream has three tasks: its source's connection, its sink's connection, and a runner between
+them. Anything that raises ends the process with 1: the memory of the core may be ahead of the store
+then, and only a restart is safe. Cancellation is the only stop signal: the runners end first (no
+slot is closed any more), then the sinks drain what is due for at most DRAIN_S.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from meteragent import config as settings
+from meteragent import grid, ledger
+from meteragent.agent.clock import CatchUp, SteadyClock
+from meteragent.agent.runner import Runner, StoreThread
+from meteragent.health import Counts
+from meteragent.mqtt import Endpoint, keep_connected
+from meteragent.pipeline import Pipeline, Spending, Stream
+from meteragent.privacy.composition import Odometer
+from meteragent.privacy.sampling import Bits, SystemBits
+from meteragent.release import Clock
+from meteragent.sink import Sink
+from meteragent.source import Source
+from meteragent.store import Store
+from meteragent.topic import SourceTopic
+
+DRAIN_S = 10.0
+"""How long a stop waits for the outbox."""
+TOTALS_S = 3600.0
+"""How often the totals are logged: rarely, because they tell when a home is busy (law 4)."""
+
+_log = logging.getLogger("meteragent")
+
+
+class Links(NamedTuple):
+    """What a stream needs from outside its configuration file: two brokers and a key."""
+
+    source: Endpoint
+    sink: Endpoint
+    pseudonym_key: bytes | None
+
+    @classmethod
+    def of(cls, stream: settings.Stream) -> "Links":
+        """Read the files a stream names; raises ConfigError with the key of one that cannot be."""
+        key_file = stream.sink.pseudonym_key_file
+        key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
+        source = settings.endpoint("source", stream.source.url, stream.source)
+        sink = settings.endpoint("sink", settings.sink_url(stream), stream.sink)
+        return cls(source, sink, key)
+
+
+class Unit(NamedTuple):
+    """One stream's moving parts."""
+
+    name: str
+    source: Source
+    sink: Sink
+    runner: Runner
+    links: Links
+    source_id: str
+    sink_id: str
+    inflight: int
+
+
+def _core(stream: settings.Stream, links: Links, secret: bytes) -> Stream:
+    """What the core needs to know of a configured stream."""
+    return Stream(
+        name=stream.name,
+        source=SourceTopic.parse(stream.source.topic),
+        sink_topic=stream.sink.topic,
+        decode=settings.decoder(stream.source),
+        terms=settings.terms(stream),
+        ahead_ms=stream.window.ahead,
+        forget_ms=stream.window.forget,
+        spread_ms=stream.sink.spread,
+        max_meters=stream.source.max_meters,
+        max_payload=stream.source.max_payload,
+        secret=secret,
+        pseudonym_key=links.pseudonym_key,
+    )
+
+
+def _budget(stream: settings.Stream) -> ledger.Budget | None:
+    limit, written = settings.budget(stream), stream.privacy.budget
+    return None if limit is None or written is None else ledger.Budget(limit, written.per)
+
+
+def _odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
+    """An odometer for each stream with a budget, at what the store says was spent.
+
+    A window opens at or after its meter's mark, so what lies in earlier periods cannot matter.
+    """
+    budgets = {stream.name: _budget(stream) for stream in config.stream}
+    odometers = {
+        name: Odometer(budget.period_ms, budget.epsilon_per_w) for name, budget in budgets.items() if budget
+    }
+    if odometers:
+        longest_ms = max(budget.period_ms for budget in budgets.values() if budget)
+        for meter, day_ms, epsilon in ledger.recent(store.connection, longest_ms):
+            for odometer in odometers.values():
+                odometer.restore(meter, day_ms, epsilon)
+    return odometers
+
+
+def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """Name what went wrong in the loop, and nothing of its context: it may hold a payload."""
+    _log.error("in the event loop: %s", type(context.get("exception")).__name__)
+
+
+class Agent:
+    """All streams of a configuration over one store; `run` it until it is cancelled."""
+
+    def __init__(
+        self,
+        config: settings.Config,
+        *,
+        wall_ms: Callable[[], int],
+        bits: Bits | None = None,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        """Time and randomness are arguments: the operating system's unless given."""
+        self.counts = Counts()
+        self._config = config
+        self._wall_ms = wall_ms
+        self._bits = bits or SystemBits()
+        self._entropy = entropy
+
+    async def run(self) -> None:
+        """Run until cancelled, then drain; raises what must end the process.
+
+        Raises StoreError when the store cannot be used, ConfigError for files that cannot be read.
+        """
+        asyncio.get_running_loop().set_exception_handler(_log_exception)
+        links = [Links.of(stream) for stream in self._config.stream]
+        store = self._open()
+        thread = StoreThread(store, self._config.store.keep, self._config.store.max_mb * 2**20)
+        try:
+            if store.set_aside:
+                self.counts.add("store_set_aside")
+                _log.error("the store was corrupt or lost and has been set aside: see the runbook")
+            self.counts.add("retired", store.retire({stream.name for stream in self._config.stream}))
+            clock = SteadyClock(self._wall_ms, store.clock_ms, self.counts)
+            odometers = _odometers(self._config, store)
+            units = [
+                self._assemble(stream, link, thread, clock, odometers)
+                for stream, link in zip(self._config.stream, links, strict=True)
+            ]
+            await self._serve(units, thread)
+        finally:
+            await thread.close()
+            _log.info("totals: %s", self.counts.text())
+
+    def _open(self) -> Store:
+        now_ms = self._wall_ms()
+        streams = self._config.stream
+        event = any(stream.window.clock is Clock.EVENT for stream in streams)
+        boundaries_ms = [grid.ceil(now_ms, settings.terms(stream).length_ms) for stream in streams]
+        floor_ms = None if event else max(boundaries_ms)
+        return Store.open(self._config.store.path, now_ms=now_ms, recovery_floor_ms=floor_ms)
+
+    def _assemble(
+        self,
+        stream: settings.Stream,
+        links: Links,
+        thread: StoreThread,
+        clock: SteadyClock,
+        odometers: dict[str, Odometer],
+    ) -> Unit:
+        store, name = thread.store, stream.name
+        core = _core(stream, links, store.secret)
+        spending = Spending(odometers.get(name), tuple(odometers.values()))
+        known = store.snapshot(name)
+        pipeline = Pipeline(core, known, spending, self._bits, self.counts)
+        source = Source(core.source.filter, stream.source.inflight, clock.now_ms, self.counts)
+        sink = Sink(thread.outlet(name), clock.now_ms, self.counts)
+        wall = stream.window.clock is Clock.WALL
+        stood_ms = store.clock_ms if wall and known.states else None
+        catch_up = CatchUp(stood_ms, stream.window.catch_up)
+        runner = Runner(pipeline, source, sink, thread, clock, catch_up, _budget(stream), self.counts)
+        suffix = "" if name == "main" else f"-{name}"
+        ids = [f"meteragent-{store.client_id}-{side}{suffix}" for side in ("source", "sink")]
+        return Unit(name, source, sink, runner, links, ids[0], ids[1], stream.sink.inflight)
+
+    async def _serve(self, units: list[Unit], thread: StoreThread) -> None:
+        """Run all tasks; when cancelled, end the runners, drain the sinks, then end those."""
+        async with asyncio.TaskGroup() as sinks:
+            sending = [sinks.create_task(self._keep_sink(unit)) for unit in units]
+            try:
+                async with asyncio.TaskGroup() as intake:
+                    for unit in units:
+                        intake.create_task(unit.runner.run())
+                        intake.create_task(self._keep_source(unit))
+                    intake.create_task(self._keep_totals())
+            except asyncio.CancelledError:
+                if not any(task.done() for task in sending):
+                    await self._drain(units, thread)
+                raise
+            finally:
+                for task in sending:
+                    task.cancel()
+
+    async def _drain(self, units: list[Unit], thread: StoreThread) -> None:
+        """Let the sinks send what is due, for at most DRAIN_S, and mark what was delivered."""
+        for unit in units:
+            unit.sink.wake()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                for unit in units:
+                    await unit.sink.idle.wait()
+        for unit in units:
+            await unit.runner.flush()
+
+    async def _keep_source(self, unit: Unit) -> None:
+        await keep_connected(
+            unit.links.source,
+            unit.source_id,
+            unit.source.serve,
+            on_message=unit.source.on_message,
+            receive_maximum=unit.source.receive_maximum,
+            entropy=self._entropy,
+            count=self._count("source"),
+        )
+
+    async def _keep_sink(self, unit: Unit) -> None:
+        await keep_connected(
+            unit.links.sink,
+            unit.sink_id,
+            unit.sink.serve,
+            on_delivered=unit.sink.on_delivered,
+            inflight=unit.inflight,
+            entropy=self._entropy,
+            count=self._count("sink"),
+        )
+
+    def _count(self, side: str) -> Callable[[str], None]:
+        return lambda what: self.counts.add(f"{side}_lost" if what == "lost" else what)
+
+    async def _keep_totals(self) -> None:
+        while True:
+            await asyncio.sleep(TOTALS_S)
+            _log.info("totals: %s", self.counts.text())

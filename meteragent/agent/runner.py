@@ -1,0 +1,150 @@
+"""One stream at work: its messages through the core into the store, commit by commit.
+
+    wait for messages or a deadline -> feed the core -> one transaction -> acknowledge -> wake the sink
+
+While a transaction is being written the next batch grows, so commits group themselves. The store
+has one thread, so that an fsync blocks nothing else.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from meteragent import ledger, outbox
+from meteragent.agent.clock import CatchUp, SteadyClock
+from meteragent.health import Counts
+from meteragent.pipeline import Effects, Pipeline
+from meteragent.release import Commit, Descriptor
+from meteragent.sink import Outlet, Sink
+from meteragent.source import Source
+from meteragent.store import Store
+
+POLL_S = 1.0
+"""How long a runner sleeps at most: a wall clock may be set."""
+
+PRUNE = 100
+"""Old delivered messages deleted with a commit at most."""
+
+_T = TypeVar("_T")
+_log = logging.getLogger("meteragent")
+
+
+class StoreThread:
+    """The store, used from one thread of its own."""
+
+    def __init__(self, store: Store, keep_ms: int, max_bytes: int) -> None:
+        self.store = store
+        self._keep_ms = keep_ms
+        self._max_bytes = max_bytes
+        self._thread = ThreadPoolExecutor(1, "store")
+
+    async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Run a function on the store's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    async def persist(self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None) -> None:
+        """Write a commit and mark what was delivered, in one transaction, fsynced on return."""
+        await self.call(self._persist, commit, delivered, budget)
+
+    def _persist(self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None) -> None:
+        with self.store.transaction() as tx:
+            ledger.charge(tx, commit, budget)
+            self.store.write(tx, commit)
+            outbox.describe(tx, commit.channel, commit.descriptors)
+            outbox.append(tx, commit.channel, commit.outgoing)
+            if delivered:
+                outbox.delivered(tx, delivered, commit.clock_ms)
+            outbox.prune(tx, commit.clock_ms - self._keep_ms, PRUNE)
+
+    async def room(self) -> bool:
+        """Whether the store has room for more undelivered messages."""
+        return await self.call(outbox.room, self.store, self._max_bytes)
+
+    def outlet(self, channel: str) -> Outlet:
+        """What a stream's sink reads."""
+
+        async def pending(now_ms: int, limit: int, flying: Collection[int]) -> list[outbox.Waiting]:
+            return await self.call(outbox.pending, self.store.connection, channel, now_ms, limit, flying)
+
+        async def descriptors() -> list[Descriptor]:
+            return await self.call(outbox.descriptors, self.store.connection, channel)
+
+        return Outlet(pending, descriptors)
+
+    async def close(self) -> None:
+        """Close the store and end its thread."""
+        await self.call(self.store.close)
+        self._thread.shutdown()
+
+
+class Runner:
+    """Takes one stream's messages through the core into the store."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        source: Source,
+        sink: Sink,
+        store: StoreThread,
+        clock: SteadyClock,
+        catch_up: CatchUp,
+        budget: ledger.Budget | None,
+        counts: Counts,
+    ) -> None:
+        self._pipeline = pipeline
+        self._source = source
+        self._sink = sink
+        self._store = store
+        self._clock = clock
+        self._catch_up = catch_up
+        self._budget = budget
+        self._counts = counts
+
+    async def run(self) -> None:
+        """Run until cancelled; whatever it raises must end the process."""
+        while True:
+            now_ms = await self._time()
+            closing_ms = self._catch_up.closing_ms(now_ms, subscribed=self._source.subscribed.is_set())
+            batch = self._source.batch(now_ms)
+            effects = self._pipeline.feed(batch, now_ms, closing_ms)
+            await self._commit(effects)
+            self._source.acknowledge(effects.acknowledge)
+            await self._source.wait(self._pause_s(now_ms))
+
+    async def _commit(self, effects: Effects) -> None:
+        delivered = self._sink.take_delivered()
+        if effects.commit or delivered:
+            await self._store.persist(effects.commit, delivered, self._budget)
+            self._sink.written(delivered)
+        if effects.commit.outgoing:
+            self._sink.wake()
+
+    async def _time(self) -> int:
+        """The time, once there is a clock and the store has room; until then everything stands."""
+        stands = False
+        while True:
+            now_ms = self._clock.now_ms()
+            if now_ms is not None:
+                if await self._store.room():
+                    return now_ms
+                if not stands:
+                    stands = True
+                    self._counts.add("store_full")
+                    _log.warning("the store is full of undelivered messages: everything stands")
+                await self.flush()
+            await asyncio.sleep(POLL_S)
+
+    async def flush(self) -> None:
+        """Mark what was delivered though nothing else is written: at a stop, and to make room."""
+        delivered = self._sink.take_delivered()
+        if delivered:
+            await self._store.persist(Commit(self._pipeline.name, self._clock.newest_ms), delivered, None)
+            self._sink.written(delivered)
+
+    def _pause_s(self, now_ms: int) -> float:
+        deadline_ms = self._pipeline.deadline_ms(closing=self._catch_up.over)
+        if deadline_ms is None:
+            return POLL_S
+        return min(max((deadline_ms - now_ms) / 1000, 0), POLL_S)

@@ -1,0 +1,137 @@
+"""What a configuration promises and what it costs, said before anything is released (law 8)."""
+
+import json
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from meteragent import config as settings
+from meteragent import encode
+from meteragent.grid import DAY_MS, HOUR_MS, format_duration
+from meteragent.privacy.accuracy import half_width, sd, sd_of_sum
+from meteragent.release import UNIT_FACTOR, Clock, Kind, Terms
+
+MONTH_DAYS = 30
+HOMES = (100, 1000)
+_SLOTS_MANY = 12
+_LEVEL_HIGH = 4
+
+
+def facts(stream: settings.Stream) -> dict[str, Any]:
+    """A stream's guarantee, errors and warnings; the descriptor's field names, exact strings.
+
+    Errors are one standard deviation: of a number in the unit, of totals in kWh, of the mean of
+    100 and 1,000 homes (a number each, same slot) in the unit.
+    """
+    terms = settings.terms(stream)
+    noise = encode.mechanism(terms)
+    number = sd(noise)
+    errors: dict[str, float] = {"number": number, "ci95": half_width(noise, 0.95)}
+    for name, days in (("day_kwh", 1), ("month_kwh", MONTH_DAYS)):
+        slots = days * DAY_MS // terms.step_ms
+        if slots:
+            errors[name] = sd_of_sum(noise, slots) * _kwh_per_unit(terms)
+    for homes in HOMES:
+        errors[f"mean_of_{homes}"] = number / math.sqrt(homes)
+    shared = encode.wording(terms)
+    return {
+        "stream": stream.name,
+        "id": shared.id,
+        **shared.facts,
+        "errors": {name: float(f"{error:.4g}") for name, error in errors.items()},
+        "warnings": warnings(stream),
+        "does_not_hide": _not_hidden(terms),
+    }
+
+
+def _kwh_per_unit(terms: Terms) -> float:
+    """The energy of one slot, in kWh, per unit of its value."""
+    base = Fraction(UNIT_FACTOR[terms.unit], 1000)
+    return float(base * terms.step_ms / HOUR_MS if terms.kind is Kind.POWER else base)
+
+
+def warnings(stream: settings.Stream) -> list[str]:
+    """What is allowed and probably not meant."""
+    terms = settings.terms(stream)
+    late = "the interval that ends a slot arrives after the slot has closed: set window.lateness"
+    arrival = "readings have no time of their own: what waited in the broker counts from its arrival"
+    event = "clock = 'event' is for replay and archives: when a record leaves tells when a reading came"
+    many = f"{terms.n} slots share one noise radius: each number is {(terms.n + 1) / 2:g} times as wrong"
+    high = f"level {terms.level} lets the odds change by a factor of {math.exp(min(float(terms.level), 99)):.3g}"
+    energy_late = terms.kind is Kind.INTERVAL_ENERGY and terms.lateness_ms == 0
+    found = {
+        late: energy_late and terms.clock is Clock.WALL,
+        arrival: stream.source.time is None,
+        event: terms.clock is Clock.EVENT,
+        many: terms.n > _SLOTS_MANY,
+        high: terms.level > _LEVEL_HIGH,
+    }
+    return [text for text, applies in found.items() if applies]
+
+
+def _not_hidden(terms: Terms) -> list[str]:
+    step, hides = format_duration(terms.step_ms), _amount(float(terms.hides_wh), "Wh")
+    return [
+        f"an event that moves more than {hides} within one slot of {step}",
+        "what repeats: the levels of its windows add",
+        "that the meter exists, and its grid: they are public",
+    ]
+
+
+def as_json(config: settings.Config) -> str:
+    """All streams' facts as JSON."""
+    return json.dumps({"streams": [facts(stream) for stream in config.stream]}, indent=2)
+
+
+def as_text(config: settings.Config) -> str:
+    """All streams' facts in words."""
+    return "\n\n".join(_stream_text(facts(stream), settings.terms(stream)) for stream in config.stream)
+
+
+def _amount(number: float, unit: str) -> str:
+    return f"{number:,.3g} {unit}" if abs(number) < 1000 else f"{number:,.0f} {unit}"  # noqa: PLR2004
+
+
+def _stream_text(found: dict[str, Any], terms: Terms) -> str:
+    sections: list[Callable[[dict[str, Any], Terms], list[str]]] = [_head, _promise, _cost, _end]
+    return "\n".join(line for section in sections for line in section(found, terms))
+
+
+def _head(found: dict[str, Any], terms: Terms) -> list[str]:
+    grid = f"windows of {format_duration(terms.length_ms)}"
+    slots = "one number each" if terms.n == 1 else f"{terms.n} numbers each"
+    return [f"Stream {found['stream']}: {terms.kind} in {terms.unit}, {grid}, {slots}", ""]
+
+
+def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
+    what = "slot means" if terms.kind is Kind.POWER else "slot energies"
+    odds = f"e^{terms.level} = {math.exp(min(float(terms.level), 99)):.3g}"
+    hides = _amount(float(terms.hides_wh), "Wh")
+    return [
+        "The promise",
+        f"  For any two load shapes whose {what} differ by at most {terms.radius} {terms.unit},",
+        f"  what leaves in a window changes the odds between them by a factor of at most {odds}.",
+        f"  Exactly: epsilon = {found['epsilon']} per {terms.unit} (level {found['level']}, "
+        f"radius {found['radius']} {terms.unit}), on multiples of {found['quantum']} {terms.unit}.",
+        f"  Hidden: whatever moves at most {hides} within any slot of {format_duration(terms.step_ms)}.",
+        f"  Levels of windows add: {found['level_per_day']} a day. What repeats is learnt.",
+        "",
+    ]
+
+
+def _cost(found: dict[str, Any], terms: Terms) -> list[str]:
+    errors, unit = found["errors"], terms.unit
+    band = _amount(errors["ci95"], unit)
+    rows = [("a number", f"{_amount(errors['number'], unit)} (95 % within {band})")]
+    for name, key in (("a day", "day_kwh"), (f"a month of {MONTH_DAYS} days", "month_kwh")):
+        if key in errors:
+            rows.append((name, _amount(errors[key], "kWh")))
+    rows += [(f"the mean of {homes:,} homes", _amount(errors[f"mean_of_{homes}"], unit)) for homes in HOMES]
+    return ["What it costs (one standard deviation)", *(f"  {n:<26}{e}" for n, e in rows), ""]
+
+
+def _end(found: dict[str, Any], _: Terms) -> list[str]:
+    lines = [f"Warning: {text}" for text in found["warnings"]]
+    lines += [""] if lines else []
+    return [*lines, "Does NOT hide: " + "; ".join(found["does_not_hide"]) + "."]

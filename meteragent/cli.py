@@ -1,0 +1,127 @@
+"""The commands (DESIGN 5): parse arguments, call, say what happened, exit with the right code.
+
+0   done, or stopped by SIGTERM        3   a guarantee is violated (audit)
+1   crash; store in use or restored   78   bad configuration (EX_CONFIG)
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sqlite3
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from meteragent import __version__, check, config, grid, ledger
+from meteragent.agent import Agent
+from meteragent.errors import ConfigError, MeteragentError, StoreError
+
+EXIT_CRASH = 1
+EXIT_CONFIG = 78
+_SAFE_TO_SHOW = (MeteragentError, OSError, sqlite3.Error)
+"""Exceptions whose text cannot hold a reading; of the others only type and place are shown."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except ConfigError as error:
+        print(f"{options.config}: {error}", file=sys.stderr)
+        return EXIT_CONFIG
+    except StoreError as error:
+        print(f"meteragent: {error}", file=sys.stderr)
+        return EXIT_CRASH
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("meteragent", description="Privacy for smart-meter streams.")
+    parser.add_argument("--version", action="version", version=f"meteragent {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, command: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.add_argument("config", metavar="CONFIG", type=Path, help="the configuration file (TOML)")
+        sub.set_defaults(command=command)
+        return sub
+
+    add("run", _run, "Run the agent until SIGTERM.")
+    checking = add("check", _check, "Say what a configuration promises, hides and costs.")
+    checking.add_argument("--json", action="store_true", help="the same facts as JSON")
+    spent = add("ledger", _ledger, "Show the privacy spent per meter and period.")
+    spent.add_argument("--meter", help="this meter only")
+    spent.add_argument("--json", action="store_true", help="the same facts as JSON")
+    spent.add_argument(
+        "--restored-at",
+        metavar="TIME",
+        type=_time_ms,
+        help="make a restored store usable: nothing before TIME (RFC 3339) is released again",
+    )
+    return parser
+
+
+def _time_ms(text: str) -> int:
+    try:
+        return grid.parse_time(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _run(options: argparse.Namespace) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    settings = config.load(options.config)
+    agent = Agent(settings, wall_ms=_now_ms)
+    try:
+        asyncio.run(_until_signalled(agent))
+    except Exception as error:  # noqa: BLE001  whatever it is, the process ends with 1
+        return _failed(error)
+    return 0
+
+
+async def _until_signalled(agent: Agent) -> None:
+    running = asyncio.ensure_future(agent.run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def _failed(error: Exception) -> int:
+    """Report why the agent ended; the text of an unknown exception might hold a payload."""
+    first: BaseException = error
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    if isinstance(first, (ConfigError, StoreError)):
+        raise first from None
+    text = str(first) if isinstance(first, _SAFE_TO_SHOW) else ""
+    for frame in traceback.extract_tb(first.__traceback__):
+        print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
+    print(f"meteragent: crash: {type(first).__name__} {text}".rstrip(), file=sys.stderr)
+    return EXIT_CRASH
+
+
+def _check(options: argparse.Namespace) -> int:
+    settings = config.load(options.config)
+    print(check.as_json(settings) if options.json else check.as_text(settings))
+    return 0
+
+
+def _ledger(options: argparse.Namespace) -> int:
+    settings = config.load(options.config)
+    path = settings.store.path
+    if options.restored_at is not None:
+        ledger.restored_at(path, at_ms=options.restored_at, now_ms=_now_ms())
+        print(f"{path}: nothing before {grid.iso_time(options.restored_at)} is released again")
+        return 0
+    raise NotImplementedError

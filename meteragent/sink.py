@@ -1,0 +1,110 @@
+"""Private records out: what the outbox holds, in order, until the broker has confirmed it.
+
+Rules
+1. What leaves is read from the outbox, so it is on disk, and it is the same bytes every time.
+2. Nothing leaves before it is due; without a clock nothing leaves at all.
+3. On every new connection the descriptors leave first, then everything that is not confirmed, from
+   the first: records of a meter are never out of order, though some may come twice.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import NamedTuple
+
+from meteragent.encode import descriptor_topics
+from meteragent.health import Counts
+from meteragent.mqtt import Session
+from meteragent.outbox import Waiting
+from meteragent.release import Descriptor
+
+FETCH = 1000
+"""Rows read from the outbox at once."""
+POLL_S = 1.0
+"""How often the outbox is looked at when nothing is announced: a wall clock may be set."""
+
+
+class Outlet(NamedTuple):
+    """What the sink reads of its outbox.
+
+    `pending` is asked for the first rows due by a time, so many, but those already on their way.
+    """
+
+    pending: Callable[[int, int, Collection[int]], Awaitable[list[Waiting]]]
+    descriptors: Callable[[], Awaitable[list[Descriptor]]]
+
+
+class Sink:
+    """One stream's outgoing messages."""
+
+    def __init__(self, outlet: Outlet, now_ms: Callable[[], int | None], counts: Counts) -> None:
+        self._outlet = outlet
+        self._now_ms = now_ms
+        self._counts = counts
+        self._wake = asyncio.Event()
+        self._in_flight: dict[int, int] = {}
+        self._delivered: list[int] = []
+        self._confirmed: set[int] = set()
+        self.idle = asyncio.Event()
+
+    def wake(self) -> None:
+        """Something was committed to the outbox."""
+        self.idle.clear()
+        self._wake.set()
+
+    def take_delivered(self) -> list[int]:
+        """The rows confirmed since the last call, for the next commit."""
+        delivered, self._delivered = self._delivered, []
+        return delivered
+
+    def written(self, delivered: list[int]) -> None:
+        """These rows are marked in the outbox: they will not be read again."""
+        self._confirmed.difference_update(delivered)
+
+    def on_delivered(self, packet_id: int, _reason: int) -> None:
+        """The broker has confirmed a publication."""
+        row = self._in_flight.pop(packet_id, None)
+        if row:
+            self._delivered.append(row)
+            self._confirmed.add(row)
+            self._counts.add("delivered")
+        self._wake.set()
+
+    async def serve(self, session: Session) -> None:
+        """Send on a new connection: descriptors, then everything that is not confirmed (rule 3)."""
+        self._in_flight.clear()
+        for descriptor in await self._outlet.descriptors():
+            for topic in descriptor_topics(descriptor.topic, descriptor.id):
+                await self._room(session)
+                self._in_flight[session.publish(topic, descriptor.payload, retain=True)] = 0
+        while True:
+            self._wake.clear()
+            rows = await self._due()
+            for row in rows:
+                await self._room(session)
+                packet_id = session.publish(row.topic, row.payload, retain=row.retain)
+                self._in_flight[packet_id] = row.id
+            if not rows:
+                if not self._in_flight and not self._wake.is_set():
+                    self.idle.set()
+                await self._woken()
+
+    async def _due(self) -> list[Waiting]:
+        """The next rows that are due, but those on their way or confirmed and not yet marked so."""
+        now_ms = self._now_ms()
+        if now_ms is None:
+            return []
+        known = self._confirmed.union(self._in_flight.values())
+        rows = await self._outlet.pending(now_ms, FETCH, known)
+        return [row for row in rows if row.id not in self._confirmed]
+
+    async def _room(self, session: Session) -> None:
+        while len(self._in_flight) >= session.inflight:
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _woken(self) -> None:
+        try:
+            async with asyncio.timeout(POLL_S):
+                await self._wake.wait()
+        except TimeoutError:
+            return

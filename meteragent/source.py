@@ -1,0 +1,116 @@
+"""Messages in: a stream's subscription, and the batches it hands to the core.
+
+Rules
+1. A message is acknowledged when the core says so, after the commit that holds what it contributed.
+2. What is held unacknowledged is bounded: beyond `inflight` (over MQTT 3.1.1, whose brokers have
+   limits of their own that nobody states, 16) the oldest that the core has are acknowledged early
+   and counted.
+3. What waits for the core is bounded: QoS 0 messages beyond it are shed and counted; QoS 1 messages
+   beyond it end the connection, and the broker sends them again.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from meteragent.errors import LinkError
+from meteragent.health import Counts
+from meteragent.mqtt import Session
+from meteragent.mqtt import Token as MqttToken
+from meteragent.reading import Message, Token
+
+BATCH = 1000
+"""Messages in one batch at most, so that a commit stays short."""
+HELD_3_1_1 = 16
+"""mosquitto sends 20 unacknowledged messages at most by default, and then nothing."""
+_MQTT_5 = 5
+
+
+class Source:
+    """One stream's incoming messages."""
+
+    def __init__(
+        self, topic_filter: str, inflight: int, now_ms: Callable[[], int | None], counts: Counts
+    ) -> None:
+        """`now_ms` stamps arrivals; None while there is no clock."""
+        self.subscribed = asyncio.Event()
+        self._filter = topic_filter
+        self._inflight = inflight
+        self._now_ms = now_ms
+        self._counts = counts
+        self._waiting: deque[tuple[Message, int | None]] = deque()
+        self._arrived = asyncio.Event()
+        self._session: Session | None = None
+        self._epoch = 0
+        self._held: dict[Token, None] = {}
+
+    @property
+    def receive_maximum(self) -> int:
+        """How many unacknowledged messages the broker may send: those held, and room to move."""
+        return min(2 * self._inflight, 65_535)
+
+    async def serve(self, session: Session) -> None:
+        """Subscribe on a new connection; what was held before belongs to a session that is gone."""
+        self._session = session
+        self._epoch += 1
+        self._held.clear()
+        await session.subscribe(self._filter)
+        self.subscribed.set()
+
+    def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: object) -> None:
+        """Take a message in; raises LinkError when more wait than were asked for (rule 3)."""
+        if len(self._waiting) >= self.receive_maximum:
+            if qos == 0:
+                self._counts.add("shed")
+                return
+            raise LinkError("the broker sends more than was asked for")
+        mine = None if token is None else (self._epoch, token)
+        received_ms = self._now_ms()
+        message = Message(topic, payload, retain, received_ms or 0, mine)
+        self._waiting.append((message, received_ms))
+        self._arrived.set()
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait until messages are there, at most so long."""
+        if not self._waiting:
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._arrived.wait()
+            except TimeoutError:
+                return
+
+    def batch(self, now_ms: int) -> list[Message]:
+        """The next messages in order of arrival; those that came without a clock came now."""
+        taken = list(islice(self._waiting, BATCH))
+        for _ in taken:
+            self._waiting.popleft()
+        messages = [m if at is not None else m._replace(received_ms=now_ms) for m, at in taken]
+        for message in messages:
+            if message.token is not None and message.token[0] == self._epoch:
+                self._held[message.token] = None
+        return messages
+
+    def acknowledge(self, tokens: Iterable[Token]) -> None:
+        """Acknowledge what the core is done with; call it after the commit only (rule 1).
+
+        Then the oldest beyond the bound are acknowledged early (rule 2).
+        """
+        done = [token for token in tokens if token is not None]
+        for token in done:
+            self._held.pop(token, None)
+        over = len(self._held) - self._bound()
+        if over > 0:
+            early = list(islice(self._held, over))
+            for token in early:
+                del self._held[token]
+            self._counts.add("acked_open", over)
+            done += early
+        if self._session is not None:
+            current: list[MqttToken] = [t for epoch, t in done if epoch == self._epoch]
+            self._session.acknowledge(current)
+
+    def _bound(self) -> int:
+        modern = self._session is None or self._session.version == _MQTT_5
+        return self._inflight if modern else min(self._inflight, HELD_3_1_1)

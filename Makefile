@@ -26,7 +26,7 @@ types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy
 
 parts: $(STAMP)
-	@$(BIN)/python tests/tools/system_parts.py mosquitto
+	@$(BIN)/python tests/tools/system_parts.py mosquitto openssl
 
 unit: $(STAMP) ## the fast tests: no broker, no statistics
 	$(BIN)/python -m pytest -m "not integration and not statistical"

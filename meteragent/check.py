@@ -25,7 +25,8 @@ def facts(stream: settings.Stream) -> dict[str, Any]:
     100 and 1,000 homes (a number each, same slot) in the unit.
     """
     terms = settings.terms(stream)
-    noise = encode.mechanism(terms)
+    shared = encode.wording(terms)
+    noise = shared.mechanism
     number = sd(noise)
     errors: dict[str, float] = {"number": number, "ci95": half_width(noise, 0.95)}
     for name, days in (("day_kwh", 1), ("month_kwh", MONTH_DAYS)):
@@ -34,7 +35,6 @@ def facts(stream: settings.Stream) -> dict[str, Any]:
             errors[name] = sd_of_sum(noise, slots) * _kwh_per_unit(terms)
     for homes in HOMES:
         errors[f"mean_of_{homes}"] = number / math.sqrt(homes)
-    shared = encode.wording(terms)
     return {
         "stream": stream.name,
         "id": shared.id,
@@ -58,7 +58,9 @@ def warnings(stream: settings.Stream) -> list[str]:
     arrival = "readings have no time of their own: what waited in the broker counts from its arrival"
     event = "clock = 'event' is for replay and archives: when a record leaves tells when a reading came"
     many = f"{terms.n} slots share one noise radius: each number is {(terms.n + 1) / 2:g} times as wrong"
-    high = f"level {terms.level} lets the odds change by a factor of {math.exp(min(float(terms.level), 99)):.3g}"
+    high = (
+        f"level {terms.level} lets the odds change by a factor of {math.exp(min(float(terms.level), 99)):.3g}"
+    )
     energy_late = terms.kind is Kind.INTERVAL_ENERGY and terms.lateness_ms == 0
     found = {
         late: energy_late and terms.clock is Clock.WALL,
@@ -89,8 +91,12 @@ def as_text(config: settings.Config) -> str:
     return "\n\n".join(_stream_text(facts(stream), settings.terms(stream)) for stream in config.stream)
 
 
+def _odds(terms: Terms) -> float:
+    return math.exp(min(float(terms.level), 99))
+
+
 def _amount(number: float, unit: str) -> str:
-    return f"{number:,.3g} {unit}" if abs(number) < 1000 else f"{number:,.0f} {unit}"  # noqa: PLR2004
+    return f"{number:,.3g} {unit}" if abs(number) < 1000 else f"{number:,.0f} {unit}"
 
 
 def _stream_text(found: dict[str, Any], terms: Terms) -> str:
@@ -106,14 +112,13 @@ def _head(found: dict[str, Any], terms: Terms) -> list[str]:
 
 def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
     what = "slot means" if terms.kind is Kind.POWER else "slot energies"
-    odds = f"e^{terms.level} = {math.exp(min(float(terms.level), 99)):.3g}"
+    odds = f"e^{terms.level} = {_odds(terms):.3g}"
     hides = _amount(float(terms.hides_wh), "Wh")
     return [
         "The promise",
         f"  For any two load shapes whose {what} differ by at most {terms.radius} {terms.unit},",
         f"  what leaves in a window changes the odds between them by a factor of at most {odds}.",
-        f"  Exactly: epsilon = {found['epsilon']} per {terms.unit} (level {found['level']}, "
-        f"radius {found['radius']} {terms.unit}), on multiples of {found['quantum']} {terms.unit}.",
+        f"  Exactly: epsilon = {found['epsilon']} per {terms.unit}, on multiples of {found['quantum']}.",
         f"  Hidden: whatever moves at most {hides} within any slot of {format_duration(terms.step_ms)}.",
         f"  Levels of windows add: {found['level_per_day']} a day. What repeats is learnt.",
         "",

@@ -6,7 +6,6 @@ Every record of a stream has the same fields whatever happened in the slot (law 
 
 import hashlib
 import json
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from meteragent.grid import DAY_MS, iso_duration, iso_time
@@ -18,18 +17,14 @@ _COVERAGE = 0.95
 
 
 class Wording(NamedTuple):
-    """What all messages under the same terms share: the descriptor's facts and its id."""
+    """What all messages under the same terms share: the mechanism, the descriptor's facts, its id."""
 
+    terms: Terms
+    mechanism: LInfLaplace
     id: str
     facts: dict[str, Any]
     before_value: str
     after_value: str
-
-
-@lru_cache(maxsize=256)
-def mechanism(terms: Terms) -> LInfLaplace:
-    """The mechanism that releases a window under these terms."""
-    return LInfLaplace(epsilon=terms.epsilon, quantum=terms.quantum, n=terms.n)
 
 
 def canonical(facts: dict[str, Any]) -> bytes:
@@ -37,13 +32,12 @@ def canonical(facts: dict[str, Any]) -> bytes:
     return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-@lru_cache(maxsize=256)
 def wording(terms: Terms) -> Wording:
     """The descriptor's facts (DESIGN 5) without id, meter and valid_from, and what follows.
 
     The id is the first 8 hex digits of the SHA-256 of their canonical JSON.
     """
-    noise = mechanism(terms)
+    noise = LInfLaplace(epsilon=terms.epsilon, quantum=terms.quantum, n=terms.n)
     deviation = _figure(sd(noise))
     facts: dict[str, Any] = {
         "v": 1,
@@ -71,7 +65,7 @@ def wording(terms: Terms) -> Wording:
     id_ = hashlib.sha256(canonical(facts)).hexdigest()[:8]
     before = f'","for":"{iso_duration(terms.step_ms)}","value":'
     after = f',"unit":"{terms.unit}","sd":{json.dumps(deviation)},"d":"{id_}"}}'
-    return Wording(id_, facts, before, after)
+    return Wording(terms, noise, id_, facts, before, after)
 
 
 def _figure(number: float) -> float:
@@ -79,9 +73,8 @@ def _figure(number: float) -> float:
     return float(f"{number:.4g}")
 
 
-def descriptor(terms: Terms, label: str, valid_from_ms: int) -> bytes:
+def descriptor(shared: Wording, label: str, valid_from_ms: int) -> bytes:
     """The descriptor of a meter's records from a time on."""
-    shared = wording(terms)
     facts = {"v": 1, "id": shared.id, "meter": label, **shared.facts}
     facts["valid_from"] = iso_time(valid_from_ms)
     return json.dumps(facts, separators=(",", ":"), ensure_ascii=False).encode()
@@ -92,10 +85,9 @@ def descriptor_topics(sink_topic: str, id_: str) -> tuple[str, str]:
     return f"{sink_topic}/privacy", f"{sink_topic}/privacy/{id_}"
 
 
-def record(terms: Terms, label: str, start_ms: int, value_quanta: int) -> bytes:
+def record(shared: Wording, label: str, start_ms: int, value_quanta: int) -> bytes:
     """A slot's record: its start, its duration and its private value, in the stream's unit."""
-    shared = wording(terms)
-    value = decimal_text(value_quanta * terms.quantum_u)
+    value = decimal_text(value_quanta * shared.terms.quantum_u)
     name = json.dumps(label, ensure_ascii=False)
     head = f'{{"v":1,"meter":{name},"t":"{iso_time(start_ms)}'
     return f"{head}{shared.before_value}{value}{shared.after_value}".encode()

@@ -22,6 +22,7 @@ The rules
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -97,7 +98,10 @@ class Pipeline:
         self._bits = bits
         self._counts = counts
         self._terms_id = stream.terms.id
-        self._mechanism = encode.mechanism(stream.terms)
+        self._epsilon_per_w = stream.terms.epsilon_per_w
+        terms = {**known.terms, self._terms_id: stream.terms}
+        self._wordings = {id_: encode.wording(old) for id_, old in terms.items()}
+        self._charged: Counter[tuple[str, int]] = Counter()
         self._floor_ms = known.floor_ms
         self._marks = dict(known.marks)
         self._announced = dict(known.announced)
@@ -131,8 +135,11 @@ class Pipeline:
             if meter is not None:
                 touched.add(meter)
         self._advance(now_ms, closing_ms, now_ms, touched)
-        for meter in touched:
-            self._effects.commit.states[meter] = self._state(meter)
+        commit = self._effects.commit
+        commit.states = {meter: self._state(meter) for meter in touched}
+        for (meter, day_ms), windows in self._charged.items():
+            commit.charges[Charge(meter, day_ms, self._epsilon_per_w)] = windows
+        self._charged.clear()
         return self._effects
 
     def deadline_ms(self, *, closing: bool) -> int | None:
@@ -292,7 +299,7 @@ class Pipeline:
             return
         label = self._label(meter)
         sink_topic = topic.render(self._stream.sink_topic, label)
-        radius = self._mechanism.radius(self._bits)
+        radius = self._wordings[self._terms_id].mechanism.radius(self._bits)
         window = Window(start_ms, terms, self._terms_id, sink_topic, label, radius)
         windows.append(window)
         self._counts.add("opened")
@@ -307,29 +314,28 @@ class Pipeline:
 
     def _charge(self, meter: str, start_ms: int) -> bool:
         """Charge a window, or pass it for ever when the budget forbids it."""
-        epsilon = self._stream.terms.epsilon_per_w
+        epsilon = self._epsilon_per_w
         own = self._spending.own
         if own is not None and own.would_exceed(meter, start_ms, epsilon):
             self._counts.add("passed")
             return False
         for odometer in self._spending.odometers:
             odometer.restore(meter, start_ms, epsilon)
-        charge = Charge(meter, grid.day(start_ms), epsilon)
-        charges = self._effects.commit.charges
-        charges[charge] = charges.get(charge, 0) + 1
+        self._charged[meter, grid.day(start_ms)] += 1
         return True
 
     def _draw(self, timeline: Timeline, window: Window) -> None:
-        noise = encode.mechanism(window.terms).draw(window.radius, self._bits)
+        noise = self._wordings[window.terms_id].mechanism.draw(window.radius, self._bits)
         window.draw(noise, timeline.covered_ms)
 
     def _announce(self, window: Window, now_ms: int) -> None:
         """Send a topic's descriptor ahead of its first record under new terms."""
-        id_ = encode.wording(window.terms).id
+        wording = self._wordings[window.terms_id]
+        id_ = wording.id
         if self._announced.get(window.topic) == id_:
             return
         self._announced[window.topic] = id_
-        payload = encode.descriptor(window.terms, window.label, window.start_ms)
+        payload = encode.descriptor(wording, window.label, window.start_ms)
         commit = self._effects.commit
         commit.descriptors.append(Descriptor(window.topic, id_, payload))
         for where in encode.descriptor_topics(window.topic, id_):
@@ -358,7 +364,7 @@ class Pipeline:
             self._counts.add("gap_slots")
         window.fed.discard(index)
         start_ms, quanta = window.slot_start_ms(index), window.close(index)
-        payload = encode.record(window.terms, window.label, start_ms, quanta)
+        payload = encode.record(self._wordings[window.terms_id], window.label, start_ms, quanta)
         leave_ms = now_ms
         if self._stream.terms.clock is Clock.WALL:
             delay_ms = topic.delay_ms(self._stream.secret, meter, self._stream.spread_ms)

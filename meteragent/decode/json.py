@@ -4,6 +4,8 @@ Numbers are read as decimals, so that what the meter wrote is what counts.
 """
 
 import json
+import re
+from collections.abc import Callable
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Any
 
@@ -21,6 +23,7 @@ _MILLISECONDS_FROM = Decimal(10) ** 11
 _TIME_MAX = Decimal(10) ** 15
 
 
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
 _NOT_FINITE = object()
 """Stands for NaN and the infinities, which harm only where they are the value."""
@@ -68,24 +71,34 @@ def compile_expression(expression: str) -> Any:
         raise ValueError(f"not a JMESPath expression: {error}") from None
 
 
+def _finder(expression: str) -> Callable[[Any], Any]:
+    """A function that finds an expression in a document; a plain name needs no JMESPath."""
+    compiled = compile_expression(expression)
+
+    def find(document: Any) -> Any:
+        if plain and isinstance(document, dict):
+            return document.get(expression)
+        try:
+            return compiled.search(document)
+        except (JMESPathError, ArithmeticError, TypeError, ValueError):
+            raise PayloadError("refused_type") from None
+
+    plain = _PLAIN.fullmatch(expression) is not None
+    return find
+
+
 def decoder(value: str, time: str | None) -> Decoder:
     """The decoder for documents whose value and time are found by these expressions.
 
     The decoder raises PayloadError; without `time` readings have the time of their arrival.
+    Raises ValueError when one is not a JMESPath expression.
     """
-    find_value = compile_expression(value)
-    find_time = compile_expression(time) if time is not None else None
-
-    def search(expression: Any, document: Any) -> Any:
-        try:
-            return expression.search(document)
-        except (JMESPathError, ArithmeticError, TypeError, ValueError):
-            raise PayloadError("refused_type") from None
+    find_value = _finder(value)
+    find_time = _finder(time) if time is not None else None
 
     def decode(payload: bytes) -> Reading:
         document = _document(payload)
-        value_u = _value_u(search(find_value, document))
-        time_ms = _time_ms(search(find_time, document)) if find_time is not None else None
-        return Reading(time_ms, value_u)
+        value_u = _value_u(find_value(document))
+        return Reading(_time_ms(find_time(document)) if find_time else None, value_u)
 
     return decode

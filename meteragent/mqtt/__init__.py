@@ -1,0 +1,35 @@
+"""One MQTT connection at a time: receive, acknowledge after processing, publish, connect again.
+
+    reconnect -> session -> client -> private (the last two alone know gmqtt); endpoint
+
+Theory of operation
+    `keep_connected` connects, runs `serve(session)` as long as the connection lives, and connects
+    again after a jittered pause, until it is cancelled. gmqtt makes and parses packets and keeps the
+    connection alive (a broker silent for two keep-alives is given up); all else is decided here.
+    Every connection has its own client: nothing of a lost one, neither packet ids nor
+    acknowledgements nor unsent bytes, can reach the next.
+
+    Receiving: a QoS 1 message is handed over synchronously, with a token, and acknowledged when the
+    caller says so. What is not acknowledged stays with the broker for `session_expiry_s`, across
+    connections and crashes, and comes again on the next connection. A QoS 2 message cannot come, as
+    we subscribe at QoS 1 and the broker lowers what it sends to that; one ends the connection.
+
+    Publishing: QoS 1, and nothing is kept here. What was not reported delivered when a connection
+    ended must be published again on the next; the outbox does.
+
+Rules
+    1. Nothing is acknowledged but by `Session.acknowledge`, on the session that received it.
+    2. `on_message` and `on_delivered` are never called before `serve` has started, nor after the
+       session has ended.
+    3. What a callback or `serve` raises ends `keep_connected` with it, unless it is a LinkError.
+       gmqtt swallows exceptions and skips packets; here either ends the connection.
+    4. No error, log record or exception context holds a topic or a payload.
+    5. No task and no send per message: what is written in one turn of the event loop leaves in one
+       piece.
+"""
+
+from meteragent.mqtt.endpoint import Endpoint
+from meteragent.mqtt.reconnect import Backoff, keep_connected
+from meteragent.mqtt.session import Session, Token
+
+__all__ = ["Backoff", "Endpoint", "Session", "Token", "keep_connected"]

@@ -1,0 +1,204 @@
+"""Behind this door is gmqtt; nothing else of ours knows it. One client is one connection.
+
+What has to be kept from it (gmqtt 0.8; each point is pinned by a test):
+    it connects again by itself, also inside connect() and in 3.1.1    retries -2, refusals kept back
+    it never gives up waiting for a CONNACK                            the session does
+    it acknowledges on receipt, or with a task per message             a plain callback, our PUBACK
+    it keeps publications and sends them again                         a store that keeps nothing
+    it ignores the reason code of a PUBACK                             read before it does
+    it swallows exceptions and logs payloads and topics                a logger that only counts
+    it sends packet by packet                                          one write per turn of the loop
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import gmqtt
+
+from meteragent.mqtt.private import Private
+
+CLOSE_TIMEOUT_S: Final = 2.0
+MAX_PACKET_BYTES: Final = 4 * 2**20
+"""The largest packet a broker may send (MQTT 5): the time to read one grows as its square."""
+
+logging.getLogger("gmqtt").setLevel(logging.CRITICAL + 1)  # it logs topics
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What a client calls. gmqtt swallows what these raise: all that is left then is `unreadable`.
+
+    refused(reason, text)             the broker answered the connection with no
+    accepted(session_present)         the broker answered the connection with yes
+    message(topic, payload, qos, retain, packet_id)
+                                      topic: bytes where it is not UTF-8; packet_id: 0 unless QoS 1
+    puback(packet_id, reason)         the broker answered a publication
+    suback(packet_id, granted)        the broker answered a subscription: a QoS, or a reason >= 0x80
+    lost(reason)                      the connection is lost; ended by the broker, if it gave a reason
+    unreadable()                      gmqtt could not make sense of a packet and has skipped it
+    """
+
+    refused: Callable[[int, str], None]
+    accepted: Callable[[bool], None]
+    message: Callable[[str | bytes, bytes, int, bool, int], None]
+    puback: Callable[[int, int], None]
+    suback: Callable[[int, int], None]
+    lost: Callable[[int | None], None]
+    unreadable: Callable[[], None]
+
+
+class Client:
+    """One connection to a broker, which acknowledges nothing and repeats nothing by itself."""
+
+    def __init__(
+        self,
+        client_id: str,
+        events: Events,
+        *,
+        receive_maximum: int,
+        session_expiry_s: int,
+        username: str | None,
+        password: str | None,
+    ) -> None:
+        self._sent = _SentIds()
+        self._writer: _Writer | None = None
+        self._gmqtt = client = gmqtt.Client(
+            client_id,
+            clean_session=False,
+            optimistic_acknowledgement=False,
+            persistent_storage=self._sent,
+            logger=_SilentLogger(events.unreadable),
+            session_expiry_interval=session_expiry_s,
+            receive_maximum=receive_maximum,
+            maximum_packet_size=MAX_PACKET_BYTES,
+        )
+        client.set_config({"reconnect_retries": -2})
+        if username is not None:
+            client.set_auth_credentials(username, password)
+        client.on_connect = lambda _, flags, _reason, _properties: events.accepted(bool(flags & 1))
+        client.on_message = lambda _, topic, payload, qos, properties: events.message(
+            topic, payload, qos, bool(properties["retain"]), 0
+        )
+        client.on_subscribe = lambda _, packet_id, granted, _properties: events.suback(packet_id, granted[0])
+        client.on_disconnect = lambda _, packet: events.lost(
+            packet[0] if isinstance(packet, bytes) and packet else None
+        )
+        self._private = Private(client, events.refused, events.puback, events.message)
+
+    async def connect(
+        self, host: str, port: int, tls: ssl.SSLContext | None, keepalive_s: int, level: int
+    ) -> None:
+        """Connect with MQTT 5 (level 5) or 3.1.1 (4); may wait for ever. Raises OSError."""
+        await self._gmqtt.connect(host, port, ssl=tls or False, keepalive=keepalive_s, version=level)
+        self._writer = self._private.replace_transport(_Writer)
+
+    @property
+    def receive_maximum(self) -> int:
+        """How many unanswered publications the broker takes at once."""
+        return self._private.receive_maximum()
+
+    def subscribe(self, topic_filter: str) -> int:
+        """Subscribe at QoS 1; returns the packet id."""
+        return int(self._gmqtt.subscribe(topic_filter, qos=1))
+
+    def publish(self, topic: str, payload: bytes, retain: bool) -> int:
+        """Publish at QoS 1; returns the packet id. Raises OverflowError when no id is free."""
+        self._gmqtt.publish(topic, payload, qos=1, retain=retain)
+        return self._sent.newest
+
+    def write(self, packets: bytes) -> None:
+        """Write packets that need no answer, at the end of this turn of the event loop."""
+        if self._writer is not None:
+            self._writer.write(packets)
+
+    async def close(self) -> None:
+        """Write what is waiting, then DISCONNECT, which keeps the session; never raises OSError."""
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._gmqtt.disconnect()
+        except OSError:
+            pass
+        finally:
+            self._private.abort()
+
+
+class _Writer:
+    """Stands in for the transport: all that is written in one turn of the loop leaves in one piece.
+
+    A transport told to close waits until the peer has taken everything, which a dead one never does:
+    this one waits for `CLOSE_TIMEOUT_S`.
+    """
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._packets: list[bytes] = []
+
+    def write(self, packet: bytes) -> None:
+        if not self._packets:
+            self._loop.call_soon(self._flush)
+        self._packets.append(packet)
+
+    def _flush(self) -> None:
+        if self._packets and not self._transport.is_closing():
+            self._transport.write(b"".join(self._packets))
+        self._packets.clear()
+
+    def is_closing(self) -> bool:
+        return bool(self._transport.is_closing())
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+        self._loop.call_later(CLOSE_TIMEOUT_S, self._transport.abort)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+
+class _SentIds:
+    """Stands in for gmqtt's store of unanswered publications: it remembers the newest id only."""
+
+    is_empty: Final = True
+
+    def __init__(self) -> None:
+        self.newest = 0
+
+    def push_message(self, packet_id: int, _packet: bytes) -> None:
+        self.newest = packet_id
+
+    def remove_message_by_mid(self, packet_id: int) -> None:
+        pass
+
+    async def wait_empty(self) -> None:
+        pass
+
+    def get_all(self) -> list[tuple[int, bytes]]:
+        return []
+
+    def clear(self) -> None:
+        pass
+
+
+class _SilentLogger:
+    """Stands in for gmqtt's logger: says nothing, but hears what gmqtt only ever logs.
+
+    It logs `exception` when it has swallowed one, `critical` when it skips a packet.
+    """
+
+    def __init__(self, on_unreadable: Callable[[], None]) -> None:
+        self._on_unreadable = on_unreadable
+
+    def debug(self, *_: object, **__: object) -> None:
+        pass
+
+    info = warning = error = debug
+
+    def critical(self, *_: object, **__: object) -> None:
+        self._on_unreadable()
+
+    exception = critical

@@ -1,0 +1,84 @@
+"""Where a broker is and how to speak to it."""
+
+import ssl
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Final, Literal, Self
+from urllib.parse import urlsplit
+
+StrPath = str | PathLike[str]
+Version = Literal["auto", "5", "3.1.1"]
+
+VERSIONS: Final = ("auto", "5", "3.1.1")
+PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A broker's address, credentials, authorities and MQTT version (auto: 5, or 3.1.1 if refused)."""
+
+    host: str
+    port: int
+    tls: bool
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_file: StrPath | None = None
+    cert_file: StrPath | None = None
+    key_file: StrPath | None = None
+    version: Version = "auto"
+
+    def __post_init__(self) -> None:
+        if self.password is not None and self.username is None:
+            raise ValueError("a password without a user name")
+        if self.key_file is not None and self.cert_file is None:
+            raise ValueError("a key_file without a cert_file")
+        if not self.tls and (self.ca_file is not None or self.cert_file is not None):
+            raise ValueError("ca_file, cert_file and key_file need mqtts://")
+        if self.version not in VERSIONS:
+            raise ValueError("the version is not one of " + ", ".join(VERSIONS))
+
+    @classmethod
+    def parse(
+        cls,
+        url: str,
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        ca_file: StrPath | None = None,
+        cert_file: StrPath | None = None,
+        key_file: StrPath | None = None,
+        version: Version = "auto",
+    ) -> Self:
+        """Read `mqtt://host[:1883]` or `mqtts://host[:8883]`; raises ValueError, saying what is wrong.
+
+        `ca_file` left out: the system's authorities. `key_file` left out: the key is in `cert_file`.
+        No error's text holds the URL, as somebody may have put a password there.
+        """
+        scheme, host, port = _parse_url(url)
+        return cls(host, port, scheme == "mqtts", username, password, ca_file, cert_file, key_file, version)
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """None for mqtt://. The broker must prove its host name. Raises OSError for unusable files."""
+        if not self.tls:
+            return None
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.cert_file is not None:
+            context.load_cert_chain(self.cert_file, self.key_file)
+        return context
+
+
+def _parse_url(url: str) -> tuple[str, str, int]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError("the port is not a number from 1 to 65535") from None
+    if parts.scheme not in PORTS or not parts.hostname:
+        raise ValueError("not of the form mqtt://host[:port] or mqtts://host[:port]")
+    if "@" in parts.netloc:
+        raise ValueError("a user name or password in the url: they have keys of their own")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError("the url goes on after the port")
+    if port == 0:
+        raise ValueError("the port is not a number from 1 to 65535")
+    return parts.scheme, parts.hostname, port or PORTS[parts.scheme]

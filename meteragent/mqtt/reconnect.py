@@ -1,0 +1,134 @@
+"""Connect, serve, and connect again: how long to wait, and with which version of MQTT."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, NoReturn
+
+from meteragent.errors import LinkError
+from meteragent.mqtt.endpoint import Endpoint, Version
+from meteragent.mqtt.session import (
+    Count,
+    DroppedEarly,
+    Link,
+    OnDelivered,
+    OnMessage,
+    Session,
+    VersionRefused,
+)
+
+Entropy = Callable[[int], bytes]
+"""So many random bytes: `os.urandom`, or what a test puts in its place."""
+
+FLOOR_S: Final = 0.5
+CEILING_S: Final = 30.0
+STABLE_S: Final = 30.0
+WEEK_S: Final = 7 * 86_400
+
+_log = logging.getLogger(__name__)
+
+
+def _ignore(*_: object) -> None:
+    """What is done with what nobody asked for."""
+
+
+async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
+    endpoint: Endpoint,
+    client_id: str,
+    serve: Callable[[Session], Awaitable[None]],
+    *,
+    entropy: Entropy,
+    on_message: OnMessage = _ignore,
+    on_delivered: OnDelivered = _ignore,
+    receive_maximum: int = 65_535,
+    inflight: int = 100,
+    session_expiry_s: int = WEEK_S,
+    keepalive_s: int = 60,
+    timeout_s: float = 10.0,
+    count: Count = _ignore,
+) -> NoReturn:
+    """Hold a connection to a broker until cancelled, and run `serve` on each.
+
+    `serve` is cancelled when its connection is lost. When it returns, the connection stays; when it
+    raises LinkError, the connection is closed and made anew. What else it or a callback raises is
+    raised here. `receive_maximum` bounds the unacknowledged messages that the broker may send (MQTT
+    5 only), `timeout_s` the wait for each answer. A cancelled one leaves with a DISCONNECT; the
+    broker keeps its side of the session for `session_expiry_s`.
+    """
+    link = Link(
+        endpoint=endpoint,
+        client_id=client_id,
+        on_message=on_message,
+        on_delivered=on_delivered,
+        receive_maximum=receive_maximum,
+        inflight=inflight,
+        session_expiry_s=session_expiry_s,
+        keepalive_s=keepalive_s,
+        timeout_s=timeout_s,
+        count=count,
+    )
+    backoff, versions = Backoff(entropy), _Versions(endpoint.version)
+    while True:
+        stood_s, reason = await _one_connection(Session(link, versions.next), serve)
+        versions.tried(reason, worked=stood_s is not None)
+        delay_s = backoff.delay_s(stood_s or 0.0)
+        if stood_s is not None:
+            count("lost")
+        _log.warning("%s:%d: %s; next try in %.1f s", endpoint.host, endpoint.port, reason, delay_s)
+        await asyncio.sleep(delay_s)
+
+
+async def _one_connection(
+    session: Session, serve: Callable[[Session], Awaitable[None]]
+) -> tuple[float | None, LinkError]:
+    """Open, serve and close one session: for how many seconds it stood, if it did, and why it ended."""
+    now_s = asyncio.get_running_loop().time
+    opened_s = None
+    try:
+        await session.open()
+        opened_s = now_s()
+        await session.run(serve)
+    except LinkError as reason:
+        return None if opened_s is None else now_s() - opened_s, reason
+    finally:
+        await session.close()
+
+
+class _Versions:
+    """Which version of MQTT to speak next: 5 until it is refused, unless one is stated.
+
+    A door shut without an answer is a refusal only as long as the version has never worked.
+    """
+
+    def __init__(self, stated: Version) -> None:
+        self.next = 4 if stated == "3.1.1" else 5
+        self._stated = stated != "auto"
+        self._worked = False
+
+    def tried(self, reason: LinkError, *, worked: bool) -> None:
+        self._worked |= worked
+        dropped = isinstance(reason, DroppedEarly) and not self._worked
+        if not self._stated and (dropped or isinstance(reason, VersionRefused)):
+            self.next = 4 if self.next == 5 else 5
+            self._worked = False
+
+
+class Backoff:
+    """How long to wait before connecting again: exponential, with full jitter.
+
+    After the k-th failure in a row, from 0: uniform on [0, min(CEILING_S, FLOOR_S · 2^k)). Only a
+    connection that stood for STABLE_S starts over: a broker that takes connections and ends them at
+    once is not stormed.
+    """
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._entropy = entropy
+        self._failures = 0
+
+    def delay_s(self, stood_s: float) -> float:
+        """The pause after a connection that stood for `stood_s` seconds (0: it was never made)."""
+        if stood_s >= STABLE_S:
+            self._failures = 0
+        most_s = min(CEILING_S, FLOOR_S * 2.0 ** min(self._failures, 16))
+        self._failures += 1
+        return most_s * (int.from_bytes(self._entropy(6)) / 2.0**48)

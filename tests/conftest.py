@@ -1,0 +1,41 @@
+"""What tests share: a real broker, certificates, and how hard Hypothesis looks."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import tests.hypothesis_profiles  # noqa: F401 -- it sets them
+from tests.broker import Broker, Certificates, mosquitto_program
+from tests.not_run import not_run
+
+MakeBroker = Callable[..., Broker]
+
+
+@pytest.fixture(scope="session")
+def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeBroker]:
+    """Makes brokers that have not started; its arguments are those of `Broker` after the folder."""
+    program = mosquitto_program()
+    if program is None:
+        not_run("mosquitto", "mosquitto is not on the path, nor in /usr/sbin, nor in METERAGENT_MOSQUITTO")
+    brokers = []
+
+    def make(**options: object) -> Broker:
+        brokers.append(Broker(program, tmp_path_factory.mktemp("mosquitto"), **options))  # type: ignore[arg-type]
+        return brokers[-1]
+
+    yield make
+    for broker in brokers:
+        broker.stop()
+
+
+@pytest.fixture
+def broker(mosquitto: MakeBroker) -> Iterator[Broker]:
+    """A running broker of this test's own, which remembers nothing."""
+    with mosquitto() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority, a server and a client."""
+    return Certificates.make(tmp_path_factory.mktemp("certificates"))

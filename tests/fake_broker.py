@@ -1,0 +1,162 @@
+"""A broker that does what a test's script says, packet by packet: refuse, drop, stay silent."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import NamedTuple, Self
+
+CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK = 1, 2, 3, 4, 8, 9
+PINGREQ, DISCONNECT = 12, 14
+TASK = "fake broker"
+"""The name of its tasks, to tell them from those of the client under test."""
+
+
+class Packet(NamedTuple):
+    """A packet as it came: its type, its flags and what follows the fixed header."""
+
+    kind: int
+    flags: int
+    body: bytes
+
+
+class Wire:
+    """A connection as the broker sees it; `level` is 5, or 4 for MQTT 3.1.1, once CONNECT has come."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.level = 0
+        self.connect = b""
+
+    async def packet(self) -> Packet:
+        """The next packet; raises IncompleteReadError at the end."""
+        first = (await self.reader.readexactly(1))[0]
+        size = shift = 0
+        while True:
+            byte = (await self.reader.readexactly(1))[0]
+            size |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return Packet(first >> 4, first & 15, await self.reader.readexactly(size))
+
+    async def expect(self, kind: int) -> bytes:
+        """The body of the next packet, which must be of this type."""
+        packet = await self.packet()
+        assert packet.kind == kind, f"expected type {kind}, got {packet}"
+        return packet.body
+
+    async def end(self) -> list[Packet]:
+        """Everything until the client closes the connection."""
+        packets = []
+        try:
+            while True:
+                packets.append(await self.packet())
+        except (asyncio.IncompleteReadError, ConnectionResetError):
+            return packets
+
+    async def hello(self) -> int:
+        """Read CONNECT; returns its protocol level."""
+        self.connect = await self.expect(CONNECT)
+        self.level = self.connect[6]
+        return self.level
+
+    async def accept(self, *, present: bool = False, properties: bytes = b"", then: bytes = b"") -> None:
+        """Read CONNECT and answer yes; `then` leaves in the same write."""
+        await self.hello()
+        self.send(self.connack(0, present=present, properties=properties) + then)
+
+    def send(self, data: bytes) -> None:
+        """Send packets."""
+        self.writer.write(data)
+
+    def connack(self, reason: int, *, present: bool = False, properties: bytes = b"") -> bytes:
+        """Connection answered."""
+        return _packet(CONNACK, 0, bytes([present, reason]) + self._properties(properties))
+
+    def publish(
+        self, packet_id: int, payload: bytes, topic: bytes = b"t", *, qos: int = 1, flags: int = 0
+    ) -> bytes:
+        """A message; flags: 1 retained, 8 repeated."""
+        number = packet_id.to_bytes(2) if qos else b""
+        head = len(topic).to_bytes(2) + topic + number + self._properties(b"")
+        return _packet(PUBLISH, flags | qos << 1, head + payload)
+
+    def puback(self, packet_id: int, reason: int | None = None) -> bytes:
+        """A publication answered; without a reason in its short form."""
+        return _packet(PUBACK, 0, packet_id.to_bytes(2) + (b"" if reason is None else bytes([reason])))
+
+    def suback(self, packet_id: int, granted: int) -> bytes:
+        """A subscription answered."""
+        return _packet(SUBACK, 0, packet_id.to_bytes(2) + self._properties(b"") + bytes([granted]))
+
+    def _properties(self, properties: bytes) -> bytes:
+        return bytes([len(properties)]) + properties if self.level == 5 else b""
+
+
+def packet_id(publication: bytes) -> int:
+    """The packet id of a QoS 1 PUBLISH or of a SUBSCRIBE."""
+    at = 2 + int.from_bytes(publication[:2])
+    return int.from_bytes(publication[at : at + 2])
+
+
+def _packet(kind: int, flags: int, body: bytes) -> bytes:
+    size, length = len(body), b""
+    while True:
+        size, low = divmod(size, 128)
+        length += bytes([low | 128 if size else low])
+        if not size:
+            return bytes([kind << 4 | flags]) + length + body
+
+
+Script = Callable[[Wire], Awaitable[None]]
+
+
+class FakeBroker:
+    """Serves the n-th connection by the n-th script (the last for all further ones), then closes it.
+
+    A script that fails fails the test, when the broker is left.
+    """
+
+    def __init__(self, *scripts: Script) -> None:
+        self.levels: list[int] = []
+        self.url = ""
+        self._scripts = scripts
+        self._connections = 0
+        self._failures: list[Exception] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.set_name(TASK)
+        self._tasks.add(task)
+        script = self._scripts[min(self._connections, len(self._scripts) - 1)]
+        self._connections += 1
+        wire = Wire(reader, writer)
+        try:
+            await script(wire)
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:  # noqa: BLE001 -- raised when the broker is left
+            self._failures.append(error)
+        finally:
+            self.levels.append(wire.level)
+            writer.close()
+            self._tasks.discard(task)
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"mqtt://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if kind is None and self._failures:
+            raise self._failures[0]

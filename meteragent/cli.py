@@ -7,6 +7,7 @@
 import argparse
 import asyncio
 import contextlib
+import json
 import logging
 import signal
 import sqlite3
@@ -19,6 +20,7 @@ from pathlib import Path
 from meteragent import __version__, check, config, grid, ledger
 from meteragent.agent import Agent
 from meteragent.errors import ConfigError, MeteragentError, StoreError
+from meteragent.store import read_only, restored_at
 
 EXIT_CRASH = 1
 EXIT_CONFIG = 78
@@ -118,10 +120,32 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _ledger(options: argparse.Namespace) -> int:
-    settings = config.load(options.config)
-    path = settings.store.path
+    path = config.load(options.config).store.path
     if options.restored_at is not None:
-        ledger.restored_at(path, at_ms=options.restored_at, now_ms=_now_ms())
+        restored_at(path, at_ms=options.restored_at, now_ms=_now_ms())
         print(f"{path}: nothing before {grid.iso_time(options.restored_at)} is released again")
         return 0
-    raise NotImplementedError
+    with read_only(path) as connection:
+        unknown_ms = ledger.unknown_before_ms(connection)
+        rows = [_spent(row) for row in ledger.report(connection, meter=options.meter)]
+    unknown = None if unknown_ms is None else grid.iso_time(unknown_ms)
+    if options.json:
+        print(json.dumps({"unknown_before": unknown, "spent": rows}, indent=2))
+        return 0
+    if unknown is not None:
+        print(f"What was spent before {unknown} is not known: the store was lost or restored.")
+    layout = "{:<20} {:<10} {:<12} {:>7}  {}"
+    print(layout.format("METER", "DAY (UTC)", "STREAM", "WINDOWS", "EPSILON (1/W)"))
+    for row in rows:
+        print(layout.format(*row.values()))
+    return 0
+
+
+def _spent(row: ledger.Spent) -> dict[str, str | int]:
+    return {
+        "meter": row.meter,
+        "day": grid.iso_time(row.start_ms)[:10],
+        "stream": row.channel,
+        "windows": row.windows,
+        "epsilon_per_w": str(row.epsilon_per_w),
+    }

@@ -8,7 +8,7 @@ Rules
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from meteragent.encode import descriptor_topics
@@ -24,12 +24,9 @@ POLL_S = 1.0
 
 
 class Outlet(NamedTuple):
-    """What the sink reads of its outbox.
+    """What the sink reads of its outbox: the first rows due by a time, so many, and descriptors."""
 
-    `pending` is asked for the first rows due by a time, so many, but those already on their way.
-    """
-
-    pending: Callable[[int, int, Collection[int]], Awaitable[list[Waiting]]]
+    pending: Callable[[int, int], Awaitable[list[Waiting]]]
     descriptors: Callable[[], Awaitable[list[Descriptor]]]
 
 
@@ -93,9 +90,10 @@ class Sink:
         now_ms = self._now_ms()
         if now_ms is None:
             return []
-        known = self._confirmed.union(self._in_flight.values())
-        rows = await self._outlet.pending(now_ms, FETCH, known)
-        return [row for row in rows if row.id not in self._confirmed]
+        known = len(self._in_flight) + len(self._confirmed)
+        rows = await self._outlet.pending(now_ms, FETCH + known)
+        sent = self._confirmed.union(self._in_flight.values())
+        return [row for row in rows if row.id not in sent]
 
     async def _room(self, session: Session) -> None:
         while len(self._in_flight) >= session.inflight:

@@ -149,7 +149,7 @@ class Agent:
                 self._assemble(stream, link, thread, clock, odometers)
                 for stream, link in zip(self._config.stream, links, strict=True)
             ]
-            await self._serve(units, thread)
+            await self._serve(units)
         finally:
             await thread.close()
             _log.info("totals: %s", self.counts.text())
@@ -185,7 +185,7 @@ class Agent:
         ids = [f"meteragent-{store.client_id}-{side}{suffix}" for side in ("source", "sink")]
         return Unit(name, source, sink, runner, links, ids[0], ids[1], stream.sink.inflight)
 
-    async def _serve(self, units: list[Unit], thread: StoreThread) -> None:
+    async def _serve(self, units: list[Unit]) -> None:
         """Run all tasks; when cancelled, end the runners, drain the sinks, then end those."""
         async with asyncio.TaskGroup() as sinks:
             sending = [sinks.create_task(self._keep_sink(unit)) for unit in units]
@@ -197,13 +197,13 @@ class Agent:
                     intake.create_task(self._keep_totals())
             except asyncio.CancelledError:
                 if not any(task.done() for task in sending):
-                    await self._drain(units, thread)
+                    await self._drain(units)
                 raise
             finally:
                 for task in sending:
                     task.cancel()
 
-    async def _drain(self, units: list[Unit], thread: StoreThread) -> None:
+    async def _drain(self, units: list[Unit]) -> None:
         """Let the sinks send what is due, for at most DRAIN_S, and mark what was delivered."""
         for unit in units:
             unit.sink.wake()

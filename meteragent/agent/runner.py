@@ -8,8 +8,9 @@ has one thread, so that an fsync blocks nothing else.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from meteragent import ledger, outbox
@@ -52,8 +53,7 @@ class StoreThread:
         with self.store.transaction() as tx:
             ledger.charge(tx, commit, budget)
             self.store.write(tx, commit)
-            outbox.describe(tx, commit.channel, commit.descriptors)
-            outbox.append(tx, commit.channel, commit.outgoing)
+            outbox.append(tx, commit)
             if delivered:
                 outbox.delivered(tx, delivered, commit.clock_ms)
             outbox.prune(tx, commit.clock_ms - self._keep_ms, PRUNE)
@@ -65,8 +65,8 @@ class StoreThread:
     def outlet(self, channel: str) -> Outlet:
         """What a stream's sink reads."""
 
-        async def pending(now_ms: int, limit: int, flying: Collection[int]) -> list[outbox.Waiting]:
-            return await self.call(outbox.pending, self.store.connection, channel, now_ms, limit, flying)
+        async def pending(now_ms: int, limit: int) -> list[outbox.Waiting]:
+            return await self.call(outbox.pending, self.store.connection, channel, now_ms, limit)
 
         async def descriptors() -> list[Descriptor]:
             return await self.call(outbox.descriptors, self.store.connection, channel)
@@ -79,72 +79,62 @@ class StoreThread:
         self._thread.shutdown()
 
 
+@dataclass(frozen=True, slots=True)
 class Runner:
     """Takes one stream's messages through the core into the store."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        source: Source,
-        sink: Sink,
-        store: StoreThread,
-        clock: SteadyClock,
-        catch_up: CatchUp,
-        budget: ledger.Budget | None,
-        counts: Counts,
-    ) -> None:
-        self._pipeline = pipeline
-        self._source = source
-        self._sink = sink
-        self._store = store
-        self._clock = clock
-        self._catch_up = catch_up
-        self._budget = budget
-        self._counts = counts
+    pipeline: Pipeline
+    source: Source
+    sink: Sink
+    store: StoreThread
+    clock: SteadyClock
+    catch_up: CatchUp
+    budget: ledger.Budget | None
+    counts: Counts
 
     async def run(self) -> None:
         """Run until cancelled; whatever it raises must end the process."""
         while True:
             now_ms = await self._time()
-            closing_ms = self._catch_up.closing_ms(now_ms, subscribed=self._source.subscribed.is_set())
-            batch = self._source.batch(now_ms)
-            effects = self._pipeline.feed(batch, now_ms, closing_ms)
+            closing_ms = self.catch_up.closing_ms(now_ms, subscribed=self.source.subscribed.is_set())
+            batch = self.source.batch(now_ms)
+            effects = self.pipeline.feed(batch, now_ms, closing_ms)
             await self._commit(effects)
-            self._source.acknowledge(effects.acknowledge)
-            await self._source.wait(self._pause_s(now_ms))
+            self.source.acknowledge(effects.acknowledge)
+            await self.source.wait(self._pause_s(now_ms))
 
     async def _commit(self, effects: Effects) -> None:
-        delivered = self._sink.take_delivered()
+        delivered = self.sink.take_delivered()
         if effects.commit or delivered:
-            await self._store.persist(effects.commit, delivered, self._budget)
-            self._sink.written(delivered)
+            await self.store.persist(effects.commit, delivered, self.budget)
+            self.sink.written(delivered)
         if effects.commit.outgoing:
-            self._sink.wake()
+            self.sink.wake()
 
     async def _time(self) -> int:
         """The time, once there is a clock and the store has room; until then everything stands."""
         stands = False
         while True:
-            now_ms = self._clock.now_ms()
+            now_ms = self.clock.now_ms()
             if now_ms is not None:
-                if await self._store.room():
+                if await self.store.room():
                     return now_ms
                 if not stands:
                     stands = True
-                    self._counts.add("store_full")
+                    self.counts.add("store_full")
                     _log.warning("the store is full of undelivered messages: everything stands")
                 await self.flush()
             await asyncio.sleep(POLL_S)
 
     async def flush(self) -> None:
         """Mark what was delivered though nothing else is written: at a stop, and to make room."""
-        delivered = self._sink.take_delivered()
+        delivered = self.sink.take_delivered()
         if delivered:
-            await self._store.persist(Commit(self._pipeline.name, self._clock.newest_ms), delivered, None)
-            self._sink.written(delivered)
+            await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), delivered, None)
+            self.sink.written(delivered)
 
     def _pause_s(self, now_ms: int) -> float:
-        deadline_ms = self._pipeline.deadline_ms(closing=self._catch_up.over)
+        deadline_ms = self.pipeline.deadline_ms(closing=self.catch_up.over)
         if deadline_ms is None:
             return POLL_S
         return min(max((deadline_ms - now_ms) / 1000, 0), POLL_S)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from meteragent.config.refuse import refuse
 from meteragent.config.files import endpoint, read_secret
 from meteragent.config.model import Config, Privacy, Sink, Source, Store, Stream, Window
+from meteragent.config.refuse import refuse
 from meteragent.config.terms import budget, decoder, sink_url, terms
 from meteragent.errors import ConfigError
 

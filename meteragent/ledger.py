@@ -1,0 +1,111 @@
+"""The ledger: privacy spent, debited in the transaction that opens a window (law 2).
+
+What is added is eps, in 1/W and exact: levels of different radii have no sum (law 6). Charges are
+kept by meter, UTC day (of the window's start) and channel, for ever.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+from meteragent.errors import StoreError
+from meteragent.grid import DAY_MS, floor
+from meteragent.release import Commit
+from meteragent.store import meta
+
+
+class Budget(NamedTuple):
+    """At most `epsilon_per_w` (1/W) over all channels of a meter in each period.
+
+    Periods are whole days, aligned to the Unix epoch.
+    """
+
+    epsilon_per_w: Fraction
+    period_ms: int
+
+
+class Spent(NamedTuple):
+    """What one channel of a meter has spent in the period that starts at `start_ms`."""
+
+    meter: str
+    start_ms: int
+    channel: str
+    windows: int
+    epsilon_per_w: Fraction
+
+
+def charge(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None) -> None:
+    """Debit what a commit opens; raises StoreError if that exceeds the budget of a period."""
+    tx.executemany(
+        "INSERT INTO charge VALUES (?, ?, ?, ?, ?) ON CONFLICT (meter, day_ms, channel, epsilon)"
+        " DO UPDATE SET windows = windows + excluded.windows",
+        [
+            (charge.meter, charge.day_ms, commit.channel, str(charge.epsilon_per_w), windows)
+            for charge, windows in commit.charges.items()
+        ],
+    )
+    if budget:
+        starts = {(charge.meter, floor(charge.day_ms, budget.period_ms)) for charge in commit.charges}
+        for meter, start_ms in starts:
+            if spent(tx, meter, start_ms, budget.period_ms) > budget.epsilon_per_w:
+                raise StoreError(f"{commit.channel} would spend more than its budget")
+
+
+def spent(connection: sqlite3.Connection, meter: str, start_ms: int, period_ms: int) -> Fraction:
+    """Sum of eps (1/W) over all channels of a meter on the days in [start, start + period)."""
+    rows = connection.execute(
+        "SELECT epsilon, sum(windows) FROM charge WHERE meter = ? AND day_ms >= ? AND day_ms < ?"
+        " GROUP BY epsilon",
+        (meter, start_ms, start_ms + period_ms),
+    )
+    return sum((Fraction(epsilon) * windows for epsilon, windows in rows), Fraction(0))
+
+
+def report(
+    connection: sqlite3.Connection, period_ms: int = DAY_MS, *, meter: str | None = None, since_ms: int = 0
+) -> Iterator[Spent]:
+    """What was spent since a day's start, by meter, period and channel, in that order.
+
+    Reads one meter at a time: a long read would keep the agent from erasing (rule 2 of the store).
+    """
+    known = connection.execute("SELECT DISTINCT meter FROM mark ORDER BY meter").fetchall()
+    for (name,) in known if meter is None else [(meter,)]:
+        yield from _report_meter(connection, period_ms, name, since_ms)
+
+
+def recent(connection: sqlite3.Connection, period_ms: int) -> Iterator[tuple[str, int, Fraction]]:
+    """Meter, UTC day and sum of eps (1/W) of every charge that can still share a period with a new one.
+
+    A window opens at or after its meter's mark, so what lies in periods before the mark's cannot.
+    """
+    marks = connection.execute("SELECT meter, min(end_ms) FROM mark GROUP BY meter").fetchall()
+    for meter, end_ms in marks:
+        rows = connection.execute(
+            "SELECT day_ms, epsilon, windows FROM charge WHERE meter = ? AND day_ms >= ?",
+            (meter, end_ms // period_ms * period_ms),
+        )
+        for day_ms, epsilon, windows in rows.fetchall():
+            yield meter, day_ms, Fraction(epsilon) * windows
+
+
+def unknown_before_ms(connection: sqlite3.Connection) -> int | None:
+    """Charges before this time are lost; None if all are known."""
+    value = meta(connection, "unknown_before_ms")
+    return None if value is None else int(value)
+
+
+def _report_meter(
+    connection: sqlite3.Connection, period_ms: int, meter: str, since_ms: int
+) -> Iterator[Spent]:
+    rows = connection.execute(
+        "SELECT day_ms, channel, epsilon, windows FROM charge WHERE meter = ? AND day_ms >= ?",
+        (meter, since_ms),
+    ).fetchall()
+    sums: dict[tuple[int, str], tuple[int, Fraction]] = {}
+    for day_ms, channel, epsilon, windows in rows:
+        key = (floor(day_ms, period_ms), channel)
+        count, total = sums.get(key, (0, Fraction(0)))
+        sums[key] = (count + windows, total + Fraction(epsilon) * windows)
+    for (start_ms, channel), (count, total) in sorted(sums.items()):
+        yield Spent(meter, start_ms, channel, count, total)

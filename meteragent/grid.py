@@ -38,7 +38,7 @@ def parse_duration(text: str) -> int:
     """
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is not a duration such as '30min', '10s', '24h' or '7d'")
+        raise ValueError("a whole number and ms, s, min, h or d, such as '30min'")
     return int(match[1]) * _DURATION_MS[match[2]]
 
 

@@ -77,7 +77,7 @@ def _explain(error: ValidationError, *, flat: bool) -> ConfigError:
         return ConfigError(key, "nothing", "a value: this key has no default")
     if first["type"] == "extra_forbidden":
         return ConfigError(key, "an unknown key", _nearest(place))
-    expected = first["msg"].removeprefix("Value error, ")
+    expected = first["msg"].removeprefix("Value error, ").replace("Input should be", "a value")
     found = first["input"]
     return ConfigError(key, str(found) if isinstance(found, Decimal) else repr(found), expected)
 

@@ -6,6 +6,8 @@ from meteragent.config.model import Broker
 from meteragent.errors import ConfigError
 from meteragent.mqtt import Endpoint
 
+_ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
+
 
 def read_secret(key: str, path: Path) -> bytes:
     """The content of a file of one secret, without the line's end; never shown.
@@ -24,26 +26,38 @@ def read_secret(key: str, path: Path) -> bytes:
 
 def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
     """The broker of a section; raises ConfigError when it or one of its files cannot be used."""
-    password = None
-    if broker.password_file is not None:
-        password = read_secret(f"{section}.password_file", broker.password_file).decode()
     for key in ("ca_file", "cert_file", "key_file"):
         path = getattr(broker, key)
         if path is not None:
             read_secret(f"{section}.{key}", path)
+    password = None
+    if broker.password_file is not None:
+        key = f"{section}.password_file"
+        try:
+            password = read_secret(key, broker.password_file).decode()
+        except UnicodeDecodeError:
+            raise ConfigError(key, f"{broker.password_file}: not UTF-8", "a password as text") from None
+    return address(section, url, broker, password)
+
+
+def address(section: str, url: str, broker: Broker, password: str | None) -> Endpoint:
+    """The broker of a section, its files not looked at; raises ConfigError when it makes no sense.
+
+    The text never repeats the address: somebody may have put a password there.
+    """
+    if broker.password_file is not None and broker.username is None:
+        raise ConfigError(
+            f"{section}.password_file", "a password without a name", f"{section}.username as well"
+        )
     try:
         return Endpoint.parse(
             url,
             username=broker.username,
             password=password,
-            ca_file=_text(broker.ca_file),
-            cert_file=_text(broker.cert_file),
-            key_file=_text(broker.key_file),
+            ca_file=broker.ca_file,
+            cert_file=broker.cert_file,
+            key_file=broker.key_file,
             version=broker.protocol,
         )
     except ValueError as error:
-        raise ConfigError(f"{section}.url", "one that cannot be used", str(error)) from None
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+        raise ConfigError(f"{section}.url", str(error), _ADDRESS) from None

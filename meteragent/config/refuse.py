@@ -1,8 +1,11 @@
 """Settings that cannot keep the promise, refused with the key, what was found and what would do."""
 
 import re
+from decimal import Decimal, localcontext
+from fractions import Fraction
 
 from meteragent import topic
+from meteragent.config.files import address
 from meteragent.config.model import LATER_PRESETS, PRESETS, Config, Stream
 from meteragent.config.terms import length_ms, level, quantum, radius, sink_url, step_ms, terms
 from meteragent.decode import json as json_profile
@@ -25,6 +28,13 @@ def refuse(config: Config, *, flat: bool) -> None:
     for at, stream in enumerate(config.stream):
         _check_stream(stream, "" if flat else f"stream[{at}].")
     _check_together(config, flat=flat)
+
+
+def _shown(number: Fraction) -> str:
+    """A number as people write it: a decimal where it has one."""
+    with localcontext(prec=60):
+        decimal = Decimal(number.numerator) / Decimal(number.denominator)
+    return f"{decimal:f}" if Fraction(decimal) == number else str(number)
 
 
 def _check_stream(stream: Stream, at: str) -> None:
@@ -50,6 +60,8 @@ def _check_name(stream: Stream, at: str) -> None:
 
 def _check_source(stream: Stream, at: str) -> None:
     source = stream.source
+    address(f"{at}source", source.url, source, None)
+    address(f"{at}sink", sink_url(stream), stream.sink, None)
     if source.unit not in UNITS[source.kind]:
         right = " or ".join(map(repr, UNITS[source.kind]))
         raise ConfigError(f"{at}source.unit", repr(source.unit), f"{right} for kind '{source.kind}'")
@@ -79,31 +91,31 @@ def _check_grid(stream: Stream, at: str) -> None:
         raise ConfigError(f"{at}window.step", repr(format_duration(step)), expected)
     low, high = stream.window.range
     if low >= high:
-        raise ConfigError(f"{at}window.range", f"[{low}, {high}]", "[lowest, highest] in W")
+        raise ConfigError(f"{at}window.range", f"[{_shown(low)}, {_shown(high)}]", "[lowest, highest] in W")
     if not terms(stream).low_u <= terms(stream).gap_u <= terms(stream).high_u:
-        expected = f"a value inside window.range = [{low}, {high}] W"
-        raise ConfigError(f"{at}window.gap", str(stream.window.gap), expected)
+        expected = f"a value inside window.range = [{_shown(low)}, {_shown(high)}] W"
+        raise ConfigError(f"{at}window.gap", _shown(stream.window.gap), expected)
 
 
 def _check_privacy(stream: Stream, at: str) -> None:
     privacy, lattice = stream.privacy, quantum(stream)
     if privacy.hide is not None and privacy.radius is not None:
         expected = "only one of privacy.hide and privacy.radius: they say the same thing twice"
-        raise ConfigError(f"{at}privacy.radius", str(privacy.radius), expected)
+        raise ConfigError(f"{at}privacy.radius", _shown(privacy.radius), expected)
     if (lattice * MICRO).denominator != 1:
         expected = "a multiple of 0.000001 of the unit, such as 0.001"
-        raise ConfigError(f"{at}privacy.quantum", str(lattice), expected)
+        raise ConfigError(f"{at}privacy.quantum", _shown(lattice), expected)
     wide = radius(stream)
     if (wide / lattice).denominator != 1:
         below = wide // lattice * lattice
-        near = [str(r) for r in (below, below + lattice) if r > 0]
-        expected = f"a multiple of privacy.quantum = {lattice}, such as {' or '.join(near)}"
-        raise ConfigError(f"{at}privacy.radius", str(wide), expected)
+        near = [_shown(r) for r in (below, below + lattice) if r > 0]
+        expected = f"a multiple of privacy.quantum = {_shown(lattice)}, such as {' or '.join(near)}"
+        raise ConfigError(f"{at}privacy.radius", _shown(wide), expected)
     n = length_ms(stream) // step_ms(stream)
     ratio = n * wide / (level(stream) * lattice)
     if ratio >= RATIO_MAX:
         expected = f"a coarser one: n / (epsilon * quantum) is {float(ratio):.3g}, at most 2**45"
-        raise ConfigError(f"{at}privacy.quantum", str(lattice), expected)
+        raise ConfigError(f"{at}privacy.quantum", _shown(lattice), expected)
 
 
 def _check_budget(stream: Stream, at: str) -> None:
@@ -116,8 +128,10 @@ def _check_budget(stream: Stream, at: str) -> None:
     needed = level(stream) * -(-limit.per // length_ms(stream))
     if needed > limit.level:
         period, step = format_duration(limit.per), format_duration(length_ms(stream))
-        expected = f"at least {needed}: windows of {step} at level {level(stream)} for {period}"
-        raise ConfigError(f"{at}privacy.budget.level", str(limit.level), expected)
+        expected = (
+            f"at least {_shown(needed)}: windows of {step} at level {_shown(level(stream))} for {period}"
+        )
+        raise ConfigError(f"{at}privacy.budget.level", _shown(limit.level), expected)
 
 
 def _check_together(config: Config, *, flat: bool) -> None:

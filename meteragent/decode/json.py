@@ -68,7 +68,8 @@ def compile_expression(expression: str) -> Any:
     try:
         return jmespath.compile(expression)
     except JMESPathError as error:
-        raise ValueError(f"not a JMESPath expression: {error}") from None
+        reason = str(error).partition("\n")[0].removesuffix(", for expression:")
+        raise ValueError(f"a JMESPath expression ({reason})") from None
 
 
 def _finder(expression: str) -> Callable[[Any], Any]:

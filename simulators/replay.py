@@ -24,7 +24,6 @@ from simulators.trace import Trace, TraceError, load
 T = TypeVar("T")
 
 IN_FLIGHT = 100
-PUBACK_S_MAX = 30.0
 
 
 def payloads(trace: Trace) -> Iterator[bytes]:
@@ -68,20 +67,30 @@ async def replay(trace: Trace, url: str, topic: str, meters: int = 1, speed: flo
     room = asyncio.Semaphore(IN_FLIGHT)
 
     async def send(client: Client, name: str, payload: bytes) -> None:
-        await client.publish(name, payload, qos=1, timeout=PUBACK_S_MAX)
+        await client.publish(name, payload, qos=1, timeout=math.inf)
         room.release()
 
     with tqdm(total=len(trace) * meters, unit=" readings", disable=None) as bar:
         try:
             async with connect(url) as client, asyncio.TaskGroup() as tasks:
+                watch = tasks.create_task(lost(client))
                 async for payload in paced(trace, speed):
                     for name in topics:
                         await room.acquire()
                         tasks.create_task(send(client, name, payload))
                     bar.update(meters)
+                for _ in range(IN_FLIGHT):
+                    await room.acquire()
+                watch.cancel()
         except ExceptionGroup as group:  # the first failure; the others are its echo
             raise group.exceptions[0] from None
     return len(trace) * meters
+
+
+async def lost(client: Client) -> None:
+    """Raise MqttError when the connection is lost; a publication that waits would not be told."""
+    async for _ in client.messages:
+        pass
 
 
 async def paced(trace: Trace, speed: float) -> AsyncIterator[bytes]:

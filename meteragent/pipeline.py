@@ -45,6 +45,9 @@ from meteragent.release import (
 )
 from meteragent.window import Outcome, Pending, Timeline, Window
 
+_KEPT_MS = 7 * grid.DAY_MS
+"""How long a broker keeps what waits for us: the session expiry that we ask for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stream:
@@ -114,11 +117,17 @@ class Pipeline:
             self._timelines[meter] = restored
             self._schedule(meter, restored)
         self._effects = Effects(Commit(stream.name, 0))
+        self._catching_up = False
 
     @property
     def name(self) -> str:
         """The stream's name: its channel in the ledger."""
         return self._stream.name
+
+    @property
+    def length_ms(self) -> int:
+        """The length of a window: a long time may pass in steps of it."""
+        return self._stream.terms.length_ms
 
     # --- what the shell calls ------------------------------------------------------------------
 
@@ -128,6 +137,7 @@ class Pipeline:
         Windows and slots open to `now_ms`, slots close to `closing_ms` (wall clock only).
         """
         self._effects = Effects(Commit(self._stream.name, now_ms))
+        self._catching_up = closing_ms < now_ms
         touched: set[str] = set()
         for message in batch:
             self._advance(min(message.received_ms, now_ms), closing_ms, now_ms, touched)
@@ -308,9 +318,15 @@ class Pipeline:
         self._draw(timeline, window)
 
     def _is_forgotten(self, timeline: Timeline) -> bool:
-        """Whether `forget` has passed in whole windows without a reading (wall clock only)."""
-        silent_ms = timeline.idle * self._stream.terms.length_ms
-        return self._stream.terms.clock is Clock.WALL and silent_ms >= self._stream.forget_ms
+        """Whether `forget` has passed in whole windows without a reading (wall clock only).
+
+        While readings that waited in the broker are still to come, they are given the time that a
+        broker keeps them.
+        """
+        if self._stream.terms.clock is Clock.EVENT:
+            return False
+        patience_ms = max(self._stream.forget_ms, _KEPT_MS) if self._catching_up else self._stream.forget_ms
+        return timeline.idle * self._stream.terms.length_ms >= patience_ms
 
     def _charge(self, meter: str, start_ms: int) -> bool:
         """Charge a window, or pass it for ever when the budget forbids it."""

@@ -177,10 +177,12 @@ class Agent:
         pipeline = Pipeline(core, known, spending, self._bits, self.counts)
         source = Source(core.source.filter, stream.source.inflight, clock.now_ms, self.counts)
         sink = Sink(thread.outlet(name), clock.now_ms, self.counts)
-        wall = stream.window.clock is Clock.WALL
-        stood_ms = store.clock_ms if wall and known.states else None
-        catch_up = CatchUp(stood_ms, stream.window.catch_up)
-        runner = Runner(pipeline, source, sink, thread, clock, catch_up, _budget(stream), self.counts)
+        stands = stream.window.clock is Clock.WALL and bool(known.states)
+        stood_ms = store.clock_ms if stands else max(self._wall_ms(), clock.newest_ms)
+        catch_up = CatchUp(stood_ms if stands else None, stream.window.catch_up)
+        runner = Runner(
+            pipeline, source, sink, thread, clock, catch_up, _budget(stream), self.counts, stood_ms
+        )
         suffix = "" if name == "main" else f"-{name}"
         ids = [f"meteragent-{store.client_id}-{side}{suffix}" for side in ("source", "sink")]
         return Unit(name, source, sink, runner, links, ids[0], ids[1], stream.sink.inflight)

@@ -17,6 +17,7 @@ from meteragent import ledger, outbox
 from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.health import Counts
 from meteragent.pipeline import Effects, Pipeline
+from meteragent.reading import Message
 from meteragent.release import Commit, Descriptor
 from meteragent.sink import Outlet, Sink
 from meteragent.source import Source
@@ -81,7 +82,10 @@ class StoreThread:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Takes one stream's messages through the core into the store."""
+    """Takes one stream's messages through the core into the store.
+
+    `stood_ms` is where the clock stood when it was stopped; at a first start, where it is now.
+    """
 
     pipeline: Pipeline
     source: Source
@@ -91,17 +95,38 @@ class Runner:
     catch_up: CatchUp
     budget: ledger.Budget | None
     counts: Counts
+    stood_ms: int
 
     async def run(self) -> None:
         """Run until cancelled; whatever it raises must end the process."""
+        opened_ms = closed_ms = self.stood_ms
         while True:
             now_ms = await self._time()
             closing_ms = self.catch_up.closing_ms(now_ms, subscribed=self.source.subscribed.is_set())
-            batch = self.source.batch(now_ms)
-            effects = self.pipeline.feed(batch, now_ms, closing_ms)
-            await self._commit(effects)
-            self.source.acknowledge(effects.acknowledge)
+            held = closed_ms < opened_ms
+            for step_ms in self._steps(opened_ms, now_ms):
+                await self._feed([], step_ms, closed_ms if held else min(closing_ms, step_ms))
+            if held and closing_ms > closed_ms:
+                await self._end_catch_up(now_ms, closed_ms, closing_ms)
+            await self._feed(self.source.batch(now_ms), now_ms, closing_ms)
+            opened_ms, closed_ms = now_ms, closing_ms
             await self.source.wait(self._pause_s(now_ms))
+
+    async def _end_catch_up(self, now_ms: int, closed_ms: int, closing_ms: int) -> None:
+        """Close what fell due while the agent was stopped; what has arrived by now counts first."""
+        while batch := self.source.batch(now_ms):
+            await self._feed(batch, now_ms, closed_ms)
+        for step_ms in self._steps(closed_ms, closing_ms):
+            await self._feed([], now_ms, step_ms)
+
+    def _steps(self, from_ms: int, to_ms: int) -> range:
+        """A long time passes window by window, so that no transaction holds a year of records."""
+        return range(from_ms + self.pipeline.length_ms, to_ms, self.pipeline.length_ms)
+
+    async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
+        effects = self.pipeline.feed(batch, now_ms, closing_ms)
+        await self._commit(effects)
+        self.source.acknowledge(effects.acknowledge)
 
     async def _commit(self, effects: Effects) -> None:
         delivered = self.sink.take_delivered()

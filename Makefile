@@ -19,7 +19,7 @@ test: lint types parts ## everything: style, types, import contracts, all tests
 lint: $(STAMP) ## style, import contracts, docstrings of tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/lint-imports --no-cache --no-timing
+	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/interrogate --quiet tests
 
 types: $(STAMP) ## mypy --strict

@@ -60,10 +60,10 @@ class Wire:
         self.level = self.connect[6]
         return self.level
 
-    async def accept(self, *, present: bool = False, properties: bytes = b"", then: bytes = b"") -> None:
-        """Read CONNECT and answer yes; `then` leaves in the same write."""
+    async def accept(self, *, present: bool = False, properties: bytes = b"") -> None:
+        """Read CONNECT and answer yes."""
         await self.hello()
-        self.send(self.connack(0, present=present, properties=properties) + then)
+        self.send(self.connack(0, present=present, properties=properties))
 
     def send(self, data: bytes) -> None:
         """Send packets."""
@@ -144,6 +144,11 @@ class FakeBroker:
             writer.close()
             self._tasks.discard(task)
 
+    def drop(self) -> None:
+        """Close all connections."""
+        for task in self._tasks:
+            task.cancel()
+
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.url = f"mqtt://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
@@ -153,10 +158,8 @@ class FakeBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        tasks = set(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        self.drop()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         if kind is None and self._failures:
             raise self._failures[0]

@@ -15,6 +15,7 @@ from tests.broker import Broker, Certificates
 from tests.conftest import MakeBroker
 from tests.mqtt_peer import Peer, connected, soon
 
+pytestmark = pytest.mark.integration
 BOTH = pytest.mark.parametrize("version", ["5", "3.1.1"])
 
 

@@ -69,8 +69,9 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
     )
     backoff, versions = Backoff(entropy), _Versions(endpoint.version)
     while True:
-        stood_s, reason = await _one_connection(Session(link, versions.next), serve)
-        versions.tried(reason, worked=stood_s is not None)
+        session = Session(link, versions.next)
+        stood_s, reason = await _one_connection(session, serve)
+        versions.tried(reason, worked=session.accepted)
         delay_s = backoff.delay_s(stood_s or 0.0)
         if stood_s is not None:
             count("lost")

@@ -55,6 +55,7 @@ class Session:
     """One connection, made by `keep_connected`, good until `closed`.
 
     version          5, or 4 for MQTT 3.1.1
+    accepted         the broker has answered the connection with yes
     session_present  the broker still knows us: our subscriptions stand
     inflight         how many publications may be unanswered at once:
                      min(asked, CONNACK Receive Maximum - 2), at least 1
@@ -62,11 +63,11 @@ class Session:
 
     def __init__(self, link: Link, version: int) -> None:
         self.version = version
+        self.accepted = False
         self.session_present = False
         self.inflight = link.inflight
         self._link = link
         self._ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        self._answered = False
         self._unacked: dict[int, Token] = {}
         self._early: list[tuple[str, bytes, int, bool, Token | None]] | None = []
         self._subscribing: dict[int, asyncio.Future[int]] = {}
@@ -194,12 +195,11 @@ class Session:
     # What the client reports
 
     def _on_refused(self, reason: int, text: str) -> None:
-        self._answered = True
         kind = VersionRefused if reason in _VERSION_REFUSED else LinkError
         self._end(kind(f"connection refused: {text}"))
 
     def _on_accepted(self, session_present: bool) -> None:
-        self._answered = True
+        self.accepted = True
         self.session_present = session_present
 
     def _on_message(self, topic: str | bytes, payload: bytes, qos: int, retain: bool, packet_id: int) -> None:
@@ -248,7 +248,7 @@ class Session:
             answer.set_result(granted)
 
     def _on_lost(self, reason: int | None) -> None:
-        if not self._answered:
+        if not self.accepted:
             self._end(DroppedEarly("the broker closed the connection without an answer"))
         elif reason is not None:
             self._end(LinkError(f"the broker ended the connection: reason 0x{reason:02x}"))

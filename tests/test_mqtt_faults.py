@@ -1,0 +1,125 @@
+"""meteragent.mqtt with brokers that err, and what it leaves behind: nothing in a log, an orderly end."""
+
+import asyncio
+import logging
+
+import pytest
+
+from meteragent.mqtt.endpoint import Version
+from tests.fake_broker import DISCONNECT, PUBLISH, FakeBroker, Wire
+from tests.mqtt_peer import connected, soon
+
+CANARY = b"canary-2718281828"
+
+
+async def accept(wire: Wire) -> None:
+    """Accept the connection, and read until it ends."""
+    await wire.accept()
+    await wire.end()
+
+
+# A broker that errs
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"\x32\x03\xff\xff\x00",
+        b"\x32\x00",
+        b"\x32\x0a\x00\x01t\x00\x01\x03\xfe\x00\x00x",
+        b"\x40\x01\x00",
+    ],
+    ids=["topic too long", "no topic", "unknown property", "half a packet id"],
+)
+async def test_a_packet_that_cannot_be_read_ends_the_connection(bad: bytes) -> None:
+    """Gmqtt skips what it cannot parse; here that is no way to lose a message silently."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        wire.send(bad)
+        await wire.end()
+
+    async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
+        assert "a packet that cannot be read" in await peer.warned()
+        await peer.session()
+
+
+async def test_a_topic_that_is_not_utf_8_ends_the_connection() -> None:
+    """MQTT forbids such a topic; gmqtt would hand over its bytes."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        wire.send(wire.publish(1, b"a", topic=b"\xff"))
+        await wire.end()
+
+    async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
+        assert "a packet that cannot be read" in await peer.warned()
+
+
+async def test_a_message_at_qos_2_ends_the_connection() -> None:
+    """A broker lowers what it sends to the QoS 1 of our subscription; one that does not is not served."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        wire.send(wire.publish(1, b"a", qos=2))
+        assert [packet.kind for packet in await wire.end()] == [DISCONNECT]
+
+    async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
+        assert "a message at QoS 2" in await peer.warned()
+        assert peer.messages.empty()
+
+
+async def test_the_reason_that_a_broker_gives_for_the_end_is_told() -> None:
+    """A DISCONNECT of the broker is named with its reason code: 0x8e, another client has our id."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        wire.send(b"\xe0\x01\x8e")
+        await wire.end()
+
+    async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
+        assert "the broker ended the connection: reason 0x8e" in await peer.warned()
+
+
+async def test_nothing_tells_topics_and_payloads(caplog: pytest.LogCaptureFixture) -> None:
+    """With all logs at DEBUG and a loop in debug mode, no record holds a topic or a payload (law 3)."""
+    caplog.set_level(logging.DEBUG)
+    for name in list(logging.Logger.manager.loggerDict):
+        if name.startswith("asyncio"):
+            caplog.set_level(logging.DEBUG, logger=name)
+    asyncio.get_running_loop().set_debug(enabled=True)
+    asyncio.get_running_loop().slow_callback_duration = 0.0
+
+    async def script(wire: Wire) -> None:
+        await wire.accept(present=True)
+        wire.send(wire.publish(1, CANARY, topic=CANARY) + wire.publish(0, CANARY, topic=CANARY, qos=0))
+        await wire.expect(PUBLISH)
+        broken = b"\x32" + bytes([len(CANARY) + 8]) + b"\0\1t\0\2\2\xfe\xfe"
+        wire.send(wire.publish(0, CANARY, topic=b"\xff" + CANARY, qos=0) + broken + CANARY)
+        await wire.end()
+
+    async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
+        session = await peer.session()
+        (got, _) = await peer.get(2)
+        session.publish(CANARY.decode(), CANARY)
+        session.acknowledge([got.token] if got.token else [])
+        await peer.session()
+    assert caplog.records
+    assert CANARY.decode() not in caplog.text
+
+
+# The end of a connection
+
+
+@pytest.mark.parametrize(("version", "farewell"), [("5", b"\xe0\x02\0\0"), ("3.1.1", b"\xe0\x00")])
+async def test_a_cancelled_one_leaves_in_order(version: Version, farewell: bytes) -> None:
+    """What was acknowledged last leaves first, then a DISCONNECT that does not shorten the session."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        wire.send(wire.publish(1, b""))
+        assert await soon(wire.reader.read()) == b"\x40\x02\x00\x01" + farewell
+
+    async with FakeBroker(script) as broker, connected(broker.url, version=version) as peer:
+        session = await peer.session()
+        session.acknowledge(got.token for got in await peer.get(1) if got.token)

@@ -183,7 +183,7 @@ class Pipeline:
         terms = self._stream.terms
         if not terms.low_u <= reading.value_u <= terms.high_u:
             self._counts.add("clamped")
-        self._follow(meter, timeline, now_ms)
+        self._follow(meter, timeline, min(message.received_ms, now_ms), now_ms)
         return meter
 
     def _decode(self, message: Message) -> tuple[str, Pending]:
@@ -226,8 +226,11 @@ class Pipeline:
         earliest_ms = max(time_ms, self._marks.get(meter, 0), self._floor_ms)
         return grid.ceil(earliest_ms, self._stream.terms.length_ms)
 
-    def _follow(self, meter: str, timeline: Timeline, now_ms: int) -> None:
-        """Let a reading take effect: cover what it closed; by the event clock, open and close."""
+    def _follow(self, meter: str, timeline: Timeline, opened_ms: int, now_ms: int) -> None:
+        """Let a reading take effect: cover what it closed; by the event clock, open and close.
+
+        By the wall clock slots have opened to `opened_ms` only, the arrival of the reading.
+        """
         if self._stream.terms.clock is Clock.EVENT:
             newest_ms = timeline.newest_ms or 0
             while (opens_ms := timeline.next_open_ms()) is not None and opens_ms <= newest_ms:
@@ -236,7 +239,7 @@ class Pipeline:
             self._close_until(meter, timeline, newest_ms, now_ms)
             self._effects.acknowledge += timeline.cover_spans(newest_ms)
         else:
-            self._effects.acknowledge += timeline.cover_spans(now_ms)
+            self._effects.acknowledge += timeline.cover_spans(opened_ms)
 
     # --- the schedule --------------------------------------------------------------------------
 

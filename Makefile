@@ -13,14 +13,13 @@ help: ## this list
 
 test: lint types parts ## everything: style, types, import contracts, all tests
 	$(BIN)/python -m pytest
-	@echo "make test ran: ruff check, ruff format, import contracts, docstrings, mypy --strict, and the tests"
+	@echo "make test ran: ruff check, ruff format, import contracts, mypy --strict, and the tests"
 	@echo "of units, statistics and integration; what was NOT RUN is listed above."
 
-lint: $(STAMP) ## style, import contracts, docstrings of tests
+lint: $(STAMP) ## style and import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports --no-cache --no-logo
-	$(BIN)/interrogate --quiet tests
 
 types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy

@@ -33,7 +33,8 @@ class ConfigError(MeteragentError):
 class PayloadError(MeteragentError):
     """A message that is not a reading; `reason` is the name of the counter that counts it.
 
-    Raise it `from None`: the chained exception of a parser holds the payload.
+    Raise it outside the handler of a parser's exception, which holds the payload and would stay
+    in `__context__`.
     """
 
     def __init__(self, reason: str) -> None:

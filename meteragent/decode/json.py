@@ -12,7 +12,7 @@ from typing import Any
 import jmespath
 from jmespath.exceptions import JMESPathError
 
-from meteragent.decode import Decoder
+from meteragent.decode import Decoder, attempt
 from meteragent.decode.number import finite, micro, text_of
 from meteragent.errors import PayloadError
 from meteragent.grid import parse_time
@@ -32,11 +32,7 @@ _DECODER = json.JSONDecoder(parse_float=finite, parse_int=finite, parse_constant
 
 
 def _document(payload: bytes) -> Any:
-    text = text_of(payload)
-    try:
-        return _DECODER.decode(text)
-    except (ValueError, RecursionError):
-        raise PayloadError("refused_json") from None
+    return attempt("refused_json", ValueError, _DECODER.decode, text_of(payload))
 
 
 def _value_u(found: Any) -> int:
@@ -55,11 +51,8 @@ def _time_ms(found: Any) -> int:
     if isinstance(found, Decimal) and 0 <= found < _TIME_MAX:
         scale = 1 if found >= _MILLISECONDS_FROM else 1000
         return int(_FLOOR.multiply(found, Decimal(scale)))
-    if isinstance(found, str):
-        try:
-            return parse_time(found)
-        except ValueError:
-            raise PayloadError("refused_time") from None
+    if isinstance(found, str) and (time_ms := attempt("refused_time", ValueError, parse_time, found)) >= 0:
+        return time_ms
     raise PayloadError("refused_time")
 
 
@@ -79,10 +72,7 @@ def _finder(expression: str) -> Callable[[Any], Any]:
     def find(document: Any) -> Any:
         if plain and isinstance(document, dict):
             return document.get(expression)
-        try:
-            return compiled.search(document)
-        except (JMESPathError, ArithmeticError, TypeError, ValueError):
-            raise PayloadError("refused_type") from None
+        return attempt("refused_type", Exception, compiled.search, document)  # what it raises is not stated
 
     plain = _PLAIN.fullmatch(expression) is not None
     return find

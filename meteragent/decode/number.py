@@ -6,12 +6,14 @@ It has no time: the time of arrival counts.
 import re
 from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 
+from meteragent.decode import attempt
 from meteragent.errors import PayloadError
 from meteragent.reading import Reading
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _NOT_FINITE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.ASCII | re.IGNORECASE)
 _HUGE = Decimal(10) ** 12
+_BEYOND = Decimal(10) ** 100
 _MICRO = Decimal(10) ** 6
 _HALF = Decimal("0.5")
 _EXACT = Context(prec=64, rounding=ROUND_FLOOR)
@@ -22,21 +24,18 @@ def text_of(payload: bytes) -> str:
     """The payload as text; raises PayloadError when it is empty or not UTF-8."""
     if not payload.strip():
         raise PayloadError("refused_empty")
-    try:
-        return payload.decode()
-    except UnicodeDecodeError:
-        raise PayloadError("refused_encoding") from None
+    return attempt("refused_encoding", UnicodeDecodeError, bytes.decode, payload)
 
 
 def finite(text: str) -> Decimal:
-    """A finite number written in decimal; exponents beyond any use become 0 or 10**12."""
+    """A finite number written in decimal; exponents beyond any use become 0 or 10**100."""
     try:
         return Decimal(text)
     except InvalidOperation:
         mantissa, _, exponent = text.lower().partition("e")
-        if exponent.startswith("-"):
+        if exponent.startswith("-") or not Decimal(mantissa):
             return Decimal(0)
-        return _HUGE.copy_sign(Decimal(mantissa))
+        return _BEYOND.copy_sign(Decimal(mantissa))
 
 
 def micro(value: Decimal) -> int:
@@ -47,7 +46,7 @@ def micro(value: Decimal) -> int:
     """
     if value.adjusted() < _TINY:
         return 0
-    if abs(value) > _HUGE:
+    if value.copy_abs() > _HUGE:  # abs() would round, and overflow
         value = _HUGE.copy_sign(value)
     digits = len(value.as_tuple().digits)
     context = _EXACT if digits < 32 else Context(prec=digits + 32, rounding=ROUND_FLOOR)

@@ -11,6 +11,7 @@ from meteragent.config.terms import length_ms, level, quantum, radius, sink_url,
 from meteragent.decode import json as json_profile
 from meteragent.errors import ConfigError
 from meteragent.grid import DAY_MS, format_duration
+from meteragent.mqtt import Endpoint
 from meteragent.release import MICRO, UNITS, Kind
 
 RATIO_MAX = 2**45
@@ -85,8 +86,9 @@ def _check_source(stream: Stream, at: str) -> None:
 def _check_grid(stream: Stream, at: str) -> None:
     length, step = length_ms(stream), step_ms(stream)
     if length % step:
-        near = [length // (length // step + k) for k in (0, 1) if length % (length // step + k) == 0]
-        right = " or ".join(repr(format_duration(ms)) for ms in near if ms) or "a divisor"
+        counts = [count for count in (length // step, length // step + 1) if count]
+        near = [format_duration(length // count) for count in counts if length % count == 0]
+        right = " or ".join(map(repr, near)) or "a divisor"
         expected = f"one that divides window.length = {format_duration(length)!r}, such as {right}"
         raise ConfigError(f"{at}window.step", repr(format_duration(step)), expected)
     low, high = stream.window.range
@@ -144,17 +146,16 @@ def _check_together(config: Config, *, flat: bool) -> None:
         out = topic.parse_template(one.sink.topic)
         for other in config.stream:
             into = topic.parse_template(other.source.topic)
-            if _host(sink_url(one)) == _host(other.source.url) and topic.overlap(into, out):
+            if _broker(sink_url(one)) == _broker(other.source.url) and topic.overlap(into, out):
                 expected = "a topic that no source of this broker reads back"
                 raise ConfigError(f"{prefix}sink.topic", repr(one.sink.topic), expected)
         for other in config.stream[:at]:
-            same = _host(sink_url(one)) == _host(sink_url(other))
+            same = _broker(sink_url(one)) == _broker(sink_url(other))
             if same and topic.overlap(topic.parse_template(other.sink.topic), out):
                 expected = "a topic of its own: records of two streams would mix"
                 raise ConfigError(f"{prefix}sink.topic", repr(one.sink.topic), expected)
 
 
-def _host(url: str) -> tuple[str, str]:
-    place = url.partition("://")[2].lower()
-    host, _, port = place.rpartition(":") if ":" in place else (place, "", "")
-    return ("loopback" if host in _LOOPBACK else host), port or url.partition("://")[0]
+def _broker(url: str) -> tuple[str, int]:
+    place = Endpoint.parse(url)
+    return "loopback" if place.host in _LOOPBACK else place.host, place.port

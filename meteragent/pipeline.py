@@ -208,7 +208,7 @@ class Pipeline:
         if timeline is not None and timeline.next_ms is not None:
             return timeline
         wall = self._stream.terms.clock is Clock.WALL
-        if wall and time_ms <= received_ms - self._stream.forget_ms:
+        if timeline is None and wall and time_ms <= received_ms - self._stream.forget_ms:
             raise PayloadError("late")
         first_ms = self._boundary(meter, received_ms if wall else time_ms)
         if timeline is not None:

@@ -175,7 +175,8 @@ class Agent:
         spending = Spending(odometers.get(name), tuple(odometers.values()))
         known = store.snapshot(name)
         pipeline = Pipeline(core, known, spending, self._bits, self.counts)
-        source = Source(core.source.filter, stream.source.inflight, clock.now_ms, self.counts)
+        inflight, max_payload = stream.source.inflight, stream.source.max_payload
+        source = Source(core.source.filter, inflight, max_payload, clock.now_ms, self.counts)
         sink = Sink(thread.outlet(name), clock.now_ms, self.counts)
         stands = stream.window.clock is Clock.WALL and bool(known.states)
         stood_ms = store.clock_ms if stands else max(self._wall_ms(), clock.newest_ms)

@@ -11,10 +11,10 @@ uniform on (-(R+1/2), R+1/2), a law without steps:
     P(|z + U| > h) = sum over r = R + 1/2 > h of P(R) (1 - h/r),        P(R) ~ r^n e^(-a r).
 
 Sums over the lattice are used while they have at most 2^17 terms. With more, a is so small that sums
-over half-integers are integrals: by Poisson's formula the difference is 2 sum over m >= 1 of
-|1 + 2 pi i m/a|^-(n+1) at most, relatively, below 6 (a/2pi)^(n+1). The integrals are THEORY 1.2: r is
-Gamma(n+1, 1/a), E r^2 = (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. For n >= 2
-that is closer than 1e-10; for n = 1 the variance is in closed form and h closer than 1e-7.
+over half-integers are integrals. Those are THEORY 1.2: r is Gamma(n+1, 1/a), so that E r^2 =
+(n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson's formula the moments
+differ by 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1) each, relatively, which is below 1e-10 for n >= 2
+(n = 1 is in closed form); h, whose sum has a kink, differs by less than 1e-6.
 """
 
 import math

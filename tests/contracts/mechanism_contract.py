@@ -1,0 +1,147 @@
+"""What every mechanism must keep: inherit `MechanismContract` in the tests of one.
+
+A subclass says how the mechanism is made and what its exact law is; pytest runs the rest.
+"""
+
+from fractions import Fraction
+from itertools import product
+from typing import Any, Protocol
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike, NDArray
+
+from meteragent.privacy import Bits, SeededBits
+
+
+class Mechanism(Protocol):
+    """A mechanism on windows of n slots, in quanta."""
+
+    def loss(self, distance: Fraction, /) -> Fraction:
+        """The log of how much the odds may change between windows at `distance`, in the unit."""
+        ...
+
+    def release(self, windows: ArrayLike, *, bits: Bits | None = None) -> NDArray[np.int64]:
+        """Windows with noise, in quanta."""
+        ...
+
+
+class MechanismContract:
+    """The conformance suite; `make` and `probabilities` are the subclass's."""
+
+    epsilon = Fraction(1, 3)
+    quantum = Fraction(1, 2)
+
+    def make(self, epsilon: Fraction, quantum: Fraction, n: int) -> Mechanism:
+        """The mechanism for windows of n slots."""
+        raise NotImplementedError
+
+    def probabilities(self, mechanism: Mechanism, reach: int) -> dict[tuple[int, ...], mpmath.mpf]:
+        """P(z), up to a common factor, for all z in {-reach .. reach}^n, right to 30 digits."""
+        raise NotImplementedError
+
+    @pytest.fixture(params=[1, 2, 5])
+    def mechanism(self, request: pytest.FixtureRequest) -> Mechanism:
+        """The mechanism at a few sizes of window."""
+        return self.make(self.epsilon, self.quantum, request.param)
+
+    def size(self, mechanism: Mechanism) -> int:
+        """Slots in the windows of a mechanism that `make` made."""
+        n: int = mechanism.n  # type: ignore[attr-defined]
+        return n
+
+    def test_nothing_is_lost_between_equal_windows(self, mechanism: Mechanism) -> None:
+        """The loss at distance 0 is 0."""
+        assert mechanism.loss(Fraction(0)) == 0
+
+    def test_the_loss_is_epsilon_times_distance_on_the_lattice(self, mechanism: Mechanism) -> None:
+        """At a multiple of the quantum the loss is epsilon times the distance, exactly."""
+        for quanta in (1, 2, 7, 1000):
+            assert mechanism.loss(quanta * self.quantum) == self.epsilon * quanta * self.quantum
+
+    def test_between_lattice_points_rounding_costs_up_to_a_quantum(self, mechanism: Mechanism) -> None:
+        """The loss at d is that of the next multiple of the quantum: at least epsilon d, never less."""
+        for d in (Fraction(1, 10**9), Fraction(49, 100), Fraction(51, 100), Fraction(22, 7)):
+            assert self.epsilon * d < mechanism.loss(d) < self.epsilon * (d + self.quantum)
+            assert mechanism.loss(d) % (self.epsilon * self.quantum) == 0
+
+    def test_the_loss_is_exact_and_refuses_what_is_not(self, mechanism: Mechanism) -> None:
+        """A loss is a Fraction; a float distance is a TypeError, a negative one a ValueError."""
+        assert isinstance(mechanism.loss(Fraction(3)), Fraction)
+        with pytest.raises(TypeError, match="distance must be exact"):
+            mechanism.loss(0.5)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="not negative"):
+            mechanism.loss(Fraction(-1))
+
+    def test_parameters_are_exact_and_above_zero(self) -> None:
+        """A float parameter is a TypeError that names it; zero and below are ValueErrors."""
+        good: dict[str, Any] = {"epsilon": self.epsilon, "quantum": self.quantum}
+        for name in good:
+            with pytest.raises(TypeError, match=f"{name} must be exact"):
+                self.make(**{**good, name: 0.25}, n=1)
+            for value in (Fraction(0), Fraction(-1)):
+                with pytest.raises(ValueError, match=f"{name} must be above zero"):
+                    self.make(**{**good, name: value}, n=1)
+        with pytest.raises(ValueError, match="n must be at least 1"):
+            self.make(**good, n=0)
+
+    def test_a_mechanism_cannot_be_changed(self, mechanism: Mechanism) -> None:
+        """Its parameters are fixed when it is made; equal parameters make equal mechanisms."""
+        with pytest.raises(AttributeError):
+            mechanism.epsilon = Fraction(100)  # type: ignore[attr-defined]
+        same = self.make(self.epsilon, self.quantum, self.size(mechanism))
+        assert same == mechanism
+        assert hash(same) == hash(mechanism)
+
+    def test_a_release_has_the_shape_of_its_windows(self, mechanism: Mechanism) -> None:
+        """Windows of shape (..., n) come back as int64 of that shape; the input is left as it was."""
+        n = self.size(mechanism)
+        for shape in [(n,), (4, n), (2, 3, n), (0, n)]:
+            for dtype in (np.int16, np.uint32, np.int64):
+                windows = np.ones(shape, dtype)
+                released = mechanism.release(windows, bits=SeededBits(1))
+                assert released.shape == shape
+                assert released.dtype == np.int64
+                assert (windows == 1).all()
+
+    def test_the_noise_does_not_depend_on_the_windows(self, mechanism: Mechanism) -> None:
+        """With the same bits the noise is the same, whatever the values: it is added, nothing else."""
+        n = self.size(mechanism)
+        noise = mechanism.release(np.zeros((50, n), np.int64), bits=SeededBits(2))
+        windows = np.arange(50 * n).reshape(50, n) * 10**12
+        assert (mechanism.release(windows, bits=SeededBits(2)) - windows == noise).all()
+        assert len({tuple(row) for row in noise.tolist()}) > 10
+
+    def test_noise_is_fresh_and_secret_unless_bits_are_given(self, mechanism: Mechanism) -> None:
+        """Without an argument the operating system's bits are used: no two releases are alike."""
+        windows = np.zeros((200, self.size(mechanism)), np.int64)
+        assert (mechanism.release(windows) != mechanism.release(windows)).any()
+
+    def test_what_is_no_window_is_refused(self, mechanism: Mechanism) -> None:
+        """Values that are not whole quanta, of the wrong length or out of range are refused."""
+        n = self.size(mechanism)
+        with pytest.raises(TypeError, match="whole quanta"):
+            mechanism.release(np.zeros((2, n)))
+        for shape in [(), (n + 1,), (n, 2, n + 1)]:
+            with pytest.raises(ValueError, match="windows have shape"):
+                mechanism.release(np.zeros(shape, np.int64))
+        for value in (-(2**63), 2**63 - 1):
+            with pytest.raises(ValueError, match="beyond"):
+                mechanism.release(np.full((1, n), value))
+
+    @pytest.mark.parametrize("n", [1, 2, 3])
+    def test_the_density_ratio_is_within_the_loss_and_reaches_it(self, n: int) -> None:
+        """P(z)/P(z - k) <= e^loss(q max|k_i|) for all z, k of a box, and some z attains it (Def. 1)."""
+        mechanism, reach = self.make(self.epsilon, self.quantum, n), 4 if n < 3 else 2
+        law = self.probabilities(mechanism, reach)
+        worst: dict[int, mpmath.mpf] = {}
+        with mpmath.workdps(40):
+            logs = {z: mpmath.log(p) for z, p in law.items()}
+            for z, other in product(law, repeat=2):
+                d = max(abs(u - v) for u, v in zip(z, other, strict=True))
+                worst[d] = max(worst.get(d, mpmath.mpf("-inf")), logs[z] - logs[other])
+            for d in range(1, reach + 1):
+                loss = mechanism.loss(d * self.quantum)
+                assert abs(worst[d] * loss.denominator - loss.numerator) < mpmath.mpf(10) ** -28
+            assert all(worst[d] <= worst[reach] * d / reach + mpmath.mpf(10) ** -28 for d in worst)

@@ -1,0 +1,388 @@
+"""The exact samplers, part by part (meteragent.privacy.sampling); their laws: tests/statistical."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meteragent.privacy import sampling
+from meteragent.privacy.bits import SeededBits, UnsignedArray
+from meteragent.privacy.sampling import below, below_array, discrete_laplace, geometric, radius, uniform
+
+PARAMETERS = [
+    (1, Fraction(1, 220)),
+    (1, Fraction(100)),
+    (1, Fraction(1, 2)),
+    (2, Fraction(7, 10)),
+    (6, Fraction(1, 10)),
+    (6, Fraction(2)),
+    (30, Fraction(1)),
+    (96, Fraction(1067, 10)),  # a >> sqrt(n): the reals' peak lies between two integers of little weight
+    (144, Fraction(5)),
+    (1440, Fraction(1, 220)),
+    (1440, Fraction(100)),
+    (8640, Fraction(100)),
+]
+
+
+class Tape:
+    """Bits that were written down beforehand: each call takes the next entry."""
+
+    def __init__(self, *entries: int | list[int]) -> None:
+        self._entries = iter(entries)
+
+    def integer(self, k: int) -> int:
+        """The next entry, an integer of at most k bits."""
+        value = next(self._entries)
+        assert isinstance(value, int)
+        assert value.bit_length() <= k
+        return value
+
+    def array(self, count: int, dtype: type[np.unsignedinteger[Any]]) -> UnsignedArray:
+        """The next entry, an array of `count` values."""
+        value = np.array(next(self._entries), dtype)
+        assert value.shape == (count,)
+        return value
+
+    @property
+    def left(self) -> int:
+        """How many entries have not been taken."""
+        return len(list(self._entries))
+
+
+def log_weight(n: int, a: Fraction, r: int) -> mpmath.mpf:
+    """The log of w(R), n ln(2R+1) - aR, at the present working precision."""
+    return n * mpmath.log(2 * r + 1) - mpmath.mpf(a.numerator) / a.denominator * r
+
+
+def exact_weights(n: int, a: Fraction, points: Iterable[int], k: int = 240) -> list[Fraction]:
+    """w(R)/w(M) as the sampler sees it, to k bits."""
+    envelope = sampling._envelope(n, a)
+    return [Fraction(sum(envelope.weight_bounds(point, k)), 2 << k) for point in points]
+
+
+# Uniforms -----------------------------------------------------------------------------------------
+
+
+def test_below_keeps_what_is_in_range_and_rejects_the_rest() -> None:
+    """Of the equally likely values of the mask, those below m are taken as they are, others redrawn."""
+    tape = Tape(7, 5, 4, 0, 6, 3)
+    assert [below(5, tape) for _ in range(3)] == [4, 0, 3]
+
+
+def test_below_one_needs_no_bits() -> None:
+    """The only integer below 1 is 0."""
+    assert below(1, Tape(0)) == 0
+
+
+@pytest.mark.parametrize("m", [0, -3])
+def test_an_empty_range_is_refused(m: int) -> None:
+    """There is no integer below 0."""
+    with pytest.raises(ValueError, match="empty range"):
+        below(m, SeededBits(0))
+    with pytest.raises(ValueError, match="m must lie in"):
+        below_array(m, 3, SeededBits(0))
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 255, 256, 257, 65536, 65537, 2**32, 2**32 + 1, 2**63 - 1, 2**63])
+def test_an_array_stays_in_its_range_and_reaches_both_ends(m: int) -> None:
+    """Arrays of uniforms cover 0 .. m-1 for every width of integer, at any count."""
+    drawn = below_array(m, 5000, SeededBits(m))
+    assert drawn.dtype == np.int64
+    assert drawn.min() >= 0
+    assert int(drawn.max()) < m
+    assert drawn.min() <= m // 100
+    assert int(drawn.max()) >= m - 1 - m // 100
+    assert below_array(m, 0, SeededBits(m)).shape == (0,)
+
+
+def test_an_array_beyond_int64_is_refused() -> None:
+    """Arrays are int64, so m is at most 2^63."""
+    with pytest.raises(ValueError, match="2\\^63"):
+        below_array(2**63 + 1, 1, SeededBits(0))
+
+
+def test_an_array_redraws_what_is_out_of_range() -> None:
+    """A value of the mask that is not below m is dropped, never folded back into the range."""
+    drawn = [255, 3, 100, 99, 101, 0, *[127] * 50]
+    size = (2 << 7) // 100 + 8
+    tape = Tape(drawn[:size], drawn[:size])
+    assert below_array(100, 2, tape).tolist() == [3, 99]
+
+
+@given(radius_=st.integers(0, 10**30), seed=st.integers(0, 99))
+def test_a_uniform_lies_within_its_radius(radius_: int, seed: int) -> None:
+    """A slot's uniform is an integer in -R .. R, for R of any size."""
+    assert -radius_ <= uniform(radius_, SeededBits(seed)) <= radius_
+
+
+def test_a_uniform_is_centred() -> None:
+    """The 2R+1 values below 2R+1 are moved down by R: 0 gives -R, 2R gives R."""
+    assert [uniform(2, Tape(value)) for value in range(5)] == [-2, -1, 0, 1, 2]
+
+
+def test_a_negative_radius_is_refused() -> None:
+    """There is no cube of negative radius."""
+    with pytest.raises(ValueError, match="empty range"):
+        uniform(-1, SeededBits(0))
+
+
+# The radius of a window ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "a"), PARAMETERS)
+def test_the_weights_are_enclosed(n: int, a: Fraction) -> None:
+    """w(R)/w(M) = ((2R+1)/(2M+1))^n e^-a(R-M) lies between the sampler's bounds, a few units apart."""
+    envelope = sampling._envelope(n, a)
+    mode, block = envelope.mode, envelope.block
+    near = range(max(0, mode - 3), mode + 4)
+    far = [max(0, mode + block * i // 3) for i in range(-15, 16)]
+    with mpmath.workdps(120):
+        top = log_weight(n, a, mode)
+        for point, k in product([*near, *far], (32, 64, 200)):
+            lo, hi = envelope.weight_bounds(point, k)
+            assert lo <= mpmath.ldexp(mpmath.exp(log_weight(n, a, point) - top), k) <= hi
+            assert hi - lo <= 8
+
+
+@pytest.mark.parametrize(("n", "a"), PARAMETERS)
+def test_the_mode_is_the_heaviest_integer(n: int, a: Fraction) -> None:
+    """No integer outweighs the mode: no probability of keeping a proposal would have to be above 1."""
+    mode = sampling._envelope(n, a).mode
+    with mpmath.workdps(60):
+        top = log_weight(n, a, mode)
+        assert log_weight(n, a, mode + 1) < top
+        assert mode == 0 or log_weight(n, a, mode - 1) < top
+
+
+@pytest.mark.parametrize(("n", "a"), PARAMETERS)
+def test_the_steps_cover_the_law(n: int, a: Fraction) -> None:
+    """In block j, on both sides, w(R) is at most 2^-j w(M), as the proposal assumes."""
+    envelope = sampling._envelope(n, a)
+    with mpmath.workdps(60):
+        top = log_weight(n, a, envelope.mode)
+        for j in range(60):
+            nearest = envelope.mode + j * envelope.block
+            assert log_weight(n, a, nearest) - top <= -j * mpmath.log(2)
+            nearest = envelope.mode - 1 - j * envelope.block
+            assert nearest < 0 or log_weight(n, a, nearest) - top <= -j * mpmath.log(2)
+
+
+@settings(max_examples=60)
+@given(n=st.integers(1, 3000), exponent=st.floats(-9, 12))
+def test_few_proposals_are_needed(n: int, exponent: float) -> None:
+    """At most 5.6 proposals are expected at every n and a, also where a >> sqrt(n)."""
+    a = Fraction(2.0**exponent).limit_denominator(10**4)
+    envelope = sampling._envelope(n, a)
+    # The blocks at the mode alone; further ones only add weight.
+    points = np.arange(max(0, envelope.mode - 2 * envelope.block), envelope.mode + 2 * envelope.block)
+    centred = points - envelope.mode
+    log_ratio = n * np.log1p(2 * centred / (2 * envelope.mode + 1)) - float(a) * centred
+    sides = 2 if envelope.mode else 1
+    assert sides * 2 * envelope.block <= 5.6 * np.exp(log_ratio).sum()
+
+
+@pytest.mark.parametrize(("n", "a"), PARAMETERS)
+def test_a_proposal_is_kept_exactly_below_its_probability(n: int, a: Fraction) -> None:
+    """With P = 2^j w(R)/w(M), U is kept if and only if U < P, however close to P its bits lie."""
+    envelope = sampling._envelope(n, a)
+    point, j = envelope.mode + envelope.block + envelope.block // 2 + 1, 1
+    with mpmath.workdps(120):
+        ratio = mpmath.exp(log_weight(n, a, point) - log_weight(n, a, envelope.mode))
+        expansion = int(mpmath.floor(mpmath.ldexp(ratio, 256 + j)))
+    # The first 224 bits of U are those of P, one unit more, or one unit less; then all that can follow.
+    for unit, kept in ((-1, True), (1, False)):
+        for last in (0, (1 << 32) - 1):
+            u = ((expansion >> 32) + unit << 32) + last
+            chunks = [u >> shift & 0xFFFFFFFF for shift in range(224, -1, -32)]
+            if u >= 0:
+                assert envelope.keeps(point, j, Tape(*chunks)) is kept
+
+
+def test_bits_of_a_uniform_are_revealed_only_while_needed() -> None:
+    """A comparison that 32 bits decide takes 32 bits; one that ties takes more, and ends."""
+    envelope = sampling._envelope(1, Fraction(1, 2))
+    lo, hi = envelope.weight_bounds(envelope.mode + 2, 64)
+    assert lo >> 32 == hi >> 32
+    tie = lo >> 32
+    clear = Tape(tie - 100, 7)
+    assert envelope.keeps(envelope.mode + 2, 0, clear)
+    assert clear.left == 1
+    tied = Tape(tie, 0, 7)
+    assert envelope.keeps(envelope.mode + 2, 0, tied)
+    assert tied.left == 1
+
+
+def test_a_proposal_is_made_of_a_side_a_block_and_a_place() -> None:
+    """The side bit, the ones that count blocks, the place in the block: M + jb + i or M - 1 - jb - i."""
+    envelope = sampling._envelope(6, Fraction(1, 10))
+    mode, block, certain = envelope.mode, envelope.block, 0
+    assert (mode, block) == (60, 34)
+    assert radius(6, Fraction(1, 10), Tape(1, 0, 5, certain)) == mode + 5
+    assert radius(6, Fraction(1, 10), Tape(1, 1, 1, 0, 5, certain)) == mode + 2 * block + 5
+    assert radius(6, Fraction(1, 10), Tape(0, 1, 0, 5, certain)) == mode - 1 - block - 5
+    below_zero = (0, 1, 0, 33)
+    assert radius(6, Fraction(1, 10), Tape(*below_zero, 1, 0, 5, certain)) == mode + 5
+    rejected = (1, 0, 33, (1 << 32) - 1)
+    assert radius(6, Fraction(1, 10), Tape(*rejected, 1, 0, 5, certain)) == mode + 5
+
+
+ORACLES = [  # THEORY oracles, discrete_R: n, a, P(R=0), E R, P(z = 0)
+    (1, Fraction(1, 2), 0.0963679845201, 3.46052883387, 0.244918662404),
+    (2, Fraction(7, 10), 0.0301881846013, 3.78102813083, 0.0599668321736),
+    (6, Fraction(2), 0.00102148956645, 2.99902930833, 0.00118137070548),
+    (6, Fraction(1, 10), 2.06429996636e-12, 69.5, 2.16923492801e-11),
+    (30, Fraction(1), 2.12957438418e-42, 30.5, 3.36893707132e-42),
+]
+
+
+@pytest.mark.parametrize(("n", "a", "p_zero", "mean", "p_origin"), ORACLES)
+def test_the_weights_give_the_law_of_the_theory(
+    n: int, a: Fraction, p_zero: float, mean: float, p_origin: float
+) -> None:
+    """The weights the sampler compares with sum to THEORY's P(R = 0), E R and P(z = 0)."""
+    weights = exact_weights(n, a, range(int((n + 60) * 3 / a)))
+    total = sum(weights)
+    assert float(weights[0] / total) == pytest.approx(p_zero, rel=1e-11)
+    assert float(sum(r * w for r, w in enumerate(weights)) / total) == pytest.approx(mean, rel=1e-11)
+    origin = sum(w / (2 * r + 1) ** n for r, w in enumerate(weights))
+    assert float(origin / total) == pytest.approx(p_origin, rel=1e-11)
+
+
+@pytest.mark.parametrize(("n", "a"), [(2, Fraction(7, 10)), (2, Fraction(3)), (3, Fraction(1, 2))])
+def test_the_density_of_a_window_is_exponential_in_the_largest_noise(n: int, a: Fraction) -> None:
+    """P(z)/P(0) = e^(-a max|z_i|) for every z of a box, P from the sampler's own weights (THEORY 2.1)."""
+    weights = exact_weights(n, a, range(int((n + 200) / a)), k=400)
+    cells = [w / (2 * r + 1) ** n for r, w in enumerate(weights)]
+    ratios = [sum(cells[largest:]) / sum(cells) for largest in range(5)]
+    with mpmath.workdps(80):
+        for z in product(range(-4, 5), repeat=n):
+            largest = max(abs(value) for value in z)
+            ratio = ratios[largest]
+            exact = mpmath.exp(-mpmath.mpf(a.numerator) / a.denominator * largest)
+            assert abs(mpmath.mpf(ratio.numerator) / ratio.denominator / exact - 1) < mpmath.mpf(10) ** -60
+
+
+# What is refused ----------------------------------------------------------------------------------
+
+
+def test_a_float_is_refused_also_where_an_equal_fraction_is_cached() -> None:
+    """A float `a` is a TypeError, also 0.5 right after Fraction(1, 2) was used."""
+    bits = SeededBits(0)
+    radius(1, Fraction(1, 2), bits)
+    geometric(1, Fraction(1, 2), bits)
+    with pytest.raises(TypeError, match=r"Fraction\('0.5'\)"):
+        radius(1, 0.5, bits)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Fraction\('0.5'\)"):
+        geometric(1, 0.5, bits)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="n must be an int"):
+        radius(1.0, Fraction(1, 2), bits)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("n", "a", "text"),
+    [
+        (0, Fraction(1), "n must be at least 1"),
+        (1, Fraction(0), "a must be above zero"),
+        (1, Fraction(-1, 2), "a must be above zero"),
+        (1, Fraction(1, 2**45), "n/a must be below 2\\^45"),
+        (1440, Fraction(1440, 2**45), "n/a must be below 2\\^45"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(n: int, a: Fraction, text: str) -> None:
+    """No slots, no noise, and noise that leaves int64 are refused with what is wrong."""
+    with pytest.raises(ValueError, match=text):
+        radius(n, a, SeededBits(0))
+
+
+def test_the_finest_parameters_can_be_drawn() -> None:
+    """Just inside n/a < 2^45 the samplers work, and stay in int64."""
+    a = Fraction(1, 2**45 - 1)
+    assert radius(1, a, SeededBits(0)) < 2**52
+    assert np.abs(discrete_laplace(1000, a, SeededBits(0))).max() < 2**52
+
+
+def test_the_tables_are_bounded() -> None:
+    """What is kept per (n, a) is a bounded number of small tables."""
+    assert sampling._envelope.cache_info().maxsize == 256
+    assert sampling._expansions.cache_info().maxsize == 256
+
+
+# Geometric and discrete Laplace -------------------------------------------------------------------
+
+DIGITS = {  # THEORY oracles, discrete_geometric, digit_probs
+    Fraction(1, 2): [0.377540668798, 0.26894142137, 0.119202922022, 0.0179862099621, 0.000335350130466],
+    Fraction(1, 100): [0.497500020833, 0.49500016666, 0.49000133312, 0.480010659844, 0.460085115444],
+    Fraction(2): [0.119202922022, 0.0179862099621, 0.000335350130466, 1.12535162055e-7],
+}
+
+
+@pytest.mark.parametrize("a", DIGITS)
+def test_the_digits_have_the_probabilities_of_the_theory(a: Fraction) -> None:
+    """Digit j is one with probability 1/(1+e^(a 2^j)), and the expansions hold all bits of it."""
+    first, second = sampling._expansions(a, 0), sampling._expansions(a, 1)
+    expected = DIGITS[a]
+    probabilities = [int(f) / 2**8 + int(s) / 2**72 for f, s in zip(first, second, strict=True)]
+    assert probabilities[: len(expected)] == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("a", [Fraction(1, 220), Fraction(3, 7), Fraction(100)])
+def test_each_chunk_continues_the_expansion(a: Fraction) -> None:
+    """Chunks of 8, 64, 64 .. bits together are the floor of the probability at that many bits."""
+    with mpmath.workprec(400):
+        x = mpmath.mpf(a.numerator) / a.denominator
+        digits = len(sampling._expansions(a, 0)) - 1
+        assert x * 2**digits >= 45
+        exact = [1 / (1 + mpmath.exp(x * 2**j)) for j in range(digits)] + [mpmath.exp(-x * 2**digits)]
+        for row, probability in enumerate(exact):
+            joined = 0
+            for level in range(4):
+                joined = joined << (64 if level else 8) | int(sampling._expansions(a, level)[row])
+            assert joined == int(mpmath.floor(mpmath.ldexp(probability, 8 + 3 * 64)))
+
+
+def test_digits_make_the_number() -> None:
+    """Each digit is one if its 8 bits lie below its probability's; the number is read in base 2."""
+    a = Fraction(12)  # two digits and the rest, all with probabilities that begin with 8 zeros
+    assert sampling._expansions(a, 0).tolist() == [0, 0, 0]
+    low, high = 0, 2**64 - 1
+    # 3 numbers: digit 0 of the first ties and is below, digit 1 of the second too; the third has none.
+    drawn = [0, 9, 9, 9, 0, 9, 9, 9, 9]
+    assert geometric(3, a, Tape(drawn, [low, low])).tolist() == [1, 2, 0]
+    assert geometric(3, a, Tape(drawn, [high, low])).tolist() == [0, 2, 0]
+
+
+def test_a_tie_is_extended_until_it_ends() -> None:
+    """A digit that ties with its probability for hundreds of bits is still decided, and rightly."""
+    a = Fraction(50)  # no digits: only the rest, with probability e^-50
+    chunks = [int(sampling._expansions(a, level)[0]) for level in range(7)]
+    ties = [[chunk] for chunk in chunks[:6]]
+    assert geometric(1, a, Tape(*ties, [chunks[6] + 1])).tolist() == [0]
+    not_again = [255]
+    assert geometric(1, a, Tape(*ties, [chunks[6] - 1], not_again)).tolist() == [1]
+
+
+def test_what_lies_beyond_the_digits_is_added() -> None:
+    """A number beyond 2^J continues with a geometric of parameter a 2^J, in units of 2^J."""
+    a = Fraction(24)  # one digit, worth 1, and the rest, in units of 2
+    tape = Tape([0, 0], [0, 0], [0], [0], [255])
+    assert geometric(1, a, tape).tolist() == [1 + 2 * (1 + 1)]
+
+
+@settings(max_examples=30)
+@given(a=st.fractions(Fraction(1, 10**6), 200), count=st.integers(0, 40))
+def test_vectors_have_their_shape_and_sign(a: Fraction, count: int) -> None:
+    """A geometric is not negative; vectors of any length come as int64."""
+    if a <= 0:
+        return
+    drawn = geometric(count, a, SeededBits(count))
+    assert drawn.shape == (count,)
+    assert drawn.dtype == np.int64
+    assert (drawn >= 0).all()
+    assert discrete_laplace(count, a, SeededBits(count)).shape == (count,)

@@ -1,0 +1,137 @@
+"""The outbox: noisy bytes from their commit until they are delivered, then for `keep`.
+
+A row leaves not before `due_ms`, in the order (due, id), and as often as it takes: always the same
+bytes (law 1). Delivered rows stay for `export` until they are pruned, the first delivered first.
+"""
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from meteragent.release import Commit, Descriptor
+from meteragent.store import Store
+
+PAGE = 1000
+"""Rows that `export` reads, and `room` prunes, at once."""
+
+
+class Waiting(NamedTuple):
+    """A row that has not been delivered."""
+
+    id: int
+    due_ms: int
+    topic: str
+    payload: bytes
+    retain: bool
+
+
+class Left(NamedTuple):
+    """A row that has been delivered."""
+
+    channel: str
+    topic: str
+    payload: bytes
+    due_ms: int
+    delivered_ms: int
+
+
+def append(tx: sqlite3.Connection, commit: Commit) -> None:
+    """Add a commit's messages behind those of the same due time, and keep its descriptors."""
+    tx.executemany(
+        "INSERT INTO outbox (channel, due_ms, topic, payload, retain) VALUES (?, ?, ?, ?, ?)",
+        [(commit.channel, row.due_ms, row.topic, row.payload, row.retain) for row in commit.outgoing],
+    )
+    tx.executemany(
+        "INSERT OR REPLACE INTO descriptor VALUES (?, ?, ?, ?)",
+        [(commit.channel, item.topic, item.id, item.payload) for item in commit.descriptors],
+    )
+
+
+def pending(connection: sqlite3.Connection, channel: str, now_ms: int, limit: int) -> list[Waiting]:
+    """The first undelivered rows that are due, by (due, id); those in flight among them.
+
+    There is no cursor on purpose: a row may be committed that is due before one that has left.
+    """
+    rows = connection.execute(
+        "SELECT id, due_ms, topic, payload, retain FROM outbox INDEXED BY outbox_waiting"
+        " WHERE channel = ? AND delivered_ms IS NULL AND due_ms <= ? ORDER BY due_ms, id LIMIT ?",
+        (channel, now_ms, limit),
+    )
+    return [
+        Waiting(id_, due_ms, topic, payload, bool(retain)) for id_, due_ms, topic, payload, retain in rows
+    ]
+
+
+def next_due_ms(connection: sqlite3.Connection, channel: str, now_ms: int) -> int | None:
+    """When the next row falls due after `now_ms`; None if there is none."""
+    [(due_ms,)] = connection.execute(
+        "SELECT min(due_ms) FROM outbox INDEXED BY outbox_waiting"
+        " WHERE channel = ? AND delivered_ms IS NULL AND due_ms > ?",
+        (channel, now_ms),
+    )
+    return None if due_ms is None else int(due_ms)
+
+
+def delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) -> None:
+    """Note that the broker has taken these rows; saying it again changes nothing."""
+    tx.execute(
+        "UPDATE outbox SET delivered_ms = ?"
+        " WHERE id IN (SELECT value FROM json_each(?)) AND delivered_ms IS NULL",
+        (now_ms, json.dumps(list(ids))),
+    )
+
+
+def depth(connection: sqlite3.Connection, channel: str) -> int:
+    """How many rows wait."""
+    found = connection.execute("SELECT waiting FROM outbox_total WHERE channel = ?", (channel,)).fetchone()
+    return int(found[0]) if found else 0
+
+
+def prune(tx: sqlite3.Connection, before_ms: int, limit: int = PAGE) -> int:
+    """Delete at most `limit` rows delivered before a time, oldest first; how many it were."""
+    return tx.execute(
+        "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox INDEXED BY outbox_left"
+        " WHERE delivered_ms IS NOT NULL AND delivered_ms < ? ORDER BY delivered_ms, id LIMIT ?)",
+        (before_ms, limit),
+    ).rowcount
+
+
+def room(store: Store, max_bytes: int) -> bool:
+    """Whether undelivered rows leave room; delivered ones make room first, oldest first.
+
+    Plain rule, no hysteresis: False when the undelivered rows of all channels take `max_bytes` or
+    more. While all rows together take that much, each call prunes a page of delivered ones.
+    The ledger is not counted: it is never pruned, and must not stop the agent.
+    """
+    [(waiting, left)] = store.connection.execute(
+        "SELECT total(waiting_bytes), total(left_bytes) FROM outbox_total"
+    )
+    if left and waiting + left >= max_bytes:
+        with store.transaction() as tx:
+            prune(tx, 2**63 - 1, PAGE)
+    return bool(waiting < max_bytes)
+
+
+def descriptors(connection: sqlite3.Connection, channel: str) -> list[Descriptor]:
+    """The latest descriptor of each topic, to be sent again at every connect."""
+    rows = connection.execute(
+        "SELECT topic, id, payload FROM descriptor WHERE channel = ? ORDER BY topic", (channel,)
+    )
+    return [Descriptor(*row) for row in rows]
+
+
+def export(connection: sqlite3.Connection) -> Iterator[Left]:
+    """Everything that has left and is still kept, in the order of its commits.
+
+    Reads a page at a time: a long read would keep the agent from erasing (rule 2 of the store).
+    """
+    last = 0
+    while rows := connection.execute(
+        "SELECT id, channel, topic, payload, due_ms, delivered_ms FROM outbox"
+        " WHERE id > ? AND delivered_ms IS NOT NULL ORDER BY id LIMIT ?",
+        (last, PAGE),
+    ).fetchall():
+        last = rows[-1][0]
+        for row in rows:
+            yield Left(*row[1:])

@@ -1,0 +1,332 @@
+"""The store: one SQLite file that survives kill -9, power cuts and its operator.
+
+Theory of operation. What one step of the core decides (marks, charges, states, rows of the outbox)
+is written in one transaction; it may leave once `Store.transaction` has returned, for then it is
+fsynced. All calls are synchronous and come from one thread.
+
+Rules:
+1. A mark is never lowered and no window opens before it (law 1): checked inside the transaction,
+   whatever the core believes.
+2. The file holds the present value of an accumulator and nothing else of it. Two values of one
+   accumulator differ by what was measured in between, so its history is as good as raw readings
+   (law 3). Hence a transaction that writes a state ends by moving the WAL into the file and
+   truncating it; and a row of `state` is only ever appended, or overwritten in place at the same
+   size. `secure_delete` zeroes what is deleted, but not the copies that SQLite leaves behind when
+   it moves a row to another page, so these rows never move: a state that outgrows its row is
+   appended anew and the row is blanked.
+3. A store is accepted when the file `<path>.gen` names its generation or its previous one. A new
+   generation is first committed, with what the file says at that moment as the previous one, and
+   then put into the file: a crash at any point leaves the store accepted, and a copy from before
+   the last start or clean stop is refused.
+4. What is not understood is not touched: an incompatible newer store and another program's
+   database are refused. A corrupt or missing store is set aside, and a new one begins with a floor
+   below which no window opens.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from meteragent.errors import StoreError, StoreRestored
+from meteragent.release import Commit, Snapshot
+from meteragent.store import file, schema
+from meteragent.store.file import meta
+
+__all__ = ["Store", "meta", "read_only", "restored_at"]
+
+STATE_BYTES = 512
+"""The smallest row of a state; larger ones are powers of two."""
+
+
+class Store:
+    """The open store: `Store.open` makes it, `close` (or leaving the `with`) ends it.
+
+    `connection` is what the reading functions of `ledger` and `outbox` take. `set_aside` says that
+    this start replaced a corrupt or missing store. `erased` is False while another reader of the
+    file keeps old accumulators in the WAL; every later transaction tries again.
+    """
+
+    def __init__(self, path: Path, lock: int, *, set_aside: bool) -> None:
+        self.path = path
+        self.connection = file.connect(path)
+        self.set_aside = set_aside
+        self.erased = False
+        self._lock = lock
+        self._failed = False
+        self._lengths_ms: dict[tuple[str, str], int] = {}
+
+    @classmethod
+    def open(cls, path: Path | str, *, now_ms: int, recovery_floor_ms: int | None) -> Self:
+        """Lock, examine, own and migrate the store at `path`; create it if there is none.
+
+        A corrupt, truncated or lost store is renamed to `<path>.corrupt-<now_ms>` and a new one
+        begins: no window opens in it before `recovery_floor_ms`, and charges before `now_ms` are
+        unknown. With `recovery_floor_ms` None (a stream does not follow the wall clock) StoreLost
+        is raised instead and nothing is renamed. Raises StoreInUse, StoreRestored, StoreError.
+        """
+        return cls._open(Path(path), now_ms, recovery_floor_ms, restored_at_ms=None)
+
+    @classmethod
+    def _open(cls, path: Path, now_ms: int, floor_ms: int | None, restored_at_ms: int | None) -> Self:
+        path = path.resolve()  # two names of one file must meet at one lock
+        if not path.parent.is_dir():
+            raise StoreError(f"{path}: its folder does not exist")
+        with file.device(path), ExitStack() as undo:
+            lock = file.lock(path)
+            undo.callback(os.close, lock)
+            exists, set_aside = file.find(path, now_ms, floor_ms)
+            store = cls(path, lock, set_aside=set_aside)
+            undo.callback(store.connection.close)
+            if exists and restored_at_ms is None:
+                store._accept()
+            store._migrate(floor_ms if set_aside else 0, now_ms if set_aside else None)
+            if not file.generation(path):
+                store._rotate(restored_at_ms)  # twice: a store in use must not accept a missing file
+            store._rotate(restored_at_ms)
+            undo.pop_all()
+        return store
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End cleanly: copies made until now are refused from here on."""
+        try:
+            if not self._failed:
+                self._rotate()
+        finally:
+            self.connection.close()
+            os.close(self._lock)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, fsynced when it returns; rolled back if its body raises.
+
+        After an error of the device nothing more can be written: what the file holds is unknown
+        until it is opened again. Raises StoreError.
+        """
+        if self._failed:
+            raise StoreError(f"{self.path}: an earlier transaction failed")
+        tx = self.connection
+        with file.device(self.path):
+            try:
+                tx.execute("BEGIN IMMEDIATE")
+                yield tx
+                tx.execute("COMMIT")
+            except BaseException as error:
+                self._failed = isinstance(error, sqlite3.Error)
+                with suppress(sqlite3.Error):  # the first error is the one to tell
+                    tx.execute("ROLLBACK")
+                raise
+            if not self.erased:
+                [(busy, _, _)] = tx.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self.erased = not busy
+
+    def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
+        """Marks, terms, states and clock of a commit; raises StoreError if it would break law 1."""
+        self._check_openings(tx, commit)
+        tx.executemany(
+            "INSERT INTO mark VALUES (?, ?, ?) ON CONFLICT (channel, meter)"
+            " DO UPDATE SET end_ms = max(end_ms, excluded.end_ms)",
+            [(commit.channel, meter, end_ms) for meter, end_ms in commit.marks.items()],
+        )
+        tx.executemany(
+            "INSERT OR IGNORE INTO terms VALUES (?, ?, ?)",
+            [(commit.channel, id_, schema.encode_terms(terms)) for id_, terms in commit.terms.items()],
+        )
+        tx.execute("UPDATE meta SET value = ?1 WHERE key = 'clock_ms' AND value < ?1", (commit.clock_ms,))
+        if commit.states:
+            _write_states(tx, commit)
+            self.erased = False
+
+    def snapshot(self, channel: str) -> Snapshot:
+        """What is known of a channel; raises StoreError."""
+        with file.device(self.path):
+            read = self.connection.execute
+            marks = read("SELECT meter, end_ms FROM mark WHERE channel = ?", (channel,))
+            states = read("SELECT meter, state FROM state WHERE channel = ?", (channel,))
+            terms = read("SELECT id, terms FROM terms WHERE channel = ?", (channel,))
+            announced = read("SELECT topic, id FROM descriptor WHERE channel = ?", (channel,))
+            return Snapshot(
+                marks=dict(marks),
+                states={meter: schema.decode_state(state) for meter, state in states if state.strip(b"\0")},
+                terms={id_: schema.decode_terms(text) for id_, text in terms},
+                floor_ms=self.floor_ms,
+                announced=dict(announced),
+            )
+
+    def retire(self, channels: Collection[str]) -> int:
+        """Delete the open windows of all other channels, whose streams are no more; how many meters."""
+        with self.transaction() as tx:
+            retired = tx.execute(
+                "UPDATE state SET state = zeroblob(length(state))"
+                " WHERE channel NOT IN (SELECT value FROM json_each(?))"
+                " AND substr(state, 1, 1) <> x'00'",
+                (json.dumps(list(channels)),),
+            ).rowcount
+            self.erased = self.erased and not retired
+        return retired
+
+    @property
+    def client_id(self) -> str:
+        """Drawn once: names this agent to its brokers."""
+        return str(meta(self.connection, "client_id"))
+
+    @property
+    def secret(self) -> bytes:
+        """32 bytes drawn once: the key of the hash behind `spread`."""
+        return bytes(meta(self.connection, "secret"))
+
+    @property
+    def clock_ms(self) -> int:
+        """The newest wall time ever committed; an earlier clock is no clock (law 4)."""
+        return int(meta(self.connection, "clock_ms"))
+
+    @property
+    def floor_ms(self) -> int:
+        """No window of any meter opens before it."""
+        return int(meta(self.connection, "floor_ms"))
+
+    def _accept(self) -> None:
+        """Refuse a store that the generation file does not name (rule 3)."""
+        known = (meta(self.connection, "generation"), meta(self.connection, "previous"))
+        if file.generation(self.path) not in known:
+            raise StoreRestored(f"{self.path}: a copy from before its last start or stop; {file.WAY_ON}")
+
+    def _migrate(self, floor_ms: int | None, unknown_before_ms: int | None) -> None:
+        """Bring the schema up to date; a new store also gets the values of its whole life."""
+        [(version,)] = self.connection.execute("PRAGMA user_version")
+        if version >= len(schema.MIGRATIONS):
+            return
+        with self.transaction() as tx:
+            for statement in chain(*schema.MIGRATIONS[version:]):
+                tx.execute(statement)
+            tx.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS)}")
+            _put(tx, compatible_from=schema.COMPATIBLE_FROM)
+            if version == 0:
+                found = file.generation(self.path)
+                _put(tx, generation=found, previous=found, clock_ms=0)
+                _put(tx, floor_ms=floor_ms, unknown_before_ms=unknown_before_ms)
+                _put(tx, client_id=os.urandom(8).hex(), secret=os.urandom(32))
+
+    def _rotate(self, restored_at_ms: int | None = None) -> None:
+        """Begin a new generation (rule 3); what a restored store needs goes into its transaction."""
+        generation = os.urandom(16).hex()
+        with self.transaction() as tx:
+            if restored_at_ms is not None:
+                _restore(tx, restored_at_ms)
+                self.erased = False
+            _put(tx, previous=file.generation(self.path), generation=generation)
+        file.write_generation(self.path, generation)
+
+    def _check_openings(self, tx: sqlite3.Connection, commit: Commit) -> None:
+        """Law 1: every open window was open before, or starts at or after its meter's mark.
+
+        A mark may rise without a charge (a window that passed for want of budget), never the
+        reverse; and no window ends after the mark.
+        """
+        meters = [*commit.marks, *commit.states, *(charge.meter for charge in commit.charges)]
+        old_ms = dict.fromkeys(meters, self.floor_ms) | _marks(tx, commit.channel, meters)
+        new_ms = old_ms | commit.marks
+        if not (
+            all(old_ms[meter] <= new_ms[meter] for meter in commit.marks)
+            and all(old_ms[charge.meter] < new_ms[charge.meter] for charge in commit.charges)
+            and all(
+                end_ms <= old_ms[meter] or (old_ms[meter] <= start_ms and end_ms <= new_ms[meter])
+                for meter, start_ms, end_ms in self._windows(tx, commit)
+            )
+        ):
+            raise StoreError(f"{self.path}: {commit.channel} would open an interval twice")
+
+    def _windows(self, tx: sqlite3.Connection, commit: Commit) -> Iterator[tuple[str, int, int]]:
+        """Meter, start and end of every open window in a commit."""
+        for meter, state in commit.states.items():
+            for window in state.windows if state else ():
+                end_ms = window.start_ms + self._length_ms(tx, commit, window.terms)
+                yield meter, window.start_ms, end_ms
+
+    def _length_ms(self, tx: sqlite3.Connection, commit: Commit, id_: str) -> int:
+        """The length of a window under some terms, which never change."""
+        key = (commit.channel, id_)
+        if key not in self._lengths_ms:
+            found = tx.execute("SELECT terms FROM terms WHERE channel = ? AND id = ?", key).fetchone()
+            terms = schema.decode_terms(found[0]) if found else commit.terms.get(id_)
+            if terms is None:
+                raise StoreError(f"{self.path}: a window of {commit.channel} has unknown terms")
+            self._lengths_ms[key] = terms.length_ms
+        return self._lengths_ms[key]
+
+
+def restored_at(path: Path | str, *, at_ms: int, now_ms: int) -> None:
+    """Make a restored or lost store usable: nothing before `at_ms` is ever released again.
+
+    Marks and floor rise to `at_ms`, open windows are deleted (their noise may have been used by
+    what was lost), undelivered rows stay (they leave byte for byte as before), and charges before
+    `at_ms` are unknown. Raises StoreError if `at_ms` is earlier than the newest clock in the store.
+    """
+    Store._open(Path(path), now_ms, at_ms, restored_at_ms=at_ms).close()  # noqa: SLF001 - one module
+
+
+@contextmanager
+def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
+    """A connection that cannot write, also while the agent runs; raises StoreError."""
+    path = Path(path).resolve()
+    if not path.exists():
+        raise StoreError(f"{path}: there is no store")
+    with file.device(path), closing(file.open_file(path, "ro")) as connection:
+        if not file.is_ours(connection, path):
+            raise StoreError(f"{path}: there is no store")
+        yield connection
+
+
+def _put(tx: sqlite3.Connection, **values: Any) -> None:
+    tx.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+
+
+def _marks(tx: sqlite3.Connection, channel: str, meters: list[str]) -> dict[str, int]:
+    return dict(
+        tx.execute(
+            "SELECT meter, end_ms FROM mark WHERE channel = ? AND meter IN (SELECT value FROM json_each(?))",
+            (channel, json.dumps(meters)),
+        )
+    )
+
+
+def _write_states(tx: sqlite3.Connection, commit: Commit) -> None:
+    """Overwrite in place, or blank and append what has outgrown its row (rule 2)."""
+    found = tx.execute(
+        "SELECT meter, max(id), length(state) FROM state WHERE channel = ?"
+        " AND meter IN (SELECT value FROM json_each(?)) GROUP BY meter",
+        (commit.channel, json.dumps(list(commit.states))),
+    )
+    rows = {meter: (id_, size) for meter, id_, size in found}
+    overwritten, appended = [], []
+    for meter, state in commit.states.items():
+        id_, size = rows.get(meter, (0, 0))
+        text = schema.encode_state(state) if state else b""
+        if len(text) > size:
+            new_size = max(STATE_BYTES, 1 << (len(text) - 1).bit_length())
+            appended.append((commit.channel, meter, text.ljust(new_size, b"\0")))
+            text = b""
+        overwritten.append((text.ljust(size, b"\0"), id_))
+    tx.executemany("UPDATE state SET state = ? WHERE id = ?", overwritten)
+    tx.executemany("INSERT INTO state (channel, meter, state) VALUES (?, ?, ?)", appended)
+
+
+def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
+    if at_ms < meta(tx, "clock_ms"):
+        raise StoreError("the time given is earlier than the newest clock in the store")
+    tx.execute("UPDATE mark SET end_ms = max(end_ms, ?)", (at_ms,))
+    tx.execute("UPDATE state SET state = zeroblob(length(state))")
+    _put(tx, floor_ms=max(at_ms, meta(tx, "floor_ms")), unknown_before_ms=at_ms)

@@ -1,0 +1,148 @@
+"""What the tests of store, ledger and outbox share: terms, states, commits, and ends at any moment."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from meteragent import ledger, outbox
+from meteragent.ledger import Budget
+from meteragent.release import Charge, Clock, Commit, Kind, OpenWindow, Outgoing, Slot, Terms, TimelineState
+from meteragent.store import Store
+
+LENGTH_MS = 1_800_000
+DAY_MS = 86_400_000
+TERMS = Terms(
+    kind=Kind.POWER,
+    unit="W",
+    clock=Clock.WALL,
+    length_ms=LENGTH_MS,
+    step_ms=LENGTH_MS,
+    lateness_ms=0,
+    level=Fraction(1),
+    radius=Fraction(220),
+    quantum_u=1_000_000,
+    hold_ms=900_000,
+    interval_ms=900_000,
+    gap_u=0,
+    low_u=0,
+    high_u=20_000_000_000,
+)
+
+
+def open_store(path: Path, now_ms: int = 0, floor_ms: int | None = 0) -> Store:
+    """The store as most tests open it."""
+    return Store.open(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
+
+
+@contextmanager
+def fresh() -> Iterator[Store]:
+    """A new store in a folder of its own, in memory where it can be: one per example of a property."""
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder, open_store(Path(folder) / "db") as store:
+        yield store
+
+
+def state(k: int, radius: int = 5, accumulators: Sequence[int] = (7,), topic: str = "t") -> TimelineState:
+    """A meter whose k-th window is open."""
+    slots = tuple(Slot(index, value) for index, value in enumerate(accumulators))
+    window = OpenWindow(k * LENGTH_MS, TERMS.id, topic, "m", radius, len(slots), slots)
+    return TimelineState(k * LENGTH_MS, None, None, (k + 1) * LENGTH_MS, 0, (window,))
+
+
+def opening(k: int, *meters: str, channel: str = "main", **how: Any) -> Commit:
+    """Each meter opens its k-th window: mark, charge and state."""
+    commit = Commit(channel, k * LENGTH_MS, terms={TERMS.id: TERMS})
+    for meter in meters:
+        commit.marks[meter] = (k + 1) * LENGTH_MS
+        commit.charges[Charge(meter, k * LENGTH_MS // DAY_MS * DAY_MS, TERMS.epsilon_per_w)] = 1
+        commit.states[meter] = state(k, **how)
+    return commit
+
+
+def closing(k: int, *meters: str, channel: str = "main") -> Commit:
+    """Each meter closes its k-th window: a record leaves, no window is open."""
+    commit = Commit(channel, (k + 1) * LENGTH_MS)
+    end_ms = (k + 1) * LENGTH_MS
+    for meter in meters:
+        commit.states[meter] = TimelineState(end_ms, None, None, end_ms, 0, ())
+        commit.outgoing.append(Outgoing(f"private/{meter}", b"record %d" % k, end_ms, retain=False))
+    return commit
+
+
+def sending(*due_ms: int, channel: str = "main", payload: bytes = b"record") -> Commit:
+    """Rows that fall due."""
+    rows = [Outgoing("private/m", payload, due, retain=False) for due in due_ms]
+    return Commit(channel, 0, outgoing=rows)
+
+
+def persist(
+    store: Store,
+    commit: Commit,
+    *,
+    delivered: Sequence[int] = (),
+    now_ms: int = 0,
+    budget: Budget | None = None,
+) -> None:
+    """All that the agent does in one transaction."""
+    with store.transaction() as tx:
+        ledger.charge(tx, commit, budget)
+        store.write(tx, commit)
+        outbox.append(tx, commit)
+        outbox.delivered(tx, delivered, now_ms)
+
+
+def bytes_on_disk(path: Path) -> bytes:
+    """Everything in the store's files."""
+    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(path.name + "*")))
+
+
+def keep_writing(path: Path) -> NoReturn:
+    """A program to kill: windows open and close, the store too; it says k when window k is on disk."""
+    while True:
+        with open_store(path) as store:
+            first = store.snapshot("main").marks.get("m", 0) // LENGTH_MS
+            for k in range(first, first + 3):
+                persist(store, opening(k, "m"))
+                persist(store, closing(k, "m"))
+                sys.stdout.write(f"{k}\n")
+                sys.stdout.flush()
+
+
+def crash_points(folder: Path, copies: Path, action: Callable[[], object]) -> list[Path]:
+    """Copies of a folder as kill -9 would leave it at each line of the store that an action runs.
+
+    Only where the folder differs from that of one line before. Another process makes the copies:
+    SQLite's locks of this one would be lost.
+    """
+    found: list[Path] = []
+    before: set[tuple[str, int, int, int]] = set()
+
+    def look() -> None:
+        nonlocal before
+        now = {(f.name, f.stat().st_ino, f.stat().st_size, f.stat().st_mtime_ns) for f in folder.iterdir()}
+        if now != before:
+            before = now
+            found.append(copies / str(len(found)))
+            subprocess.run(["cp", "-r", str(folder), str(found[-1])], check=True)
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if "store" not in Path(frame.f_code.co_filename).parts:
+            return None
+        if event == "line":
+            look()
+        return trace
+
+    tracing = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(tracing)
+    look()
+    return found

@@ -1,0 +1,117 @@
+"""The ledger: every window's eps, exact, before anything about it can leave."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meteragent import ledger
+from meteragent.errors import StoreError
+from meteragent.ledger import Budget, Spent
+from meteragent.release import Charge, Commit
+from meteragent.store import Store
+from tests.stores import DAY_MS, LENGTH_MS, TERMS, fresh, open_store, opening, persist
+
+EPSILON = TERMS.epsilon_per_w
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A new store, open."""
+    with open_store(tmp_path / "db") as store:
+        yield store
+
+
+charges = st.dictionaries(
+    st.builds(
+        Charge,
+        meter=st.sampled_from(["a", "b", "é"]),
+        day_ms=st.integers(0, 9).map(lambda day: day * DAY_MS),
+        epsilon_per_w=st.fractions(min_value=Fraction(1, 10**12), max_value=10**6),
+    ),
+    st.integers(1, 10**9),
+    max_size=4,
+)
+commits = st.lists(st.tuples(st.sampled_from(["main", "other"]), charges), max_size=4)
+
+
+@given(commits, st.sampled_from([1, 2, 7]))
+def test_sums_are_exact(commits: list[tuple[str, dict[Charge, int]]], days: int) -> None:
+    """What is spent is the exact sum over all commits and channels, in each aligned period of days."""
+    truth: dict[tuple[str, int, str], tuple[int, Fraction]] = {}
+    period_ms = days * DAY_MS
+    with fresh() as store:
+        for channel, charges in commits:
+            with store.transaction() as tx:
+                ledger.charge(tx, Commit(channel, 0, charges=charges))
+                marks = {charge.meter: 1 for charge in charges}
+                store.write(tx, Commit(channel, 0, marks=marks))
+            for charge, windows in charges.items():
+                key = (charge.meter, charge.day_ms // period_ms * period_ms, channel)
+                count, total = truth.get(key, (0, Fraction(0)))
+                truth[key] = (count + windows, total + windows * charge.epsilon_per_w)
+        expected = [Spent(*key, *value) for key, value in sorted(truth.items())]
+        assert list(ledger.report(store.connection, period_ms)) == expected
+        for meter in ("a", "b", "é"):
+            mine = [row for row in expected if row.meter == meter]
+            assert list(ledger.report(store.connection, period_ms, meter=meter)) == mine
+            for start_ms in range(0, 10 * DAY_MS, period_ms):
+                sums = sum(row.epsilon_per_w for row in mine if row.start_ms == start_ms)
+                assert ledger.spent(store.connection, meter, start_ms, period_ms) == sums
+
+
+def test_report_since(store: Store) -> None:
+    """A report may begin at a later day: what came before is not in it."""
+    for k in (0, 47, 48, 96):
+        persist(store, opening(k, "m"))
+    rows = list(ledger.report(store.connection, since_ms=DAY_MS))
+    assert rows == [Spent("m", DAY_MS, "main", 1, EPSILON), Spent("m", 2 * DAY_MS, "main", 1, EPSILON)]
+
+
+def test_budget_is_over_all_channels_of_a_meter(store: Store) -> None:
+    """A transaction that would exceed a meter's budget over all its channels writes nothing at all."""
+    budget = Budget(3 * EPSILON, DAY_MS)
+    persist(store, opening(0, "m", "n"), budget=budget)
+    persist(store, opening(0, "m", channel="other"), budget=budget)
+    persist(store, opening(1, "m"), budget=budget)
+    with pytest.raises(StoreError, match="budget"):
+        persist(store, opening(2, "m", "n"), budget=budget)
+    assert store.snapshot("main").marks == {"m": 2 * LENGTH_MS, "n": LENGTH_MS}
+    assert ledger.spent(store.connection, "m", 0, DAY_MS) == budget.epsilon_per_w
+    persist(store, opening(1, "n"), budget=budget)
+    persist(store, opening(48, "m"), budget=budget)
+
+
+def test_budget_of_several_days(store: Store) -> None:
+    """A period of several days is aligned to the epoch, and its days count together."""
+    budget = Budget(2 * EPSILON, 2 * DAY_MS)
+    persist(store, opening(0, "m"), budget=budget)
+    persist(store, opening(48, "m"), budget=budget)
+    with pytest.raises(StoreError):
+        persist(store, opening(95, "m"), budget=budget)
+    persist(store, opening(96, "m"), budget=budget)
+
+
+def test_a_hair_above_the_budget(store: Store) -> None:
+    """At the budget is not above it; the smallest fraction more is."""
+    below = Budget(EPSILON - Fraction(1, 10**40), DAY_MS)
+    with pytest.raises(StoreError):
+        persist(store, opening(0, "m"), budget=below)
+    persist(store, opening(0, "m"), budget=Budget(EPSILON, DAY_MS))
+
+
+def test_one_transaction_may_exceed_by_itself(store: Store) -> None:
+    """Several windows of one transaction count together."""
+    charge = Charge("m", 0, EPSILON)
+    commit = Commit("main", 0, marks={"m": 3 * LENGTH_MS}, charges={charge: 3})
+    with pytest.raises(StoreError):
+        persist(store, commit, budget=Budget(2 * EPSILON, DAY_MS))
+    persist(store, commit, budget=Budget(3 * EPSILON, DAY_MS))
+
+
+def test_all_charges_are_known(store: Store) -> None:
+    """A store that was never lost knows all its charges."""
+    assert ledger.unknown_before_ms(store.connection) is None

@@ -1,0 +1,221 @@
+"""The store when the process or the power ends at any moment."""
+
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meteragent import ledger, outbox
+from meteragent.errors import StoreRestored
+from meteragent.store import Store, read_only, restored_at
+from tests.stores import (
+    LENGTH_MS,
+    TERMS,
+    closing,
+    crash_points,
+    open_store,
+    opening,
+    persist,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE_BYTES = 4096
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A folder whose store was started and cleanly stopped twice; beside it a copy from before."""
+    folder = tmp_path / "base"
+    folder.mkdir()
+    with open_store(folder / "db") as store:
+        persist(store, opening(0, "m"))
+    shutil.copy(folder / "db", tmp_path / "stale")
+    with open_store(folder / "db") as store:
+        persist(store, opening(1, "m"))
+    return folder
+
+
+def work(path: Path) -> None:
+    """A whole run of an agent: start, one window, clean stop."""
+    with open_store(path, now_ms=7, floor_ms=5 * LENGTH_MS) as store:
+        k = max(store.snapshot("main").marks.get("m", 0), store.floor_ms) // LENGTH_MS
+        persist(store, opening(k, "m"))
+
+
+def test_crash_of_a_run(base: Path) -> None:
+    """A store is accepted whenever its last run ended, and what was in it is still there."""
+    points = crash_points(base, base.parent, lambda: work(base / "db"))
+    assert len(points) > 10
+    for point in points:
+        with open_store(point / "db") as store:
+            assert store.snapshot("main").marks["m"] in {2 * LENGTH_MS, 3 * LENGTH_MS}
+            assert not store.set_aside
+
+
+def test_crash_of_a_run_and_a_stale_copy(base: Path) -> None:
+    """Whenever the last run ended, a copy from before the last clean stop is refused."""
+    for point in crash_points(base, base.parent, lambda: work(base / "db")):
+        for file in point.glob("db-*"):
+            file.unlink()
+        shutil.copy(base.parent / "stale", point / "db")
+        with pytest.raises(StoreRestored, match="--restored-at"):
+            open_store(point / "db")
+
+
+def test_crash_of_the_first_run(tmp_path: Path) -> None:
+    """A store that was never whole begins anew; one that was is accepted, but not without its generation."""
+    folder = tmp_path / "base"
+    folder.mkdir()
+    for point in crash_points(folder, tmp_path, lambda: work(folder / "db")):
+        work(point / "db")
+        with open_store(point / "db") as store:
+            assert not store.set_aside
+            assert store.floor_ms == 0
+            assert store.snapshot("main").marks["m"] in {LENGTH_MS, 2 * LENGTH_MS}
+        (point / "db.gen").unlink()
+        with pytest.raises(StoreRestored):
+            open_store(point / "db")
+
+
+def test_first_run_without_its_generation_file(tmp_path: Path) -> None:
+    """A copy of the first run's store, put on another disk without the generation file, is refused."""
+    folder = tmp_path / "base"
+    folder.mkdir()
+    with open_store(folder / "db") as store:
+        persist(store, opening(0, "m"))
+        shutil.copytree(folder, tmp_path / "copy")
+    (tmp_path / "copy" / "db.gen").unlink()
+    with pytest.raises(StoreRestored):
+        open_store(tmp_path / "copy" / "db")
+
+
+@pytest.mark.parametrize("generation", [True, False])
+def test_crash_while_a_corrupt_store_is_set_aside(base: Path, generation: bool) -> None:
+    """However setting aside is interrupted, the store that follows keeps the floor of the loss."""
+    (base / "db").write_bytes(b"no database at all")
+    if not generation:
+        (base / "db.gen").unlink()
+    for point in crash_points(base, base.parent, lambda: work(base / "db")):
+        work(point / "db")
+        with open_store(point / "db") as store:
+            assert store.floor_ms == 5 * LENGTH_MS
+            assert ledger.unknown_before_ms(store.connection) == 7
+            assert list(point.glob("db.corrupt-7*"))
+
+
+@pytest.mark.parametrize("generation", [True, False])
+def test_crash_while_a_restored_store_is_taken_in(base: Path, generation: bool) -> None:
+    """A restored store is refused until nothing can open before the time that was given."""
+    shutil.copy(base.parent / "stale", base / "db")
+    if not generation:
+        (base / "db.gen").unlink()
+    at_ms, taken_in = 9 * LENGTH_MS, 0
+    for point in crash_points(base, base.parent, lambda: restored_at(base / "db", at_ms=at_ms, now_ms=0)):
+        try:
+            store = open_store(point / "db")
+        except StoreRestored:
+            assert not taken_in
+            continue
+        taken_in += 1
+        with store:
+            known = store.snapshot("main")
+            assert known.marks["m"] == known.floor_ms == at_ms
+            assert not known.states
+    assert taken_in > 1
+
+
+def test_kill_9(tmp_path: Path) -> None:
+    """After kill -9 at a random moment all that was reported is there, in whole transactions."""
+    path, seed = tmp_path / "db", random.Random(1)
+    code = f"from pathlib import Path; from tests import stores; stores.keep_writing(Path({str(path)!r}))"
+    for _ in range(12):
+        with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as child:
+            assert child.stdout
+            for _ in range(seed.randrange(1, 8)):
+                reported = int(child.stdout.readline())
+            child.kill()
+        with open_store(path) as store:
+            check_whole(store, reported)
+
+
+def check_whole(store: Store, reported: int) -> None:
+    """Window `reported` was closed, and mark, charge, state and record of every window agree."""
+    known = store.snapshot("main")
+    opened = known.marks["m"] // LENGTH_MS
+    records = [row.payload for row in outbox.pending(store.connection, "main", 2**62, 10_000)]
+    spent = sum(row.epsilon_per_w for row in ledger.report(store.connection))
+    assert opened > reported
+    assert spent == opened * TERMS.epsilon_per_w
+    assert len(known.states["m"].windows) == opened - len(records)
+    assert records == [b"record %d" % k for k in range(len(records))]
+
+
+# --- power cuts --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def unmoved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
+    """A store with six commits that a reader keeps in the WAL, and the WAL's size after each."""
+    folder = tmp_path_factory.mktemp("unmoved")
+    sizes = []
+    with open_store(folder / "db") as store, read_only(store.path) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM meta").fetchall()
+        for k in range(3):
+            for commit in (opening(k, "m", accumulators=[10**300]), closing(k, "m")):
+                persist(store, commit)
+                sizes.append((folder / "db-wal").stat().st_size)
+        shutil.copytree(folder, folder / "copy")
+    return folder, sizes
+
+
+def after(store: Store) -> int:
+    """How many of the six commits are there; they are there in order and whole."""
+    known = store.snapshot("main")
+    opened = known.marks.get("m", 0) // LENGTH_MS
+    closed = len(outbox.pending(store.connection, "main", 2**62, 100))
+    assert opened - closed == sum(len(state.windows) for state in known.states.values())
+    assert sum(row.windows for row in ledger.report(store.connection)) == opened
+    return opened + closed
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_power_cut_between_fsyncs(unmoved: tuple[Path, list[int]], data: st.DataObject) -> None:
+    """A WAL cut at any byte after the last fsync opens at the last whole commit, and at no less."""
+    folder, sizes = unmoved
+    cut = data.draw(st.integers(sizes[0], sizes[-1]) | st.sampled_from(sizes))
+    junk = data.draw(st.binary(max_size=100))
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / "copy"
+        shutil.copytree(folder / "copy", copy)
+        (copy / "db-shm").unlink()
+        wal = (copy / "db-wal").read_bytes()
+        (copy / "db-wal").write_bytes(wal[:cut] + junk)
+        with open_store(copy / "db") as store:
+            assert after(store) == sum(size <= cut for size in sizes)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_power_cut_while_the_wal_is_moved(unmoved: tuple[Path, list[int]], data: st.DataObject) -> None:
+    """With any part of the pages moved into the file, the WAL still holds every commit."""
+    folder, sizes = unmoved
+    old, new = (folder / "copy" / "db").read_bytes(), (folder / "db").read_bytes()
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / "copy"
+        shutil.copytree(folder / "copy", copy)
+        (copy / "db-shm").unlink()
+        pages = bytearray(old.ljust(len(new), b"\0"))
+        for at in data.draw(st.sets(st.integers(0, len(new) // PAGE_BYTES - 1))):
+            where = slice(at * PAGE_BYTES, (at + 1) * PAGE_BYTES)
+            pages[where] = new[where]
+        (copy / "db").write_bytes(pages)
+        with open_store(copy / "db") as store:
+            assert after(store) == len(sizes)

@@ -27,7 +27,7 @@ types: $(STAMP) ## mypy --strict
 parts: $(STAMP)
 	@$(BIN)/python tests/tools/system_parts.py mosquitto openssl
 
-unit: $(STAMP) ## the fast tests: no broker, no statistics
+unit: $(STAMP) parts ## the fast tests: no integration, no statistics
 	$(BIN)/python -m pytest -m "not integration and not statistical"
 
 real: $(STAMP) parts ## the whole run on real traces (minutes)

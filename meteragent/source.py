@@ -101,6 +101,11 @@ class Source:
                     await self._arrived.wait()
         self._arrived.clear()
 
+    @property
+    def batches(self) -> int:
+        """How many batches wait."""
+        return -(-len(self._waiting) // BATCH)
+
     def batch(self, now_ms: int) -> list[Message]:
         """The next messages in order of arrival; those that came without a clock came now."""
         taken = list(islice(self._waiting, BATCH))

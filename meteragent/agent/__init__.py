@@ -16,7 +16,7 @@ from typing import NamedTuple
 from meteragent import config as settings
 from meteragent import grid, ledger
 from meteragent.agent.clock import CatchUp, SteadyClock
-from meteragent.agent.runner import Runner, StoreThread
+from meteragent.agent.runner import POLL_S, Runner, StoreThread
 from meteragent.health import Counts
 from meteragent.mqtt import Endpoint, keep_connected
 from meteragent.pipeline import Pipeline, Spending, Stream
@@ -136,14 +136,15 @@ class Agent:
         """
         asyncio.get_running_loop().set_exception_handler(_log_exception)
         links = [Links.of(stream) for stream in self._config.stream]
-        store = self._open()
+        clock = SteadyClock(self._wall_ms, self.counts)
+        store = self._open(await self._synchronised_ms(clock))
         thread = StoreThread(store, self._config.store.keep, self._config.store.max_mb * 2**20)
         try:
             if store.set_aside:
                 self.counts.add("store_set_aside")
                 _log.error("the store was corrupt or lost and has been set aside: see the runbook")
             self.counts.add("retired", store.retire({stream.name for stream in self._config.stream}))
-            clock = SteadyClock(self._wall_ms, store.clock_ms, self.counts)
+            clock.not_before(store.clock_ms)
             odometers = _odometers(self._config, store)
             units = [
                 self._assemble(stream, link, thread, clock, odometers)
@@ -151,11 +152,18 @@ class Agent:
             ]
             await self._serve(units)
         finally:
-            await thread.close()
             _log.info("totals: %s", self.counts.text())
+            await thread.close()
 
-    def _open(self) -> Store:
-        now_ms = self._wall_ms()
+    async def _synchronised_ms(self, clock: SteadyClock) -> int:
+        """The time, once there is one: a store that is lost is replaced from the present on."""
+        while True:
+            now_ms = clock.now_ms()
+            if now_ms is not None:
+                return now_ms
+            await asyncio.sleep(POLL_S)
+
+    def _open(self, now_ms: int) -> Store:
         streams = self._config.stream
         event = any(stream.window.clock is Clock.EVENT for stream in streams)
         boundaries_ms = [grid.ceil(now_ms, settings.terms(stream).length_ms) for stream in streams]
@@ -178,9 +186,11 @@ class Agent:
         inflight, max_payload = stream.source.inflight, stream.source.max_payload
         source = Source(core.source.filter, inflight, max_payload, clock.now_ms, self.counts)
         sink = Sink(thread.outlet(name), clock.now_ms, self.counts)
-        stands = stream.window.clock is Clock.WALL and bool(known.states)
-        stood_ms = store.clock_ms if stands else max(self._wall_ms(), clock.newest_ms)
-        catch_up = CatchUp(stood_ms if stands else None, stream.window.catch_up)
+        # Where the stream's clock stood: before the first thing that is due. The store's own clock
+        # may be later: other streams move it, and so does a start that stops before its catch_up.
+        due_ms = pipeline.deadline_ms(closing=True)
+        stood_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
+        catch_up = CatchUp(stood_ms, stream.window.catch_up, waits=due_ms is not None)
         runner = Runner(
             pipeline, source, sink, thread, clock, catch_up, _budget(stream), self.counts, stood_ms
         )

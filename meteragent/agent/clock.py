@@ -14,9 +14,9 @@ _log = logging.getLogger("meteragent")
 class SteadyClock:
     """A wall clock that is never earlier than what it, or the store, has seen (law 4)."""
 
-    def __init__(self, wall_ms: Callable[[], int], newest_ms: int, counts: Counts) -> None:
+    def __init__(self, wall_ms: Callable[[], int], counts: Counts) -> None:
         self._wall_ms = wall_ms
-        self._newest_ms = max(newest_ms, EARLIEST_MS)
+        self._newest_ms = EARLIEST_MS
         self._counts = counts
         self._stands = False
 
@@ -24,6 +24,10 @@ class SteadyClock:
     def newest_ms(self) -> int:
         """The newest time seen."""
         return self._newest_ms
+
+    def not_before(self, newest_ms: int) -> None:
+        """Take in what the store has seen."""
+        self._newest_ms = max(self._newest_ms, newest_ms)
 
     def now_ms(self) -> int | None:
         """The time; None while the clock shows an earlier one: then everything stands."""
@@ -40,30 +44,34 @@ class SteadyClock:
 
 
 class CatchUp:
-    """When slots may close after a start (law 4).
+    """Up to when slots may close, also after the stream stood still (law 4).
 
-    What fell due while the agent was stopped stays open until `catch_up` has passed since the
-    subscription was confirmed, and readings that arrive by then count.
+    What fell due while the agent was stopped, or its store full, stays open until `catch_up` has
+    passed since the subscription was confirmed, and readings that arrive by then count.
     """
 
-    def __init__(self, stood_ms: int | None, wait_ms: int) -> None:
-        """`stood_ms` is where the clock stood at the stop; None: nothing was open, nothing waits."""
-        self._stood_ms = stood_ms
+    def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:
+        """`closed_ms`: up to when slots have closed; `waits`: whether any could have fallen due."""
+        self.ends_ms: int | None = None
+        self._closed_ms = closed_ms
         self._wait_ms = wait_ms
-        self._ends_ms: int | None = None
+        self._waits = waits
 
     @property
     def over(self) -> bool:
         """Whether slots close by the clock again."""
-        return self._stood_ms is None
+        return not self._waits
+
+    def again(self) -> None:
+        """The stream stood still once more."""
+        self._waits, self.ends_ms = True, None
 
     def closing_ms(self, now_ms: int, *, subscribed: bool) -> int:
         """The time up to which slots may close."""
-        if self._stood_ms is None:
-            return now_ms
-        if subscribed and self._ends_ms is None:
-            self._ends_ms = now_ms + self._wait_ms
-        if self._ends_ms is None or now_ms < self._ends_ms:
-            return self._stood_ms
-        self._stood_ms = None
-        return now_ms
+        if self._waits and subscribed and self.ends_ms is None:
+            self.ends_ms = now_ms + self._wait_ms
+        if self.ends_ms is not None and now_ms >= self.ends_ms:
+            self._waits, self.ends_ms = False, None
+        if not self._waits:
+            self._closed_ms = now_ms
+        return self._closed_ms

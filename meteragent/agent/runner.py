@@ -110,12 +110,12 @@ class Runner:
                 await self._end_catch_up(now_ms, closed_ms, closing_ms)
             await self._feed(self.source.batch(now_ms), now_ms, closing_ms)
             opened_ms, closed_ms = now_ms, closing_ms
-            await self.source.wait(self._pause_s(now_ms))
+            await self.source.wait(self._pause_s())
 
     async def _end_catch_up(self, now_ms: int, closed_ms: int, closing_ms: int) -> None:
         """Close what fell due while the agent was stopped; what has arrived by now counts first."""
-        while batch := self.source.batch(now_ms):
-            await self._feed(batch, now_ms, closed_ms)
+        for _ in range(self.source.batches):
+            await self._feed(self.source.batch(now_ms), now_ms, closed_ms)
         for step_ms in self._steps(closed_ms, closing_ms):
             await self._feed([], now_ms, step_ms)
 
@@ -146,6 +146,7 @@ class Runner:
                     return now_ms
                 if not stands:
                     stands = True
+                    self.catch_up.again()
                     self.counts.add("store_full")
                     _log.warning("the store is full of undelivered messages: everything stands")
                 await self.flush()
@@ -158,8 +159,11 @@ class Runner:
             await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), delivered, None)
             self.sink.written(delivered)
 
-    def _pause_s(self, now_ms: int) -> float:
+    def _pause_s(self) -> float:
+        """How long until the next deadline; from now, for the batch in hand took its time."""
+        now_ms = self.clock.now_ms()
         deadline_ms = self.pipeline.deadline_ms(closing=self.catch_up.over)
-        if deadline_ms is None:
+        times_ms = [time_ms for time_ms in (deadline_ms, self.catch_up.ends_ms) if time_ms is not None]
+        if now_ms is None or not times_ms:
             return POLL_S
-        return min(max((deadline_ms - now_ms) / 1000, 0), POLL_S)
+        return min(max((min(times_ms) - now_ms) / 1000, 0), POLL_S)

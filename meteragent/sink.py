@@ -8,6 +8,7 @@ Rules
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -75,7 +76,7 @@ class Sink:
                 self._in_flight[session.publish(topic, descriptor.payload, retain=True)] = 0
         while True:
             self._wake.clear()
-            rows = await self._due()
+            rows, next_ms = await self._due()
             for row in rows:
                 await self._room(session)
                 packet_id = session.publish(row.topic, row.payload, retain=row.retain)
@@ -83,26 +84,31 @@ class Sink:
             if not rows:
                 if not self._in_flight and not self._wake.is_set():
                     self.idle.set()
-                await self._woken()
+                await self._woken(next_ms)
 
-    async def _due(self) -> list[Waiting]:
-        """The next rows that are due, but those on their way or confirmed and not yet marked so."""
+    async def _due(self) -> tuple[list[Waiting], int | None]:
+        """The next rows that are due, and when the one after them will be, if that is soon.
+
+        Rows on their way, and those confirmed and not yet marked so, are left out.
+        """
         now_ms = self._now_ms()
         if now_ms is None:
-            return []
+            return [], None
         known = len(self._in_flight) + len(self._confirmed)
-        rows = await self._outlet.pending(now_ms, FETCH + known)
+        rows = await self._outlet.pending(now_ms + round(POLL_S * 1000), FETCH + known)
         sent = self._confirmed.union(self._in_flight.values())
-        return [row for row in rows if row.id not in sent]
+        due = [row for row in rows if row.due_ms <= now_ms and row.id not in sent]
+        return due, next((row.due_ms for row in rows if row.due_ms > now_ms), None)
 
     async def _room(self, session: Session) -> None:
         while len(self._in_flight) >= session.inflight:
             self._wake.clear()
             await self._wake.wait()
 
-    async def _woken(self) -> None:
-        try:
-            async with asyncio.timeout(POLL_S):
+    async def _woken(self, next_ms: int | None) -> None:
+        """Wait for something to happen, or for the next row to fall due."""
+        now_ms = self._now_ms()
+        pause_s = POLL_S if next_ms is None or now_ms is None else (next_ms - now_ms) / 1000
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(pause_s, 0)):
                 await self._wake.wait()
-        except TimeoutError:
-            return

@@ -115,3 +115,17 @@ def test_one_transaction_may_exceed_by_itself(store: Store) -> None:
 def test_all_charges_are_known(store: Store) -> None:
     """A store that was never lost knows all its charges."""
     assert ledger.unknown_before_ms(store.connection) is None
+
+
+def test_recent_charges(store: Store) -> None:
+    """For the odometers every charge is known that lies in a period which a new window can still touch."""
+    for k in (0, 48, 96, 97):
+        persist(store, opening(k, "m"))
+    persist(store, opening(50, "m", channel="other"))
+    persist(store, opening(0, "n"))
+    assert sorted(ledger.recent(store.connection, DAY_MS)) == [
+        ("m", DAY_MS, EPSILON),
+        ("m", DAY_MS, EPSILON),
+        ("m", 2 * DAY_MS, 2 * EPSILON),
+        ("n", 0, EPSILON),
+    ]

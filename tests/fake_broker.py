@@ -1,6 +1,7 @@
 """A broker that does what a test's script says, packet by packet: refuse, drop, stay silent."""
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -117,10 +118,11 @@ class FakeBroker:
     A script that fails fails the test, when the broker is left.
     """
 
-    def __init__(self, *scripts: Script) -> None:
+    def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None) -> None:
         self.levels: list[int] = []
         self.url = ""
         self._scripts = scripts
+        self._tls = tls
         self._connections = 0
         self._failures: list[Exception] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -150,8 +152,10 @@ class FakeBroker:
             task.cancel()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"mqtt://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        self.url = (
+            f"{'mqtts' if self._tls else 'mqtt'}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        )
         return self
 
     async def __aexit__(

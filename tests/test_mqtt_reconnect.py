@@ -1,7 +1,9 @@
 """meteragent.mqtt over several connections: which version, how long to wait, when to give one up."""
 
 import asyncio
+import ssl
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +15,9 @@ from meteragent.mqtt import Backoff, Endpoint
 from meteragent.mqtt.client import CLOSE_TIMEOUT_S
 from meteragent.mqtt.endpoint import Version
 from meteragent.mqtt.reconnect import CEILING_S, FLOOR_S, STABLE_S
-from tests.fake_broker import PINGREQ, FakeBroker, Script, Wire
-from tests.mqtt_peer import connected, soon
+from tests.broker import Certificates
+from tests.fake_broker import PINGREQ, PUBLISH, FakeBroker, Script, Wire
+from tests.mqtt_peer import connected, soon, turns
 
 
 async def accept(wire: Wire) -> None:
@@ -162,7 +165,29 @@ def test_the_pause_starts_over_only_after_a_connection_that_stood(stood_s: float
     assert backoff.delay_s(stood_s) == pytest.approx(expected_s)
 
 
+async def test_a_connection_that_stood_makes_the_next_pause_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause is given how long the connection stood."""
+    monkeypatch.setattr("meteragent.mqtt.reconnect.STABLE_S", 0.02)
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        await wire.expect(PUBLISH)
+
+    longest: dict[str, Any] = {"entropy": lambda size: b"\xff" * size}
+    async with FakeBroker(script) as broker, connected(broker.url, **longest) as peer:
+        for _ in range(2):
+            session = await peer.session()
+            await asyncio.wait({peer.task}, timeout=0.05)
+            session.publish("t", b"")
+            assert "next try in 0.5 s" in await peer.warned()
+
+
 # When to give a connection up
+
+
+def sockets() -> int:
+    """How many sockets this process has."""
+    return sum(path.is_socket() for path in Path("/proc/self/fd").iterdir())
 
 
 @pytest.mark.integration
@@ -186,6 +211,32 @@ async def test_a_half_open_connection_is_given_up(unsent_bytes: int) -> None:
         assert 1.9 < now_s() - started_s < 3.0 + CLOSE_TIMEOUT_S
         gone.set()
         await peer.session()
+
+
+@pytest.mark.integration
+async def test_a_broker_that_does_not_let_go_is_left(certificates: Certificates) -> None:
+    """TLS waits for the other side's farewell: not longer than `CLOSE_TIMEOUT_S`."""
+
+    async def script(wire: Wire) -> None:
+        await wire.hello()
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await left.wait()
+        wire.writer.transport.abort()
+
+    left = asyncio.Event()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates.server, certificates.server_key)
+    trust = {"ca_file": certificates.ca}
+    async with (
+        FakeBroker(script, tls=context) as broker,
+        connected(broker.url, credentials=trust, timeout_s=0.2) as peer,
+    ):
+        before = sockets()
+        assert "no answer" in await peer.warned()
+        await turns(3)
+        assert sockets() == before + 1  # the broker's; ours is gone
+        left.set()
+        await turns(5)
 
 
 @pytest.mark.integration

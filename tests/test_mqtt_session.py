@@ -207,6 +207,24 @@ async def test_serve_is_cancelled_when_the_connection_is_lost() -> None:
         await soon(ended.wait())
 
 
+async def test_a_failure_of_ours_while_it_cleans_up_ends_the_agent() -> None:
+    """What serve raises when it is cancelled is not lost, though the connection was the first to go."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        await wire.expect(PUBLISH)
+
+    async def serve(session: Session) -> None:
+        session.publish("t", b"")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ZeroDivisionError
+
+    async with FakeBroker(script) as broker, connected(broker.url, serve=serve) as peer:
+        assert isinstance(await peer.failure(), ZeroDivisionError)
+
+
 # Publishing
 
 

@@ -93,7 +93,6 @@ class Session:
 
     async def subscribe(self, topic_filter: str) -> None:
         """Subscribe at QoS 1 and wait for the answer; raises LinkError unless that is granted."""
-        self._require_open()
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._subscribing[self._client.subscribe(topic_filter)] = answer
         await self._first_of(answer, "the subscription")
@@ -122,7 +121,8 @@ class Session:
         Raises LinkError when the session has ended or no packet id is free. The caller keeps at
         most `inflight` unanswered, which also bounds what waits to be written.
         """
-        self._require_open()
+        if self._ended.done():
+            raise LinkError("the session has ended")
         try:
             return self._client.publish(topic, payload, retain)
         except OverflowError:
@@ -164,7 +164,6 @@ class Session:
                 serving.result()
                 await self.closed()
         finally:
-            self._end(LinkError("the session was closed"))
             serving.cancel()
             await asyncio.wait({serving})
         if not serving.cancelled():
@@ -183,10 +182,6 @@ class Session:
             raise self._ended.result()
         if not answer.done():
             raise LinkError(f"no answer to {of} within {self._link.timeout_s:g} s")
-
-    def _require_open(self) -> None:
-        if self._ended.done():
-            raise LinkError("the session has ended")
 
     def _end(self, reason: Exception) -> None:
         if not self._ended.done():

@@ -30,7 +30,7 @@ class Peer(logging.Handler):
     """A client under test: its log, sessions, messages, deliveries and counts, in order of arrival."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(logging.WARNING)
         self.log: asyncio.Queue[str] = asyncio.Queue()
         self.sessions: asyncio.Queue[Session] = asyncio.Queue()
         self.messages: asyncio.Queue[Got] = asyncio.Queue()

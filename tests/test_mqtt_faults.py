@@ -1,12 +1,13 @@
-"""meteragent.mqtt with brokers that err, and what it leaves behind: nothing in a log, an orderly end."""
+"""meteragent.mqtt and brokers that refuse or err; and what it leaves: no word in a log, an orderly end."""
 
 import asyncio
 import logging
 
 import pytest
 
+from meteragent.errors import LinkError
 from meteragent.mqtt.endpoint import Version
-from tests.fake_broker import DISCONNECT, PUBLISH, FakeBroker, Wire
+from tests.fake_broker import DISCONNECT, PUBLISH, SUBSCRIBE, FakeBroker, Wire, packet_id
 from tests.mqtt_peer import connected, soon
 
 CANARY = b"canary-2718281828"
@@ -16,6 +17,39 @@ async def accept(wire: Wire) -> None:
     """Accept the connection, and read until it ends."""
     await wire.accept()
     await wire.end()
+
+
+# Subscribing
+
+
+@pytest.mark.parametrize("granted", [0x87, 0x80, 0])
+async def test_a_subscription_that_is_not_granted_at_qos_1_is_an_error(granted: int) -> None:
+    """Refused, or at QoS 0, where nothing can be acknowledged: LinkError."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        wire.send(wire.suback(packet_id(b"\0\0" + await wire.expect(SUBSCRIBE)), granted))
+        await wire.end()
+
+    async with FakeBroker(script) as broker, connected(broker.url) as peer:
+        with pytest.raises(LinkError, match=f"subscription refused: reason 0x{granted:02x}"):
+            await (await peer.session()).subscribe("a/+")
+
+
+async def test_a_subscription_is_not_waited_for_for_ever() -> None:
+    """No SUBACK in time, or a connection lost meanwhile, is a LinkError."""
+
+    async def lost(wire: Wire) -> None:
+        await wire.accept()
+        await wire.expect(SUBSCRIBE)
+
+    async with FakeBroker(accept, lost) as broker, connected(broker.url, timeout_s=0.2) as peer:
+        session = await peer.session()
+        with pytest.raises(LinkError, match=r"no answer to the subscription within 0\.2 s"):
+            await session.subscribe("a/+")
+        broker.drop()
+        with pytest.raises(LinkError, match="the connection was lost"):
+            await (await peer.session()).subscribe("a/+")
 
 
 # A broker that errs

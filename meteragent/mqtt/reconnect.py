@@ -67,20 +67,21 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
         timeout_s=timeout_s,
         count=count,
     )
+    name = f"{endpoint.host}:{endpoint.port}"
     backoff, versions = Backoff(entropy), _Versions(endpoint.version)
     while True:
         session = Session(link, versions.next)
-        stood_s, reason = await _one_connection(session, serve)
+        stood_s, reason = await _one_connection(name, session, serve)
         versions.tried(reason, worked=session.accepted)
         delay_s = backoff.delay_s(stood_s or 0.0)
         if stood_s is not None:
             count("lost")
-        _log.warning("%s:%d: %s; next try in %.1f s", endpoint.host, endpoint.port, reason, delay_s)
+        _log.warning("%s: %s; next try in %.1f s", name, reason, delay_s)
         await asyncio.sleep(delay_s)
 
 
 async def _one_connection(
-    session: Session, serve: Callable[[Session], Awaitable[None]]
+    name: str, session: Session, serve: Callable[[Session], Awaitable[None]]
 ) -> tuple[float | None, LinkError]:
     """Open, serve and close one session: for how many seconds it stood, if it did, and why it ended."""
     now_s = asyncio.get_running_loop().time
@@ -88,6 +89,7 @@ async def _one_connection(
     try:
         await session.open()
         opened_s = now_s()
+        _log.info("%s: connected with MQTT %s", name, "5" if session.version == 5 else "3.1.1")
         await session.run(serve)
     except LinkError as reason:
         return None if opened_s is None else now_s() - opened_s, reason

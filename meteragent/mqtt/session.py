@@ -67,7 +67,8 @@ class Session:
         self.session_present = False
         self.inflight = link.inflight
         self._link = link
-        self._ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reason: Exception = LinkError("the session has not ended")
         self._unacked: dict[int, Token] = {}
         self._early: list[tuple[str, bytes, int, bool, Token | None]] | None = []
         self._subscribing: dict[int, asyncio.Future[int]] = {}
@@ -129,8 +130,9 @@ class Session:
             raise LinkError("no packet id is free") from None
 
     async def closed(self) -> NoReturn:
-        """Wait for the end of the session; raises why it ended, a LinkError or what a callback raised."""
-        raise await asyncio.shield(self._ended)
+        """Wait for the end of the session; raises why: a LinkError, or what a callback or serve raised."""
+        await asyncio.shield(self._ended)
+        raise self._reason
 
     # The life of a session, for keep_connected
 
@@ -156,19 +158,20 @@ class Session:
 
     async def run(self, serve: "Callable[[Session], Awaitable[None]]") -> NoReturn:
         """Run `serve` until the session ends; raises why it ended, or what `serve` raised."""
-        serving: asyncio.Future[None] = asyncio.ensure_future(serve(self))
+        serving = asyncio.ensure_future(self._serve(serve))
         asyncio.get_running_loop().call_soon(self._hand_over_early)  # after the first step of serve
         try:
-            await _first({serving, self._ended})
-            if serving.done():
-                serving.result()
-                await self.closed()
+            await _first({self._ended})
         finally:
             serving.cancel()
             await asyncio.wait({serving})
-        if not serving.cancelled():
-            serving.result()
-        raise self._ended.result()
+        raise self._reason
+
+    async def _serve(self, serve: "Callable[[Session], Awaitable[None]]") -> None:
+        try:
+            await serve(self)
+        except Exception as error:  # noqa: BLE001 -- as above
+            self._end(error)
 
     async def close(self) -> None:
         """Write what is waiting and DISCONNECT; the broker keeps its side of the session."""
@@ -179,13 +182,17 @@ class Session:
         """Wait for an answer; raises why the session ended, or LinkError after `timeout_s`."""
         await _first({answer, self._ended}, self._link.timeout_s)
         if self._ended.done():
-            raise self._ended.result()
+            raise self._reason
         if not answer.done():
             raise LinkError(f"no answer to {of} within {self._link.timeout_s:g} s")
 
     def _end(self, reason: Exception) -> None:
+        """End the session; a failure of ours outweighs the LinkErrors that come with it."""
+        ours = isinstance(self._reason, LinkError) and not isinstance(reason, LinkError)
+        if ours or not self._ended.done():
+            self._reason = reason
         if not self._ended.done():
-            self._ended.set_result(reason)
+            self._ended.set_result(None)
 
     # What the client reports
 

@@ -2,46 +2,89 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
 from meteragent import config as settings
 from meteragent import encode
+from meteragent.event import EVENTS, Event, distances
 from meteragent.grid import DAY_MS, HOUR_MS, format_duration
 from meteragent.privacy.accuracy import half_width, sd, sd_of_sum
+from meteragent.privacy.inference import success_bound
 from meteragent.release import UNIT_FACTOR, Clock, Kind, Terms
 
 MONTH_DAYS = 30
 HOMES = (100, 1000)
+TIMES = (1, 14, 30)
+"""How often an event happens: once, every day for two weeks, for a month."""
+MEAN_W = 330
+"""A home's mean power (about 8 kWh a day): what errors are compared with; our assumption."""
+FIT = 0.1
+"""An error below this part of what is measured is marked as fit for use."""
 _SLOTS_MANY = 12
 _LEVEL_HIGH = 4
 
 
-def facts(stream: settings.Stream) -> dict[str, Any]:
-    """A stream's guarantee, errors and warnings; the descriptor's field names, exact strings.
+def facts(stream: settings.Stream, events: Sequence[Event] = EVENTS) -> dict[str, Any]:
+    """A stream's guarantee, its errors, what is hidden, and warnings; names as in the descriptor.
 
     Errors are one standard deviation: of a number in the unit, of totals in kWh, of the mean of
-    100 and 1,000 homes (a number each, same slot) in the unit.
+    100 and 1,000 homes (a number each, same slot) in the unit; `fit_for` names those below a tenth
+    of what an average home uses. `hidden` says of each event how often anybody is right about it.
     """
     terms = settings.terms(stream)
     shared = encode.wording(terms)
-    noise = shared.mechanism
+    errors = _errors(shared)
+    return {
+        "stream": stream.name,
+        "id": shared.id,
+        **shared.facts,
+        "errors": {name: float(f"{error:.4g}") for name, error in errors.items()},
+        "fit_for": [name for name, error in errors.items() if error < FIT * _usual(name, terms)],
+        "hidden": [_hidden(event, shared) for event in events],
+        "warnings": warnings(stream),
+        "does_not_hide": _not_hidden(terms),
+    }
+
+
+def _errors(shared: encode.Wording) -> dict[str, float]:
+    terms, noise = shared.terms, shared.mechanism
     number = sd(noise)
-    errors: dict[str, float] = {"number": number, "ci95": half_width(noise, 0.95)}
+    errors = {"number": number, "ci95": half_width(noise, 0.95)}
     for name, days in (("day_kwh", 1), ("month_kwh", MONTH_DAYS)):
         slots = days * DAY_MS // terms.step_ms
         if slots:
             errors[name] = sd_of_sum(noise, slots) * _kwh_per_unit(terms)
     for homes in HOMES:
         errors[f"mean_of_{homes}"] = number / math.sqrt(homes)
+    return errors
+
+
+def _usual(name: str, terms: Terms) -> float:
+    """What an average home has where the error `name` is."""
+    days = {"day_kwh": 1, "month_kwh": MONTH_DAYS}.get(name)
+    if days is not None:
+        return MEAN_W * 24 * days / 1000
+    if name == "ci95":
+        return 0.0
+    return MEAN_W * terms.step_ms / HOUR_MS / 1000 / _kwh_per_unit(terms)
+
+
+def _hidden(event: Event, shared: encode.Wording) -> dict[str, Any]:
+    """How often anybody can be right about an event, out of 100, when either answer is as likely."""
+    ways = distances(event, shared.terms)
+    times = TIMES if event.daily else TIMES[:1]
+    right = {
+        str(often): math.ceil(100 * max(success_bound(shared.mechanism, way, often) for way in ways) - 1e-6)
+        for often in times
+    }
     return {
-        "stream": stream.name,
-        "id": shared.id,
-        **shared.facts,
-        "errors": {name: float(f"{error:.4g}") for name, error in errors.items()},
-        "warnings": warnings(stream),
-        "does_not_hide": _not_hidden(terms),
+        "event": event.name,
+        "watts": event.power_w,
+        "wh": str(event.energy_wh),
+        "source": event.source,
+        "right_of_100": right,
     }
 
 
@@ -75,20 +118,23 @@ def warnings(stream: settings.Stream) -> list[str]:
 def _not_hidden(terms: Terms) -> list[str]:
     step, hides = format_duration(terms.step_ms), _amount(float(terms.hides_wh), "Wh")
     return [
-        f"an event that moves more than {hides} within one slot of {step}",
-        "what repeats: the levels of its windows add",
-        "that the meter exists, and its grid: they are public",
+        f"an event that moves much more than {hides} within one slot of {step}",
+        "what repeats: the levels of its windows add, and in the end it is learnt",
+        "that the meter exists, and its grid in time: they are public",
+        "the exact bill, if you send it elsewhere",
     ]
 
 
-def as_json(config: settings.Config) -> str:
+def as_json(config: settings.Config, events: Sequence[Event] = EVENTS) -> str:
     """All streams' facts as JSON."""
-    return json.dumps({"streams": [facts(stream) for stream in config.stream]}, indent=2)
+    return json.dumps({"streams": [facts(stream, events) for stream in config.stream]}, indent=2)
 
 
-def as_text(config: settings.Config) -> str:
+def as_text(config: settings.Config, events: Sequence[Event] = EVENTS) -> str:
     """All streams' facts in words."""
-    return "\n\n".join(_stream_text(facts(stream), settings.terms(stream)) for stream in config.stream)
+    return "\n\n".join(
+        _stream_text(facts(stream, events), settings.terms(stream)) for stream in config.stream
+    )
 
 
 def _odds(terms: Terms) -> float:
@@ -100,7 +146,13 @@ def _amount(number: float, unit: str) -> str:
 
 
 def _stream_text(found: dict[str, Any], terms: Terms) -> str:
-    sections: list[Callable[[dict[str, Any], Terms], list[str]]] = [_head, _promise, _cost, _end]
+    sections: list[Callable[[dict[str, Any], Terms], list[str]]] = [
+        _head,
+        _promise,
+        _cost,
+        _table,
+        _end,
+    ]
     return "\n".join(line for section in sections for line in section(found, terms))
 
 
@@ -126,14 +178,30 @@ def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
 
 
 def _cost(found: dict[str, Any], terms: Terms) -> list[str]:
-    errors, unit = found["errors"], terms.unit
+    errors, unit, fit = found["errors"], terms.unit, found["fit_for"]
     band = _amount(errors["ci95"], unit)
-    rows = [("a number", f"{_amount(errors['number'], unit)} (95 % within {band})")]
+    rows = [("a number", "number", f"{_amount(errors['number'], unit)} (95 % within {band})")]
     for name, key in (("a day", "day_kwh"), (f"a month of {MONTH_DAYS} days", "month_kwh")):
         if key in errors:
-            rows.append((name, _amount(errors[key], "kWh")))
-    rows += [(f"the mean of {homes:,} homes", _amount(errors[f"mean_of_{homes}"], unit)) for homes in HOMES]
-    return ["What it costs (one standard deviation)", *(f"  {n:<26}{e}" for n, e in rows), ""]
+            rows.append((name, key, _amount(errors[key], "kWh")))
+    for homes in HOMES:
+        key = f"mean_of_{homes}"
+        rows.append((f"the mean of {homes:,} homes", key, _amount(errors[key], unit)))
+    marks = dict.fromkeys(fit, f"   fit for use: below {FIT:.0%} of a home of {MEAN_W} W")
+    lines = [f"  {name:<26}{text}{marks.get(key, '')}" for name, key, text in rows]
+    return ["What it costs (one standard deviation)", *lines, ""]
+
+
+def _table(found: dict[str, Any], _: Terms) -> list[str]:
+    if not found["hidden"]:
+        return []
+    head = f"  {'':<26}{'moves':>9}  {'once':>5}  {'14 days':>8}  {'30 days':>8}"
+    lines = ["What anybody can tell: right in at most so many of 100 guesses (50 is a coin)", head]
+    for row in found["hidden"]:
+        cells = [str(row["right_of_100"].get(str(often), "-")) for often in TIMES]
+        energy = _amount(float(Fraction(row["wh"])) / 1000, "kWh")
+        lines.append(f"  {row['event']:<26}{energy:>9}  {cells[0]:>5}  {cells[1]:>8}  {cells[2]:>8}")
+    return [*lines, ""]
 
 
 def _end(found: dict[str, Any], _: Terms) -> list[str]:

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from meteragent import __version__, check, config, grid, ledger
+from meteragent import __version__, check, config, event, grid, ledger
 from meteragent.agent import Agent
 from meteragent.errors import ConfigError, MeteragentError, StoreError
 from meteragent.store import read_only, restored_at
@@ -56,6 +56,14 @@ def _parser() -> argparse.ArgumentParser:
     add("run", _run, "Run the agent until SIGTERM.")
     checking = add("check", _check, "Say what a configuration promises, hides and costs.")
     checking.add_argument("--json", action="store_true", help="the same facts as JSON")
+    checking.add_argument(
+        "--event",
+        metavar="'2000W 30min'",
+        type=_event,
+        action="append",
+        default=[],
+        help="one more event of your own; can be given several times",
+    )
     spent = add("ledger", _ledger, "Show the privacy spent per meter and period.")
     spent.add_argument("--meter", help="this meter only")
     spent.add_argument("--json", action="store_true", help="the same facts as JSON")
@@ -71,6 +79,13 @@ def _parser() -> argparse.ArgumentParser:
 def _time_ms(text: str) -> int:
     try:
         return grid.parse_time(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _event(text: str) -> event.Event:
+    try:
+        return event.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -115,7 +130,8 @@ def _failed(error: Exception) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
-    print(check.as_json(settings) if options.json else check.as_text(settings))
+    events = (*event.EVENTS, *options.event)
+    print(check.as_json(settings, events) if options.json else check.as_text(settings, events))
     return 0
 
 

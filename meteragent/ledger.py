@@ -74,16 +74,19 @@ def report(
         yield from _report_meter(connection, period_ms, name, since_ms)
 
 
-def recent(connection: sqlite3.Connection, period_ms: int) -> Iterator[tuple[str, int, Fraction]]:
+def recent(
+    connection: sqlite3.Connection, period_ms: int, from_ms: int
+) -> Iterator[tuple[str, int, Fraction]]:
     """Meter, UTC day and sum of eps (1/W) of every charge that can still share a period with a new one.
 
-    A window opens at or after its meter's mark, so what lies in periods before the mark's cannot.
+    A window opens at or after its meter's mark, and one of a new channel at or after `from_ms`: what
+    lies in periods before both cannot matter.
     """
     marks = connection.execute("SELECT meter, min(end_ms) FROM mark GROUP BY meter").fetchall()
     for meter, end_ms in marks:
         rows = connection.execute(
             "SELECT day_ms, epsilon, windows FROM charge WHERE meter = ? AND day_ms >= ?",
-            (meter, end_ms // period_ms * period_ms),
+            (meter, min(end_ms, from_ms) // period_ms * period_ms),
         )
         for day_ms, epsilon, windows in rows.fetchall():
             yield meter, day_ms, Fraction(epsilon) * windows

@@ -32,6 +32,8 @@ DRAIN_S = 10.0
 """How long a stop waits for the outbox."""
 TOTALS_S = 3600.0
 """How often the totals are logged: rarely, because they tell when a home is busy (law 4)."""
+FORGET_MS = 60 * grid.DAY_MS
+"""Odometers forget periods older than this; a clock that stood still longer needs a restart."""
 
 _log = logging.getLogger("meteragent")
 
@@ -89,10 +91,14 @@ def _budget(stream: settings.Stream) -> ledger.Budget | None:
     return None if limit is None or written is None else ledger.Budget(limit, written.per)
 
 
+def _has_event_clock(config: settings.Config) -> bool:
+    return any(stream.window.clock is Clock.EVENT for stream in config.stream)
+
+
 def _odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
     """An odometer for each stream with a budget, at what the store says was spent.
 
-    A window opens at or after its meter's mark, so what lies in earlier periods cannot matter.
+    By the event clock a new stream may begin anywhere in the past.
     """
     budgets = {stream.name: _budget(stream) for stream in config.stream}
     odometers = {
@@ -100,7 +106,8 @@ def _odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
     }
     if odometers:
         longest_ms = max(budget.period_ms for budget in budgets.values() if budget)
-        for meter, day_ms, epsilon in ledger.recent(store.connection, longest_ms):
+        from_ms = 0 if _has_event_clock(config) else store.clock_ms
+        for meter, day_ms, epsilon in ledger.recent(store.connection, longest_ms, from_ms):
             for odometer in odometers.values():
                 odometer.restore(meter, day_ms, epsilon)
     return odometers
@@ -150,7 +157,7 @@ class Agent:
                 self._assemble(stream, link, thread, clock, odometers)
                 for stream, link in zip(self._config.stream, links, strict=True)
             ]
-            await self._serve(units)
+            await self._serve(units, odometers, clock)
         finally:
             _log.info("totals: %s", self.counts.text())
             await thread.close()
@@ -164,10 +171,15 @@ class Agent:
             await asyncio.sleep(POLL_S)
 
     def _open(self, now_ms: int) -> Store:
-        streams = self._config.stream
-        event = any(stream.window.clock is Clock.EVENT for stream in streams)
-        boundaries_ms = [grid.ceil(now_ms, settings.terms(stream).length_ms) for stream in streams]
-        floor_ms = None if event else max(boundaries_ms)
+        """The store; one that is lost is replaced, and nothing opens before what it may have held.
+
+        That is the end of every stream's window, and of every budget's period.
+        """
+        floor_ms = None
+        if not _has_event_clock(self._config):
+            spans_ms = [settings.terms(stream).length_ms for stream in self._config.stream]
+            spans_ms += [budget.period_ms for stream in self._config.stream if (budget := _budget(stream))]
+            floor_ms = max(grid.ceil(now_ms, span_ms) for span_ms in spans_ms)
         return Store.open(self._config.store.path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
     def _assemble(
@@ -198,7 +210,7 @@ class Agent:
         ids = [f"meteragent-{store.client_id}-{side}{suffix}" for side in ("source", "sink")]
         return Unit(name, source, sink, runner, links, ids[0], ids[1], stream.sink.inflight)
 
-    async def _serve(self, units: list[Unit]) -> None:
+    async def _serve(self, units: list[Unit], odometers: dict[str, Odometer], clock: SteadyClock) -> None:
         """Run all tasks; when cancelled, end the runners, drain the sinks, then end those."""
         async with asyncio.TaskGroup() as sinks:
             sending = [sinks.create_task(self._keep_sink(unit)) for unit in units]
@@ -207,7 +219,7 @@ class Agent:
                     for unit in units:
                         intake.create_task(unit.runner.run())
                         intake.create_task(self._keep_source(unit))
-                    intake.create_task(self._keep_totals())
+                    intake.create_task(self._keep_totals(odometers, clock))
             except asyncio.CancelledError:
                 if not any(task.done() for task in sending):
                     await self._drain(units)
@@ -252,7 +264,11 @@ class Agent:
     def _count(self, side: str) -> Callable[[str], None]:
         return lambda what: self.counts.add(f"{side}_lost" if what == "lost" else what)
 
-    async def _keep_totals(self) -> None:
+    async def _keep_totals(self, odometers: dict[str, Odometer], clock: SteadyClock) -> None:
+        """Log the totals now and then, and forget what was spent in periods long past."""
         while True:
             await asyncio.sleep(TOTALS_S)
             _log.info("totals: %s", self.counts.text())
+            if not _has_event_clock(self._config):
+                for odometer in odometers.values():
+                    odometer.forget_before(clock.newest_ms - FORGET_MS)

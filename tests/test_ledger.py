@@ -123,9 +123,18 @@ def test_recent_charges(store: Store) -> None:
         persist(store, opening(k, "m"))
     persist(store, opening(50, "m", channel="other"))
     persist(store, opening(0, "n"))
-    assert sorted(ledger.recent(store.connection, DAY_MS)) == [
+    expected = [
         ("m", DAY_MS, EPSILON),
         ("m", DAY_MS, EPSILON),
         ("m", 2 * DAY_MS, 2 * EPSILON),
         ("n", 0, EPSILON),
     ]
+    assert sorted(ledger.recent(store.connection, DAY_MS, 3 * DAY_MS)) == expected
+
+
+def test_recent_charges_for_a_new_channel(store: Store) -> None:
+    """A new channel may open windows before its meter's mark: charges from where it may begin are known."""
+    for k in (0, 48, 96):
+        persist(store, opening(k, "m"))
+    days = [day_ms for _, day_ms, _ in ledger.recent(store.connection, DAY_MS, DAY_MS + 1)]
+    assert days == [DAY_MS, 2 * DAY_MS]

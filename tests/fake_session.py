@@ -1,0 +1,110 @@
+"""A connection to a broker, without one: it keeps the rules of meteragent.mqtt.Session.
+
+Tokens are compared by identity, those of another session or used before are ignored; nothing can be
+published once it has ended, nor more than `inflight` unanswered. Packet ids are used again as soon as
+they are free, the lowest first, as brokers may do.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from itertools import count
+from typing import NamedTuple, Protocol
+
+from meteragent.errors import LinkError
+from meteragent.mqtt import Session, Token
+
+LIMIT_S = 10.0
+"""No test waits longer than this for anything."""
+
+
+class Publication(NamedTuple):
+    """What was published, and the packet id that answers it."""
+
+    packet_id: int
+    topic: str
+    payload: bytes
+    retain: bool
+
+
+class Receives(Protocol):
+    """Who is given messages."""
+
+    def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
+        """Take a message."""
+
+
+class FakeSession(Session):
+    """One connection, driven by a test."""
+
+    def __init__(self, version: int = 5, *, inflight: int = 100, session_present: bool = False) -> None:
+        self.version = version
+        self.inflight = inflight
+        self.session_present = session_present
+        self.granted = asyncio.Event()
+        self.granted.set()
+        self.filters: list[str] = []
+        self.acknowledged: list[bytes] = []
+        self.published: asyncio.Queue[Publication] = asyncio.Queue()
+        self.over = False
+        self._payloads: dict[int, tuple[Token, bytes]] = {}
+        self._unanswered: set[int] = set()
+
+    async def subscribe(self, topic_filter: str) -> None:
+        """Answered when `granted` is set."""
+        self.filters.append(topic_filter)
+        await self.granted.wait()
+
+    def acknowledge(self, tokens: Iterable[Token]) -> None:
+        """Note the payloads of the messages acknowledged."""
+        for token in tokens:
+            own, payload = self._payloads.get(token[0], (None, b""))
+            if own is token:
+                del self._payloads[token[0]]
+                self.acknowledged.append(payload)
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
+        """Publish; raises LinkError when the session is over."""
+        if self.over:
+            raise LinkError("the session has ended")
+        assert len(self._unanswered) < self.inflight
+        packet_id = next(n for n in count(1) if n not in self._unanswered)
+        self._unanswered.add(packet_id)
+        self.published.put_nowait(Publication(packet_id, topic, payload, retain))
+        return packet_id
+
+    # What a test does
+
+    def send(
+        self, to: Receives, payload: bytes, topic: str = "in/m", *, qos: int = 1, retain: bool = False
+    ) -> None:
+        """The broker sends a message."""
+        token: Token | None = None
+        if qos:
+            packet_id = next(n for n in count(1) if n not in self._payloads)
+            token = (packet_id,)
+            self._payloads[packet_id] = token, payload
+        to.on_message(topic, payload, qos, retain, token)
+
+    @property
+    def left(self) -> list[bytes]:
+        """What the broker sends again on the next connection."""
+        return [payload for _, payload in self._payloads.values()]
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many messages the broker waits for."""
+        return len(self._payloads)
+
+    def answered(self, publication: Publication) -> int:
+        """The broker has confirmed a publication: its packet id is free again."""
+        self._unanswered.remove(publication.packet_id)
+        return publication.packet_id
+
+    async def next(self) -> Publication:
+        """The next publication."""
+        async with asyncio.timeout(LIMIT_S):
+            return await self.published.get()
+
+    async def take(self, number: int) -> list[Publication]:
+        """The next publications."""
+        return [await self.next() for _ in range(number)]

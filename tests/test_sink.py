@@ -1,0 +1,287 @@
+"""Records out: meteragent.sink, from a real outbox to connections that a test drives."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from meteragent import outbox, sink
+from meteragent.health import Counts
+from meteragent.release import Commit, Descriptor, Outgoing
+from meteragent.sink import Outlet, Sink
+from meteragent.store import Store
+from tests.fake_session import LIMIT_S, FakeSession, Publication
+from tests.stores import open_store, persist
+
+NOW_MS = 1_800_000_000_000
+
+
+class Line:
+    """A sink over a store's outbox, its clock, and the connection of the moment."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.counts = Counts()
+        self.now_ms: int | None = NOW_MS
+        self.reads = asyncio.Semaphore(0)
+        self.sink = Sink(Outlet(self._pending, self._descriptors), lambda: self.now_ms, self.counts)
+
+    async def _pending(self, now_ms: int, limit: int) -> list[outbox.Waiting]:
+        rows = outbox.pending(self.store.connection, "main", now_ms, limit)
+        self.reads.release()
+        return rows
+
+    async def _descriptors(self) -> list[Descriptor]:
+        return outbox.descriptors(self.store.connection, "main")
+
+    def commit(self, *payloads: bytes, due_ms: int = NOW_MS, topic: str = "private/m") -> None:
+        """Append rows, and say so."""
+        rows = [Outgoing(topic, payload, due_ms, retain=False) for payload in payloads]
+        persist(self.store, Commit("main", NOW_MS, outgoing=rows))
+        self.sink.wake()
+
+    def describe(self, topic: str, id_: str) -> None:
+        """Keep a descriptor."""
+        persist(self.store, Commit("main", NOW_MS, descriptors=[Descriptor(topic, id_, id_.encode())]))
+
+    def answer(self, session: FakeSession, *publications: Publication) -> None:
+        """The broker confirms publications."""
+        for publication in publications:
+            self.sink.on_delivered(session.answered(publication), 0)
+
+    def mark(self) -> list[int]:
+        """Write down what was delivered, as the runner does; returns the rows."""
+        rows = self.sink.take_delivered()
+        persist(self.store, Commit("main", NOW_MS), delivered=rows)
+        self.sink.written(rows)
+        return rows
+
+    @asynccontextmanager
+    async def connected(self, inflight: int = 100) -> AsyncIterator[FakeSession]:
+        """A connection, as long as the block lasts."""
+        session = FakeSession(inflight=inflight)
+        serving = asyncio.create_task(self.sink.serve(session))
+        try:
+            yield session
+        finally:
+            session.over = True
+            serving.cancel()
+            await asyncio.wait({serving})
+        assert serving.cancelled()
+
+    async def looked(self) -> None:
+        """The sink has read its outbox from now on, and done what it does about that."""
+        while not self.reads.locked():
+            await self.reads.acquire()
+        self.sink.wake()
+        async with asyncio.timeout(LIMIT_S):
+            await self.reads.acquire()
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Line]:
+    """A sink whose outbox is empty."""
+    with open_store(tmp_path / "db") as store:
+        yield Line(store)
+
+
+def payloads(publications: list[Publication]) -> list[bytes]:
+    """What was published."""
+    return [publication.payload for publication in publications]
+
+
+async def test_records_leave_in_order_as_they_were_written(line: Line) -> None:
+    """Rows leave in the order (due, commit), with their topic, bytes and retain flag."""
+    line.commit(b"3", due_ms=NOW_MS - 1)
+    line.commit(b"4", b"5", topic="private/other")
+    line.commit(b"1", b"2", due_ms=NOW_MS - 2)
+    async with line.connected() as session:
+        sent = await session.take(5)
+    assert payloads(sent) == [b"1", b"2", b"3", b"4", b"5"]
+    assert [p.topic for p in sent] == ["private/m"] * 3 + ["private/other"] * 2
+    assert not any(p.retain for p in sent)
+
+
+async def test_what_is_committed_leaves_at_once(line: Line) -> None:
+    """A wake sends what is new, on a connection that has nothing left to do."""
+    async with line.connected() as session:
+        await line.looked()
+        line.commit(b"1")
+        assert (await session.next()).payload == b"1"
+
+
+async def test_every_connection_begins_with_the_descriptors(line: Line) -> None:
+    """Every topic's latest descriptor is sent, retained, in both places, before any record."""
+    line.describe("private/a", "old")
+    line.describe("private/a", "new")
+    line.describe("private/b", "new")
+    line.commit(b"record")
+    for _ in range(2):
+        async with line.connected() as session:
+            sent = await session.take(5)
+        assert [(p.topic, p.payload, p.retain) for p in sent] == [
+            ("private/a/privacy", b"new", True),
+            ("private/a/privacy/new", b"new", True),
+            ("private/b/privacy", b"new", True),
+            ("private/b/privacy/new", b"new", True),
+            ("private/m", b"record", False),
+        ]
+
+
+async def test_nothing_leaves_before_it_is_due(line: Line) -> None:
+    """A row one millisecond ahead of the clock stays, and leaves when the clock is there."""
+    line.commit(b"later", due_ms=NOW_MS + 60_000)
+    line.commit(b"now")
+    async with line.connected() as session:
+        assert (await session.next()).payload == b"now"
+        line.now_ms = NOW_MS + 59_999
+        await line.looked()
+        assert session.published.empty()
+        line.now_ms = NOW_MS + 60_000
+        line.sink.wake()
+        assert (await session.next()).payload == b"later"
+
+
+async def test_a_row_leaves_when_it_falls_due_though_nothing_is_announced(line: Line) -> None:
+    """The sink wakes by itself for the next row that falls due."""
+    line.commit(b"soon", due_ms=NOW_MS + 5)
+    clock = asyncio.get_running_loop().time
+    begin_s = clock()
+
+    def now_ms() -> int:
+        return NOW_MS + int((clock() - begin_s) * 1000)
+
+    line.sink._now_ms = now_ms
+    async with line.connected() as session:
+        assert (await session.next()).payload == b"soon"
+        assert now_ms() >= NOW_MS + 5
+
+
+async def test_a_clock_that_is_set_is_noticed(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outbox is looked at from time to time, though no row is due soon."""
+    monkeypatch.setattr(sink, "POLL_S", 0.01)
+    line.commit(b"tomorrow", due_ms=NOW_MS + 86_400_000)
+    async with line.connected() as session:
+        await line.looked()
+        line.now_ms = NOW_MS + 86_400_000
+        assert (await session.next()).payload == b"tomorrow"
+
+
+async def test_without_a_clock_nothing_leaves(line: Line) -> None:
+    """While the clock is no clock no record leaves, also one that was due; then it does."""
+    line.now_ms = None
+    line.commit(b"1", due_ms=0)
+    async with line.connected() as session:
+        async with asyncio.timeout(LIMIT_S):
+            await line.sink.idle.wait()
+        assert session.published.empty()
+        line.now_ms = NOW_MS
+        line.sink.wake()
+        assert (await session.next()).payload == b"1"
+
+
+async def test_what_is_in_flight_is_bounded(line: Line) -> None:
+    """At most `inflight` publications are unanswered, descriptors among them; each answer sends one."""
+    line.describe("private/a", "id")
+    line.commit(*(b"%d" % n for n in range(10)))
+    async with line.connected(inflight=3) as session:
+        window = await session.take(3)
+        assert payloads(window) == [b"id", b"id", b"0"]
+        for number in range(1, 10):
+            line.answer(session, window.pop(0))
+            window.append(await session.next())
+            assert window[-1].payload == b"%d" % number
+
+
+async def test_delivered_is_what_the_broker_has_confirmed(line: Line) -> None:
+    """Only confirmed rows are reported, once, whatever their order; descriptors are no rows."""
+    line.describe("private/a", "id")
+    line.commit(b"0", b"1", b"2")
+    async with line.connected() as session:
+        sent = await session.take(5)
+        assert line.sink.take_delivered() == []
+        line.answer(session, sent[0], sent[4], sent[2])
+        assert line.mark() == [3, 1]
+        assert line.mark() == []
+    assert [row.payload for row in outbox.pending(line.store.connection, "main", NOW_MS, 9)] == [b"1"]
+    assert line.counts["delivered"] == 2
+
+
+async def test_what_is_confirmed_is_not_sent_again_before_it_is_marked(line: Line) -> None:
+    """Between its confirmation and the next commit a row is still in the outbox, and does not leave."""
+    line.commit(b"0")
+    async with line.connected() as session:
+        line.answer(session, await session.next())
+        await line.looked()
+        line.commit(b"1")
+        assert (await session.next()).payload == b"1"
+    async with line.connected() as session:
+        assert (await session.next()).payload == b"1"
+        await line.looked()
+        assert session.published.empty()
+
+
+async def test_what_is_not_confirmed_is_sent_again_in_order(line: Line) -> None:
+    """A new connection sends all that is not confirmed, from the first, byte for byte; no more."""
+    line.commit(*(b"%d" % n for n in range(6)))
+    async with line.connected(inflight=4) as session:
+        first = await session.take(4)
+        line.answer(session, first[1], first[3])
+        second = await session.take(2)
+    async with line.connected() as session:
+        again = await session.take(4)
+        await line.looked()
+        assert session.published.empty()
+    assert payloads([*first, *second]) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert payloads(again) == [b"0", b"2", b"4", b"5"]
+
+
+async def test_an_answer_on_a_new_connection_is_for_the_new_publication(line: Line) -> None:
+    """Packet ids begin anew: what an old connection sent under an id is forgotten with it."""
+    line.describe("private/a", "id")
+    line.commit(b"0", b"1")
+    async with line.connected() as session:
+        await session.take(4)
+    async with line.connected() as session:
+        descriptors = await session.take(2)
+        line.answer(session, *descriptors)
+        assert line.mark() == []
+        line.answer(session, (await session.take(2))[1])
+        assert line.mark() == [2]
+
+
+async def test_idle_means_that_nothing_is_left_to_do(line: Line) -> None:
+    """`idle` is set when nothing is due and all is confirmed, and cleared by a new commit."""
+    line.commit(b"0")
+    line.commit(b"later", due_ms=NOW_MS + 1000)
+    async with line.connected() as session:
+        sent = await session.next()
+        await line.looked()
+        assert not line.sink.idle.is_set()
+        line.answer(session, sent)
+        async with asyncio.timeout(LIMIT_S):
+            await line.sink.idle.wait()
+        line.sink.wake()
+        assert not line.sink.idle.is_set()
+        async with asyncio.timeout(LIMIT_S):
+            await line.sink.idle.wait()
+
+
+async def test_a_long_outbox_leaves_page_by_page(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More rows than one page all leave, once and in order, while earlier ones wait for their mark."""
+    monkeypatch.setattr(sink, "FETCH", 7)
+    line.commit(*(b"%d" % n for n in range(50)))
+    sent: list[bytes] = []
+    async with line.connected(inflight=3) as session:
+        for number in range(50):
+            publication = await session.next()
+            sent.append(publication.payload)
+            line.answer(session, publication)
+            if number % 10 == 0:
+                line.mark()
+        await line.looked()
+        assert session.published.empty()
+    assert sent == [b"%d" % n for n in range(50)]

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -26,12 +26,15 @@ _SLOTS_MANY = 12
 _LEVEL_HIGH = 4
 
 
-def facts(stream: settings.Stream, events: Sequence[Event] = EVENTS) -> dict[str, Any]:
+def facts(
+    stream: settings.Stream, events: Sequence[Event] = EVENTS, channels: Collection[str] = ()
+) -> dict[str, Any]:
     """A stream's guarantee, its errors, what is hidden, and warnings; names as in the descriptor.
 
     Errors are one standard deviation: of a number in the unit, of totals in kWh, of the mean of
     100 and 1,000 homes (a number each, same slot) in the unit; `fit_for` names those below a tenth
     of what an average home uses. `hidden` says of each event how often anybody is right about it.
+    `channels` are the streams that the store knows.
     """
     terms = settings.terms(stream)
     shared = encode.wording(terms)
@@ -43,7 +46,7 @@ def facts(stream: settings.Stream, events: Sequence[Event] = EVENTS) -> dict[str
         "errors": {name: float(f"{error:.4g}") for name, error in errors.items()},
         "fit_for": [name for name, error in errors.items() if error < FIT * _usual(name, terms)],
         "hidden": [_hidden(event, shared) for event in events],
-        "warnings": warnings(stream),
+        "warnings": warnings(stream, channels),
         "does_not_hide": _not_hidden(terms),
     }
 
@@ -94,8 +97,8 @@ def _kwh_per_unit(terms: Terms) -> float:
     return float(base * terms.step_ms / HOUR_MS if terms.kind is Kind.POWER else base)
 
 
-def warnings(stream: settings.Stream) -> list[str]:
-    """What is allowed and probably not meant."""
+def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[str]:
+    """What is allowed and probably not meant; `channels` are the streams that the store knows."""
     terms = settings.terms(stream)
     late = "the interval that ends a slot arrives after the slot has closed: set window.lateness"
     arrival = "readings have no time of their own: what waited in the broker counts from its arrival"
@@ -104,6 +107,8 @@ def warnings(stream: settings.Stream) -> list[str]:
     high = (
         f"level {terms.level} lets the odds change by a factor of {math.exp(min(float(terms.level), 99)):.3g}"
     )
+    names = ", ".join(sorted(channels))
+    new = f"the store knows {names}, not {stream.name}: on the same meters a new stream adds to the spent"
     energy_late = terms.kind is Kind.INTERVAL_ENERGY and terms.lateness_ms == 0
     found = {
         late: energy_late and terms.clock is Clock.WALL,
@@ -111,6 +116,7 @@ def warnings(stream: settings.Stream) -> list[str]:
         event: terms.clock is Clock.EVENT,
         many: terms.n > _SLOTS_MANY,
         high: terms.level > _LEVEL_HIGH,
+        new: bool(channels) and stream.name not in channels,
     }
     return [text for text, applies in found.items() if applies]
 
@@ -125,16 +131,15 @@ def _not_hidden(terms: Terms) -> list[str]:
     ]
 
 
-def as_json(config: settings.Config, events: Sequence[Event] = EVENTS) -> str:
-    """All streams' facts as JSON."""
-    return json.dumps({"streams": [facts(stream, events) for stream in config.stream]}, indent=2)
+def as_json(found: Sequence[dict[str, Any]]) -> str:
+    """The facts of all streams as JSON."""
+    return json.dumps({"streams": found}, indent=2)
 
 
-def as_text(config: settings.Config, events: Sequence[Event] = EVENTS) -> str:
-    """All streams' facts in words."""
-    return "\n\n".join(
-        _stream_text(facts(stream, events), settings.terms(stream)) for stream in config.stream
-    )
+def as_text(found: Sequence[dict[str, Any]], config: settings.Config) -> str:
+    """The facts of all streams in words."""
+    both = zip(found, config.stream, strict=True)
+    return "\n\n".join(_stream_text(facts, settings.terms(stream)) for facts, stream in both)
 
 
 def _odds(terms: Terms) -> float:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import sqlite3
 import sys
@@ -130,9 +131,18 @@ def _failed(error: Exception) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
-    events = (*event.EVENTS, *options.event)
-    print(check.as_json(settings, events) if options.json else check.as_text(settings, events))
+    events, known = (*event.EVENTS, *options.event), _channels(settings.store.path)
+    found = [check.facts(stream, events, known) for stream in settings.stream]
+    print(check.as_json(found) if options.json else check.as_text(found, settings))
     return 0
+
+
+def _channels(path: Path) -> set[str]:
+    """The streams that a store knows; none when there is no store, or it is not ours to read."""
+    if not os.access(path, os.R_OK):
+        return set()
+    with read_only(path) as connection:
+        return ledger.channels(connection)
 
 
 def _ledger(options: argparse.Namespace) -> int:

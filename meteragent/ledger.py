@@ -92,6 +92,11 @@ def recent(
             yield meter, day_ms, Fraction(epsilon) * windows
 
 
+def channels(connection: sqlite3.Connection) -> set[str]:
+    """The streams that have ever opened a window."""
+    return {channel for (channel,) in connection.execute("SELECT DISTINCT channel FROM mark")}
+
+
 def unknown_before_ms(connection: sqlite3.Connection) -> int | None:
     """Charges before this time are lost; None if all are known."""
     value = meta(connection, "unknown_before_ms")

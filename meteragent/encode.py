@@ -62,6 +62,8 @@ def wording(terms: Terms) -> Wording:
         "noise": "os",
         "invariants": [],
     }
+    if terms.preset is not None:
+        facts["preset"] = terms.preset
     id_ = hashlib.sha256(canonical(facts)).hexdigest()[:8]
     before = f'","for":"{iso_duration(terms.step_ms)}","value":'
     after = f',"unit":"{terms.unit}","sd":{json.dumps(deviation)},"d":"{id_}"}}'

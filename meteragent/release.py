@@ -62,6 +62,7 @@ class Terms:
     gap_u: int
     low_u: int
     high_u: int
+    preset: str | None = None
 
     @property
     def id(self) -> str:

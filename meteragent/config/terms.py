@@ -78,7 +78,17 @@ def terms(stream: Stream) -> Terms:
         gap_u=_micro(window.gap),
         low_u=_micro(window.range[0] * per_w),
         high_u=_micro(window.range[1] * per_w),
+        preset=_preset_name(stream),
     )
+
+
+def _preset_name(stream: Stream) -> str | None:
+    """The preset's name, if no number beside it says something else."""
+    plain = stream.privacy.model_copy(update={"level": None, "hide": None, "radius": None, "quantum": None})
+    window = stream.window.model_copy(update={"length": None, "step": None})
+    as_named = stream.model_copy(update={"privacy": plain, "window": window})
+    same = all(number(stream) == number(as_named) for number in (length_ms, step_ms, level, radius, quantum))
+    return stream.privacy.preset if same else None
 
 
 def budget(stream: Stream) -> Fraction | None:

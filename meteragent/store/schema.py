@@ -94,10 +94,10 @@ def encode_terms(terms: Terms) -> str:
 
 
 def decode_terms(text: str) -> Terms:
-    """The inverse of `encode_terms`; raises StoreError."""
+    """The inverse of `encode_terms`; a field that is not there has its default; raises StoreError."""
     try:
         known = json.loads(text)
-        values = {field.name: known[field.name] for field in fields(Terms)}
+        values = {field.name: known[field.name] for field in fields(Terms) if field.name in known}
         return Terms(**values | {name: exact(values[name]) for name, exact in EXACT.items()})
     except (ValueError, TypeError, KeyError):
         raise StoreError("terms in the store are not readable") from None

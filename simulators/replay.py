@@ -11,19 +11,18 @@ import math
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from socket import IPPROTO_TCP, TCP_NODELAY
 from typing import TypeVar
-from urllib.parse import SplitResult, urlsplit
 
-from aiomqtt import Client, MqttError
+from aiomqtt import MqttError
 from tqdm import tqdm
 
 from meteragent.grid import iso_time, parse_duration, parse_time
 from simulators.trace import Trace, TraceError, load
+from simulators.wire import broker, connect, lost, publish
+
+__all__ = ["add_arguments", "connect", "lost", "payloads", "replay", "run"]
 
 T = TypeVar("T")
-
-IN_FLIGHT = 100
 
 
 def payloads(trace: Trace) -> Iterator[bytes]:
@@ -34,29 +33,6 @@ def payloads(trace: Trace) -> Iterator[bytes]:
         yield f'{{"t": {seconds}{fraction}, "power": {watts!r}}}'.encode()
 
 
-def broker(url: str) -> SplitResult:
-    """The parts of mqtt://[user:password@]host[:port]; raises ValueError for another URL."""
-    parts = urlsplit(url)
-    if parts.scheme != "mqtt" or not parts.hostname or parts.port == 0:
-        raise ValueError(f"{url} is not a URL such as mqtt://127.0.0.1:1883")
-    return parts
-
-
-def connect(url: str) -> Client:
-    """A client for a broker, to be entered in a running event loop."""
-    parts = broker(url)
-    client = Client(
-        parts.hostname or "",
-        parts.port or 1883,
-        username=parts.username,
-        password=parts.password,
-        max_inflight_messages=IN_FLIGHT,
-        socket_options=[(IPPROTO_TCP, TCP_NODELAY, 1)],
-    )
-    client.pending_calls_threshold = IN_FLIGHT
-    return client
-
-
 async def replay(trace: Trace, url: str, topic: str, meters: int = 1, speed: float = math.inf) -> int:
     """Publish a trace as meters m1 .. m<meters>, `speed` times as fast as it was measured.
 
@@ -64,33 +40,15 @@ async def replay(trace: Trace, url: str, topic: str, meters: int = 1, speed: flo
     Raises MqttError when it is away or does not acknowledge.
     """
     topics = [topic.replace("{meter}", f"m{number}") for number in range(1, meters + 1)]
-    room = asyncio.Semaphore(IN_FLIGHT)
 
-    async def send(client: Client, name: str, payload: bytes) -> None:
-        await client.publish(name, payload, qos=1, timeout=math.inf)
-        room.release()
+    async def messages() -> AsyncIterator[tuple[str, bytes]]:
+        async for payload in paced(trace, speed):
+            for name in topics:
+                yield name, payload
 
     with tqdm(total=len(trace) * meters, unit=" readings", disable=None) as bar:
-        try:
-            async with connect(url) as client, asyncio.TaskGroup() as tasks:
-                watch = tasks.create_task(lost(client))
-                async for payload in paced(trace, speed):
-                    for name in topics:
-                        await room.acquire()
-                        tasks.create_task(send(client, name, payload))
-                    bar.update(meters)
-                for _ in range(IN_FLIGHT):
-                    await room.acquire()
-                watch.cancel()
-        except ExceptionGroup as group:  # the first failure; the others are its echo
-            raise group.exceptions[0] from None
+        await publish(url, messages(), bar.update)
     return len(trace) * meters
-
-
-async def lost(client: Client) -> None:
-    """Raise MqttError when the connection is lost; a publication that waits would not be told."""
-    async for _ in client.messages:
-        pass
 
 
 async def paced(trace: Trace, speed: float) -> AsyncIterator[bytes]:

@@ -1,0 +1,55 @@
+"""The demo's broker: amqtt (MQTT 3.1.1) in a process of its own, which remembers nothing.
+
+`python -m simulators.broker` listens on a free port of the loopback and says so, then names each topic
+filter that a client subscribes to, as lines on its standard output:
+
+    listening 41235
+    subscribed meters/+/power
+
+amqtt keeps nothing for clients that are away, so whoever publishes waits for the second line. It ends
+when its standard input does, so never later than the process that started it.
+"""
+
+import asyncio
+import logging
+import sys
+
+from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
+from amqtt.broker import Broker, BrokerContext
+from amqtt.plugins.base import BasePlugin
+
+_LISTENER = "default"
+
+
+class Announcer(BasePlugin[BrokerContext]):  # type: ignore[misc]  # amqtt has no types
+    """Says who may be published to."""
+
+    async def on_broker_client_subscribed(self, *, topic: str, **_: object) -> None:
+        """A subscription stands."""
+        print(f"subscribed {topic}", flush=True)
+
+
+async def serve() -> None:
+    """Run the broker until standard input ends."""
+    broker = Broker(
+        {
+            "listeners": {_LISTENER: {"type": "external"}},
+            "plugins": {
+                "amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True},
+                "simulators.broker.Announcer": {},
+            },
+        }
+    )
+    await broker.start()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await broker.external_connected(StreamReaderAdapter(reader), StreamWriterAdapter(writer), _LISTENER)
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    print(f"listening {server.sockets[0].getsockname()[1]}", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)  # it logs payloads, and every acknowledgement that takes 5 s
+    asyncio.run(serve())

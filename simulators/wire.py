@@ -1,0 +1,67 @@
+"""MQTT for simulations: a client, and publishing at QoS 1 with a bounded number on the way."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterable, Callable
+from socket import IPPROTO_TCP, TCP_NODELAY
+from urllib.parse import SplitResult, urlsplit
+
+from aiomqtt import Client
+
+IN_FLIGHT = 100
+
+
+def broker(url: str) -> SplitResult:
+    """The parts of mqtt://[user:password@]host[:port]; raises ValueError for another URL."""
+    parts = urlsplit(url)
+    if parts.scheme != "mqtt" or not parts.hostname or parts.port == 0:
+        raise ValueError(f"{url} is not a URL such as mqtt://127.0.0.1:1883")
+    return parts
+
+
+def connect(url: str) -> Client:
+    """A client for a broker, to be entered in a running event loop."""
+    parts = broker(url)
+    client = Client(
+        parts.hostname or "",
+        parts.port or 1883,
+        username=parts.username,
+        password=parts.password,
+        max_inflight_messages=IN_FLIGHT,
+        socket_options=[(IPPROTO_TCP, TCP_NODELAY, 1)],
+    )
+    client.pending_calls_threshold = IN_FLIGHT
+    return client
+
+
+async def publish(
+    url: str, messages: AsyncIterable[tuple[str, bytes]], acknowledged: Callable[[], object]
+) -> None:
+    """Publish (topic, payload) in order, not retained; `acknowledged` is called for each.
+
+    Raises MqttError when the broker is away or does not acknowledge.
+    """
+    room = asyncio.Semaphore(IN_FLIGHT)
+
+    async def send(client: Client, topic: str, payload: bytes) -> None:
+        await client.publish(topic, payload, qos=1, timeout=math.inf)
+        acknowledged()
+        room.release()
+
+    try:
+        async with connect(url) as client, asyncio.TaskGroup() as tasks:
+            watch = tasks.create_task(lost(client))
+            async for topic, payload in messages:
+                await room.acquire()
+                tasks.create_task(send(client, topic, payload))
+            for _ in range(IN_FLIGHT):
+                await room.acquire()
+            watch.cancel()
+    except ExceptionGroup as group:  # the first failure; the others are its echo
+        raise group.exceptions[0] from None
+
+
+async def lost(client: Client) -> None:
+    """Raise MqttError when the connection is lost; a publication that waits would not be told."""
+    async for _ in client.messages:
+        pass

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -103,22 +104,36 @@ def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[st
     late = "the interval that ends a slot arrives after the slot has closed: set window.lateness"
     arrival = "readings have no time of their own: what waited in the broker counts from its arrival"
     event = "clock = 'event' is for replay and archives: when a record leaves tells when a reading came"
-    many = f"{terms.n} slots share one noise radius: each number is {(terms.n + 1) / 2:g} times as wrong"
+    many = f"{terms.n} slots share one radius of noise; {_one_slot(terms)}"
     high = (
         f"level {terms.level} lets the odds change by a factor of {math.exp(min(float(terms.level), 99)):.3g}"
     )
     names = ", ".join(sorted(channels))
     new = f"the store knows {names}, not {stream.name}: on the same meters a new stream adds to the spent"
+    quantum = _amount(float(terms.quantum), terms.unit)
+    coarse = f"the quantum of {quantum} is coarser than the noise: a finer one is free"
     energy_late = terms.kind is Kind.INTERVAL_ENERGY and terms.lateness_ms == 0
     found = {
         late: energy_late and terms.clock is Clock.WALL,
         arrival: stream.source.time is None,
         event: terms.clock is Clock.EVENT,
         many: terms.n > _SLOTS_MANY,
+        coarse: terms.quantum > Fraction(sd(encode.wording(terms).mechanism)) / 2,
         high: terms.level > _LEVEL_HIGH,
         new: bool(channels) and stream.name not in channels,
     }
     return [text for text, applies in found.items() if applies]
+
+
+def _one_slot(terms: Terms) -> str:
+    """What one slot of the whole window would cost that hides the same energy."""
+    step_h = Fraction(terms.length_ms, HOUR_MS)
+    energy = terms.hides_wh / UNIT_FACTOR[terms.unit]
+    wide = energy / step_h if terms.kind is Kind.POWER else energy
+    radius = -(-wide // terms.quantum) * terms.quantum
+    one = encode.wording(replace(terms, step_ms=terms.length_ms, radius=radius, preset=None))
+    length = format_duration(terms.length_ms)
+    return f"one slot of {length} that hides the same costs {_amount(sd(one.mechanism), terms.unit)}"
 
 
 def _not_hidden(terms: Terms) -> list[str]:

@@ -1,0 +1,203 @@
+"""What DESIGN says of a stream's values and acknowledgements, once more: slow, a millisecond at a time.
+
+An independent second account of law 7 and of sample-and-hold (THEORY 3.7), without spans, heaps or
+bisection. For every millisecond it says which reading speaks for it, or that it is gap, and when
+that was decided for good. Only for grids of a few milliseconds, without budget, pseudonyms and
+`forget`; kind, hold, lateness and interval stay the same.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from meteragent.release import Clock, Kind, Terms
+
+
+class Arrival(NamedTuple):
+    """A reading as it arrives; `token` is its delivery."""
+
+    meter: str
+    time_ms: int
+    value_u: int
+    received_ms: int
+    token: Any
+
+
+class Held(NamedTuple):
+    """A reading that may still speak for time that is not decided."""
+
+    value_u: int
+    token: Any
+
+
+@dataclass
+class Meter:
+    """One meter: its windows, what is decided, what is held.
+
+    `resume_ms` is the `next_ms` that was last written with something else.
+    """
+
+    terms: Terms
+    next_ms: int
+    covered_ms: int
+    resume_ms: int
+    standing_ms: int | None = None
+    newest_ms: int | None = None
+    windows: list[tuple[int, Terms]] = field(default_factory=list)
+    values: dict[int, int | None] = field(default_factory=dict)
+    held: dict[int, Held] = field(default_factory=dict)
+    accepted: int = 0
+    refused: int = 0
+
+    def copy(self) -> "Meter":
+        """The same without what is held."""
+        return replace(self, windows=[*self.windows], values={**self.values}, held={})
+
+    def speaker(self, ms: int) -> int | None:
+        """The time of the held reading that speaks for a millisecond; None: it is gap."""
+        if self.terms.kind is Kind.POWER:
+            before = max((t for t in self.held if t <= ms), default=None)
+            return before if before is not None and ms < before + self.terms.hold_ms else None
+        after = min((t for t in self.held if t > ms), default=None)
+        return after if after is not None and after - self.terms.interval_ms <= ms else None
+
+    def decided_at_ms(self, ms: int) -> int | None:
+        """Which time, passed by `lateness`, decides a millisecond; None: only its slot's close."""
+        after = min((t for t in self.held if t > ms), default=None)
+        speaker = self.speaker(ms)
+        if self.terms.kind is Kind.INTERVAL_ENERGY or speaker is None:
+            return after
+        end_ms = speaker + self.terms.hold_ms
+        return end_ms if after is None else min(end_ms, after)
+
+    def span_end_ms(self, time_ms: int) -> int:
+        """Where a reading of that time stops to speak."""
+        if self.terms.kind is Kind.INTERVAL_ENERGY:
+            return time_ms
+        known = [*self.held, *([] if self.standing_ms is None else [self.standing_ms])]
+        return min([time_ms + self.terms.hold_ms, *(t for t in known if t > time_ms)])
+
+    def decide(self, until_ms: int) -> Iterable[Any]:
+        """Decide everything before a time; gives the tokens of readings that have nothing left to say."""
+        for ms in range(self.covered_ms, until_ms):
+            speaker = self.speaker(ms)
+            self.values[ms] = None if speaker is None else self.held[speaker].value_u
+        self.covered_ms = max(self.covered_ms, until_ms)
+        return self.free()
+
+    def free(self) -> Iterable[Any]:
+        """The tokens of readings that have nothing left to say; they are held no more."""
+        known = [t for t in self.held if t <= self.covered_ms]
+        if known:
+            self.standing_ms = max([*known, *([] if self.standing_ms is None else [self.standing_ms])])
+        done = [t for t in self.held if self.span_end_ms(t) <= self.covered_ms]
+        return [self.held.pop(t).token for t in sorted(done)]
+
+    def decide_passed(self, clock_ms: int) -> Iterable[Any]:
+        """Decide what the newest time has passed by `lateness`, up to the clock."""
+        if self.newest_ms is None:
+            return []
+        frontier_ms = min(self.newest_ms - self.terms.lateness_ms, clock_ms)
+        until_ms = self.covered_ms
+        while (at_ms := self.decided_at_ms(until_ms)) is not None and at_ms <= frontier_ms:
+            until_ms += 1
+        return self.decide(until_ms)
+
+    def advance(self, open_ms: int, close_ms: int) -> Iterable[Any]:
+        """Windows open to one time, slots close to another."""
+        while self.next_ms <= open_ms:
+            self.windows.append((self.next_ms, self.terms))
+            self.next_ms += self.terms.length_ms
+        ends = [
+            start_ms + (index + 1) * terms.step_ms
+            for start_ms, terms in self.windows
+            for index in range(terms.n)
+        ]
+        self.windows = [w for w in self.windows if w[0] + w[1].length_ms > self.covered_ms]
+        due = [end_ms for end_ms in ends if end_ms + self.terms.lateness_ms <= close_ms]
+        return self.decide(max([self.covered_ms, *due]))
+
+    def arrive(self, arrival: Arrival) -> tuple[bool, Iterable[Any]]:
+        """Take a reading in; whether it counts, and the tokens that need not be held."""
+        if self.span_end_ms(arrival.time_ms) <= self.covered_ms:
+            self.refused += 1
+            return False, [arrival.token]
+        held = self.held.get(arrival.time_ms)
+        if held is not None:
+            self.refused += 1
+            if held.value_u != arrival.value_u:
+                return False, [arrival.token]
+            self.held[arrival.time_ms] = Held(held.value_u, arrival.token)
+            return False, [held.token]
+        self.accepted += 1
+        self.held[arrival.time_ms] = Held(arrival.value_u, arrival.token)
+        self.newest_ms = max(arrival.time_ms, self.newest_ms or 0)
+        return True, self.free()
+
+    def total(self, start_ms: int, end_ms: int, terms: Terms) -> int:
+        """Sum of value * duration over what is decided of a slot, with its window's gap and range."""
+        found = [self.values[ms] for ms in range(start_ms, min(end_ms, self.covered_ms))]
+        return sum(
+            terms.gap_u if value is None else sorted([terms.low_u, value, terms.high_u])[1] for value in found
+        )
+
+    def quanta(self, start_ms: int, terms: Terms) -> int:
+        """A slot's value in quanta: floor(mean / q + 1/2), THEORY 2.1."""
+        total = self.total(start_ms, start_ms + terms.step_ms, terms)
+        per = terms.step_ms if terms.kind is Kind.POWER else terms.interval_ms
+        return int((Fraction(total, per * terms.quantum_u) + Fraction(1, 2)) // 1)
+
+
+class Model:
+    """All meters of a stream."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.meters: dict[str, Meter] = {}
+
+    def feed(self, batch: Iterable[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
+        """The tokens to acknowledge after a batch and the passing of time, in any order."""
+        free: list[Any] = []
+        for arrival in batch:
+            seen_ms = min(arrival.received_ms, now_ms)
+            free += self._advance(seen_ms, min(seen_ms, closing_ms))
+            free += self._arrive(arrival, seen_ms)
+        return free + self._advance(now_ms, min(now_ms, closing_ms))
+
+    def _advance(self, open_ms: int, close_ms: int) -> list[Any]:
+        if self.terms.clock is Clock.EVENT:
+            return []
+        return [t for meter in self.meters.values() for t in meter.advance(open_ms, close_ms)]
+
+    def _arrive(self, arrival: Arrival, seen_ms: int) -> list[Any]:
+        event = self.terms.clock is Clock.EVENT
+        if arrival.meter not in self.meters:
+            first_ms = self._boundary(arrival.time_ms if event else arrival.received_ms)
+            self.meters[arrival.meter] = Meter(self.terms, first_ms, first_ms, first_ms)
+        meter = self.meters[arrival.meter]
+        counts, free = meter.arrive(arrival)
+        tokens = [*free]
+        if counts:
+            if event:
+                seen_ms = meter.newest_ms or 0
+                tokens += meter.advance(seen_ms, seen_ms)
+            tokens += meter.decide_passed(seen_ms)
+        return tokens
+
+    def _boundary(self, time_ms: int) -> int:
+        return -(-time_ms // self.terms.length_ms) * self.terms.length_ms
+
+    def save(self, written: Iterable[str]) -> dict[str, Meter]:
+        """What survives a crash after a commit of these meters: all but what is held."""
+        for name in written:
+            self.meters[name].resume_ms = self.meters[name].next_ms
+        return {name: meter.copy() for name, meter in self.meters.items()}
+
+    def load(self, saved: dict[str, Meter], terms: Terms) -> None:
+        """After a restart, with the terms of then; a new grid begins at or after what was opened."""
+        self.terms = terms
+        self.meters = {name: meter.copy() for name, meter in saved.items()}
+        for meter in self.meters.values():
+            meter.next_ms = self._boundary(meter.resume_ms)
+            meter.terms = terms

@@ -1,0 +1,164 @@
+"""Hypothesis strategies: terms of a few milliseconds, and programs of what can happen to an agent."""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from meteragent.release import MICRO, UNITS, Clock, Kind, Terms
+from tests.witness import TERMS
+from tests.world import stream
+
+
+class Grid(NamedTuple):
+    """What a restart may change without changing what a reading means or how long it counts."""
+
+    n: int
+    step_ms: int
+    level: int
+    quantum_u: int
+    gap_u: int
+    range_u: tuple[int, int]
+
+
+VALUES = (0, 1, 499_999, 500_000, MICRO, 7 * MICRO + 3, 1000 * MICRO, -5 * MICRO, 10**14)
+"""Readings in millionths: the edges of rounding, the ordinary, the negative, the impossible."""
+
+grids = st.builds(
+    Grid,
+    n=st.integers(1, 4),
+    step_ms=st.integers(1, 6),
+    level=st.sampled_from([500, 1000]),
+    quantum_u=st.sampled_from([1, 100_000, MICRO]),
+    gap_u=st.sampled_from([0, 3 * MICRO]),
+    range_u=st.sampled_from([(0, 20_000 * MICRO), (-10 * MICRO, 900 * MICRO)]),
+)
+
+meanings = st.builds(
+    lambda kind, clock, lateness, span: replace(
+        TERMS,
+        kind=kind,
+        unit=UNITS[kind][0],
+        clock=clock,
+        lateness_ms=lateness,
+        hold_ms=span if kind is Kind.POWER else 0,
+        interval_ms=span if kind is Kind.INTERVAL_ENERGY else 0,
+    ),
+    st.sampled_from(list(Kind)),
+    st.sampled_from(list(Clock)),
+    st.sampled_from([0, 0, 1, 5, 14]),
+    st.integers(1, 12),
+)
+"""Terms in everything but the grid."""
+
+
+def on_grid(terms: Terms, grid: Grid) -> Terms:
+    """Terms with another grid, noise, lattice, gap and range."""
+    return replace(
+        terms,
+        length_ms=grid.n * grid.step_ms,
+        step_ms=grid.step_ms,
+        level=Fraction(grid.level),
+        quantum_u=grid.quantum_u,
+        gap_u=grid.gap_u,
+        low_u=grid.range_u[0],
+        high_u=grid.range_u[1],
+    )
+
+
+all_terms = st.builds(on_grid, meanings, grids)
+
+streams = st.builds(
+    stream,
+    all_terms,
+    sink_topic=st.sampled_from(["private/{meter}/power", "other/{meter}"]),
+    pseudonym_key=st.sampled_from([None, b"one key", b"another"]),
+    ahead_ms=st.sampled_from([0, 3, 100]),
+    forget_ms=st.sampled_from([1, 20, 10**9]),
+    spread_ms=st.sampled_from([0, 7]),
+    max_meters=st.sampled_from([1, 100]),
+)
+
+
+class Late(NamedTuple):
+    """A reading, and how long it takes to arrive in each of two worlds."""
+
+    time_ms: int
+    value_u: int
+    delays: tuple[int, int]
+
+
+late_readings = st.lists(
+    st.builds(
+        Late,
+        st.integers(1, 59),
+        st.sampled_from(VALUES),
+        st.tuples(st.integers(0, 1000), st.integers(0, 1000)),
+    ),
+    min_size=5,
+    max_size=30,
+    unique_by=lambda reading: reading.time_ms,
+)
+
+
+class Send(NamedTuple):
+    """A meter publishes a reading that is `age_ms` old; a negative age is ahead of the clock."""
+
+    meter: str
+    age_ms: int
+    value_u: int
+
+
+class Wait(NamedTuple):
+    """Time passes, and the agent does nothing."""
+
+    ms: int
+
+
+class Turn(NamedTuple):
+    """The agent takes a turn, and dies before or after its transaction, or not at all."""
+
+    fails: str
+
+
+class Reconnect(NamedTuple):
+    """The connection is lost and comes again: what is not acknowledged is delivered again."""
+
+
+class Stand(NamedTuple):
+    """Slots stop closing (a catch-up begins) or close again."""
+
+    still: bool
+
+
+class Restart(NamedTuple):
+    """A crash, and a start with another of the configurations."""
+
+    which: int
+
+
+Step = Send | Wait | Turn | Reconnect | Stand | Restart
+
+_SENDS: list[Step] = [
+    Send(meter, age_ms, value_u) for meter in ("m1", "m2") for age_ms in range(-5, 16) for value_u in VALUES
+]
+_WAITS: list[Step] = [Wait(ms) for ms in (1, 1, 2, 3, 4, 6, 9)]
+_TROUBLES: list[Step] = [
+    *(Turn(fails) for fails in ("before", "after")),
+    Reconnect(),
+    *(Restart(which) for which in range(3)),
+    *(Stand(still) for still in (True, False)),
+]
+
+
+def _programs(*kinds: list[Step], size: int) -> st.SearchStrategy[list[Step]]:
+    """Lists of steps, each first of one kind; the first reading comes early."""
+    steps = st.one_of([st.sampled_from(kind) for kind in kinds])
+    return st.lists(steps, min_size=size, max_size=2 * size).map(lambda found: [Send("m1", 0, MICRO), *found])
+
+
+calm = _programs(_SENDS, _SENDS, _WAITS, [Turn("")], size=25)
+"""Readings in any order, and time that passes."""
+rough = _programs(_SENDS, _SENDS, _WAITS, _WAITS, [Turn("")], _TROUBLES, size=30)
+"""The same, with crashes, lost connections, catch-ups and changed configurations."""

@@ -1,0 +1,116 @@
+"""The laws of DESIGN 3 on the core, whatever happens: readings, crashes, restarts, configurations.
+
+Each program runs in a `World`, whose witness and model look at every commit and acknowledgement.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meteragent.pipeline import Stream
+from meteragent.release import MICRO, Clock, Terms
+from tests import strategies as made
+from tests.strategies import Grid, Late, Reconnect, Restart, Send, Stand, Step, Turn, Wait
+from tests.witness import SlotSeen
+from tests.world import BASE_MS, World, stream
+
+LONG_MS = 80
+"""Longer than any window with its lateness, any hold, and any reading ahead of the clock."""
+
+
+def play(world: World, program: Sequence[Step], streams: Sequence[Stream]) -> None:
+    """Let a program happen to a world."""
+    for step in program:
+        match step:
+            case Send(meter, age_ms, value_u):
+                world.send(meter, world.now_ms - age_ms, value_u)
+            case Wait(ms):
+                world.now_ms += ms
+            case Turn(fails):
+                world.feed(fails)
+            case Reconnect():
+                world.reconnect()
+            case Stand(still):
+                world.closing_ms = world.now_ms if still else None
+            case Restart(which):
+                world.crash(streams[which])
+    world.closing_ms = None
+    world.feed()
+
+
+@given(meaning=made.meanings, grids=st.tuples(made.grids, made.grids, made.grids), program=made.rough)
+def test_values_and_acknowledgements_are_those_of_the_design(
+    meaning: Terms, grids: tuple[Grid, ...], program: list[Step]
+) -> None:
+    """Every accumulator, record and acknowledgement is what the design says, at every commit (laws 3, 7)."""
+    streams = [stream(made.on_grid(meaning, grid)) for grid in grids]
+    world = World(streams[0])
+    play(world, program, streams)
+    assert world.model is not None
+    for slot, record in world.witness.records.items():
+        assert record.quanta == world.model.meters[slot.meter].quanta(slot.start_ms, record.terms)
+
+
+@given(streams=st.lists(made.streams, min_size=3, max_size=3), program=made.rough)
+def test_an_interval_leaves_at_most_once_whatever_changes(streams: list[Stream], program: list[Step]) -> None:
+    """One interval, one draw, one charge, one record (laws 1, 2), also under changed configurations.
+
+    Kind, unit, clock, grid, lateness, hold, noise, topic, pseudonyms, delays and `forget` all change.
+    """
+    play(World(streams[0], model=False), program, streams)
+
+
+@given(terms=made.all_terms, program=made.calm)
+def test_in_the_end_everything_has_left_and_is_acknowledged(terms: Terms, program: list[Step]) -> None:
+    """By the wall clock every slot since the first boundary leaves, and no message stays unacknowledged."""
+    world = World(stream(replace(terms, clock=Clock.WALL)))
+    play(world, program, [])
+    world.run_to(world.now_ms + LONG_MS)
+    assert not world.queue
+    first_ms = -(-(BASE_MS + 1) // terms.length_ms) * terms.length_ms
+    mine = sorted(slot for slot in world.witness.records if slot.meter == "m1")
+    last_ms = world.now_ms - terms.lateness_ms - terms.step_ms
+    starts = range(first_ms, last_ms + 1, terms.step_ms)
+    assert mine == [SlotSeen("m1", start_ms, start_ms + terms.step_ms) for start_ms in starts]
+
+
+@given(terms=made.all_terms, program=made.calm)
+def test_each_window_is_drawn_once_and_each_slot_when_it_opens(terms: Terms, program: list[Step]) -> None:
+    """Without crashes there are as many radii as windows charged, and as many draws as slots begun."""
+    world = World(stream(replace(terms, clock=Clock.WALL)))
+    play(world, program, [])
+    witness = world.witness
+    assert len(world.draws.radii) - 1 == sum(account.windows for account in witness.charged.values())
+    assert len(world.draws.lines) - 1 == len(witness.slots)
+    for meter in witness.opened:
+        starts = [slot.start_ms for slot in witness.slots.values() if slot.meter == meter]
+        assert len(starts) == (world.now_ms - min(starts)) // terms.step_ms + 1
+
+
+def released(terms: Terms, readings: list[Late], which: int) -> dict[SlotSeen, int]:
+    """What leaves when each reading arrives after one of its delays.
+
+    `lateness` counts from the end of a slot, so what covers an `interval` before has that less.
+    """
+    longest_ms = max(terms.lateness_ms - terms.interval_ms, 0)
+    world = World(stream(terms))
+    world.send("m1", BASE_MS, MICRO)
+    world.feed()
+    arrivals = [(r.time_ms + r.delays[which] % (longest_ms + 1), r) for r in readings]
+    for at_ms, reading in sorted(arrivals, key=lambda arrival: arrival[0]):
+        world.run_to(BASE_MS + at_ms)
+        world.send("m1", BASE_MS + reading.time_ms, reading.value_u)
+    world.run_to(BASE_MS + LONG_MS)
+    world.send("m1", BASE_MS + LONG_MS, 0)
+    world.feed()
+    return {slot: record.quanta for slot, record in world.witness.records.items()}
+
+
+@given(terms=made.all_terms, readings=made.late_readings)
+def test_arrival_order_inside_the_lateness_changes_nothing(terms: Terms, readings: list[Late]) -> None:
+    """Readings that arrive before their slots close, in whatever order, give the same values."""
+    first = released(terms, readings, 0)
+    assert first == released(terms, readings, 1)
+    assert first

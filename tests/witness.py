@@ -1,0 +1,191 @@
+"""Labelled noise, and a witness of every commit that checks laws 1, 2 and 4 on it.
+
+Every draw is a different multiple of STRIDE quanta, so that whoever looks at an accumulator or a
+record can tell which draw is in it, and what is in it beside the draw.
+"""
+
+import json
+from bisect import bisect
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+from meteragent import grid
+from meteragent.privacy import Bits, LInfLaplace
+from meteragent.release import MICRO, Clock, Commit, Kind, Outgoing, Terms, TimelineState
+
+STRIDE = 10**12
+"""Labels of draws are this many quanta apart, far more than any reading."""
+
+TERMS = Terms(
+    kind=Kind.POWER,
+    unit="W",
+    clock=Clock.WALL,
+    length_ms=12,
+    step_ms=4,
+    lateness_ms=0,
+    level=Fraction(1000),
+    radius=Fraction(10),
+    quantum_u=MICRO,
+    hold_ms=5,
+    interval_ms=0,
+    gap_u=0,
+    low_u=0,
+    high_u=20_000 * MICRO,
+)
+"""Windows of a few milliseconds: three slots of four."""
+
+
+class Drawn(NamedTuple):
+    """A number that was drawn: from which radius, under which terms."""
+
+    radius: int
+    terms: Terms
+
+
+@dataclass
+class Draws:
+    """All that was ever drawn in a world: `radii[r]` has the terms of a radius, `lines[label]` a draw."""
+
+    radii: list[Terms] = field(default_factory=lambda: [TERMS])
+    lines: list[Drawn] = field(default_factory=lambda: [Drawn(0, TERMS)])
+
+
+@dataclass(frozen=True)
+class Labelled(LInfLaplace):
+    """The mechanism of `known`, with a label for each draw instead of a random number."""
+
+    known: Terms
+    draws: Draws
+
+    @classmethod
+    def of(cls, known: Terms, draws: Draws) -> "Labelled":
+        """The mechanism that these terms would have."""
+        return cls(known.epsilon, known.quantum, known.n, known, draws)
+
+    def radius(self, bits: Bits) -> int:
+        """A radius nobody else has."""
+        self.draws.radii.append(self.known)
+        return len(self.draws.radii) - 1
+
+    def draw(self, radius: int, bits: Bits) -> int:
+        """The next label, as many quanta."""
+        self.draws.lines.append(Drawn(radius, self.known))
+        return (len(self.draws.lines) - 1) * STRIDE
+
+
+class SlotSeen(NamedTuple):
+    """Where a label is: the slot of a meter."""
+
+    meter: str
+    start_ms: int
+    end_ms: int
+
+
+class Record(NamedTuple):
+    """A record in the outbox: its slot, the quanta in it beside the draw, under which terms."""
+
+    slot: SlotSeen
+    quanta: int
+    terms: Terms
+    row: Outgoing
+
+
+@dataclass
+class Account:
+    """How many windows, and the sum of their epsilon in 1/W."""
+
+    windows: int = 0
+    epsilon_per_w: Fraction = Fraction(0)
+
+    def add(self, windows: int, epsilon_per_w: Fraction) -> None:
+        """Some more windows of one kind."""
+        self.windows += windows
+        self.epsilon_per_w += windows * epsilon_per_w
+
+
+@dataclass
+class Witness:
+    """Sees what is committed, in order, and checks that it keeps the laws."""
+
+    draws: Draws
+    names: dict[str, str] = field(default_factory=dict)
+    marks: dict[str, int] = field(default_factory=dict)
+    slots: dict[int, SlotSeen] = field(default_factory=dict)
+    taken: defaultdict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    used: Counter[int] = field(default_factory=Counter)
+    opened: dict[str, Account] = field(default_factory=lambda: defaultdict(Account))
+    charged: dict[str, Account] = field(default_factory=lambda: defaultdict(Account))
+    quanta: dict[tuple[str, str], Fraction] = field(default_factory=dict)
+    records: dict[SlotSeen, Record] = field(default_factory=dict)
+
+    def see(self, commit: Commit) -> None:
+        """Check a commit against everything that was committed before."""
+        before = dict(self.marks)
+        for meter, end_ms in commit.marks.items():
+            assert end_ms > before.get(meter, 0), "a mark was lowered"
+        self.marks.update(commit.marks)
+        for charge, windows in commit.charges.items():
+            self.charged[charge.meter].add(windows, charge.epsilon_per_w)
+        for row in commit.outgoing:
+            self._leaves(row, before)
+        for meter, state in commit.states.items():
+            for label, slot in self._labels(meter, state):
+                self._drawn_once(label, slot, before)
+        assert self.opened == self.charged, "noise on disk or in a record that is not charged, or the reverse"
+
+    def _leaves(self, row: Outgoing, before: dict[str, int]) -> None:
+        found = json.loads(row.payload, parse_float=Decimal)
+        if row.retain:
+            self.quanta[row.topic, found["id"]] = Fraction(found["quantum"])
+            return
+        assert list(found) == ["v", "meter", "t", "for", "value", "unit", "sd", "d"], "fields that tell"
+        quantum = self.quanta[f"{row.topic}/privacy/{found['d']}", found["d"]]  # said before
+        value = Fraction(found["value"]) / quantum
+        label = round(value / STRIDE)
+        terms = self.draws.lines[label].terms
+        assert (terms.quantum, value.denominator) == (quantum, 1), "a value off the lattice"
+        start_ms = grid.parse_time(found["t"])
+        slot = SlotSeen(self.names[found["meter"]], start_ms, start_ms + terms.step_ms)
+        assert found["for"] == grid.iso_duration(terms.step_ms)
+        self._drawn_once(label, slot, before)
+        assert slot not in self.records, "an interval left twice"
+        self.records[slot] = Record(slot, int(value) - label * STRIDE, terms, row)
+
+    def _labels(self, meter: str, state: TimelineState | None) -> Iterator[tuple[int, SlotSeen]]:
+        for window in state.windows if state else ():
+            for slot in window.slots:
+                label, terms = self.draw_in(slot.accumulator, window.radius)
+                start_ms = window.start_ms + slot.place * terms.step_ms
+                yield label, SlotSeen(meter, start_ms, start_ms + terms.step_ms)
+
+    def draw_in(self, accumulator: int, radius: int) -> tuple[int, Terms]:
+        """The draw in an accumulator of a window with this radius."""
+        terms = self.draws.radii[radius]
+        label = round(Fraction(accumulator, terms.lattice * STRIDE))
+        assert self.draws.lines[label].radius == radius, "an accumulator without its noise"
+        return label, terms
+
+    def _drawn_once(self, label: int, slot: SlotSeen, before: dict[str, int]) -> None:
+        """Law 1: a draw belongs to one slot, and no other draw to any time that this slot has."""
+        if label in self.slots:
+            assert self.slots[label] == slot, "one draw in two slots"
+            return
+        radius, terms = self.draws.lines[label]
+        taken, mine = self.taken[slot.meter], (slot.start_ms, slot.end_ms)
+        at = bisect(taken, mine)
+        around = taken[max(at - 1, 0) : at + 1]
+        assert all(end <= slot.start_ms or slot.end_ms <= start for start, end in around), (
+            "a second draw for one interval"
+        )
+        taken.insert(at, mine)
+        if radius not in self.used:
+            assert slot.start_ms >= before.get(slot.meter, 0), "a window before the mark"
+            self.opened[slot.meter].add(1, terms.epsilon_per_w)
+        assert slot.end_ms <= self.marks[slot.meter], "a slot beyond the mark"
+        self.slots[label] = slot
+        self.used[radius] += 1
+        assert self.used[radius] <= terms.n, "more draws than slots from one radius"

@@ -1,0 +1,204 @@
+"""A small world around the core: a broker, a store, a clock and their failures, all in memory.
+
+`World` runs the real pipeline with labelled noise against a store that keeps what was committed,
+shows every commit to a `Witness`, and compares what is on disk and what is acknowledged with a
+`Model` of DESIGN.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, NamedTuple, Protocol
+
+from meteragent import grid
+from meteragent.decode import json as json_profile
+from meteragent.health import Counts
+from meteragent.pipeline import Effects, Pipeline, Spending, Stream
+from meteragent.privacy import SeededBits
+from meteragent.reading import Message
+from meteragent.release import MICRO, Commit, Snapshot, Terms
+from meteragent.topic import SourceTopic, pseudonym
+from tests.model import Arrival, Meter, Model
+from tests.witness import STRIDE, TERMS, Draws, Labelled, Witness
+
+BASE_MS = 23_148 * grid.DAY_MS
+"""A day of the year 2033; all times of the small world are near it."""
+
+
+def stream(terms: Terms = TERMS, **changes: Any) -> Stream:
+    """A stream of JSON readings under these terms."""
+    known = Stream(
+        name="main",
+        source=SourceTopic.parse("meters/{meter}/power"),
+        sink_topic="private/{meter}/power",
+        decode=json_profile.decoder("power", "t"),
+        terms=terms,
+        ahead_ms=100,
+        forget_ms=10 * grid.DAY_MS,
+        spread_ms=0,
+        max_meters=100,
+        max_payload=1000,
+        secret=b"secret",
+    )
+    return replace(known, **changes)
+
+
+def message(
+    time_ms: int, value: object, *, meter: str = "m1", received_ms: int | None = None, token: Any = None
+) -> Message:
+    """A reading as it arrives; times are milliseconds after BASE_MS."""
+    payload = f'{{"t":{BASE_MS + time_ms},"power":{value}}}'.encode()
+    received_ms = time_ms if received_ms is None else received_ms
+    return Message(f"meters/{meter}/power", payload, False, BASE_MS + received_ms, token)
+
+
+class Disk(Protocol):
+    """What keeps commits."""
+
+    def snapshot(self) -> Snapshot:
+        """What the core is started with."""
+
+    def write(self, commit: Commit) -> None:
+        """One transaction."""
+
+
+@dataclass
+class MemoryDisk:
+    """A small store that keeps every commit it is given, and nothing else."""
+
+    known: Snapshot = field(default_factory=lambda: Snapshot({}, {}, {}))
+
+    def snapshot(self) -> Snapshot:
+        """A copy, so that nobody changes what is on disk."""
+        k = self.known
+        return Snapshot(dict(k.marks), dict(k.states), dict(k.terms), k.floor_ms, dict(k.announced))
+
+    def write(self, commit: Commit) -> None:
+        """Keep of a commit what a start needs."""
+        self.known.marks.update(commit.marks)
+        self.known.terms.update(commit.terms)
+        for meter, state in commit.states.items():
+            if state is None:
+                self.known.states.pop(meter, None)
+            else:
+                self.known.states[meter] = state
+        self.known.announced.update((d.topic, d.id) for d in commit.descriptors)
+
+
+class Queued(NamedTuple):
+    """A message at the broker, not acknowledged."""
+
+    id: int
+    meter: str
+    time_ms: int
+    value_u: int
+
+
+class World:
+    """A broker, a store, a clock, and the core between them."""
+
+    def __init__(self, known: Stream, *, disk: Disk | None = None, model: bool = True) -> None:
+        self.now_ms = BASE_MS + 1
+        self.closing_ms: int | None = None
+        self.disk = MemoryDisk() if disk is None else disk
+        self.draws = Draws()
+        self.witness = Witness(self.draws)
+        self.counts = Counts()
+        self.queue: dict[int, Queued] = {}
+        self.sent = 0
+        self.epoch = 0
+        self.model = Model(known.terms) if model else None
+        self.saved: dict[str, Meter] = {}
+        self.arrived: list[Message] = []
+        self.start(known)
+
+    def start(self, known: Stream) -> None:
+        """Start the core with what is on disk; the broker delivers again what was not acknowledged."""
+        self.stream = known
+        for meter in set(self.witness.names.values()):
+            self._name(meter)
+        self.pipeline = Pipeline(known, self.disk.snapshot(), Spending(), SeededBits(1), self.counts)
+        wordings = self.pipeline._wordings
+        for id_, known_terms in wordings.items():
+            mechanism = Labelled.of(known_terms.terms, self.draws)
+            wordings[id_] = known_terms._replace(mechanism=mechanism)
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        """A new connection: what is not acknowledged comes again, and old tokens mean nothing."""
+        self.epoch += 1
+        self.arrived = [self._delivery(queued) for queued in self.queue.values()]
+
+    def crash(self, known: Stream | None = None) -> None:
+        """Lose everything in memory and start again, perhaps with another configuration."""
+        if self.model is not None:
+            self.model.load(self.saved, (known or self.stream).terms)
+        self.start(known or self.stream)
+
+    def send(self, meter: str, time_ms: int, value_u: int) -> None:
+        """A meter publishes a reading."""
+        self._name(meter)
+        self.sent += 1
+        self.queue[self.sent] = Queued(self.sent, meter, time_ms, value_u)
+        self.arrived.append(self._delivery(self.queue[self.sent]))
+
+    def _name(self, meter: str) -> None:
+        key = self.stream.pseudonym_key
+        self.witness.names[meter if key is None else pseudonym(key, meter)] = meter
+
+    def _delivery(self, queued: Queued) -> Message:
+        value = Decimal(queued.value_u) / MICRO
+        text = f'{{"t":{queued.time_ms},"power":{value:f}}}'
+        token = (self.epoch, queued.id)
+        return Message(f"meters/{queued.meter}/power", text.encode(), False, self.now_ms, token)
+
+    def feed(self, fails: str = "") -> None:
+        """One turn of the agent; it `fails` before or after the transaction, or not at all."""
+        batch, self.arrived = self.arrived, []
+        closing_ms = self.now_ms if self.closing_ms is None else self.closing_ms
+        effects = self.pipeline.feed(batch, self.now_ms, closing_ms)
+        free: list[Any] = []
+        if self.model is not None:
+            free = self.model.feed(map(self._arrival, batch), self.now_ms, closing_ms)
+        if fails == "before":
+            self.crash()
+            return
+        self.disk.write(effects.commit)
+        self.witness.see(effects.commit)
+        if self.model is not None:
+            self._agrees(effects, free)
+            self.saved = self.model.save(effects.commit.states)
+        if fails == "after":
+            self.crash()
+            return
+        for epoch, id_ in effects.acknowledge:
+            if epoch == self.epoch:
+                del self.queue[id_]
+
+    def _arrival(self, message: Message) -> Arrival:
+        queued = self.queue[message.token[1]]
+        return Arrival(queued.meter, queued.time_ms, queued.value_u, message.received_ms, message.token)
+
+    def _agrees(self, effects: Effects, free: Iterable[Any]) -> None:
+        """Laws 3 and 7: what is on disk is noise + energy so far, and frees these messages."""
+        assert self.model is not None
+        assert sorted(effects.acknowledge) == sorted(free), "acknowledged too early, too late or twice"
+        for meter, state in self.disk.snapshot().states.items():
+            account = self.model.meters[meter]
+            assert state.covered_ms == account.covered_ms
+            for window in state.windows:
+                for slot in window.slots:
+                    label, terms = self.witness.draw_in(slot.accumulator, window.radius)
+                    start_ms = window.start_ms + slot.place * terms.step_ms
+                    total = account.total(start_ms, start_ms + terms.step_ms, terms)
+                    assert slot.accumulator - label * STRIDE * terms.lattice == total, (
+                        "an accumulator is wrong"
+                    )
+
+    def run_to(self, time_ms: int) -> None:
+        """Let time pass, waking the core whenever it wants to be."""
+        while (deadline_ms := self.pipeline.deadline_ms(closing=True)) is not None and deadline_ms <= time_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.feed()
+        self.now_ms = time_ms
+        self.feed()

@@ -1,0 +1,122 @@
+"""Bounds on any attacker who must tell two load shapes apart: what `check` says as "right in N of 100".
+
+Theory of operation
+-------------------
+The attacker knows both shapes, each is as likely as the other, and sees all that left in the windows in
+which they differ. Whatever test it uses, it is right with a chance of at most (1 + TV)/2, TV the total
+variation distance of what it sees under one and under the other.
+
+One window. What leaves of two windows k quanta apart (d_inf) is dominated by the pair of discrete Laplace
+laws k quanta apart: anything that can be done with it can be done with the pair (THEORY 5.1, with unit
+steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and that at k of
+1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). It is attained.
+
+Several windows. The pairs' product P, Q dominates any adaptive sequence of releases. With L = ln(P/Q) and
+mu = sqrt(P Q),
+
+    1 - TV = sum min(P, Q) = sum mu e^(-|L|/2).
+
+A pair has L = a (k - 2z) for z = 0..k, and mu there is the same for all z but the ends:
+mu = e^(-ak/2)/(1+e^-a) times 1 at z = 0 and z = k and 1 - e^-a between. So mu's Fourier transform is
+
+    phi(t) = e^(-ak/2)/(1+e^-a) (2 cos kt + (1-e^-a) sin((k-1)t)/sin t),
+
+that of a product of pairs is the product, and 1 - TV the integral of it times that of e^(-|L|/2). By the
+midpoint rule of P points that is a sum of a few thousand terms. The rule counts e^(-|L|/2) with the copies
+of it a distance of 2aP apart, every second with a minus: too little where |L| <= 3aP, by 6 e^(-aP) in all,
+and too much only beyond (Chernoff: mu(|L| > l) <= 2 e^(-l/2)), by 2 e^(-3aP/2). The points are so many
+that the first is below 1e-9 and the second below 1e-14. What a rounded sum may be off, which is less than
+1e-13 per window, is added. So a bound is never below the truth, and hardly above.
+
+Too fine a lattice is replaced by one 2, 4, 8 .. times as coarse, with distances rounded up: k quanta are
+ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a lattice of
+a c. So the coarser bound is the greater one.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+
+_POINTS_LIMIT = 1 << 14  # of the midpoint rule; half of them are computed, the other half mirrors them
+_REACH = 23.0  # a P is at least that: 6 e^-23 < 1e-9
+_ROUNDING = 1e-13
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: int = 1) -> float:
+    """The largest chance to be right for anyone who tells two load shapes apart, each as likely.
+
+    The shapes differ in one window by each of `distances` (d_inf, in the unit of the quantum, before
+    rounding), and so again `times` times: an event of several windows, every day for `times` days.
+    Between 1/2, a coin, and 1; not below the truth (but for the last bits of a float), and within 1e-8
+    above the discrete Laplace pairs' own value where a = epsilon q >= 0.0015. A finer lattice is
+    replaced by a coarser one: that adds less than 0.003 to a window's loss. The bound grows with every
+    distance and `times`, and with epsilon but for that rounding (THEORY 5.1, 7).
+
+    Raises:
+        TypeError: a distance is not exact.  ValueError: one is negative, or times < 1.
+    """
+    if times < 1:
+        raise ValueError(f"an event happens at least once, not {times} times")
+    a, steps = float(mechanism.a), [int(mechanism.loss(distance) / mechanism.a) for distance in distances]
+    coarse = 1
+    while a * coarse * _POINTS_LIMIT < _REACH:
+        coarse *= 2
+    counts = Counter(-(-k // coarse) for k in steps if k)
+    if not counts:
+        return 0.5
+    product = _product_variation(a * coarse, counts, times)
+    # The sum of all distances bounds the product too (THEORY 5.1 on the windows' sum metric).
+    return (1 + min(product, _variation(a, times * sum(steps)))) / 2
+
+
+def _variation(a: float, k: int) -> float:
+    """TV of the discrete Laplace pair k quanta apart."""
+    if k % 2 == 0:
+        return -math.expm1(-a * k / 2)
+    return 1 - 2 * math.exp(-a * (k + 1) / 2) / (1 + math.exp(-a))
+
+
+def _product_variation(a: float, counts: Mapping[int, int], times: int) -> float:
+    """TV of the product of `counts[k]` pairs k >= 1 quanta apart, `times` times over; never too small.
+
+    1 - TV = mean of (product of phi)(t) kernel(t) over t = pi (j + 1/2) / P, 0 <= j < P/2.
+    """
+    points = 1 << max(1, math.ceil(math.log2(_REACH / a)))
+    odd = np.arange(1, points, 2)
+    sines = np.sin(np.arange(4 * points) * (math.pi / 2 / points))
+    product, log_scale = np.ones(odd.size), 0.0
+    for k, count in counts.items():
+        shape, log_top = _transform(a, k, odd, sines)
+        product *= shape if count == 1 else shape**count
+        log_scale += count * log_top
+    uneven = times * sum(k * count for k, count in counts.items()) % 2 == 1
+    overlap = math.exp(times * log_scale) * float(np.mean(product**times * _kernel(a, uneven, odd, sines)))
+    return 1 - overlap + times * sum(counts.values()) * _ROUNDING
+
+
+def _transform(a: float, k: int, odd: Integers, sines: Floats) -> tuple[Floats, float]:
+    """The transform phi/phi(0) at t = pi odd / (2P), and ln phi(0); `sines` is a turn in 4P steps."""
+    rest = -math.expm1(-a)
+    top = 2 + (k - 1) * rest
+    angle = odd * (k % sines.size)
+    cosine = sines[angle + sines.size // 4 & sines.size - 1]
+    shape = 2 * cosine + rest * sines[angle - odd & sines.size - 1] / sines[odd]
+    return shape / top, math.log(top) - a * k / 2 - math.log1p(math.exp(-a))
+
+
+def _kernel(a: float, uneven: bool, odd: Integers, sines: Floats) -> Floats:
+    """The sum of e^(-a|m|/2) cos(mt) over all odd m, or over all even m."""
+    rest = -math.expm1(-a)
+    below: Floats = rest**2 + 4 * math.exp(-a) * sines[odd] ** 2
+    if uneven:
+        return 2 * math.exp(-a / 2) * rest * sines[odd + sines.size // 4] / below
+    return -math.expm1(-2 * a) / below

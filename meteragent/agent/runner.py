@@ -103,17 +103,18 @@ class Runner:
         while True:
             now_ms = await self._time()
             closing_ms = self.catch_up.closing_ms(now_ms, subscribed=self.source.subscribed.is_set())
-            held = closed_ms < opened_ms
-            for step_ms in self._steps(opened_ms, now_ms):
+            steps = self._steps(opened_ms, now_ms)
+            held = closed_ms < opened_ms or bool(steps and self.source.batches)
+            for step_ms in steps:
                 await self._feed([], step_ms, closed_ms if held else min(closing_ms, step_ms))
             if held and closing_ms > closed_ms:
-                await self._end_catch_up(now_ms, closed_ms, closing_ms)
+                await self._close_after(now_ms, closed_ms, closing_ms)
             await self._feed(self.source.batch(now_ms), now_ms, closing_ms)
             opened_ms, closed_ms = now_ms, closing_ms
             await self.source.wait(self._pause_s())
 
-    async def _end_catch_up(self, now_ms: int, closed_ms: int, closing_ms: int) -> None:
-        """Close what fell due while the agent was stopped; what has arrived by now counts first."""
+    async def _close_after(self, now_ms: int, closed_ms: int, closing_ms: int) -> None:
+        """Close what fell due while nothing closed; what has arrived by now counts first."""
         for _ in range(self.source.batches):
             await self._feed(self.source.batch(now_ms), now_ms, closed_ms)
         for step_ms in self._steps(closed_ms, closing_ms):

@@ -1,0 +1,310 @@
+"""The agent as a service manager runs it, meters that send, and a utility that notes what comes and when."""
+
+import asyncio
+import json
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from fractions import Fraction
+from itertools import pairwise
+from math import floor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aiomqtt import Client, MqttError
+
+from meteragent.grid import parse_time
+from simulators.replay import connect
+from tests.broker import Broker
+from tests.not_run import ROOT
+
+LIMIT_S = 30.0
+"""No test waits longer than this for anything."""
+PAUSE_S = 0.01
+
+DURABLE: dict[str, Any] = {
+    "clean_session": False,
+    "socket_options": [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
+}
+TELL_ALL = {"log_type": "all"}
+"""Settings of a mosquitto that writes down every packet."""
+
+
+def now_ms() -> int:
+    """The wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+async def until(true: Callable[[], object], limit_s: float = LIMIT_S) -> None:
+    """Wait for something to become true; raises TimeoutError."""
+    async with asyncio.timeout(limit_s):
+        while True:
+            if true():
+                return
+            await asyncio.sleep(PAUSE_S)
+
+
+async def until_ms(time_ms: float) -> None:
+    """Wait for a time of the wall clock."""
+    await asyncio.sleep(max(0, time_ms - now_ms()) / 1000)
+
+
+def stream(
+    source_url: str,
+    sink_url: str | None = None,
+    *,
+    name: str = "main",
+    source: str = "",
+    window: str = "",
+    privacy: str = "level = 1000\nradius = 10",
+    sink: str = "",
+) -> str:
+    """A stream of JSON readings, with one-second windows and noise that is 0 but for once in 10^43."""
+    window = window if "length" in window else f'length = "1s"\n{window}'
+    return f"""
+[[stream]]
+name = "{name}"
+[stream.source]
+url = "{source_url}"
+topic = "meters/{{meter}}/power"
+profile = "json"
+time = "t"
+kind = "power"
+unit = "W"
+{source}
+[stream.window]
+{window}
+[stream.privacy]
+{privacy}
+[stream.sink]
+url = "{sink_url or source_url}"
+topic = "private/{name}/{{meter}}"
+{sink}
+"""
+
+
+class Service:
+    """`python -m meteragent run` on a configuration of its own folder; it may be ended and started again."""
+
+    def __init__(self, folder: Path, streams: str, store: str = "") -> None:
+        self.store = folder / "db"
+        self.path = folder / "meteragent.toml"
+        self._log = folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.path.write_text(f'{streams}\n[store]\npath = "{self.store}"\n{store}\n')
+
+    def start(self, *, file_bytes: int | None = None) -> None:
+        """Start it; it is not ready when this returns. `file_bytes`: the largest file it may write."""
+        command = [sys.executable, "-m", "meteragent", "run", str(self.path)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, cwd=ROOT, stderr=log, stdout=log)
+        if file_bytes is not None:
+            resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
+    async def code(self) -> int:
+        """Wait for its end; returns its exit code."""
+        process = self._process
+        assert process is not None
+        await until(lambda: process.poll() is not None)
+        self._process = None
+        return int(process.returncode)
+
+    async def run(self) -> int:
+        """Start it and wait for its end."""
+        self.start()
+        return await self.code()
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        """Send it a signal; it must run."""
+        assert self._process is not None
+        assert self._process.poll() is None, self.log
+        self._process.send_signal(number)
+
+    async def stop(self) -> None:
+        """SIGTERM; it must end with 0."""
+        self.signal()
+        assert await self.code() == 0, self.log
+
+    async def kill(self) -> None:
+        """SIGKILL."""
+        self.signal(signal.SIGKILL)
+        await self.code()
+
+    def end(self) -> None:
+        """Leave nothing behind, whatever happened."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(LIMIT_S)
+
+    @property
+    def log(self) -> str:
+        """All that it has said."""
+        return self._log.read_text()
+
+    @property
+    def totals(self) -> Counter[str]:
+        """The counters it told last."""
+        told = self.log.rpartition("totals: ")[2].partition("\n")[0]
+        return Counter({name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", told)})
+
+    def command(self, name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run another command on its configuration."""
+        command = [sys.executable, "-m", "meteragent", name, str(self.path), *arguments]
+        return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+
+
+@contextmanager
+def service(folder: Path, streams: str, store: str = "") -> Iterator[Service]:
+    """A service that has not started, in a new folder; nothing is left of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = Service(folder, streams, store)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def told(broker: Broker, what: str) -> int:
+    """How often a broker that tells all has told it."""
+    return len(re.findall(what, (broker.folder / "log").read_text()))
+
+
+SUBSCRIBED = r"Sending SUBACK to meteragent-\w+-source"
+ACKNOWLEDGED = r"Received PUBACK from meteragent-\w+-source"
+SINK_CONNECTED = r"Sending CONNACK to meteragent-\w+-sink"
+
+
+async def subscribed(broker: Broker, times: int = 1) -> None:
+    """Wait until a service has subscribed so many times, since the broker was made."""
+    await until(lambda: told(broker, SUBSCRIBED) >= times)
+
+
+class Sent(NamedTuple):
+    """A reading as it was sent."""
+
+    meter: str
+    time_ms: int
+    watts: int
+
+
+def mean_w(sent: Iterable[Sent], meter: str, start_ms: int, step_ms: int, hold_ms: int) -> int:
+    """What a slot's value must be without noise: each reading held until the next, for at most `hold`."""
+    own = sorted(reading for reading in sent if reading.meter == meter)
+    energy = 0
+    for reading, after in pairwise([*own, Sent(meter, start_ms + step_ms, 0)]):
+        begin_ms = max(reading.time_ms, start_ms)
+        end_ms = min(after.time_ms, reading.time_ms + hold_ms, start_ms + step_ms)
+        energy += reading.watts * max(0, end_ms - begin_ms)
+    return floor(Fraction(energy, step_ms) + Fraction(1, 2))
+
+
+class Meters:
+    """A connection of meters to their broker."""
+
+    def __init__(self, client: Client) -> None:
+        self.sent: list[Sent] = []
+        self._client = client
+
+    async def send(
+        self, meter: str, watts: int, time_ms: int | None = None, *, qos: int = 1, retain: bool = False
+    ) -> None:
+        """A reading, of now unless a time is given."""
+        time_ms = now_ms() if time_ms is None else time_ms
+        self.sent.append(Sent(meter, time_ms, watts))
+        payload = {"power": watts, "t": time_ms}
+        await self.raw(f"meters/{meter}/power", json.dumps(payload), qos=qos, retain=retain)
+
+    async def raw(self, topic: str, payload: bytes | str, *, qos: int = 1, retain: bool = False) -> None:
+        """Any message."""
+        await self._client.publish(topic, payload, qos=qos, retain=retain)
+
+
+@asynccontextmanager
+async def meters(broker: Broker) -> AsyncIterator[Meters]:
+    """Meters that are connected."""
+    async with connect(broker.url) as client:
+        yield Meters(client)
+
+
+class Came(NamedTuple):
+    """A message as it came: when, where, and what; `facts` is its JSON."""
+
+    at_ms: int
+    topic: str
+    payload: bytes
+    retain: bool
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it says."""
+        return dict(json.loads(self.payload))
+
+    @property
+    def is_record(self) -> bool:
+        """Whether it is a record: it is of a slot."""
+        return "t" in self.facts
+
+    @property
+    def meter(self) -> str:
+        """Whose it is."""
+        return str(self.facts["meter"])
+
+    @property
+    def start_ms(self) -> int:
+        """A record's slot."""
+        return parse_time(self.facts["t"])
+
+    @property
+    def value(self) -> float:
+        """A record's value."""
+        return float(self.facts["value"])
+
+
+class Utility:
+    """Everything that came, in order; its broker keeps what comes while it is away."""
+
+    def __init__(self) -> None:
+        self.came: list[Came] = []
+        self.subscribed = asyncio.Event()
+
+    def records(self, stream_name: str = "main", meter: str | None = None) -> list[Came]:
+        """The records of a stream, or of one of its meters."""
+        prefix = f"private/{stream_name}/"
+        return [
+            c for c in self.came if c.topic.startswith(prefix) and c.is_record and meter in (None, c.meter)
+        ]
+
+    async def listen(self, broker: Broker) -> None:
+        """Note what comes, over any number of connections."""
+        while True:
+            try:
+                async with Client("127.0.0.1", broker.port, identifier="utility", **DURABLE) as client:
+                    await client.subscribe("private/#", qos=1)
+                    self.subscribed.set()
+                    async for message in client.messages:
+                        payload = bytes(message.payload)
+                        came = Came(now_ms(), str(message.topic), payload, bool(message.retain))
+                        self.came.append(came)
+            except MqttError:
+                await asyncio.sleep(PAUSE_S)
+
+
+@asynccontextmanager
+async def utility(broker: Broker) -> AsyncIterator[Utility]:
+    """A utility that has subscribed; it is there as long as the broker lets it."""
+    made = Utility()
+    listening = asyncio.create_task(made.listen(broker))
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await made.subscribed.wait()
+        yield made
+    finally:
+        listening.cancel()
+        await asyncio.wait({listening})

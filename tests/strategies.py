@@ -1,14 +1,16 @@
 """Hypothesis strategies: terms of a few milliseconds, and programs of what can happen to an agent."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from meteragent.pipeline import Stream
 from meteragent.release import MICRO, UNITS, Clock, Kind, Terms
 from tests.witness import TERMS
-from tests.world import stream
+from tests.world import World, stream
 
 
 class Grid(NamedTuple):
@@ -139,6 +141,27 @@ class Restart(NamedTuple):
 
 
 Step = Send | Wait | Turn | Reconnect | Stand | Restart
+
+
+def play(world: World, program: Sequence[Step], streams: Sequence[Stream]) -> None:
+    """Let a program happen to a world."""
+    for step in program:
+        match step:
+            case Send(meter, age_ms, value_u):
+                world.send(meter, world.now_ms - age_ms, value_u)
+            case Wait(ms):
+                world.now_ms += ms
+            case Turn(fails):
+                world.feed(fails)
+            case Reconnect():
+                world.reconnect()
+            case Stand(still):
+                world.closing_ms = world.now_ms if still else None
+            case Restart(which):
+                world.crash(streams[which])
+    world.closing_ms = None
+    world.feed()
+
 
 _SENDS: list[Step] = [
     Send(meter, age_ms, value_u) for meter in ("m1", "m2") for age_ms in range(-5, 16) for value_u in VALUES

@@ -3,7 +3,6 @@
 Each program runs in a `World`, whose witness and model look at every commit and acknowledgement.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import given
@@ -12,32 +11,12 @@ from hypothesis import strategies as st
 from meteragent.pipeline import Stream
 from meteragent.release import MICRO, Clock, Terms
 from tests import strategies as made
-from tests.strategies import Grid, Late, Reconnect, Restart, Send, Stand, Step, Turn, Wait
+from tests.strategies import Grid, Late, Step, play
 from tests.witness import SlotSeen
 from tests.world import BASE_MS, World, stream
 
 LONG_MS = 80
 """Longer than any window with its lateness, any hold, and any reading ahead of the clock."""
-
-
-def play(world: World, program: Sequence[Step], streams: Sequence[Stream]) -> None:
-    """Let a program happen to a world."""
-    for step in program:
-        match step:
-            case Send(meter, age_ms, value_u):
-                world.send(meter, world.now_ms - age_ms, value_u)
-            case Wait(ms):
-                world.now_ms += ms
-            case Turn(fails):
-                world.feed(fails)
-            case Reconnect():
-                world.reconnect()
-            case Stand(still):
-                world.closing_ms = world.now_ms if still else None
-            case Restart(which):
-                world.crash(streams[which])
-    world.closing_ms = None
-    world.feed()
 
 
 @given(meaning=made.meanings, grids=st.tuples(made.grids, made.grids, made.grids), program=made.rough)

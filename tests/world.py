@@ -196,7 +196,9 @@ class World:
                     )
 
     def run_to(self, time_ms: int) -> None:
-        """Let time pass, waking the core whenever it wants to be."""
+        """Let time pass, waking the core when something has arrived and whenever it wants to be."""
+        if self.arrived:
+            self.feed()
         while (deadline_ms := self.pipeline.deadline_ms(closing=True)) is not None and deadline_ms <= time_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
             self.feed()

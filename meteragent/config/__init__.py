@@ -9,11 +9,12 @@ import difflib
 import tomllib
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from meteragent.config.files import endpoint, read_secret
-from meteragent.config.model import Config, Privacy, Sink, Source, Store, Stream, Window
+from meteragent.config.model import Budget, Config, Privacy, Sink, Source, Store, Stream, Window
 from meteragent.config.refuse import refuse
 from meteragent.config.terms import budget, decoder, sink_url, terms
 from meteragent.errors import ConfigError
@@ -76,23 +77,40 @@ def _explain(error: ValidationError, *, flat: bool) -> ConfigError:
     if first["type"] == "missing":
         return ConfigError(key, "nothing", "a value: this key has no default")
     if first["type"] == "extra_forbidden":
-        return ConfigError(key, "an unknown key", _nearest(place))
-    expected = first["msg"].removeprefix("Value error, ").replace("Input should be", "a value")
-    found = first["input"]
-    return ConfigError(key, str(found) if isinstance(found, Decimal) else repr(found), expected)
+        return ConfigError(key, "an unknown key", _nearest(place, flat=flat))
+    expected = _EXPECTED.get(first["type"]) or first["msg"].removeprefix("Value error, ")
+    return ConfigError(key, _found(first["input"]), expected.replace("Input should be", "a value"))
 
+
+def _found(value: Any) -> str:
+    """What was found, as text; addresses are never repeated: somebody may have put a password there."""
+    text = str(value) if isinstance(value, Decimal) else repr(value)
+    return "an address" if "://" in text else text
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "model_type": "a table",
+    "string_type": "a text",
+    "tuple_type": "a list",
+}
+"""What pydantic says in words of Python, by the type of its error."""
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "source": Source,
     "window": Window,
     "privacy": Privacy,
+    "budget": Budget,
     "sink": Sink,
     "store": Store,
 }
 
 
-def _nearest(place: list[int | str]) -> str:
-    section = _SECTIONS.get(str(place[-2])) if len(place) > 1 else None
-    known = list(section.model_fields) if section else [*_SECTIONS, "stream"]
+def _nearest(place: list[int | str], *, flat: bool) -> str:
+    """The key that was probably meant, and all that there are in its place."""
+    if len(place) > 1:
+        known = list(_SECTIONS.get(str(place[-2]), Stream).model_fields)
+    else:
+        known = [*Stream.model_fields, "store"] if flat else list(Config.model_fields)
     close = difflib.get_close_matches(str(place[-1]), known, n=1)
     return f"{close[0]!r}, or one of {', '.join(known)}" if close else f"one of {', '.join(known)}"

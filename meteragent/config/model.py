@@ -94,8 +94,8 @@ class Source(Broker):
     unit: Literal["W", "kW", "Wh", "kWh"]
     hold: Span = 15 * 60_000
     interval: Span | None = None
-    inflight: int = Field(1000, ge=1, le=30_000)
-    max_meters: int = Field(10_000, ge=1)
+    inflight: int = Field(1000, ge=1, le=30_000, strict=True)
+    max_meters: int = Field(10_000, ge=1, strict=True)
     max_payload: Size = 64 * 1024
 
 
@@ -140,7 +140,7 @@ class Sink(Broker):
     format: str = "json"
     pseudonym_key_file: Path | None = None
     spread: Duration = 0
-    inflight: int = Field(100, ge=1, le=30_000)
+    inflight: int = Field(100, ge=1, le=30_000, strict=True)
 
 
 class Store(_Section):
@@ -148,7 +148,7 @@ class Store(_Section):
 
     path: Path = Path("meteragent.db")
     keep: Span = 30 * DAY_MS
-    max_mb: int = Field(512, ge=1)
+    max_mb: int = Field(512, ge=1, strict=True)
 
 
 class Stream(_Section):

@@ -1,5 +1,6 @@
 """Settings that cannot keep the promise, refused with the key, what was found and what would do."""
 
+import ipaddress
 import re
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -18,7 +19,6 @@ RATIO_MAX = 2**45
 """n / (epsilon * quantum) stays below this (THEORY 2.1)."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 def refuse(config: Config, *, flat: bool) -> None:
@@ -77,10 +77,11 @@ def _check_source(stream: Stream, at: str) -> None:
                 raise ConfigError(f"{at}source.{key}", found, expected)
         return
     for key in ("value", "time"):
+        expression = getattr(source, key)
         try:
-            json_profile.compile_expression(getattr(source, key) or "power")
+            json_profile.compile_expression("power" if expression is None else expression)
         except ValueError as error:
-            raise ConfigError(f"{at}source.{key}", repr(getattr(source, key)), str(error)) from None
+            raise ConfigError(f"{at}source.{key}", repr(expression), str(error)) from None
 
 
 def _check_grid(stream: Stream, at: str) -> None:
@@ -116,7 +117,7 @@ def _check_privacy(stream: Stream, at: str) -> None:
     n = length_ms(stream) // step_ms(stream)
     ratio = n * wide / (level(stream) * lattice)
     if ratio >= RATIO_MAX:
-        expected = f"a coarser one: n / (epsilon * quantum) is {float(ratio):.3g}, at most 2**45"
+        expected = f"a coarser one: n / (epsilon * quantum) is {float(ratio):.3g}, must be below 2**45"
         raise ConfigError(f"{at}privacy.quantum", _shown(lattice), expected)
 
 
@@ -151,11 +152,20 @@ def _check_together(config: Config, *, flat: bool) -> None:
                 raise ConfigError(f"{prefix}sink.topic", repr(one.sink.topic), expected)
         for other in config.stream[:at]:
             same = _broker(sink_url(one)) == _broker(sink_url(other))
-            if same and topic.overlap(topic.parse_template(other.sink.topic), out):
+            before = topic.parse_template(other.sink.topic)
+            if same and (topic.overlap(before, out) or topic.overlap(out, before)):
                 expected = "a topic of its own: records of two streams would mix"
                 raise ConfigError(f"{prefix}sink.topic", repr(one.sink.topic), expected)
 
 
 def _broker(url: str) -> tuple[str, int]:
     place = Endpoint.parse(url)
-    return "loopback" if place.host in _LOOPBACK else place.host, place.port
+    return "loopback" if _is_loopback(place.host) else place.host, place.port
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return address.is_loopback or address.is_unspecified

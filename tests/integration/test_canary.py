@@ -1,0 +1,188 @@
+"""Raw values are nowhere but in memory: canaries are looked for in every byte that is kept or sent (law 3).
+
+What may match by right, and why it does not: names of meters and times are public, so the canaries are
+no names and no times. An accumulator is noise * q * T + energy; with a radius of 20 kW on a lattice of
+1 mW the noise is 0 with a probability of 2.5e-8 per slot, so no accumulator and no released value shows
+the energy. Chance: of some 10^3 numbers in the files each is a multiple of one of the three canaries
+(above 10^10) with a probability of 3e-10, and holds the 8 digits of one with 3e-7; the shortest binary
+patterns have 4 bytes, three for each canary, at some 2 * 10^5 places with 2^-32. Together below 0.1 %.
+
+The same meters also feed an agent whose noise is 0 but for once in 10^43: the search must find them
+there, in an accumulator, or it could not find them anywhere.
+"""
+
+import asyncio
+import re
+import sqlite3
+import struct
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.broker import Broker
+from tests.conftest import MakeBroker
+from tests.integration.service import (
+    TELL_ALL,
+    Meters,
+    Service,
+    meters,
+    now_ms,
+    service,
+    stream,
+    subscribed,
+    until_ms,
+    utility,
+)
+
+pytestmark = pytest.mark.integration
+
+LENGTH_MS = 1000
+WATTS = {"one": "13371.337", "two": "17771.771", "three": "19191.919"}
+NOTE = "canary-note-0042"
+WINDOW = 'length = "1s"\nlateness = "200ms"\ncatch_up = "500ms"'
+
+
+def varint(number: int) -> bytes:
+    """SQLite's: seven bits a byte, the most significant first."""
+    low = [number & 0x7F]
+    while number := number >> 7:
+        low.append(number & 0x7F | 0x80)
+    return bytes(reversed(low))
+
+
+def patterns(watts: str) -> dict[str, bytes]:
+    """How a canary might be written."""
+    micro, milli = int(Fraction(watts) * 10**6), int(Fraction(watts) * 10**3)
+    return {
+        "text": watts.encode(),
+        "digits": str(milli).encode(),
+        **{
+            f"{size} bytes of {name}, {order}": number.to_bytes(size, order)
+            for name, number, sizes in (("micro", micro, (5, 6, 8)), ("milli", milli, (4, 6, 8)))
+            for size in sizes
+            for order in ("big", "little")
+        },
+        "varint of micro": varint(micro),
+        "varint of milli": varint(milli),
+        "double, big": struct.pack(">d", float(watts)),
+        "double, little": struct.pack("<d", float(watts)),
+    }
+
+
+def found(data: bytes) -> set[str]:
+    """What of the canaries is in there: how each is written, and numbers that are multiples of one."""
+    seen = {f"{NOTE}"} if NOTE.encode() in data else set()
+    for watts in WATTS.values():
+        seen |= {f"{watts} as {name}" for name, pattern in patterns(watts).items() if pattern in data}
+        micro = int(Fraction(watts) * 10**6)
+        numbers = {int(text) for text in re.findall(rb"\d{9,}", data)}
+        seen |= {f"a multiple of {watts}" for number in numbers if number and number % micro == 0}
+    return seen
+
+
+class Run(NamedTuple):
+    """Every byte that was kept or sent: after kill -9 in a window, after a stop, and on the way."""
+
+    killed: dict[str, bytes]
+    stopped: dict[str, bytes]
+    messages: list[bytes]
+    log: str
+    bare: dict[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def run(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two agents on the same meters, one that hides and one that does not."""
+    with mosquitto(settings=TELL_ALL) as broker:
+        return asyncio.run(_run(broker, tmp_path_factory.mktemp("canary")))
+
+
+async def _run(broker: Broker, folder: Path) -> Run:
+    hides = stream(broker.url, window=WINDOW, privacy="radius = 20000\nquantum = 0.001")
+    bare = stream(broker.url, name="bare", window=WINDOW)
+    async with utility(broker) as came, meters(broker) as line:
+        with service(folder / "hides", hides) as agent, service(folder / "bare", bare) as naked:
+            agent.start()
+            naked.start()
+            await subscribed(broker, 2)
+            sending = asyncio.create_task(send(line))
+            await until_ms((now_ms() // LENGTH_MS + 3) * LENGTH_MS + 700)
+            await agent.kill()
+            await naked.kill()
+            killed, seen_bare = files(agent), files(naked)
+            agent.start()
+            await subscribed(broker, 3)
+            await until_ms((now_ms() // LENGTH_MS + 2) * LENGTH_MS + 700)
+            await agent.stop()
+            sending.cancel()
+            sent = [c.topic.encode() + b"\n" + c.payload for c in came.came if "/main/" in c.topic]
+            return Run(killed, files(agent), sent, agent.log, seen_bare)
+
+
+async def send(line: Meters) -> None:
+    """Each meter its canary, ten times a second."""
+    for _ in count():
+        for meter, watts in WATTS.items():
+            payload = f'{{"power": {watts}, "t": {now_ms()}, "note": "{NOTE}"}}'
+            await line.raw(f"meters/{meter}/power", payload)
+        await asyncio.sleep(0.1)
+
+
+def files(agent: Service) -> dict[str, bytes]:
+    """The store and all that stands beside it."""
+    return {path.name: path.read_bytes() for path in agent.store.parent.glob("db*")}
+
+
+def everything(of: Iterable[bytes]) -> bytes:
+    """One after the other."""
+    return b"\0".join(of)
+
+
+def test_the_run_is_one(run: Run) -> None:
+    """There is something to be searched: open windows in the store, and records of every meter."""
+    assert {"db", "db-wal", "db-shm", "db.gen"} <= set(run.killed)
+    assert b'"radius":' in run.killed["db"]
+    assert len(run.messages) >= 4 * len(WATTS)
+
+
+def test_after_kill_in_a_window_no_raw_value_is_in_the_store(run: Run) -> None:
+    """The SQLite file, its log and index, and the generation hold no raw value, however written."""
+    assert found(everything(run.killed.values())) == set()
+
+
+def test_after_a_stop_no_raw_value_is_in_the_store(run: Run) -> None:
+    """Nor are there any when the agent has gone on and was stopped in an orderly way."""
+    assert found(everything(run.stopped.values())) == set()
+
+
+def test_no_raw_value_leaves(run: Run) -> None:
+    """No message, record or descriptor, topic or payload, holds a raw value."""
+    assert found(everything(run.messages)) == set()
+
+
+def test_no_raw_value_is_logged(run: Run) -> None:
+    """The log holds none, nor the note that came with them."""
+    assert found(run.log.encode()) == set()
+
+
+def test_without_noise_the_search_finds_them(run: Run) -> None:
+    """In the store of the agent whose noise is 0, the energy so far shows the canaries."""
+    assert "a multiple of 13371.337" in found(everything(run.bare.values()))
+
+
+@pytest.mark.parametrize("value", [13371337, 13371337000, 13371.337, "13371.337", NOTE])
+def test_the_search_finds_what_sqlite_writes(value: object, tmp_path: Path) -> None:
+    """A canary in a column of a SQLite file is found, as integer, real or text; without it nothing is."""
+    path = tmp_path / "db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t (value)")
+    connection.close()
+    assert found(path.read_bytes()) == set()
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO t VALUES (?)", (value,))
+    connection.close()
+    assert found(path.read_bytes())

@@ -1,0 +1,72 @@
+"""The agent with one thing changed: `python -m tests.integration.altered NAME run CONFIG`.
+
+Mutants break a law on purpose, so that the tests can show that they would notice.
+"""
+
+import sys
+from collections.abc import Callable
+
+from meteragent import cli
+from meteragent.mqtt import Session, reconnect
+from meteragent.mqtt import Token as MqttToken
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.privacy.sampling import SystemBits
+from meteragent.release import OpenWindow, Slot, Terms, TimelineState
+from meteragent.source import Source
+from meteragent.window import Timeline
+
+
+def acknowledges_on_receipt() -> None:
+    """Law 7 broken: a reading is acknowledged before anything of it is on disk."""
+    serve, take = Source.serve, Source.on_message
+    sessions: dict[Source, Session] = {}
+
+    async def serving(self: Source, session: Session) -> None:
+        sessions[self] = session
+        await serve(self, session)
+
+    def taking(
+        self: Source, topic: str, payload: bytes, qos: int, retain: bool, token: MqttToken | None
+    ) -> None:
+        take(self, topic, payload, qos, retain, None)
+        if token is not None:
+            sessions[self].acknowledge([token])
+
+    Source.serve, Source.on_message = serving, taking  # type: ignore[method-assign]
+
+
+def redraws_on_restart() -> None:
+    """Law 1 broken: the windows that were open begin anew with fresh noise."""
+    restore = Timeline.restore
+    bits = SystemBits()
+
+    def redrawn(window: OpenWindow, terms: Terms) -> OpenWindow:
+        mechanism = LInfLaplace(terms.epsilon, terms.quantum, terms.n)
+        radius = mechanism.radius(bits)
+        noise = [mechanism.draw(radius, bits) for _ in range(window.drawn)]
+        slots = tuple(Slot(place, z * terms.lattice) for place, z in enumerate(noise))
+        return window._replace(radius=radius, slots=slots)
+
+    def restoring(terms: Terms, next_ms: int, state: TimelineState, known: dict[str, Terms]) -> Timeline:
+        windows = tuple(redrawn(window, known[window.terms]) for window in state.windows)
+        starts_ms = [window.start_ms for window in windows]
+        begun = state._replace(
+            windows=windows, covered_ms=min([*starts_ms, state.covered_ms]), standing_ms=None
+        )
+        return restore(terms, next_ms, begun, known)
+
+    Timeline.restore = restoring  # type: ignore[method-assign]
+
+
+def impatient() -> None:
+    """No mutant: it connects again at once, so that a broker can be killed often in a short test."""
+    reconnect.CEILING_S = 0.2  # type: ignore[misc]
+
+
+ALTERATIONS: dict[str, Callable[[], None]] = {
+    alteration.__name__: alteration for alteration in (acknowledges_on_receipt, redraws_on_restart, impatient)
+}
+
+if __name__ == "__main__":
+    ALTERATIONS[sys.argv[1]]()
+    sys.exit(cli.main(sys.argv[2:]))

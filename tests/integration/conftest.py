@@ -1,0 +1,16 @@
+"""What the integration tests share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.broker import Broker
+from tests.conftest import MakeBroker
+from tests.integration.agent import LOGS_SUBSCRIPTIONS
+
+
+@pytest.fixture
+def broker(mosquitto: MakeBroker) -> Iterator[Broker]:
+    """A running broker of this test's own, which remembers nothing and tells who subscribes."""
+    with mosquitto(settings=LOGS_SUBSCRIPTIONS) as running:
+        yield running

@@ -1,0 +1,71 @@
+"""What is wrong with everything that was ever received."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from tests.integration.plan import Plan, Reading, time_ms
+
+Messages = Mapping[str, Sequence[bytes]]
+Fed = Mapping[str, Sequence[Reading]]
+Kind = Literal["missing", "surplus", "two values", "wrong", "disorder", "descriptor"]
+
+
+class Violation(NamedTuple):
+    """A broken promise.
+
+    missing      a slot that was never released         surplus   a record that nothing was fed for
+    two values   of one slot, ever                      disorder  a slot came first after a later one
+    wrong        a value off the lattice, or, where noise is negligible, other than what was fed
+    descriptor   one that is missing, or has changed
+    """
+
+    kind: Kind
+    meter: str
+    start_ms: int | None = None
+
+
+def violations(plan: Plan, fed: Fed, messages: Messages) -> list[Violation]:
+    """All of them; the messages are all that were ever received, by topic, in order of arrival."""
+    return [violation for meter in fed for violation in _of_meter(plan, meter, fed[meter], messages)]
+
+
+def _of_meter(plan: Plan, meter: str, readings: Sequence[Reading], messages: Messages) -> Iterator[Violation]:
+    released, truth = slots(plan, meter, messages), plan.truth(readings)
+    yield from (Violation("missing", meter, start) for start in truth.keys() - released.keys())
+    yield from (Violation("surplus", meter, start) for start in released.keys() - truth.keys())
+    yield from (Violation("two values", meter, start) for start, sent in released.items() if len(sent) > 1)
+    yield from (Violation("disorder", meter, then) for before, then in pairwise(released) if then < before)
+    for start in truth.keys() & released.keys():
+        values = [value(payload) for payload in released[start]]
+        if any(v % 1 or (plan.is_exact and v != truth[start]) for v in values):
+            yield Violation("wrong", meter, start)
+    below = f"{plan.topic(meter)}/privacy"
+    described = [set(sent) for topic, sent in messages.items() if topic.startswith(below)]
+    if [len(sent) for sent in described] != [1, 1]:
+        yield Violation("descriptor", meter)
+
+
+def slots(plan: Plan, meter: str, messages: Messages) -> dict[int, set[bytes]]:
+    """The distinct payloads of each slot, in order of first arrival."""
+    released: dict[int, set[bytes]] = {}
+    for payload in messages.get(plan.topic(meter), ()):
+        released.setdefault(time_ms(json.loads(payload)["t"]), set()).add(payload)
+    return released
+
+
+def value(payload: bytes) -> Decimal:
+    """A record's value, exact."""
+    return Decimal(json.loads(payload, parse_float=Decimal)["value"])
+
+
+def noise(plan: Plan, fed: Fed, messages: Messages) -> list[list[int]]:
+    """Released value - truth in quanta of 1 W, of every slot of every complete window."""
+    windows = []
+    for meter, readings in fed.items():
+        released, truth = slots(plan, meter, messages), plan.truth(readings)
+        differences = [int(value(next(iter(released[start])))) - true for start, true in truth.items()]
+        windows += [differences[at : at + plan.n] for at in range(0, len(differences) - plan.n + 1, plan.n)]
+    return windows

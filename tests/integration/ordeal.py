@@ -1,0 +1,119 @@
+"""A burst feed that somebody is killed under, again and again, at seeded random moments."""
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.broker import Broker
+from tests.integration.agent import Agent
+from tests.integration.judge import Fed
+from tests.integration.plan import Plan, Reading
+from tests.integration.wire import Publication, Receiver, feed, publication
+
+START_MS = 1_700_000_000_000
+STEP_MS = 10_000
+HOUR_MS = 3_600_000
+PLAN = Plan("main", length_ms=300_000, step_ms=60_000, lateness_ms=30_000)
+
+
+def invent(rng: random.Random, meters: int, readings: int) -> tuple[Fed, list[Publication]]:
+    """Readings of meters, each in its order of arrival, and all of them as they are sent.
+
+    Every meter reports about every 10 s, out of order within the lateness, on a time of its own: so
+    their windows end at different moments of the feed.
+    """
+    sent: list[tuple[int, str, Reading]] = []
+    for meter in range(meters):
+        first_ms = START_MS + rng.randrange(HOUR_MS)
+        for index in range(readings):
+            after_ms = index * STEP_MS + rng.randrange(STEP_MS) * (index > 0)
+            late_ms = rng.randrange(PLAN.lateness_ms) * (index > 0)
+            watts = f"{rng.randrange(6_000_000) / 1000}"
+            sent.append((after_ms + late_ms, f"m{meter}", Reading(first_ms + after_ms, watts)))
+    sent.sort()
+    fed: dict[str, list[Reading]] = {}
+    for _, name, reading in sent:
+        fed.setdefault(name, []).append(reading)
+    return fed, [publication(name, reading) for _, name, reading in sent]
+
+
+class Outcome(NamedTuple):
+    """An agent that has been killed, what was fed, and what came of it."""
+
+    agent: Agent
+    fed: Fed
+    receiver: Receiver
+    lives: int
+    """How many of them released something before they ended."""
+
+
+async def kill_agent(
+    broker: Broker, folder: Path, plans: Sequence[Plan], kills: int, burst: int, *program: str
+) -> Outcome:
+    """Kill the agent `kills` times, each time under a burst of so many readings from 6 meters.
+
+    Every second life ends at a random moment since its start, the others at one since they
+    released something. The agent that is left finishes and is stopped.
+    """
+    rng = random.Random(kills)
+    fed, messages = invent(rng, 6, (kills + 1) * burst // 6)
+    lives = 0
+    with Agent(folder, plans, broker.url, program=program or ("meteragent",)) as agent:
+        begun_s = time.monotonic()
+        await agent.subscribed(broker)
+        startup_s = time.monotonic() - begun_s
+        async with Receiver(broker) as receiver:
+            for life in range(kills):
+                before = receiver.records
+                feeding = asyncio.create_task(feed(broker.url, messages[life * burst : (life + 1) * burst]))
+                if life % 2:
+                    await asyncio.sleep(rng.uniform(0, 1.5 * startup_s))
+                else:
+                    await receiver.more_than(before)
+                    await asyncio.sleep(rng.uniform(0, startup_s / 2))
+                await agent.kill()
+                lives += receiver.records > before
+                agent.start()
+                await feeding
+            await feed(broker.url, messages[kills * burst :])
+            await agent.finished(receiver, fed)
+            await agent.stop()
+            await receiver.flush(broker.url)
+    return Outcome(agent, fed, receiver, lives)
+
+
+async def kill_brokers(
+    brokers: Sequence[Broker], folder: Path, plans: Sequence[Plan], kills: int, burst: int
+) -> Outcome:
+    """Kill one of the brokers (source, sink; or one that is both) `kills` times under a feed.
+
+    mosquitto answers first and saves then: what it answered in the turn in which it dies is lost,
+    unless whom it was for has it already. So it is killed at random moments while the receiver is
+    connected, and the feeder sends its last ones again.
+    """
+    rng = random.Random(kills)
+    fed, messages = invent(rng, 3, (kills + 1) * burst // 3)
+    source, sink = brokers[0], brokers[-1]
+    program = ("tests.integration.altered", "impatient")
+    lives = 0
+    with Agent(folder, plans, source.url, sink.url, program=program) as agent:
+        await agent.subscribed(source)
+        async with Receiver(sink) as receiver:
+            for life in range(kills):
+                before = receiver.records
+                feeding = asyncio.create_task(feed(source.url, messages[life * burst : (life + 1) * burst]))
+                await asyncio.sleep(rng.uniform(0, 0.8))
+                await receiver.connected.wait()
+                lives += receiver.records > before
+                broker = rng.choice(brokers)
+                broker.kill()
+                broker.start()
+                await feeding
+            await feed(source.url, messages[kills * burst :])
+            await agent.finished(receiver, fed)
+            await agent.stop()
+            await receiver.flush(sink.url)
+    return Outcome(agent, fed, receiver, lives)

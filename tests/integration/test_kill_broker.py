@@ -1,0 +1,30 @@
+"""kill -9 of mosquitto at random moments under a burst feed."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MakeBroker
+from tests.integration.agent import LOGS_SUBSCRIPTIONS
+from tests.integration.ordeal import PLAN, kill_brokers
+
+pytestmark = pytest.mark.integration
+
+KILLS = 25
+# Without a limit to what is on its way: a queue is what mosquitto loses when it is killed (see kill_brokers).
+SETTINGS = {**LOGS_SUBSCRIPTIONS, "max_inflight_messages": 0}
+
+
+@pytest.mark.parametrize(("brokers", "burst"), [(1, 60), (2, 90)])
+async def test_a_broker_that_is_killed_costs_nothing(
+    brokers: int, burst: int, mosquitto: MakeBroker, tmp_path: Path
+) -> None:
+    """Nothing is missing, nothing has two values, nothing is wrong, for one broker and for two.
+
+    The feeder sends again what was not answered: such duplicates are refused. The ledger is equal to
+    what was released.
+    """
+    running = [mosquitto(persistence=True, settings=SETTINGS).start() for _ in range(brokers)]
+    outcome = await kill_brokers(running, tmp_path, [PLAN], KILLS, burst)
+    outcome.agent.assert_kept(outcome.fed, outcome.receiver)
+    assert outcome.lives >= KILLS // 3

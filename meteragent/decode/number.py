@@ -16,7 +16,8 @@ _HUGE = Decimal(10) ** 12
 _BEYOND = Decimal(10) ** 100
 _MICRO = Decimal(10) ** 6
 _HALF = Decimal("0.5")
-_EXACT = Context(prec=64, rounding=ROUND_FLOOR)
+_FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
+"""What has more digits is rounded down, never past a half of a millionth: that has at most 20."""
 _TINY = -8
 
 
@@ -48,9 +49,7 @@ def micro(value: Decimal) -> int:
         return 0
     if value.copy_abs() > _HUGE:  # abs() would round, and overflow
         value = _HUGE.copy_sign(value)
-    digits = len(value.as_tuple().digits)
-    context = _EXACT if digits < 32 else Context(prec=digits + 32, rounding=ROUND_FLOOR)
-    scaled = context.add(context.multiply(value, _MICRO), _HALF)
+    scaled = _FLOOR.add(_FLOOR.multiply(value, _MICRO), _HALF)
     return int(scaled.to_integral_value(ROUND_FLOOR))
 
 

@@ -59,14 +59,11 @@ def parse(text: str) -> Event:
 def distances(event: Event, terms: Terms) -> set[tuple[Fraction, ...]]:
     """d_inf of each window that an event touches, in the unit, for every way it can lie on the grid.
 
-    Ways that start or end with a slot are enough: between them the distances change linearly, and
-    what shifts energy from one window to another moves between two of these.
+    Ways that start with a slot are enough: those that end with one are their mirror images, between
+    the two the distances change linearly, and what shifts energy from one window to another moves
+    between two of these.
     """
-    ways = set()
-    for index in range(terms.n):
-        for start_ms in (index * terms.step_ms, (index + 1) * terms.step_ms - event.duration_ms):
-            ways.add(_at(event, terms, start_ms % terms.length_ms))
-    return ways
+    return {_at(event, terms, index * terms.step_ms) for index in range(terms.n)}
 
 
 def _at(event: Event, terms: Terms, start_ms: int) -> tuple[Fraction, ...]:

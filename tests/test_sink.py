@@ -13,6 +13,7 @@ from meteragent.release import Commit, Descriptor, Outgoing
 from meteragent.sink import Outlet, Sink
 from meteragent.store import Store
 from tests.fake_session import LIMIT_S, FakeSession, Publication
+from tests.mqtt_peer import turns
 from tests.stores import open_store, persist
 
 NOW_MS = 1_800_000_000_000
@@ -78,7 +79,7 @@ class Line:
         self.sink.wake()
         async with asyncio.timeout(LIMIT_S):
             await self.reads.acquire()
-        await asyncio.sleep(0)
+        await turns(1)
 
 
 @pytest.fixture

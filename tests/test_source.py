@@ -12,6 +12,7 @@ from meteragent.health import Counts
 from meteragent.reading import Token
 from meteragent.source import BATCH, HELD_3_1_1, PACKET_IDS, Source
 from tests.fake_session import FakeSession
+from tests.mqtt_peer import turns
 
 NOW_MS = 1_800_000_000_000
 MAX_PAYLOAD = 100
@@ -58,8 +59,7 @@ async def test_the_subscription_counts_when_it_is_answered() -> None:
     line.session.granted.clear()
     serving = asyncio.create_task(line.source.serve(line.session))
     waiting = asyncio.create_task(line.source.wait(60))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await turns(2)
     assert line.session.filters
     assert not line.source.subscribed.is_set()
     assert not waiting.done()
@@ -252,7 +252,7 @@ async def test_waiting_ends_with_a_message_or_after_its_time() -> None:
         await line.source.wait(60)  # woken by the subscription
         await line.source.wait(0.001)
         waiting = asyncio.create_task(line.source.wait(60))
-        await asyncio.sleep(0)
+        await turns(1)
         assert not waiting.done()
         line.send(b"a")
         await waiting

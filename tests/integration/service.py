@@ -10,13 +10,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from fractions import Fraction
 from itertools import pairwise
 from math import floor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from aiomqtt import Client, MqttError
 
@@ -107,6 +107,11 @@ class Service:
             self._process = subprocess.Popen(command, cwd=ROOT, stderr=log, stdout=log)
         if file_bytes is not None:
             resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process is not None and self._process.poll() is None
 
     async def code(self) -> int:
         """Wait for its end; returns its exit code."""
@@ -234,37 +239,28 @@ async def meters(broker: Broker) -> AsyncIterator[Meters]:
 
 
 class Came(NamedTuple):
-    """A message as it came: when, where, and what; `facts` is its JSON."""
+    """A message as it came: when, where, and what; whose it is, and of a record its slot and value."""
 
     at_ms: int
     topic: str
     payload: bytes
     retain: bool
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What it says."""
-        return dict(json.loads(self.payload))
+    facts: dict[str, Any]
+    meter: str
+    start_ms: int
+    value: float
 
     @property
     def is_record(self) -> bool:
         """Whether it is a record: it is of a slot."""
         return "t" in self.facts
 
-    @property
-    def meter(self) -> str:
-        """Whose it is."""
-        return str(self.facts["meter"])
-
-    @property
-    def start_ms(self) -> int:
-        """A record's slot."""
-        return parse_time(self.facts["t"])
-
-    @property
-    def value(self) -> float:
-        """A record's value."""
-        return float(self.facts["value"])
+    @classmethod
+    def now(cls, topic: str, payload: bytes, retain: bool) -> Self:
+        """Read a message that has just come."""
+        facts = json.loads(payload)
+        start_ms = parse_time(facts["t"]) if "t" in facts else 0
+        return cls(now_ms(), topic, payload, retain, facts, facts["meter"], start_ms, facts.get("value", 0))
 
 
 class Utility:
@@ -289,11 +285,22 @@ class Utility:
                     await client.subscribe("private/#", qos=1)
                     self.subscribed.set()
                     async for message in client.messages:
-                        payload = bytes(message.payload)
-                        came = Came(now_ms(), str(message.topic), payload, bool(message.retain))
+                        came = Came.now(str(message.topic), bytes(message.payload), bool(message.retain))
                         self.came.append(came)
             except MqttError:
-                await asyncio.sleep(PAUSE_S)
+                await listening(broker)
+
+
+async def listening(broker: Broker) -> None:
+    """Wait until a broker is there: an aiomqtt that fails to connect may leave a dead socket in the loop."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        except OSError:
+            await asyncio.sleep(PAUSE_S)
+        else:
+            writer.close()
+            return
 
 
 @asynccontextmanager
@@ -308,3 +315,30 @@ async def utility(broker: Broker) -> AsyncIterator[Utility]:
     finally:
         listening.cancel()
         await asyncio.wait({listening})
+
+
+class Scenarios:
+    """Scenarios that run side by side, once, each in a folder of its own; each is told by its name."""
+
+    def __init__(self, folder: Path, *scenarios: Callable[[Path], Awaitable[Any]]) -> None:
+        self._folder = folder
+        self._scenarios = scenarios
+        self._results: dict[str, Any] = {}
+
+    async def run(self) -> None:
+        """Run them all."""
+        results = await asyncio.gather(*map(self._run_one, self._scenarios), return_exceptions=True)
+        names = [scenario.__name__ for scenario in self._scenarios]
+        self._results = dict(zip(names, results, strict=True))
+
+    async def _run_one(self, scenario: Callable[[Path], Awaitable[Any]]) -> Any:
+        folder = self._folder / scenario.__name__
+        folder.mkdir()
+        return await scenario(folder)
+
+    def __getitem__(self, name: str) -> Any:
+        """What a scenario has returned; raises what it raised."""
+        result = self._results[name]
+        if isinstance(result, BaseException):
+            raise result
+        return result

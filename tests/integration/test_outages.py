@@ -1,0 +1,326 @@
+"""Brokers that go away, forget or refuse, a store that is full, and a disk that is."""
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from meteragent import ledger
+from meteragent.store import read_only
+from tests.broker import Broker
+from tests.conftest import MakeBroker
+from tests.integration.service import (
+    ACKNOWLEDGED,
+    SINK_CONNECTED,
+    SUBSCRIBED,
+    TELL_ALL,
+    Came,
+    Meters,
+    Scenarios,
+    Sent,
+    Service,
+    Utility,
+    mean_w,
+    meters,
+    now_ms,
+    service,
+    stream,
+    subscribed,
+    told,
+    until,
+    utility,
+)
+
+pytestmark = pytest.mark.integration
+
+STEP_MS = 1000
+HOLD_MS = 900_000
+PAST_MS = 1_790_000_000_000
+"""A second of the past: the streams that fill a store go by their readings' own time."""
+JUMP_MS = 400_000
+"""A reading so much later opens and closes 400 slots: about 0.16 MB of records."""
+FILLER = "filler-" + "x" * 100
+"""The meter that does so; with a long name few records fill a store."""
+
+
+class Full(NamedTuple):
+    """What is known of a store that was full."""
+
+    standing: list[tuple[int, int, int]]
+    came: Utility
+    sent: list[Sent]
+    totals: Counter[str]
+
+
+def depth(agent: Service) -> tuple[int, int]:
+    """How much waits in the outbox, in bytes, and how many windows have been charged."""
+    with read_only(agent.store) as connection:
+        ((waiting,),) = connection.execute("SELECT total(waiting_bytes) FROM outbox_total")
+        return int(waiting), sum(row.windows for row in ledger.report(connection))
+
+
+async def fill(agent: Service, line: Meters, limit_bytes: float) -> int:
+    """One meter jumps through time until so much waits, or the agent has ended; returns its next time."""
+    time_ms = PAST_MS
+    while agent.runs and depth(agent)[0] < limit_bytes:
+        before = depth(agent)
+        await line.send(FILLER, 7, time_ms)
+        await until(lambda: not agent.runs or depth(agent) > before)  # noqa: B023
+        time_ms += JUMP_MS
+    return time_ms
+
+
+def right(records: Sequence[Came], sent: Sequence[Sent]) -> bool:
+    """Whether they are one meter's consecutive slots, in order, with the values of what was sent."""
+    first_ms, meter = records[0].start_ms, records[0].meter
+    starts_ms = [record.start_ms for record in records]
+    return starts_ms == [first_ms + STEP_MS * k for k in range(len(records))] and all(
+        record.value == mean_w(sent, meter, record.start_ms, STEP_MS, HOLD_MS) for record in records
+    )
+
+
+def once(records: Sequence[Came]) -> list[Came]:
+    """Without those that came again, which must be the same byte for byte."""
+    first: dict[int, Came] = {}
+    for record in records:
+        assert first.setdefault(record.start_ms, record).payload == record.payload
+    return list(first.values())
+
+
+@pytest.fixture(scope="module")
+def outages(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Scenarios:
+    """All of them, side by side."""
+
+    async def store_full(folder: Path) -> Full:
+        saved_at_its_end = {"autosave_on_changes": "false", "autosave_interval": 0}
+        source, sink = mosquitto(settings=TELL_ALL), mosquitto(persistence=True, settings=saved_at_its_end)
+        with source, sink:
+            return await _store_full(folder, source, sink)
+
+    async def disk_full(folder: Path) -> "Disk":
+        with mosquitto(settings=TELL_ALL) as broker:
+            return await _disk_full(folder, broker)
+
+    async def forgetful_broker(folder: Path) -> "Forgetful":
+        with mosquitto(settings=TELL_ALL) as source, mosquitto(settings=TELL_ALL) as sink:
+            return await _forgetful_broker(folder, source, sink)
+
+    async def refused(folder: Path) -> "Refused":
+        # mosquitto 2.0.11 ends a connection that it refuses a publication on, if this is 0.
+        settings = TELL_ALL | {"max_queued_messages": 100_000}
+        with mosquitto(settings=settings, acl=ACL) as broker:
+            return await _refused(folder, broker)
+
+    scenarios = Scenarios(
+        tmp_path_factory.mktemp("outages"), store_full, disk_full, forgetful_broker, refused
+    )
+    asyncio.run(scenarios.run())
+    return scenarios
+
+
+# A store that is full
+
+
+async def _store_full(folder: Path, source: Broker, sink: Broker) -> Full:
+    streams = stream(source.url, sink.url, window='catch_up = "2s"')
+    streams += stream(source.url, sink.url, name="filling", window='clock = "event"')
+    async with utility(sink) as came, meters(source) as line:
+        with service(folder, streams, "max_mb = 1") as agent:
+            agent.start()
+            await subscribed(source, 2)
+            await line.send("home", 100)
+            await until(lambda: depth(agent)[1] > 0)
+            sink.stop()
+            time_ms = await fill(agent, line, 2**20)
+            await until(lambda: agent.log.count("the store is full") == 2)
+            standing = []
+            for watts in (300, 500):
+                await asyncio.sleep(0.7)
+                standing.append((*depth(agent), told(source, ACKNOWLEDGED)))
+                await line.send("home", watts)
+                await line.send(FILLER, watts, time_ms)
+                time_ms += JUMP_MS
+            await agent.kill()
+            agent.start()
+            await until(lambda: agent.log.count("the store is full") == 4)
+            sink.start()
+            back_ms = now_ms()
+            await until(lambda: any(r.start_ms > back_ms for r in came.records(meter="home")))
+            await until(lambda: depth(agent)[0] < 1000)  # one is marked with the next
+            await agent.stop()
+    return Full(standing, came, line.sent, agent.totals)
+
+
+def test_a_full_store_stands_still(outages: Scenarios) -> None:
+    """Full of undelivered records, nothing opens, closes, or is acknowledged, whatever arrives."""
+    full = outages["store_full"]
+    (waiting_bytes, windows, acknowledged), again = full.standing
+    assert again == (waiting_bytes, windows, acknowledged)
+    assert 2**20 <= waiting_bytes < 2**20 + 400_000  # a commit or two more
+
+
+def test_a_full_store_loses_nothing(outages: Scenarios) -> None:
+    """Back at the sink everything arrives in order, also what was sent to the full store, over kill -9."""
+    full = outages["store_full"]
+    filling = once(full.came.records("filling", FILLER))
+    assert len(filling) == (max(s.time_ms for s in full.sent if s.meter == FILLER) - PAST_MS) // STEP_MS
+    assert right(filling, full.sent)
+
+
+def test_after_a_full_store_the_streams_go_on(outages: Scenarios) -> None:
+    """The wall-clock stream releases every slot it stood over, right, for its readings had waited."""
+    full = outages["store_full"]
+    home = once(full.came.records(meter="home"))
+    assert right(home, full.sent)
+    assert {100, 500} <= {record.value for record in home}
+    assert full.totals["store_full"] >= 1
+    assert full.totals["acked_open"] == 0
+
+
+# A disk that is full
+
+
+class Disk(NamedTuple):
+    """What is known of an agent whose file could not grow."""
+
+    code: int
+    log: str
+    ledger_code: int
+    came: Utility
+    sent: list[Sent]
+
+
+async def _disk_full(folder: Path, broker: Broker) -> Disk:
+    streams = stream(broker.url, name="filling", window='clock = "event"')
+    async with utility(broker) as came, meters(broker) as line:
+        with service(folder, streams) as agent:
+            agent.start(file_bytes=600_000)
+            await subscribed(broker)
+            last_ms = await fill(agent, line, float("inf")) - JUMP_MS
+            code = await agent.code()
+            log = agent.log
+            told_by_ledger = await asyncio.to_thread(agent.command, "ledger")
+            agent.start()
+            await until(lambda: any(r.start_ms == last_ms - STEP_MS for r in came.records("filling", FILLER)))
+            await agent.stop()
+    return Disk(code, log, told_by_ledger.returncode, came, line.sent)
+
+
+def test_a_full_disk_is_a_crash(outages: Scenarios) -> None:
+    """What cannot be written ends the agent with 1 and is told; the ledger stays readable."""
+    disk = outages["disk_full"]
+    assert disk.code == 1
+    assert f"{'db'}: " in disk.log.splitlines()[-1]
+    assert disk.log.splitlines()[-1].startswith("meteragent: ")
+    assert disk.ledger_code == 0
+
+
+def test_after_a_full_disk_nothing_is_missing(outages: Scenarios) -> None:
+    """With room again the agent goes on where it was: every slot once, right; nothing has two values."""
+    disk = outages["disk_full"]
+    filling = once(disk.came.records("filling", FILLER))
+    assert len(filling) == (disk.sent[-1].time_ms - PAST_MS) // STEP_MS
+    assert right(filling, disk.sent)
+
+
+# Brokers that forget
+
+
+class Forgetful(NamedTuple):
+    """What is known of an agent whose brokers lost everything."""
+
+    subscriptions: int
+    connections: int
+    came: Utility
+    retained: list[Came]
+    totals: Counter[str]
+
+
+async def _forgetful_broker(folder: Path, source: Broker, sink: Broker) -> Forgetful:
+    with service(folder, stream(source.url, sink.url)) as agent:
+        async with utility(sink) as came:
+            agent.start()
+            await subscribed(source)
+            async with meters(source) as line:
+                await line.send("home", 100)
+            await until(came.records)
+            for broker in (source, sink):
+                broker.kill()
+                broker.start()
+            await subscribed(source, 2)
+            async with meters(source) as line:
+                await line.send("home", 200)
+            await until(lambda: came.records() and came.records()[-1].value == 200)
+        async with utility(sink) as later:
+            await until(lambda: len(later.came) >= 2)
+            await agent.stop()
+            retained = [c for c in later.came if c.retain]
+    return Forgetful(told(source, SUBSCRIBED), told(sink, SINK_CONNECTED), came, retained, agent.totals)
+
+
+def test_a_broker_that_has_lost_the_session_is_subscribed_to_again(outages: Scenarios) -> None:
+    """After a broker without memory has been killed, readings come in again, and the slots go on."""
+    forgetful = outages["forgetful_broker"]
+    assert forgetful.subscriptions == 2
+    assert forgetful.connections == 2
+    assert forgetful.totals["source_lost"] == forgetful.totals["sink_lost"] == 1
+    starts_ms = [record.start_ms for record in once(forgetful.came.records())]
+    assert starts_ms == sorted(starts_ms)
+
+
+def test_descriptors_are_retained_again_at_every_connect(outages: Scenarios) -> None:
+    """A broker that has lost them has the descriptors again, under both topics, and retains no record."""
+    retained = outages["forgetful_broker"].retained
+    (id_,) = {came.facts["id"] for came in retained}
+    assert {came.topic for came in retained} == {
+        "private/main/home/privacy",
+        f"private/main/home/privacy/{id_}",
+    }
+
+
+# A broker that refuses
+
+ACL = "topic readwrite meters/#\ntopic read private/#\ntopic write private/main/allowed/#\n"
+
+
+class Refused(NamedTuple):
+    """What is known of an agent that may not publish one of its meters."""
+
+    delivered: int
+    totals: Counter[str]
+    log: str
+    came: Utility
+    sent: list[Sent]
+
+
+async def _refused(folder: Path, broker: Broker) -> Refused:
+    async with utility(broker) as came, meters(broker) as line:
+        with service(folder, stream(broker.url)) as agent:
+            agent.start()
+            await subscribed(broker)
+            for meter in ("allowed", "refused"):
+                await line.send(meter, 100)
+            await until(lambda: agent.log.count("publication refused: reason 0x87") >= 2)
+            with read_only(agent.store) as connection:
+                ((delivered,),) = connection.execute(
+                    "SELECT count(*) FROM outbox WHERE delivered_ms AND topic LIKE '%refused%'"
+                )
+            (broker.folder / "acl").write_text(ACL + "topic write private/main/refused/#\n")
+            assert broker._process is not None
+            broker._process.send_signal(signal.SIGHUP)  # it reads its access control file again
+            await until(lambda: len(came.records(meter="refused")) >= 3)
+            await agent.stop()
+    return Refused(delivered, agent.totals, agent.log, came, line.sent)
+
+
+def test_a_refused_publication_is_never_delivered(outages: Scenarios) -> None:
+    """What the broker refuses is counted, not marked as delivered, and sent again until it is taken."""
+    refused = outages["refused"]
+    assert refused.delivered == 0
+    assert refused.totals["publish_refused"] >= 2
+    assert right(once(refused.came.records(meter="refused")), refused.sent)
+    assert right(once(refused.came.records(meter="allowed")), refused.sent)

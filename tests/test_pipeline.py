@@ -220,6 +220,7 @@ def test_no_window_opens_before_the_floor() -> None:
         feed(pipeline, message(1, 1))
         commit = feed(pipeline, message(13, 1)).commit
         assert commit.marks == {"m1": BASE_MS + 16}
+        assert sum(commit.charges.values()) == 1
 
 
 def test_no_window_opens_before_the_mark() -> None:
@@ -228,6 +229,7 @@ def test_no_window_opens_before_the_mark() -> None:
     pipeline = core(replace(EVENT, length_ms=12, step_ms=12), known=known)
     commit = feed(pipeline, message(1, 1), message(40, 1)).commit
     assert commit.marks == {"m1": BASE_MS + 48}
+    assert sum(commit.charges.values()) == 1
 
 
 # --- the event clock --------------------------------------------------------------------------------

@@ -286,13 +286,26 @@ def test_a_stop_changes_nothing(
     for reading in before:
         freed += one.accept(Pending(*reading, reading))[1]
         freed += one.cover_spans(stop_ms)
+    one.idle = stop_ms
     other = restarted(one, terms)
+    assert other.state() == one.state()
     for held in one.pending:
         assert other.accept(held)[0] is Outcome.ACCEPTED
     for reading in after:
         assert one.accept(Pending(*reading, reading))[1] == other.accept(Pending(*reading, reading))[1]
     assert one.cover(40) == other.cover(40)
-    assert one.state() == other.state()
+    assert one.state()._replace(idle=0) == other.state()._replace(idle=0)
+
+
+def test_an_older_reading_is_late_after_a_stop_too() -> None:
+    """Also where the newer one was acknowledged early and does not come again: its span is gap."""
+    meter = timeline()
+    take(meter, 2, 100)
+    meter.cover(3)
+    other = restarted(meter, TERMS)
+    assert take(other, 1, 900) == (Outcome.LATE, ["1"])
+    other.cover(12)
+    assert sums(other) == [100, 0, 0]
 
 
 def test_a_window_finishes_under_the_rules_it_opened_with() -> None:

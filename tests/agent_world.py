@@ -1,0 +1,143 @@
+"""Brokers and a clock that a test plays around a whole agent, over a real store."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from meteragent import config
+from meteragent.agent import Agent
+from meteragent.grid import parse_time
+from meteragent.mqtt import Endpoint, Session, Token
+from meteragent.privacy.bits import Bits
+from tests.fake_session import LIMIT_S, FakeSession, Publication
+
+START_MS = 1_800_000_000_000
+STEP_MS = 1000
+
+STREAM = """
+[{0}source]
+topic = "meters/{{meter}}/power"
+profile = "json"
+time = "t"
+kind = "power"
+unit = "W"
+[{0}window]
+length = "1s"
+catch_up = "5s"
+[{0}privacy]
+level = 1000
+radius = 10
+[{0}sink]
+topic = "private{1}/{{meter}}"
+"""
+"""One-second windows whose noise is 0 but for once in 10^43."""
+
+
+def reading(watts: int, time_ms: int) -> bytes:
+    """As meters send it."""
+    return b'{"power":%d,"t":%d}' % (watts, time_ms)
+
+
+class Side:
+    """One connection of the agent, and what it gives to it."""
+
+    def __init__(self, client_id: str, options: dict[str, Any]) -> None:
+        self.client_id = client_id
+        self.session = FakeSession()
+        self._options = options
+
+    def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
+        """Give the agent a message."""
+        self._options["on_message"](topic, payload, qos, retain, token)
+
+    def send(self, watts: int, meter: str = "m", *, time_ms: int = START_MS) -> None:
+        """A reading arrives."""
+        self.session.send(self, reading(watts, time_ms), f"meters/{meter}/power")
+
+    def confirm(self, publication: Publication) -> None:
+        """The broker confirms a publication."""
+        self._options["on_delivered"](self.session.answered(publication), 0)
+
+
+class World:
+    """A folder, a clock, and brokers to which every connection succeeds at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = folder / "db"
+        self.now_ms = START_MS
+        self.read = asyncio.Event()
+        self.sides: dict[str, Side] = {}
+        self.connected = asyncio.Event()
+
+    def wall_ms(self) -> int:
+        """The time, and that somebody has asked."""
+        self.read.set()
+        return self.now_ms
+
+    def parse(self, text: str) -> config.Config:
+        """A configuration over this folder."""
+        return config.parse(f'{text}\n[store]\npath = "{self.store}"\n')
+
+    async def keep_connected(
+        self,
+        _: Endpoint,
+        client_id: str,
+        serve: Callable[[Session], Awaitable[None]],
+        **options: Any,
+    ) -> NoReturn:
+        """In the place of meteragent.mqtt.keep_connected."""
+        name = client_id.partition("-")[2].partition("-")[2]
+        side = self.sides[name] = Side(client_id, options)
+        if {"source", "sink"} <= {name.partition("-")[0] for name in self.sides}:
+            self.connected.set()
+        try:
+            await serve(side.session)
+            await asyncio.Event().wait()
+        finally:
+            side.session.over = True
+        raise AssertionError
+
+    @asynccontextmanager
+    async def running(
+        self, text: str = STREAM.format("", ""), bits: Bits | None = None
+    ) -> AsyncIterator["asyncio.Task[None]"]:
+        """The agent at work, stopped when the block ends."""
+        self.sides.clear()
+        self.connected.clear()
+        self.agent = Agent(self.parse(text), wall_ms=self.wall_ms, bits=bits)
+        task = asyncio.create_task(self.agent.run())
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await self.connected.wait()
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def turn(self, number: int = 6) -> None:
+        """The agent looks at its clock so many times."""
+        for _ in range(number):
+            self.read.clear()
+            async with asyncio.timeout(LIMIT_S):
+                await self.read.wait()
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Turn until something is true."""
+        async with asyncio.timeout(LIMIT_S):
+            while not true():
+                await self.turn(1)
+
+    async def records(self, number: int, side: str = "sink") -> list[tuple[str, int, int]]:
+        """The next records, confirmed: topic, start (s after START_MS), value; no descriptors."""
+        found: list[tuple[str, int, int]] = []
+        while len(found) < number:
+            sent = await self.sides[side].session.next()
+            self.sides[side].confirm(sent)
+            if not sent.retain:
+                record = json.loads(sent.payload)
+                seconds = (parse_time(record["t"]) - START_MS) // 1000
+                found.append((sent.topic, seconds, record["value"]))
+        return found

@@ -18,9 +18,15 @@ _SIZE_BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2}
 _ENERGY = re.compile(r"(\d+(?:\.\d+)?)\s*(Wh|kWh)", re.ASCII)
 
 
+_EXPONENT_MAX = 30
+"""An integer of a million digits is nobody's setting, and would stall the check."""
+
+
 def _number(value: Any) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
         raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > _EXPONENT_MAX:
+        raise ValueError("a number of ordinary size, such as 220, 0.5 or '1/3'")
     try:
         return Fraction(value)
     except (ValueError, ZeroDivisionError, OverflowError):

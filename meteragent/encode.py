@@ -32,11 +32,16 @@ def canonical(facts: dict[str, Any]) -> bytes:
     return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def wording(terms: Terms) -> Wording:
-    """The descriptor's facts (DESIGN 5) without id, meter and valid_from, and what follows.
+def facts_id(facts: dict[str, Any]) -> str:
+    """A descriptor's id: the first 8 hex digits of the SHA-256 of its facts' canonical JSON.
 
-    The id is the first 8 hex digits of the SHA-256 of their canonical JSON.
+    The facts are all fields but id, meter and valid_from.
     """
+    return hashlib.sha256(canonical(facts)).hexdigest()[:8]
+
+
+def wording(terms: Terms) -> Wording:
+    """The descriptor's facts (DESIGN 5) without id, meter and valid_from, and what follows."""
     noise = LInfLaplace(epsilon=terms.epsilon, quantum=terms.quantum, n=terms.n)
     deviation = _figure(sd(noise))
     facts: dict[str, Any] = {
@@ -64,7 +69,7 @@ def wording(terms: Terms) -> Wording:
     }
     if terms.preset is not None:
         facts["preset"] = terms.preset
-    id_ = hashlib.sha256(canonical(facts)).hexdigest()[:8]
+    id_ = facts_id(facts)
     before = f'","for":"{iso_duration(terms.step_ms)}","value":'
     after = f',"unit":"{terms.unit}","sd":{json.dumps(deviation)},"d":"{id_}"}}'
     return Wording(terms, noise, id_, facts, before, after)

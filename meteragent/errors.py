@@ -3,6 +3,7 @@
     MeteragentError
     +-- ConfigError          the operator: a configuration that cannot keep its promise
     +-- PayloadError         the meter: a message that is not a reading
+    +-- RecordError          the sender: a message that is not a record, or contradicts another
     +-- LinkError            the network: a broker that refuses or is away
     +-- StoreError           the device: the file that holds the ledger
         +-- StoreInUse       another agent has it open
@@ -40,6 +41,10 @@ class PayloadError(MeteragentError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class RecordError(MeteragentError):
+    """What a consumer received is no record, no descriptor, or does not agree with what came before."""
 
 
 class LinkError(MeteragentError):

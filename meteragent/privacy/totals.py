@@ -56,8 +56,7 @@ class Part(NamedTuple):
 
 def sd_of_total(parts: Iterable[Part]) -> float:
     """The standard deviation of the noise in a total: slots are uncorrelated (THEORY 1.2)."""
-    noise = (part.weight * accuracy.sd_of_sum(part.mechanism, part.slots * part.windows) for part in parts)
-    return math.hypot(*noise)
+    return math.hypot(*(p.weight * math.sqrt(p.slots * p.windows) * _sd(p.mechanism) for p in parts))
 
 
 def half_width_of_total(parts: Iterable[Part], coverage: float = 0.95) -> float:
@@ -98,9 +97,12 @@ def _half_width(windows: tuple[tuple[Part, int], ...], coverage: float) -> float
     return cell * float(np.interp(coverage, np.append(0, within), np.append(0, edges)))
 
 
+_sd = lru_cache(maxsize=1024)(accuracy.sd)
+
+
 def _variance(part: Part) -> float:
     """Of the error of one window's sum: its rounding has q^2/12 a slot."""
-    noise, quantum = accuracy.sd(part.mechanism), float(part.mechanism.quantum)
+    noise, quantum = _sd(part.mechanism), float(part.mechanism.quantum)
     return part.slots * part.weight**2 * (noise**2 + quantum**2 / 12)
 
 

@@ -1,0 +1,213 @@
+"""Descriptors and records as they are received: complete, exact, in agreement with themselves, or refused.
+
+Fields that this version does not know are no mistake: later versions add some.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Self, TypeVar
+
+from meteragent import encode
+from meteragent.errors import RecordError
+from meteragent.grid import HOUR_MS, parse_time
+from meteragent.privacy.accuracy import sd
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.release import UNIT_FACTOR, UNITS, Kind
+
+Message = bytes | str | Mapping[str, Any]
+"""A message as it came, or already parsed by a JSON library."""
+
+_OF_ONE_METER = {"id", "meter", "valid_from"}
+"""What a descriptor's id does not depend on."""
+
+_EXACT = re.compile(r"-?\d{1,60}(\.\d{1,30}|/\d{1,60})?", re.ASCII)
+_JSON_NUMBER = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
+_ISO_DURATION = re.compile(r"PT(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?", re.ASCII)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """Under which terms records were released: the mechanism, its promise, its grid.
+
+    `level`, `radius` and the mechanism's parameters are exact, in `unit`; `facts` are all fields as
+    they came. Meters under the same terms have descriptors with one id, which are equal.
+    """
+
+    id: str
+    meter: str = field(compare=False)
+    valid_from_ms: int = field(compare=False)
+    kind: Kind
+    unit: str
+    level: Fraction
+    radius: Fraction
+    mechanism: LInfLaplace
+    length_ms: int
+    step_ms: int
+    facts: Mapping[str, Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, message: Message) -> Self:
+        """A descriptor that is complete, agrees with itself and has the id of its facts.
+
+        Raises:
+            RecordError: it is not; the text names the field.
+        """
+        fields = _Fields("descriptor", message, float)
+        if fields.text("id") != _id_of(fields.facts):
+            raise fields.error("id", "is not that of its facts")
+        found = cls(
+            id=fields.text("id"),
+            meter=fields.text("meter"),
+            valid_from_ms=fields.parsed("valid_from", parse_time),
+            kind=fields.parsed("kind", Kind),
+            unit=fields.text("unit"),
+            level=fields.parsed("level", _exact),
+            radius=fields.parsed("radius", _exact),
+            mechanism=_mechanism(fields),
+            length_ms=fields.parsed("length", _duration_ms),
+            step_ms=fields.parsed("step", _duration_ms),
+            facts=fields.facts,
+        )
+        for name, agrees in found._agreements(fields):
+            if not agrees:
+                raise fields.error(name, "does not agree with the rest, or is not known here")
+        return found
+
+    def _agreements(self, fields: "_Fields") -> Iterator[tuple[str, bool]]:
+        """What must be so, in this order; each is asked for only when those before it hold."""
+        noise = self.mechanism
+        yield "metric", fields.text("metric") == "linf"
+        yield "mechanism", fields.text("mechanism") == "linf-laplace"
+        yield "unit", self.unit in UNITS[self.kind]
+        yield "epsilon_unit", fields.text("epsilon_unit") == f"1/{self.unit}"
+        yield "radius", self.radius > 0
+        yield "epsilon", noise.epsilon * self.radius == self.level
+        yield "length", noise.n * self.step_ms == self.length_ms
+        yield "hides_wh", fields.parsed("hides_wh", _exact) == self.radius * self.kwh_per_unit * 1000
+        yield "sd", math.isclose(fields.number("sd"), sd(noise), rel_tol=1e-3)
+
+    @property
+    def kwh_per_unit(self) -> Fraction:
+        """The energy of one slot, in kWh, per unit of its value."""
+        kilo = Fraction(UNIT_FACTOR[self.unit], 1000)
+        return kilo * self.step_ms / HOUR_MS if self.kind is Kind.POWER else kilo
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The private value of one slot: exact, in `unit`; `descriptor` is the id of its terms."""
+
+    meter: str
+    time_ms: int
+    step_ms: int
+    value: Fraction
+    unit: str
+    sd: float
+    descriptor: str
+
+    @classmethod
+    def parse(cls, message: Message) -> Self:
+        """A record with all its fields.
+
+        Raises:
+            RecordError: a field is missing or not what it must be; the text names it.
+        """
+        fields = _Fields("record", message, Decimal)
+        return cls(
+            meter=fields.text("meter"),
+            time_ms=fields.parsed("t", parse_time),
+            step_ms=fields.parsed("for", _duration_ms),
+            value=fields.number("value"),
+            unit=fields.text("unit"),
+            sd=float(fields.number("sd")),
+            descriptor=fields.text("d"),
+        )
+
+
+class _Fields:
+    """The fields of one message, asked for by name and type; `v` must be 1."""
+
+    def __init__(self, what: str, message: Message, parse_float: Callable[[str], Any]) -> None:
+        self._what = what
+        self.facts = load(message, parse_float)
+        if self.number("v") != 1:
+            raise self.error("v", "is not 1: a later version wrote it")
+
+    def error(self, name: str, why: str) -> RecordError:
+        return RecordError(f"a {self._what} whose {name!r} {why}")
+
+    def text(self, name: str) -> str:
+        value = self.facts.get(name)
+        if isinstance(value, str):
+            return value
+        raise self.error(name, "is missing or no text")
+
+    def number(self, name: str) -> Fraction:
+        value = self.facts.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return Fraction(value)
+        if isinstance(value, float | Decimal) and _JSON_NUMBER.fullmatch(str(value)):
+            return Fraction(str(value))  # of a float: the decimal that was written
+        raise self.error(name, "is missing or no number")
+
+    def parsed(self, name: str, parse: Callable[[str], T]) -> T:
+        text = self.text(name)
+        with suppress(ValueError, ZeroDivisionError):
+            return parse(text)
+        raise self.error(name, "cannot be read")
+
+
+def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mapping[str, Any]:
+    """The fields of a message.
+
+    Raises:
+        RecordError: it is no JSON object.
+    """
+    facts: Any = message
+    if isinstance(message, bytes | str):
+        with suppress(ValueError, RecursionError):
+            facts = json.loads(message, parse_float=parse_float)
+    if isinstance(facts, Mapping):
+        return facts
+    raise RecordError("a message that is no JSON object")
+
+
+def _id_of(facts: Mapping[str, Any]) -> str | None:
+    with suppress(ValueError, TypeError, RecursionError):
+        return encode.facts_id({name: fact for name, fact in facts.items() if name not in _OF_ONE_METER})
+    return None
+
+
+def _mechanism(fields: _Fields) -> LInfLaplace:
+    epsilon, quantum, n = (
+        *(fields.parsed(name, _exact) for name in ("epsilon", "quantum")),
+        fields.number("n"),
+    )
+    if n.denominator == 1:
+        with suppress(ValueError):
+            return LInfLaplace(epsilon, quantum, n.numerator)
+    raise RecordError("a descriptor whose 'epsilon', 'quantum' and 'n' make no mechanism")
+
+
+def _exact(text: str) -> Fraction:
+    if _EXACT.fullmatch(text) is None:
+        raise ValueError("an integer, a decimal or a ratio of integers")
+    return Fraction(text)
+
+
+@lru_cache(maxsize=64)  # each record has one, mostly the same
+def _duration_ms(text: str) -> int:
+    match = _ISO_DURATION.fullmatch(text)
+    hours, minutes, seconds = (Fraction(part or 0) for part in match.groups()) if match else (0, 0, 0)
+    if not (duration_ms := int(1000 * (3600 * hours + 60 * minutes + seconds))):
+        raise ValueError("a duration in hours, minutes and seconds, such as PT30M")
+    return duration_ms

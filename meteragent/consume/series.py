@@ -1,0 +1,218 @@
+"""The records of meters over time, and estimates from them: of a slot, of energy, of the mean of homes.
+
+What is estimated is the slot values that the meter's agent had, after fill and clamp. An interval holds
+that with the stated probability, by the law of the noise that the descriptor names (`privacy.totals`):
+independent from window to window and from meter to meter, dependent within a window.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.consume.message import Descriptor, Message, Record, load
+from meteragent.errors import RecordError
+from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+T = TypeVar("T", bound=NDArray[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value, the standard deviation of its noise, and an interval; all in `unit`.
+
+    `low` .. `high` holds what was measured with probability `coverage`.
+    """
+
+    value: float
+    sd: float
+    low: float
+    high: float
+    coverage: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """The records of one meter in order of time, one per slot, and the descriptors they name.
+
+    They have one kind and one unit; slots do not overlap; what is missing is in `gaps`.
+    """
+
+    meter: str
+    records: tuple[Record, ...]
+    descriptors: Mapping[str, Descriptor]
+
+    @classmethod
+    def of(cls, records: Iterable[Record], descriptors: Mapping[str, Descriptor]) -> Self:
+        """The series of one meter from its records, in any order, repeated or not.
+
+        Raises:
+            RecordError: there is none; two differ about one slot, overlap, or are of two meters or
+                units; a descriptor is missing or does not fit.
+        """
+        by_time: dict[int, Record] = {}
+        for record in records:
+            _check(record, descriptors)
+            if by_time.setdefault(record.time_ms, record) != record:
+                raise RecordError("two records of one slot that differ")
+        ordered = tuple(by_time[time_ms] for time_ms in sorted(by_time))
+        if len({(record.meter, record.unit) for record in ordered}) != 1:
+            raise RecordError("records of no meter, of several, or in several units")
+        if any(one.time_ms + one.step_ms > other.time_ms for one, other in pairwise(ordered)):
+            raise RecordError("records whose slots overlap")
+        named = {record.descriptor for record in ordered}
+        return cls(ordered[0].meter, ordered, {id_: descriptors[id_] for id_ in sorted(named)})
+
+    @property
+    def unit(self) -> str:
+        """The unit of the values."""
+        return self.records[0].unit
+
+    @cached_property
+    def time_ms(self) -> Integers:
+        """Where slots start, in milliseconds since the Unix epoch."""
+        return _frozen(np.array([record.time_ms for record in self.records], np.int64))
+
+    @cached_property
+    def end_ms(self) -> Integers:
+        """Where slots end."""
+        return _frozen(np.array([record.time_ms + record.step_ms for record in self.records], np.int64))
+
+    @cached_property
+    def values(self) -> Floats:
+        """The private values, in `unit`: right on average, and often negative where little is used."""
+        return _frozen(np.array([float(record.value) for record in self.records]))
+
+    @property
+    def gaps(self) -> tuple[tuple[int, int], ...]:
+        """The stretches between the first and the last record without one: (start, end) in ms."""
+        holes = np.flatnonzero(self.end_ms[:-1] < self.time_ms[1:])
+        return tuple((int(self.end_ms[i]), int(self.time_ms[i + 1])) for i in holes)
+
+    def value(self, time_ms: int, coverage: float = 0.95) -> Estimate:
+        """The value of the slot that starts at `time_ms`, in `unit`; raises as `mean_value`."""
+        return mean_value([self], time_ms, coverage)
+
+    def energy(self, start_ms: int, end_ms: int, coverage: float = 0.95) -> Estimate:
+        """The energy from `start_ms` to `end_ms`, in kWh; raises as `mean_energy`."""
+        return mean_energy([self], start_ms, end_ms, coverage)
+
+    def between(self, start_ms: int, end_ms: int) -> Self:
+        """The records of the slots that fill the time from `start_ms` to `end_ms`.
+
+        Raises:
+            ValueError: there are none, one is missing, or a slot lies across an end.
+        """
+        first, last = np.searchsorted(self.time_ms, (start_ms, end_ms))
+        starts, ends = self.time_ms[first:last], self.end_ms[first:last]
+        filled = last > first and starts[0] == start_ms and ends[-1] == end_ms
+        if not filled or (ends[:-1] < starts[1:]).any():
+            raise ValueError(f"no records of whole slots that fill the time from {start_ms} to {end_ms} ms")
+        return replace(self, records=self.records[first:last])
+
+    def slot(self, time_ms: int) -> Self:
+        """The record of the slot that starts at `time_ms`, alone.
+
+        Raises:
+            ValueError: there is none.
+        """
+        first, last = np.searchsorted(self.time_ms, (time_ms, time_ms + 1))
+        if first == last:
+            raise ValueError(f"no record of a slot that starts at {time_ms} ms")
+        return replace(self, records=self.records[first:last])
+
+
+def collect(messages: Iterable[Message]) -> dict[str, Series]:
+    """Each meter's series, from all messages of one stream: records and descriptors, in any order.
+
+    Raises:
+        RecordError: a message is neither, or they do not agree (`Series.of`).
+    """
+    records: dict[str, list[Record]] = defaultdict(list)
+    descriptors: dict[str, Descriptor] = {}
+    for message in messages:
+        facts = load(message, Decimal)
+        if "id" in facts:
+            descriptor = Descriptor.parse(message)
+            descriptors[descriptor.id] = descriptor
+        else:
+            record = Record.parse(facts)
+            records[record.meter].append(record)
+    return {meter: Series.of(records[meter], descriptors) for meter in sorted(records)}
+
+
+def mean_value(meters: Iterable[Series], time_ms: int, coverage: float = 0.95) -> Estimate:
+    """The mean over meters of the slot that starts at `time_ms`, in their unit; unbiased.
+
+    Raises:
+        ValueError: there is no meter, one has no record of that slot, or they differ in kind, unit or
+            step; or coverage is not between 0 and 1.
+    """
+    slots = [series.slot(time_ms) for series in meters]
+    terms = {one.descriptors[one.records[0].descriptor] for one in slots}
+    units = {(one.kind, one.unit, one.step_ms) for one in terms}
+    if len(units) != 1:
+        raise ValueError("no meters, or meters that differ in kind, unit or step, have no mean value")
+    return _mean(slots, lambda _: Fraction(1), slots[0].unit, coverage)
+
+
+def mean_energy(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float = 0.95) -> Estimate:
+    """The mean over meters of the energy from `start_ms` to `end_ms`, in kWh; unbiased.
+
+    Raises:
+        ValueError: there is no meter, or the records of one do not fill that time with whole slots; or
+            coverage is not between 0 and 1.
+    """
+    stretches = [series.between(start_ms, end_ms) for series in meters]
+    if not stretches:
+        raise ValueError("no meters have no mean energy")
+    return _mean(stretches, lambda terms: terms.kwh_per_unit, "kWh", coverage)
+
+
+def _mean(
+    meters: Sequence[Series], weigh: Callable[[Descriptor], Fraction], unit: str, coverage: float
+) -> Estimate:
+    """The mean over meters of the sum of all values, each with the weight of its terms."""
+    value, parts = 0.0, list[Part]()
+    for series in meters:
+        named = np.array([record.descriptor for record in series.records])
+        for id_ in set(named.tolist()):
+            terms, mine = series.descriptors[id_], named == id_
+            weight = float(weigh(terms) / len(meters))
+            value += weight * float(series.values[mine].sum())
+            parts += _parts(terms, series.time_ms[mine], weight)
+    half = half_width_of_total(parts, coverage)
+    return Estimate(value, sd_of_total(parts), value - half, value + half, coverage, unit)
+
+
+def _parts(terms: Descriptor, time_ms: Integers, weight: float) -> Iterator[Part]:
+    """Slots by their windows, which are aligned to the epoch; windows by how many slots they have here."""
+    _, sizes = np.unique(time_ms // terms.length_ms, return_counts=True)
+    for size, windows in zip(*np.unique(sizes, return_counts=True), strict=True):
+        yield Part(terms.mechanism, int(size), int(windows), weight)
+
+
+def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:
+    terms = descriptors.get(record.descriptor)
+    if terms is None:
+        raise RecordError("a record whose descriptor is not among those received")
+    if (record.unit, record.step_ms) != (terms.unit, terms.step_ms):
+        raise RecordError("a record whose unit or duration is not its descriptor's")
+    if record.value % terms.mechanism.quantum or not math.isclose(record.sd, terms.facts["sd"], rel_tol=1e-3):
+        raise RecordError("a record whose value or sd cannot be its descriptor's")
+
+
+def _frozen(array: T) -> T:
+    array.setflags(write=False)
+    return array

@@ -88,7 +88,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "radius below lattice": ("radius = 0.5", "privacy.radius", "0.5", "such as 1"),
     "radius 0": ("radius = 0", "privacy.radius", "0", "greater than 0"),
     "radius infinite": ("radius = inf", "privacy.radius", "Infinity", "a finite number"),
-    "radius beyond use": ("radius = 1e99999999", "privacy.radius", "1E+99999999", "a number of ordinary size"),
+    "radius beyond use": ("radius = 1e99999999", "privacy.radius", "1E+99999999", "of ordinary size"),
     "hide and radius": ("hide = '110Wh'\nradius = 220", "privacy.radius", "220", "only one of privacy.hide"),
     "hide 0": ("hide = '0Wh'", "privacy.hide", "'0Wh'", "greater than 0"),
     "hide in W": ("hide = '220W'", "privacy.hide", "'220W'", "an energy such as '110Wh'"),

@@ -350,6 +350,9 @@ def test_a_window_leaves_where_and_as_it_opened() -> None:
     world.run_to(BASE_MS + 28)
     topics = [record.row.topic.split("/")[0] for record in world.witness.records.values()]
     assert topics == ["private", "private", "private", "new"]
+    names = [json.loads(record.row.payload)["meter"] for record in world.witness.records.values()]
+    assert names[:3] == ["m1"] * 3
+    assert names[3] != "m1"
     assert [slot.start_ms - BASE_MS for slot in world.witness.records] == [12, 16, 20, 24]
 
 

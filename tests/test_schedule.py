@@ -192,6 +192,17 @@ def test_a_silent_meter_is_forgotten_after_whole_windows() -> None:
     assert not world.queue
 
 
+def test_what_a_forgotten_meter_held_is_acknowledged() -> None:
+    """A reading that would stand longer than its meter is known has said all it has."""
+    world = World(stream(replace(ZERO, hold_ms=1000), forget_ms=4), model=False)
+    world.send("m1", BASE_MS + 1, MICRO)
+    world.run_to(BASE_MS + 7)
+    assert len(world.queue) == 1
+    world.run_to(BASE_MS + 8)
+    assert values(world) == {4: 1}
+    assert not world.queue
+
+
 def test_a_forgotten_meter_starts_again_after_its_mark() -> None:
     """Seen again, it starts at the first boundary after that, never before what it once opened (law 1)."""
     world = World(stream(ZERO, forget_ms=4), model=False)

@@ -1,0 +1,194 @@
+"""How the agent ends: SIGTERM drains what is due, closes nothing, and takes its time, but not for ever."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from meteragent.agent import DRAIN_S
+from meteragent.store import read_only
+from tests.broker import Broker
+from tests.conftest import MakeBroker
+from tests.integration.service import (
+    TELL_ALL,
+    Came,
+    Scenarios,
+    Sent,
+    Service,
+    mean_w,
+    meters,
+    now_ms,
+    service,
+    stream,
+    subscribed,
+    until,
+    until_ms,
+    utility,
+)
+
+pytestmark = pytest.mark.integration
+
+LENGTH_MS = 3000
+LONG = f'length = "{LENGTH_MS}ms"\ncatch_up = "500ms"'
+SHORT = 'length = "1s"\ncatch_up = "500ms"'
+MARGIN_S = 5.0
+"""What ending takes at most beside the drain, on a busy machine."""
+
+
+class End(NamedTuple):
+    """How an agent ended, what it left behind, and what came of it until then and later."""
+
+    code: int
+    seconds: float
+    waiting: int
+    came: list[Came]
+    later: list[Came]
+    sent: list[Sent]
+
+
+def waiting(agent: Service) -> int:
+    """How many records wait in the outbox."""
+    with read_only(agent.store) as connection:
+        found = connection.execute("SELECT count(*) FROM outbox WHERE delivered_ms IS NULL AND NOT retain")
+        return int(found.fetchone()[0])
+
+
+async def ended(agent: Service) -> tuple[int, float]:
+    """Exit code, and how many seconds it took."""
+    begin_ms = now_ms()
+    code = await agent.code()
+    return code, (now_ms() - begin_ms) / 1000
+
+
+@pytest.fixture(scope="module")
+def stops(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Scenarios:
+    """All of them, side by side."""
+
+    async def open_slot(folder: Path) -> End:
+        with mosquitto(settings=TELL_ALL) as broker:
+            return await _open_slot(folder, broker)
+
+    async def away(folder: Path, meanwhile: Callable[[Service, Broker], object], *, back: bool) -> End:
+        with mosquitto(settings=TELL_ALL) as source, mosquitto(persistence=True) as sink:
+            return await _sink_away(folder, source, sink, meanwhile, back=back)
+
+    async def sink_back(folder: Path) -> End:
+        return await away(folder, lambda _, sink: sink.start(), back=True)
+
+    async def sink_away(folder: Path) -> End:
+        return await away(folder, lambda *_: None, back=False)
+
+    async def impatient(folder: Path) -> End:
+        return await away(folder, lambda agent, _: agent.signal(signal.SIGINT), back=False)
+
+    scenarios = Scenarios(tmp_path_factory.mktemp("stops"), open_slot, sink_back, sink_away, impatient)
+    asyncio.run(scenarios.run())
+    return scenarios
+
+
+async def _open_slot(folder: Path, broker: Broker) -> End:
+    """Stopped in the middle of a window, started again before its end."""
+    async with utility(broker) as came, meters(broker) as line:
+        with service(folder, stream(broker.url, window=LONG)) as agent:
+            agent.start()
+            await subscribed(broker)
+            await line.send("home", 100)
+            await until(lambda: came.came)  # the descriptor: the window has opened
+            start_ms = now_ms() // LENGTH_MS * LENGTH_MS
+            await until_ms(start_ms + 500)
+            await line.send("home", 400)
+            await until_ms(start_ms + 900)
+            agent.signal()
+            code, seconds = await ended(agent)
+            left, until_then = waiting(agent), list(came.records())
+            await line.send("home", 700)
+            agent.start()
+            await until(lambda: len(came.records()) >= 2)
+            await agent.stop()
+    return End(code, seconds, left, until_then, came.records(), line.sent)
+
+
+async def _sink_away(
+    folder: Path,
+    source: Broker,
+    sink: Broker,
+    meanwhile: Callable[[Service, Broker], object],
+    *,
+    back: bool,
+) -> End:
+    """Stopped while the sink's broker is away and a record waits; `back`: it comes back meanwhile."""
+    async with utility(sink) as came, meters(source) as line:
+        with service(folder, stream(source.url, sink.url, window=SHORT)) as agent:
+            agent.start()
+            await subscribed(source)
+            await line.send("home", 100)
+            await until(lambda: len(came.came) >= 2)
+            sink.stop()
+            await until(lambda: waiting(agent) > 0)
+            agent.signal()
+            await asyncio.sleep(0.5)
+            meanwhile(agent, sink)
+            code, seconds = await ended(agent)
+            left, until_then = waiting(agent), list(came.records())
+            if not back:
+                sink.start()
+            agent.start()
+            await until(lambda: len(came.records()) > len(until_then))
+            await agent.stop()
+    return End(code, seconds, left, until_then, came.records(), line.sent)
+
+
+def test_a_stop_closes_no_slot(stops: Scenarios) -> None:
+    """SIGTERM in a window ends with 0 at once, and nothing leaves of the slot that is open."""
+    end = stops["open_slot"]
+    assert end.code == 0
+    assert end.seconds < MARGIN_S
+    assert end.waiting == 0
+    assert end.came == []
+
+
+def test_an_open_slot_survives_the_stop(stops: Scenarios) -> None:
+    """After the next start the slot leaves once, with what was sent before, in between and since."""
+    end = stops["open_slot"]
+    first, second = end.later[:2]
+    assert second.start_ms == first.start_ms + LENGTH_MS
+    for record in (first, second):
+        assert record.value == mean_w(end.sent, "home", record.start_ms, LENGTH_MS, 900_000)
+
+
+def test_a_stop_waits_for_the_sink(stops: Scenarios) -> None:
+    """What waits when SIGTERM comes leaves if the sink's broker is back in time: the outbox is drained."""
+    end = stops["sink_back"]
+    assert end.code == 0
+    assert end.seconds < DRAIN_S
+    assert end.waiting == 0
+    assert end.came
+
+
+def test_a_stop_does_not_wait_for_ever(stops: Scenarios) -> None:
+    """With the sink's broker away it ends with 0 after ten seconds, the record in the outbox."""
+    end = stops["sink_away"]
+    assert end.code == 0
+    assert DRAIN_S - 1 <= end.seconds < DRAIN_S + MARGIN_S
+    assert end.waiting > 0
+    assert end.came == []
+
+
+def test_a_second_signal_ends_the_wait(stops: Scenarios) -> None:
+    """Who sends a signal once more, SIGTERM or SIGINT, is not made to wait; it is no crash either."""
+    end = stops["impatient"]
+    assert end.code == 0
+    assert end.seconds < MARGIN_S
+
+
+@pytest.mark.parametrize("name", ["sink_away", "sink_back", "impatient"])
+def test_what_a_stop_leaves_behind_is_not_lost(name: str, stops: Scenarios) -> None:
+    """Over a stop with the sink's broker away every slot arrives, in order, each with one value."""
+    later = {record.start_ms: record.payload for record in stops[name].later}
+    assert set(later) == set(range(min(later), max(later) + 1, 1000))
+    assert all(later[record.start_ms] == record.payload for record in stops[name].later)
+    first_seen = list(dict.fromkeys(record.start_ms for record in stops[name].later))
+    assert first_seen == sorted(first_seen)

@@ -10,11 +10,13 @@ It knows nothing of the agent. Parameters are exact (Fraction), random bits are 
     print(mechanism.loss(Fraction(220)), sd(mechanism))  # level 1 at 220 W; 311.1 W
 
 `exact` rational parameters and certified bounds; `bits` where randomness comes from; `sampling` the exact
-samplers; `mechanism` the noise; `composition` what has been spent; `accuracy` the error.
+samplers; `mechanism` the noise; `composition` what has been spent; `accuracy` the error of a number,
+`totals` of sums; `inference` how often anybody can be right.
 """
 
 from meteragent.privacy.accuracy import half_width, sd, sd_of_sum
 from meteragent.privacy.composition import BudgetExceeded, Odometer
+from meteragent.privacy.inference import success_bound
 from meteragent.privacy.mechanism import LInfLaplace
 from meteragent.privacy.sampling import (
     Bits,
@@ -27,12 +29,14 @@ from meteragent.privacy.sampling import (
     radius,
     uniform,
 )
+from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
 
 __all__ = [
     "Bits",
     "BudgetExceeded",
     "LInfLaplace",
     "Odometer",
+    "Part",
     "SeededBits",
     "SystemBits",
     "below",
@@ -40,8 +44,11 @@ __all__ = [
     "discrete_laplace",
     "geometric",
     "half_width",
+    "half_width_of_total",
     "radius",
     "sd",
     "sd_of_sum",
+    "sd_of_total",
+    "success_bound",
     "uniform",
 ]

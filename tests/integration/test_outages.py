@@ -132,7 +132,7 @@ async def _store_full(folder: Path, source: Broker, sink: Broker) -> Full:
         with service(folder, streams, "max_mb = 1") as agent:
             agent.start()
             await subscribed(source, 2)
-            await line.send("home", 100)
+            await line.send("house", 100)
             await until(lambda: depth(agent)[1] > 0)
             sink.stop()
             time_ms = await fill(agent, line, 2**20)
@@ -141,7 +141,7 @@ async def _store_full(folder: Path, source: Broker, sink: Broker) -> Full:
             for watts in (300, 500):
                 await asyncio.sleep(0.7)
                 standing.append((*depth(agent), told(source, ACKNOWLEDGED)))
-                await line.send("home", watts)
+                await line.send("house", watts)
                 await line.send(FILLER, watts, time_ms)
                 time_ms += JUMP_MS
             await agent.kill()
@@ -149,7 +149,7 @@ async def _store_full(folder: Path, source: Broker, sink: Broker) -> Full:
             await until(lambda: agent.log.count("the store is full") == 4)
             sink.start()
             back_ms = now_ms()
-            await until(lambda: any(r.start_ms > back_ms for r in came.records(meter="home")))
+            await until(lambda: any(r.start_ms > back_ms for r in came.records(meter="house")))
             await until(lambda: depth(agent)[0] < 1000)  # one is marked with the next
             await agent.stop()
     return Full(standing, came, line.sent, agent.totals)
@@ -174,7 +174,7 @@ def test_a_full_store_loses_nothing(outages: Scenarios) -> None:
 def test_after_a_full_store_the_streams_go_on(outages: Scenarios) -> None:
     """The wall-clock stream releases every slot it stood over, right, for its readings had waited."""
     full = outages["store_full"]
-    home = once(full.came.records(meter="home"))
+    home = once(full.came.records(meter="house"))
     assert right(home, full.sent)
     assert {100, 500} <= {record.value for record in home}
     assert full.totals["store_full"] >= 1
@@ -246,14 +246,14 @@ async def _forgetful_broker(folder: Path, source: Broker, sink: Broker) -> Forge
             agent.start()
             await subscribed(source)
             async with meters(source) as line:
-                await line.send("home", 100)
+                await line.send("house", 100)
             await until(came.records)
             for broker in (source, sink):
                 broker.kill()
                 broker.start()
             await subscribed(source, 2)
             async with meters(source) as line:
-                await line.send("home", 200)
+                await line.send("house", 200)
             await until(lambda: came.records() and came.records()[-1].value == 200)
         async with utility(sink) as later:
             await until(lambda: len(later.came) >= 2)
@@ -277,8 +277,8 @@ def test_descriptors_are_retained_again_at_every_connect(outages: Scenarios) -> 
     retained = outages["forgetful_broker"].retained
     (id_,) = {came.facts["id"] for came in retained}
     assert {came.topic for came in retained} == {
-        "private/main/home/privacy",
-        f"private/main/home/privacy/{id_}",
+        "private/main/house/privacy",
+        f"private/main/house/privacy/{id_}",
     }
 
 

@@ -47,8 +47,6 @@ class Meter:
     windows: list[tuple[int, Terms]] = field(default_factory=list)
     values: dict[int, int | None] = field(default_factory=dict)
     held: dict[int, Held] = field(default_factory=dict)
-    accepted: int = 0
-    refused: int = 0
 
     def copy(self) -> "Meter":
         """The same without what is held."""
@@ -121,16 +119,13 @@ class Meter:
     def arrive(self, arrival: Arrival) -> tuple[bool, Iterable[Any]]:
         """Take a reading in; whether it counts, and the tokens that need not be held."""
         if self.span_end_ms(arrival.time_ms) <= self.covered_ms:
-            self.refused += 1
             return False, [arrival.token]
         held = self.held.get(arrival.time_ms)
         if held is not None:
-            self.refused += 1
             if held.value_u != arrival.value_u:
                 return False, [arrival.token]
             self.held[arrival.time_ms] = Held(held.value_u, arrival.token)
             return False, [held.token]
-        self.accepted += 1
         self.held[arrival.time_ms] = Held(arrival.value_u, arrival.token)
         self.newest_ms = max(arrival.time_ms, self.newest_ms or 0)
         return True, self.free()
@@ -155,6 +150,7 @@ class Model:
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self.meters: dict[str, Meter] = {}
+        self.accepted = 0
 
     def feed(self, batch: Iterable[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
         """The tokens to acknowledge after a batch and the passing of time, in any order."""
@@ -179,6 +175,7 @@ class Model:
         counts, free = meter.arrive(arrival)
         tokens = [*free]
         if counts:
+            self.accepted += 1
             if event:
                 seen_ms = meter.newest_ms or 0
                 tokens += meter.advance(seen_ms, seen_ms)

@@ -160,6 +160,7 @@ class World:
         free: list[Any] = []
         if self.model is not None:
             free = self.model.feed(map(self._arrival, batch), self.now_ms, closing_ms)
+            assert self.counts["accepted"] == self.model.accepted
         if fails == "before":
             self.crash()
             return

@@ -1,15 +1,20 @@
-# `make test` needs make and Python 3.11 or newer, nothing else: it makes .venv and installs there what it needs.
+# `make demo` and `make test` need make and Python 3.11 or newer, nothing else: they make .venv and install there
+# what they need.
 # MISSING_OK="data mosquitto" accepts that parts are missing; METERAGENT_DATA names the folder of real traces.
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
+DEMO_STAMP := .venv/installed-demo
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help test lint types parts unit real bench clean
+.PHONY: help demo test lint types parts unit real bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+demo: $(DEMO_STAMP) ## the main job by itself, with simulated homes and a broker of its own, in a minute
+	@$(BIN)/python -m simulators demo
 
 test: lint types parts ## everything: style, types, import contracts, all tests
 	$(BIN)/python -m pytest
@@ -38,13 +43,20 @@ bench: $(STAMP) parts ## every benchmark there is
 	@for file in $(wildcard benchmarks/*.py); do $(BIN)/python $$file || exit 1; done
 
 clean: ## back to a fresh clone
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist demo-out
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml | .venv/made
+	$(BIN)/python -m pip install --quiet --editable '.[sim,demo]' --group dev
+	@touch $@ $(DEMO_STAMP)
+
+$(DEMO_STAMP): pyproject.toml | .venv/made
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	@touch $@
+
+.venv/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed and $(PYTHON) is not: make PYTHON=python3.13 names another"; exit 1; }
 	@$(PYTHON) -m venv .venv || \
 	  { echo "$(PYTHON) cannot make an environment: on Debian and Ubuntu the package python3-venv is missing"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[sim]' --group dev
 	@touch $@

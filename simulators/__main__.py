@@ -1,20 +1,39 @@
-"""`python -m simulators replay …`: simulation runs."""
+"""`python -m simulators COMMAND …`: simulation runs."""
 
 import argparse
 import sys
+from importlib import import_module
 
-from simulators import replay
+COMMANDS = {
+    "demo": ("demo", "the whole chain at work in a minute: homes, broker, agent, receiver"),
+    "replay": ("sim", "a trace file as MQTT meters"),
+}
+"""Each is a module of its name, with the extra that installs what it needs, and what it is."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m simulators", description="Meters without meters.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser("replay", help="a trace file as MQTT meters", description=replay.__doc__)
-    replay.add_arguments(command)
-    command.set_defaults(run=replay.run)
+    """Run a command; returns its exit code, 1 if something that it needs is not installed."""
+    listed = "\n".join(f"  {name:<9}{text}" for name, (_, text) in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m simulators",
+        description="Meters without meters.",
+        epilog=f"commands:\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="…")
     parsed = parser.parse_args(arguments)
-    return int(parsed.run(parsed))
+    extra, _ = COMMANDS[parsed.command]
+    try:
+        module = import_module(f"simulators.{parsed.command}")
+    except ModuleNotFoundError as missing:
+        print(
+            f"{parsed.command}: {missing.name} is missing: pip install 'meteragent[{extra}]'", file=sys.stderr
+        )
+        return 1
+    command = argparse.ArgumentParser(f"python -m simulators {parsed.command}", description=module.__doc__)
+    module.add_arguments(command)
+    return int(module.run(command.parse_args(parsed.rest)))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """A household's load as synthetic signatures: a first cut, good for demonstrations.
 
 Appliances run through cycles of (watts, seconds), start at random within their hours, on top of a
-standby load and a refrigerator. A home keeps its traits (size, what it owns, the power of each
+standby load and a refrigerator. A home keeps its traits (size, rhythm, what it owns, the power of each
 appliance) from day to day; how much happens differs by the day. The same (seed, home, day) gives the
 same watts, whatever else is simulated; seed 0 is a seed.
 
 Sizes and habits are assumptions, scaled so that homes use about 8 kWh a day (330 W) on average, half of
-them between 230 and 390 W. Weather, seasons, weekends and absences are left out.
+them between 230 and 385 W. Weather, seasons, weekends and absences are left out.
 """
 
 from dataclasses import dataclass
@@ -73,6 +73,8 @@ class Home:
 
     standby_w: float
     busy: float
+    late_h: float
+    """How much later than others it does everything."""
     cold_w: float
     cold_period_s: float
     scales: NDArray[np.float64]
@@ -86,6 +88,7 @@ def home_of(seed: int, home: int) -> Home:
     return Home(
         standby_w=95 * _factor(draw, _HOME_SPREAD),
         busy=_factor(draw, _HOME_SPREAD),
+        late_h=draw.normal(0, 0.8),
         cold_w=80 + 50 * draw.random(),
         cold_period_s=1800 + 1800 * draw.random(),
         scales=np.where(owned, 0.85 + 0.3 * draw.random(len(APPLIANCES)), 0),
@@ -108,7 +111,7 @@ def load_w(seed: int, home: int, day: int, step_s: int = 300) -> NDArray[np.floa
         starts = draw.poisson(appliance.starts_per_day * busy)
         hours = draw.choice(24, starts, p=appliance.hour_weights()) + draw.random(starts)
         for hour in hours if scale else ():
-            _run(series, appliance, scale, hour * 3600)
+            _run(series, appliance, scale, (hour + traits.late_h) % 24 * 3600)
     np.minimum(series, MAIN_FUSE_W, out=series)
     return np.asarray(series.reshape(-1, step_s // GRID_S).mean(axis=1))
 

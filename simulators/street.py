@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 class Street:
     """`watts`: readings, shape (homes, days · 288); each is the mean power of the 5 minutes it begins.
 
-    Meters are called m1, m2 .. and send whole tenths of a watt; these are the truth.
+    Meters send whole tenths of a watt; these are the truth.
     """
 
     seed: int
@@ -40,6 +40,11 @@ class Street:
     def homes(self) -> int:
         """How many."""
         return len(self.watts)
+
+    @property
+    def meters(self) -> list[str]:
+        """Their names: m1, m2 .."""
+        return [f"m{home + 1}" for home in range(self.homes)]
 
     @property
     def days(self) -> int:

@@ -1,0 +1,145 @@
+"""What a receiver makes of a street's private numbers, beside the truth, and the promises beside both."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.consume import Descriptor, Estimate, Series, collect, mean_energy, mean_value
+from meteragent.grid import DAY_MS, HOUR_MS
+from meteragent.privacy.totals import Part, half_width_of_total
+from simulators.street import START_MS, Street
+
+COVERAGE = 0.95
+EVENING_MS = START_MS + 18 * HOUR_MS
+"""The half hour that is shown as an example."""
+
+Floats = NDArray[np.float64]
+
+
+class Compared(NamedTuple):
+    """The truth, what leaves of it, and how far apart they are at most, 95 times of 100.
+
+    `true` and `private` are None where nothing was measured and there is only the promise.
+    """
+
+    true: float | None
+    private: float | None
+    within: float
+
+
+class Measured(NamedTuple):
+    """What was promised and what came of it; `error` is the standard error of the measurement."""
+
+    promised: float
+    measured: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """A street, and what was received of its homes: in their order, whole, nothing else."""
+
+    street: Street
+    homes: Sequence[Series]
+    terms: Descriptor
+
+    @classmethod
+    def of(cls, street: Street, messages: Sequence[bytes]) -> Self:
+        """What all messages together say.
+
+        Raises:
+            RecordError: they do not agree.  ValueError: not one record for every slot of every home.
+        """
+        received = collect(messages)
+        if sorted(received) != sorted(street.meters):
+            raise ValueError("the homes received are not those sent")
+        homes = [received[name] for name in street.meters]
+        (terms,) = {id(one): one for home in homes for one in home.descriptors.values()}.values()
+        outcome = cls(street, homes, terms)
+        starts_ms = START_MS + terms.step_ms * np.arange(street.days * DAY_MS // terms.step_ms)
+        if not all(np.array_equal(home.time_ms, starts_ms) for home in homes):
+            raise ValueError("there is not one number for every slot of every home")
+        return outcome
+
+    @property
+    def true_w(self) -> Floats:
+        """The true mean power of every slot, shape (homes, slots), from what the meters sent."""
+        return self.street.means_w(self.terms.step_ms)
+
+    @property
+    def private_w(self) -> Floats:
+        """What was received of it."""
+        return np.array([home.values for home in self.homes])
+
+    @property
+    def middle(self) -> int:
+        """The home in the middle by use: as many use more as less."""
+        return int(np.argsort(self.true_w.mean(axis=1))[self.street.homes // 2])
+
+    def some(self, count: int) -> list[int]:
+        """So many homes: the one in the middle, or the first ones."""
+        return [self.middle] if count == 1 else list(range(count))
+
+    def power_w(self, count: int) -> Compared:
+        """The mean over so many homes of their power in one half hour, the evening's of the first day."""
+        if count > self.street.homes:
+            return Compared(None, None, self._promised(count, 1))
+        chosen = self.some(count)
+        slot = (EVENING_MS - START_MS) // self.terms.step_ms
+        private = mean_value((self.homes[home] for home in chosen), EVENING_MS, COVERAGE)
+        return _compared(self.true_w[chosen, slot].mean(), private)
+
+    def energy_kwh(self, count: int, days: int) -> Compared:
+        """The mean over so many homes of their energy in the first days."""
+        slots = days * DAY_MS // self.terms.step_ms
+        kwh = float(self.terms.kwh_per_unit)
+        if count > self.street.homes or days > self.street.days:
+            return Compared(None, None, kwh * self._promised(count, slots))
+        chosen = self.some(count)
+        homes = (self.homes[home] for home in chosen)
+        private = mean_energy(homes, START_MS, START_MS + days * DAY_MS, COVERAGE)
+        return _compared(self.true_w[chosen, :slots].mean(axis=0).sum() * kwh, private)
+
+    def _promised(self, count: int, slots: int) -> float:
+        """How far the sum of so many slots is off, as the mean of so many homes."""
+        return half_width_of_total([Part(self.terms.mechanism, 1, count * slots, 1 / count)], COVERAGE)
+
+    @property
+    def band_w(self) -> tuple[float, float]:
+        """How far one number, and the mean of all homes, is off."""
+        return self._promised(1, 1), self._promised(self.street.homes, 1)
+
+    def spread_w(self) -> Measured:
+        """The standard deviation of the error of a number."""
+        return _spread(self.private_w - self.true_w, self.terms.facts["sd"])
+
+    def spread_of_mean_w(self) -> Measured:
+        """The standard deviation of the error of the mean of all homes."""
+        promised = self.terms.facts["sd"] / math.sqrt(self.street.homes)
+        return _spread((self.private_w - self.true_w).mean(axis=0), promised)
+
+    def bias_w(self) -> Measured:
+        """The mean error of a number: none is promised."""
+        errors = self.private_w - self.true_w
+        return Measured(0.0, float(errors.mean()), float(errors.std() / math.sqrt(errors.size)))
+
+    def covered(self) -> Measured:
+        """How often the truth lies within the band of a number."""
+        inside = np.abs(self.private_w - self.true_w) <= self.band_w[0]
+        error = math.sqrt(COVERAGE * (1 - COVERAGE) / inside.size)
+        return Measured(COVERAGE, float(inside.mean()), error)
+
+
+def _compared(true: float, private: Estimate) -> Compared:
+    return Compared(float(true), private.value, private.high - private.value)
+
+
+def _spread(errors: Floats, promised: float) -> Measured:
+    """The root of the mean square; its standard error by the delta method."""
+    squares = errors**2
+    spread = math.sqrt(squares.mean())
+    return Measured(promised, spread, float(squares.std()) / math.sqrt(squares.size) / (2 * spread))

@@ -1,0 +1,57 @@
+"""The demo's picture: one home, whose private numbers say little, and a street, whose mean they say well."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from simulators.outcome import Floats, Outcome
+
+TRUE, PRIVATE = "#222222", "#0072B2"
+"""Dark and blue: they differ in brightness too, so that nobody needs to tell colours."""
+
+
+def draw(outcome: Outcome, path: Path) -> None:
+    """Draw the first day of the home in the middle, and of the mean of all homes, as a PNG."""
+    street, hides_wh = outcome.street, outcome.terms.facts["hides_wh"]
+    raw, true, private = (
+        series[:, : series.shape[1] // street.days]
+        for series in (street.watts, outcome.true_w, outcome.private_w)
+    )
+    one, many = outcome.band_w
+    figure = Figure(figsize=(10, 9), dpi=120, layout="constrained")
+    figure.suptitle(f"meteragent hides {hides_wh} Wh in every half hour: whether a kettle was boiled")
+    above, below = figure.subplots(2, 1, sharex=True)
+    _panel(above, f"One home: a half hour can be off by {one:,.0f} W", private[outcome.middle], one)
+    _steps(above, raw[outcome.middle], TRUE, 1.1, "true, every 5 minutes: stays at home")
+    _panel(below, f"{street.homes:,} homes: their mean is right to {many:,.0f} W", private.mean(axis=0), many)
+    _steps(below, true.mean(axis=0), TRUE, 1.6, "true mean")
+    for axes in (above, below):
+        legend = axes.legend(
+            loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=3, frameon=False, fontsize=9
+        )
+        legend.set_in_layout(False)
+    below.set_xlim(0, 24)
+    below.set_xticks(range(0, 25, 3), [f"{hour}:00" for hour in range(0, 25, 3)])
+    below.set_xlabel("time of day")
+    figure.savefig(path)
+
+
+def _panel(axes: Axes, title: str, private: Floats, within: float) -> None:
+    """What leaves, and the band that holds the truth."""
+    axes.set_title(title, loc="left", fontweight="bold", pad=25)
+    _steps(axes, private, PRIVATE, 2.2, "what leaves, every half hour")
+    edges, middle = np.linspace(0, 24, private.size + 1), np.append(private, private[-1])
+    low, high = middle - within, middle + within
+    label = "holds the true half hour 95 times of 100"
+    axes.fill_between(edges, low, high, step="post", color=PRIVATE, alpha=0.2, linewidth=0, label=label)
+    axes.axhline(0, color="#888888", linewidth=0.8)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_ylabel("power in W")
+
+
+def _steps(axes: Axes, values: Floats, color: str, width: float, label: str) -> None:
+    edges = np.linspace(0, 24, values.size + 1)
+    axes.stairs(values, edges, baseline=None, color=color, linewidth=width, label=label)

@@ -1,0 +1,104 @@
+"""The demo's text: what leaves is good for, what it hides, and whether the promises are kept."""
+
+import math
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import Any
+
+import amqtt
+
+from meteragent.check import MEAN_W, MONTH_DAYS
+from simulators.outcome import Compared, Measured, Outcome
+
+MANY = 1000
+
+
+def text(outcome: Outcome, facts: dict[str, Any], seconds: float) -> str:
+    """The first screen: `facts` are those of `check`, `seconds` how long it took."""
+    sections = (_head(outcome, seconds), _use(outcome), _kept(outcome), _hidden(facts), _end(facts))
+    return "\n".join(line for section in sections for line in [*section, ""])
+
+
+def _head(outcome: Outcome, seconds: float) -> Iterator[str]:
+    street, hides = outcome.street, outcome.terms.facts["hides_wh"]
+    days = "1 day" if street.days == 1 else f"{street.days} days"
+    yield f"{street.homes:,} simulated homes, {days} of readings, every 5 minutes"
+    yield f"meters -> broker (amqtt {amqtt.__version__}) -> the agent -> broker -> receiver"
+    yield f"The agent hides {hides} Wh in every half hour: whether a kettle was boiled."
+    count = f"{outcome.private_w.size:,} private numbers came out"
+    yield f"{street.readings:,} readings went in, {count}, each once, in {seconds:.0f} s."
+    yield "Every run has the same homes and new noise."
+
+
+def _use(outcome: Outcome) -> Iterator[str]:
+    layout = "{:<34}{:>11}{:>12}{:>13}   {}"
+    yield "What it is good for"
+    yield layout.format("", "true", "private", "off by *", "of a home's use **")
+    for count in sorted({1, outcome.street.homes, MANY}):
+        yield _whose(outcome, count)
+        power = outcome.power_w(count)
+        yield layout.format("  the half hour from 18:00", *_cells(power, "W"), _part(power, MEAN_W))
+        for days in sorted({1, outcome.street.days, MONTH_DAYS}):
+            energy = outcome.energy_kwh(count, days)
+            name = "  a day" if days == 1 else f"  {days} days"
+            cells = _cells(energy, "kWh")
+            yield layout.format(name, *cells, _part(energy, MEAN_W * 24 * days / 1000))
+    yield f"*  at most, 95 times of 100     ** {MEAN_W} W, about 8 kWh a day"
+
+
+def _whose(outcome: Outcome, count: int) -> str:
+    if count > 1:
+        return f"the mean of {count:,} homes"
+    return f"one home ({outcome.street.meters[outcome.middle]}, the middle one by use)"
+
+
+def _cells(compared: Compared, unit: str) -> tuple[str, str, str]:
+    """True, private, and the band, with two digits of the band."""
+    places = max(0, 1 - math.floor(math.log10(compared.within)))
+    within = f"± {compared.within:,.{places}f} {unit}"
+    if compared.true is None or compared.private is None:
+        return "", "(promised)", within
+    return f"{compared.true:,.{places}f} {unit}", f"{compared.private:,.{places}f} {unit}", within
+
+
+def _part(compared: Compared, of: float) -> str:
+    percent = 100 * compared.within / of
+    return f"{percent:.0f} %" if percent > 10 else f"{percent:.2g} %"
+
+
+def _hidden(facts: dict[str, Any]) -> Iterator[str]:
+    layout = "  {:<26}{:>10}{:>8}{:>18}{:>18}"
+    yield "What it hides"
+    yield "The best guess whether it happened is right at most so often of 100, whoever makes it (50: a coin)"
+    yield layout.format("", "", "once", "daily, 14 days", "daily, 30 days")
+    for event in facts["hidden"]:
+        right = [str(event["right_of_100"].get(often, "")) for often in ("1", "14", "30")]
+        yield layout.format(event["event"], f"{float(event['wh']):,.0f} Wh", *right)
+
+
+def _kept(outcome: Outcome) -> Iterator[str]:
+    layout = "  {:<58}{:>8}{:>22}"
+    homes, slots = outcome.private_w.shape
+    rows = (
+        ("typical error of a number (standard deviation)", outcome.spread_w(), "W"),
+        (f"typical error of the mean of {homes:,} homes", outcome.spread_of_mean_w(), "W"),
+        ("mean error of a number", outcome.bias_w(), "W"),
+        ("numbers that are off by no more than *", outcome.covered(), "%"),
+    )
+    yield "Is it true?"
+    yield layout.format(f"{homes * slots:,} numbers, {slots:,} means", "promised", "measured in this run")
+    for name, measured, unit in rows:
+        yield layout.format(name, *_both(measured, unit))
+
+
+def _both(measured: Measured, unit: str) -> tuple[str, str]:
+    scale = 100 if unit == "%" else 1
+    promised, found, error = (scale * figure for figure in measured)
+    places = max(0, -math.floor(math.log10(error)))
+    return f"{promised:,.{places}f} {unit}", f"{found:,.{places}f} ± {error:,.{places}f} {unit}"
+
+
+def _end(facts: dict[str, Any]) -> Iterator[str]:
+    yield "Does NOT hide"
+    for what in facts["does_not_hide"]:
+        yield from wrap(what, 100, initial_indent="  - ", subsequent_indent="    ")

@@ -1,0 +1,183 @@
+"""The demo's stage: meters, broker, agent and receiver, each as it would be in the field.
+
+    street -> aiomqtt -> amqtt -> meteragent run -> amqtt -> aiomqtt -> what was heard
+    (here)               (a process of its own each)         (here)
+
+What the receiver knows is what it received. amqtt keeps nothing for who comes late, so meters send once both
+subscriptions stand.
+"""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from aiomqtt import Client, MqttError
+
+from simulators.street import Street
+from simulators.wire import connect, publish
+
+SILENCE_S = 60.0
+"""How long nothing may happen before the demo gives up."""
+
+CONFIGURATION = """\
+[source]
+url = "{url}"
+protocol = "3.1.1"     # all that the embedded broker speaks
+topic = "meters/{{meter}}/power"
+profile = "json"
+value = "power"
+time = "t"
+kind = "power"
+unit = "W"
+
+[window]
+clock = "event"        # the readings' own time: a day passes in seconds
+
+[privacy]
+preset = "appliance"
+
+[sink]
+protocol = "3.1.1"
+topic = "private/{{meter}}/power"
+
+[store]
+path = "{store}"
+"""
+
+
+class DemoError(Exception):
+    """Why there is nothing to show."""
+
+
+def configuration(folder: Path, url: str = "mqtt://127.0.0.1") -> Path:
+    """Write the agent's; its store is beside it."""
+    path = folder / "meteragent.toml"
+    store = (folder / "meteragent.db").as_posix()
+    path.write_text(CONFIGURATION.format(url=url, store=store), encoding="utf-8")
+    return path
+
+
+async def play(street: Street, expected: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
+    """Send all readings of a street through the agent; returns the messages received, each once.
+
+    So many different records must come; `progress` is called for each. What the agent wrote and what the
+    processes said on standard error is left in `folder`. Raises DemoError.
+    """
+    heard: dict[bytes, None] = {}
+    try:
+        async with asyncio.TaskGroup() as tasks, asyncio.timeout(SILENCE_S) as silence:
+            alive = _postponing(silence)
+            async with _started(tasks, folder, "broker", "simulators.broker") as broker:
+                url = f"mqtt://127.0.0.1:{await broker.said('listening')}"
+                config = configuration(folder, url)
+                async with (
+                    _started(tasks, folder, "agent", "meteragent", "run", str(config)),
+                    connect(url) as receiver,
+                ):
+                    await receiver.subscribe("private/#", qos=1)
+                    while await broker.said("subscribed") != "meters/+/power":
+                        pass
+                    async with asyncio.TaskGroup() as sending:  # ends before the broker does
+                        sending.create_task(publish(url, _sent(street), alive))
+                        async for _ in _new(receiver, heard, expected):
+                            alive()
+                            progress()
+    except ExceptionGroup as group:
+        raise _reason(group) from None
+    return list(heard)
+
+
+def _postponing(limit: asyncio.Timeout) -> Callable[[], None]:
+    """Something has happened: the limit starts again."""
+    now_s = asyncio.get_running_loop().time
+    return lambda: limit.reschedule(now_s() + SILENCE_S)
+
+
+def _reason(group: ExceptionGroup[Exception]) -> Exception:
+    """The first failure, said clearly; the others are its echo."""
+    error = next((one for one in group.exceptions if isinstance(one, DemoError)), group.exceptions[0])
+    if isinstance(error, ExceptionGroup):
+        return _reason(error)
+    if isinstance(error, TimeoutError):
+        return DemoError(f"nothing has happened for {SILENCE_S:g} s")
+    return DemoError(f"a connection failed: {error}") if isinstance(error, MqttError) else error
+
+
+async def _sent(street: Street) -> AsyncIterator[tuple[str, bytes]]:
+    topics = [f"meters/{meter}/power" for meter in street.meters]
+    for home, payload in street.messages():
+        yield topics[home], payload
+
+
+async def _new(receiver: Client, heard: dict[bytes, None], expected: int) -> AsyncIterator[None]:
+    """Take messages in; yields at each new record, until there are so many."""
+    async for message in receiver.messages:
+        payload = bytes(message.payload)
+        if payload in heard:
+            continue
+        heard[payload] = None
+        if message.topic.matches("private/+/power"):
+            yield
+            expected -= 1
+        if not expected:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A process that must run until it is stopped."""
+
+    name: str
+    process: Process
+    lines: asyncio.StreamReader
+    log: Path
+
+    async def said(self, word: str) -> str:
+        """The rest of the next line on standard output that begins with a word."""
+        async for line in self.lines:
+            first, _, rest = line.decode().strip().partition(" ")
+            if first == word:
+                return rest
+        raise await self.end()
+
+    async def end(self) -> DemoError:
+        """Wait until it ends, which it should not: why it did."""
+        code = await self.process.wait()
+        said = self.log.read_text(errors="replace").strip()
+        return DemoError(f"the {self.name} ended with {code}\n{said}".strip())
+
+    async def watch(self) -> NoReturn:
+        """Raise DemoError when it ends."""
+        raise await self.end()
+
+    async def stop(self) -> None:
+        """SIGTERM; it must not mind."""
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGTERM)
+        if await self.process.wait() not in {0, -signal.SIGTERM}:
+            raise await self.end()
+
+
+@contextlib.asynccontextmanager
+async def _started(
+    tasks: asyncio.TaskGroup, folder: Path, name: str, *command: str
+) -> AsyncIterator[_Program]:
+    """Run a Python module as a process."""
+    log = folder / f"{name}.log"
+    with log.open("wb") as errors:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", *command, stdin=PIPE, stdout=PIPE, stderr=errors
+        )
+    program = _Program(name, process, process.stdout or asyncio.StreamReader(), log)
+    watch = tasks.create_task(program.watch())
+    try:
+        yield program
+    finally:
+        watch.cancel()
+        await program.stop()

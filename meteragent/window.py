@@ -24,6 +24,7 @@ The rules
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import itemgetter
@@ -267,12 +268,15 @@ class Timeline:
         self.covered_ms = until_ms
         return self._free()
 
-    def _spans(self) -> list[tuple[int, int, int]]:
-        """The pending readings as (start, end, value), in order; only starts may overlap."""
+    def _spans(self) -> Iterator[tuple[int, int, int]]:
+        """The pending readings as (start, end, value), in order; only starts may overlap.
+
+        One by one: a long `lateness` keeps thousands pending, and covering needs the first few.
+        """
         if self._rules.kind is Kind.INTERVAL_ENERGY:
             interval = self._rules.interval_ms
-            return [(p.time_ms - interval, p.time_ms, p.value_u) for p in self.pending]
-        return [(p.time_ms, self._end_ms(at), p.value_u) for at, p in enumerate(self.pending)]
+            return ((p.time_ms - interval, p.time_ms, p.value_u) for p in self.pending)
+        return ((p.time_ms, self._end_ms(at), p.value_u) for at, p in enumerate(self.pending))
 
     def _end_ms(self, at: int) -> int:
         """Where the span of a pending reading ends."""

@@ -67,9 +67,9 @@ async def fill(agent: Service, line: Meters, limit_bytes: float) -> int:
     """One meter jumps through time until so much waits, or the agent has ended; returns its next time."""
     time_ms = PAST_MS
     while agent.runs and depth(agent)[0] < limit_bytes:
-        before = depth(agent)
+        _, before = depth(agent)
         await line.send(FILLER, 7, time_ms)
-        await until(lambda: not agent.runs or depth(agent) > before)  # noqa: B023
+        await until(lambda: not agent.runs or depth(agent)[1] > before)  # noqa: B023
         time_ms += JUMP_MS
     return time_ms
 

@@ -3,9 +3,10 @@
 import asyncio
 import json
 import shutil
+import subprocess
 from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -35,42 +36,49 @@ NOISY = "level = 1\nradius = 220"
 WINDOW = 'length = "1s"\ncatch_up = "300ms"'
 
 
-class Run(NamedTuple):
-    """What happened: how a start ended that must fail, what was told, and what came before and after."""
+Ended = subprocess.CompletedProcess[str]
 
-    code: int
-    told: str
+
+class Restored(NamedTuple):
+    """A start on a store in use, one on a copy put back, how that was mended, and what came."""
+
+    second: Ended
+    failed: Ended
     mended_ms: int
     ledger: dict[str, object]
     records: list[Came]
+
+
+class Corrupt(NamedTuple):
+    """The ledger after kill -9, how a start on a spoilt file went on, and what came."""
+
+    killed: dict[str, list[dict[str, object]]]
+    before: list[Came]
+    started_ms: int
+    log: str
+    set_aside: int
     files: set[str]
+    ledger: dict[str, object]
+    records: list[Came]
 
 
 @pytest.fixture(scope="module")
 def faults(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Scenarios:
     """All of them, side by side."""
 
-    async def in_use(folder: Path) -> Run:
-        with mosquitto(settings=TELL_ALL) as broker:
-            return await _in_use(folder, broker)
-
-    async def restored(folder: Path) -> Run:
+    async def restored(folder: Path) -> Restored:
         with mosquitto(settings=TELL_ALL) as broker:
             return await _restored(folder, broker)
 
-    async def corrupt(folder: Path) -> Run:
+    async def corrupt(folder: Path) -> Corrupt:
         with mosquitto(settings=TELL_ALL) as broker:
             return await _corrupt(folder, broker)
 
-    async def corrupt_event(folder: Path) -> Run:
+    async def corrupt_event(folder: Path) -> tuple[Ended, set[str]]:
         with mosquitto(settings=TELL_ALL) as broker:
             return await _corrupt_event(folder, broker)
 
-    async def killed(folder: Path) -> Run:
-        with mosquitto(settings=TELL_ALL) as broker:
-            return await _killed(folder, broker)
-
-    scenarios = Scenarios(tmp_path_factory.mktemp("faults"), in_use, restored, corrupt, corrupt_event, killed)
+    scenarios = Scenarios(tmp_path_factory.mktemp("faults"), restored, corrupt, corrupt_event)
     asyncio.run(scenarios.run())
     return scenarios
 
@@ -80,91 +88,81 @@ def files(agent: Service) -> set[str]:
     return {path.name for path in agent.store.parent.iterdir()}
 
 
-async def known(agent: Service, came: Utility, code: int = 0, told: str = "", mended_ms: int = 0) -> Run:
-    """What is known at the end."""
-    ledger = await asyncio.to_thread(agent.command, "ledger", "--json")
-    return Run(code, told, mended_ms, json.loads(ledger.stdout), came.records(), files(agent))
+async def command(agent: Service, *arguments: str) -> Ended:
+    """What a command beside the agent says."""
+    return await asyncio.to_thread(agent.command, *arguments)
 
 
-async def some(came: Utility, line: Meters, number: int = 1) -> None:
-    """A reading, and so many more records."""
-    wanted = len(came.records()) + number
+async def ledger(agent: Service) -> Any:
+    """What the ledger says."""
+    return json.loads((await command(agent, "ledger", "--json")).stdout)
+
+
+async def some(came: Utility, line: Meters) -> None:
+    """A reading, and one more record."""
+    wanted = len(came.records()) + 1
     await line.send("home", 100)
     await until(lambda: len(came.records()) >= wanted)
 
 
-async def _in_use(folder: Path, broker: Broker) -> Run:
+async def _restored(folder: Path, broker: Broker) -> Restored:
+    """While it runs a second one starts; a copy is made, the agent goes on, and the copy is put back."""
     async with utility(broker) as came, meters(broker) as line:
-        with service(folder, stream(broker.url, window=WINDOW)) as agent:
+        with service(folder, stream(broker.url, window=WINDOW, privacy=NOISY)) as agent:
             agent.start()
             await subscribed(broker)
             await some(came, line)
-            second = await asyncio.to_thread(agent.command, "run")
+            second = await command(agent, "run")
             await some(came, line)
             await agent.stop()
-            return await known(agent, came, second.returncode, second.stderr)
-
-
-async def _restored(folder: Path, broker: Broker) -> Run:
-    """A copy is made, the agent goes on, and the copy is put back."""
-    async with utility(broker) as came, meters(broker) as line:
-        with service(folder, stream(broker.url, window=WINDOW, privacy=NOISY)) as agent:
-            for turn in (1, 2):
-                agent.start()
-                await subscribed(broker, turn)
-                await some(came, line)
-                await agent.stop()
-                if turn == 1:
-                    shutil.copy(agent.store, folder / "copy")
+            shutil.copy(agent.store, folder / "copy")
+            agent.start()
+            await subscribed(broker, 2)
+            await some(came, line)
+            await agent.stop()
             shutil.copy(folder / "copy", agent.store)
-            failed = await asyncio.to_thread(agent.command, "run")
+            failed = await command(agent, "run")
             mended_ms = now_ms()
-            mended = await asyncio.to_thread(agent.command, "ledger", "--restored-at", iso_time(mended_ms))
+            mended = await command(agent, "ledger", "--restored-at", iso_time(mended_ms))
             assert mended.returncode == 0, mended.stderr
             agent.start()
             await subscribed(broker, 3)
             await some(came, line)
             await agent.stop()
-            return await known(agent, came, failed.returncode, failed.stderr, mended_ms)
+            return Restored(second, failed, mended_ms, await ledger(agent), came.records())
 
 
-async def _corrupt(folder: Path, broker: Broker) -> Run:
-    """The file's head is overwritten while the agent is stopped."""
+async def _corrupt(folder: Path, broker: Broker) -> Corrupt:
+    """Killed, and the file's head overwritten."""
     async with utility(broker) as came, meters(broker) as line:
         with service(folder, stream(broker.url, window=WINDOW, privacy=NOISY)) as agent:
             agent.start()
             await subscribed(broker)
             await some(came, line)
-            await agent.stop()
+            await agent.kill()
+            killed, before = await ledger(agent), came.records()
             spoil(agent.store)
-            mended_ms = now_ms()
+            started_ms = now_ms()
             agent.start()
             await subscribed(broker, 2)
             await some(came, line)
             await agent.stop()
-            return await known(agent, came, agent.totals["store_set_aside"], agent.log, mended_ms)
+            set_aside = agent.totals["store_set_aside"]
+            told = await ledger(agent)
+            return Corrupt(
+                killed, before, started_ms, agent.log, set_aside, files(agent), told, came.records()
+            )
 
 
-async def _corrupt_event(folder: Path, broker: Broker) -> Run:
-    async with utility(broker) as came:
-        with service(folder, stream(broker.url, window='clock = "event"')) as agent:
-            agent.start()
-            await subscribed(broker)
-            await agent.stop()
-            before = spoil(agent.store)
-            failed = await asyncio.to_thread(agent.command, "run")
-            assert spoil(agent.store) == before
-            return Run(failed.returncode, failed.stderr, 0, {}, came.records(), files(agent))
-
-
-async def _killed(folder: Path, broker: Broker) -> Run:
-    async with utility(broker) as came, meters(broker) as line:
-        with service(folder, stream(broker.url, window=WINDOW)) as agent:
-            agent.start()
-            await subscribed(broker)
-            await some(came, line)
-            await agent.kill()
-            return await known(agent, came)
+async def _corrupt_event(folder: Path, broker: Broker) -> tuple[Ended, set[str]]:
+    with service(folder, stream(broker.url, window='clock = "event"')) as agent:
+        agent.start()
+        await subscribed(broker)
+        await agent.stop()
+        before = spoil(agent.store)
+        failed = await command(agent, "run")
+        assert spoil(agent.store) == before
+        return failed, files(agent)
 
 
 def spoil(store: Path) -> bytes:
@@ -184,37 +182,44 @@ def no_slot_has_two_values(records: list[Came]) -> bool:
 
 def test_a_second_agent_ends_with_1(faults: Scenarios) -> None:
     """On a store in use it says so and ends; the first one goes on, and no slot is missing."""
-    run = faults["in_use"]
-    assert run.code == 1
-    assert run.told.startswith("meteragent: ")
-    assert "another agent has it open" in run.told
-    starts_ms = [record.start_ms for record in run.records]
+    run = faults["restored"]
+    assert run.second.returncode == 1
+    assert "another agent has it open" in run.second.stderr.splitlines()[-1]
+    starts_ms = list(dict.fromkeys(r.start_ms for r in run.records if r.at_ms < run.mended_ms))
     assert starts_ms == [starts_ms[0] + 1000 * k for k in range(len(starts_ms))]
 
 
 def test_a_restored_store_is_refused(faults: Scenarios) -> None:
     """A copy from before the last start ends `run` with 1, which says what to do about it."""
     run = faults["restored"]
-    assert run.code == 1
-    assert "a copy from before its last start or stop" in run.told
-    assert "--restored-at TIME" in run.told
+    assert run.failed.returncode == 1
+    assert "a copy from before its last start or stop" in run.failed.stderr
+    assert "--restored-at TIME" in run.failed.stderr
 
 
 def test_after_restored_at_nothing_is_released_twice(faults: Scenarios) -> None:
-    """With `ledger --restored-at` it runs again: no slot has two values, none before the time is new."""
+    """With `ledger --restored-at` it runs again: no slot has two values, and none before the time is new."""
     run = faults["restored"]
     assert no_slot_has_two_values(run.records)
     assert run.records[-1].start_ms >= run.mended_ms
-    last_ms = max(record.start_ms for record in run.records if record.at_ms < run.mended_ms)
-    assert all(r.start_ms <= last_ms or r.start_ms >= run.mended_ms // 1000 * 1000 for r in run.records)
+    known_ms = {record.start_ms for record in run.records if record.at_ms < run.mended_ms}
+    assert all(r.start_ms in known_ms or r.start_ms >= run.mended_ms for r in run.records)
     assert run.ledger["unknown_before"] == iso_time(run.mended_ms)
+
+
+def test_after_kill_9_the_ledger_can_be_read(faults: Scenarios) -> None:
+    """`ledger` tells what was charged also when the agent has left its files as they were."""
+    run = faults["corrupt"]
+    (row,) = run.killed["spent"]
+    assert row["meter"] == "home"
+    assert row["windows"] >= len(run.before)
 
 
 def test_a_corrupt_store_is_set_aside(faults: Scenarios) -> None:
     """By the wall clock the agent goes on: the file is kept under another name, counted, and said."""
     run = faults["corrupt"]
-    assert run.code == 1  # times that a store was set aside
-    assert "ERROR the store was corrupt or lost and has been set aside" in run.told
+    assert run.set_aside == 1
+    assert "ERROR the store was corrupt or lost and has been set aside" in run.log
     assert any(name.startswith("db.corrupt-") for name in run.files)
 
 
@@ -222,25 +227,17 @@ def test_after_a_corrupt_store_nothing_is_released_twice(faults: Scenarios) -> N
     """The first window begins at the next boundary, and the ledger says what it does not know."""
     run = faults["corrupt"]
     assert no_slot_has_two_values(run.records)
-    after = [record for record in run.records if record.at_ms >= run.mended_ms]
+    after = run.records[len(run.before) :]
     assert after
-    assert all(record.start_ms >= run.mended_ms for record in after)
+    assert all(record.start_ms >= run.started_ms for record in after)
     unknown = run.ledger["unknown_before"]
     assert isinstance(unknown, str)
-    assert parse_time(unknown) >= run.mended_ms
+    assert parse_time(unknown) >= run.started_ms
 
 
 def test_by_the_event_clock_a_corrupt_store_ends_with_1(faults: Scenarios) -> None:
     """Where no boundary is known to be safe nothing is set aside, and a person must say when it is."""
-    run = faults["corrupt_event"]
-    assert run.code == 1
-    assert "--restored-at TIME" in run.told
-    assert not any("corrupt" in name for name in run.files)
-
-
-def test_after_kill_9_the_ledger_can_be_read(faults: Scenarios) -> None:
-    """`ledger` tells what was charged also when the agent has left its files as they were."""
-    run = faults["killed"]
-    (row,) = run.ledger["spent"]
-    assert row["meter"] == "home"
-    assert row["windows"] >= len(run.records)
+    failed, files_left = faults["corrupt_event"]
+    assert failed.returncode == 1
+    assert "--restored-at TIME" in failed.stderr
+    assert not any("corrupt" in name for name in files_left)

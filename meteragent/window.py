@@ -9,7 +9,10 @@ split forward. Time passes only as an argument; the timeline says when it wants 
 (`next_open_ms`, `next_close_ms`).
 
 An accumulator counts in millionths of the unit times milliseconds and is born as noise * lattice,
-before any reading is added to it (THEORY 3.4): at no time does it hold the energy alone.
+before any reading is added to it (THEORY 3.4): at no time does it hold the energy alone. What a copy
+of it tells at one moment is the energy modulo lattice = quantum * slot length, because the noise is a
+multiple of that. It cannot be helped while rounding is exact: what is stored decides for every
+energy still to come where the rounding jumps, and that is this remainder.
 
 The rules
 ---------

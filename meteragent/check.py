@@ -76,8 +76,13 @@ def _usual(name: str, terms: Terms) -> float:
 
 
 def _hidden(event: Event, shared: encode.Wording) -> dict[str, Any]:
-    """How often anybody can be right about an event, out of 100, when either answer is as likely."""
-    ways = distances(event, shared.terms)
+    """How often anybody can be right about an event, out of 100, when either answer is as likely.
+
+    An event that starts just off the grid is rounded up in two windows instead of one: a quantum
+    more in its last window covers that.
+    """
+    off_grid = shared.terms.quantum
+    ways = [(*way[:-1], way[-1] + off_grid) for way in distances(event, shared.terms)]
     times = TIMES if event.daily else TIMES[:1]
     right = {
         str(often): math.ceil(100 * max(success_bound(shared.mechanism, way, often) for way in ways) - 1e-6)

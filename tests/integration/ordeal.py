@@ -90,9 +90,10 @@ async def kill_brokers(
 ) -> Outcome:
     """Kill one of the brokers (source, sink; or one that is both) `kills` times under a feed.
 
-    mosquitto answers first and saves then: what it answered in the turn in which it dies is lost,
-    unless whom it was for has it already. So it is killed at random moments while the receiver is
-    connected, and the feeder sends its last ones again.
+    mosquitto answers first and saves then, and what is on its way to a subscriber that is there is
+    no change to it, so not saved: killed, it forgets what it has answered. So it is killed at random
+    moments while the receiver, which has what was on its way, is there; and the feeder sends its last
+    ones again, also those that were answered.
     """
     rng = random.Random(kills)
     fed, messages = invent(rng, 3, (kills + 1) * burst // 3)
@@ -104,7 +105,8 @@ async def kill_brokers(
         async with Receiver(sink) as receiver:
             for life in range(kills):
                 before = receiver.records
-                feeding = asyncio.create_task(feed(source.url, messages[life * burst : (life + 1) * burst]))
+                start = max(0, life - 1) * burst
+                feeding = asyncio.create_task(feed(source.url, messages[start : (life + 1) * burst]))
                 await asyncio.sleep(rng.uniform(0, 0.8))
                 await receiver.connected.wait()
                 lives += receiver.records > before
@@ -112,7 +114,7 @@ async def kill_brokers(
                 broker.kill()
                 broker.start()
                 await feeding
-            await feed(source.url, messages[kills * burst :])
+            await feed(source.url, messages[(kills - 1) * burst :])
             await agent.finished(receiver, fed)
             await agent.stop()
             await receiver.flush(sink.url)

@@ -15,7 +15,7 @@ KILLS = 25
 SETTINGS = {**LOGS_SUBSCRIPTIONS, "max_inflight_messages": 0}
 
 
-@pytest.mark.parametrize(("brokers", "burst"), [(1, 60), (2, 90)])
+@pytest.mark.parametrize(("brokers", "burst"), [(1, 40), (2, 60)])
 async def test_a_broker_that_is_killed_costs_nothing(
     brokers: int, burst: int, mosquitto: MakeBroker, tmp_path: Path
 ) -> None:

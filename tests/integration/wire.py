@@ -2,12 +2,14 @@
 
 import asyncio
 import re
+import socket
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from aiomqtt import Client, Message, MqttError
+from aiomqtt import MqttError
 
 from simulators.replay import connect, lost
 from tests.broker import Broker
@@ -35,8 +37,7 @@ def publication(meter: str, reading: Reading) -> Publication:
 async def feed(url: str, messages: Sequence[Publication]) -> None:
     """Publish in order at QoS 1, again and again what was not answered, also when the broker goes away.
 
-    mosquitto answers before it saves: what it answered at the very moment of its death is lost.
-    So the last ones that were answered are sent again too; the agent refuses duplicates.
+    The last ones that were answered before it went are sent again too: see `ordeal.kill_brokers`.
     """
     sent = 0
     while sent < len(messages):
@@ -58,6 +59,9 @@ class Receiver:
 
     `messages` holds every payload ever received, by topic, in order of arrival; `newest` the latest
     time of a record, by topic; `records` how many records were received, with repetitions.
+
+    It speaks MQTT 3.1.1 by hand, because it must keep all that ever came to this machine: libraries
+    stop reading when they cannot write, so what had come from a broker that was killed is lost.
     """
 
     def __init__(self, broker: Broker, name: str = "receiver") -> None:
@@ -66,17 +70,9 @@ class Receiver:
         self.newest: dict[str, str] = {}
         self.records = 0
         self._port = broker.port
-        self._name = name
+        self._hello = _packet(0x10, b"\0\4MQTT\4\0\0\0" + _text(name))  # the session stays, no keepalive
+        self._hello += _packet(0x82, b"\0\1" + _text("private/#") + b"\1")
         self._task: asyncio.Task[None] | None = None
-        keep = self._keep
-
-        class Keeping(asyncio.Queue[Message]):
-            """aiomqtt acknowledges what it has put here: it must not be lost, whatever happens next."""
-
-            def put_nowait(self, item: Message) -> None:
-                keep(item)
-
-        self._queue = Keeping
 
     async def __aenter__(self) -> Self:
         await self.come()
@@ -102,26 +98,39 @@ class Receiver:
 
     async def _stay(self) -> None:
         while True:
-            try:
+            with suppress(OSError):
                 await self._listen()
-            except MqttError:
-                self.connected.clear()
-                await asyncio.sleep(PAUSE_S)
+            self.connected.clear()
+            await asyncio.sleep(PAUSE_S)
 
     async def _listen(self) -> None:
-        async with Client(
-            "127.0.0.1", self._port, identifier=self._name, clean_session=False, queue_type=self._queue
-        ) as client:
-            await client.subscribe("private/#", qos=1)
-            self.connected.set()
-            await lost(client)
+        """Read until there is nothing left to read, whether what is written arrives or not."""
+        loop, buffer = asyncio.get_running_loop(), bytearray()
+        with socket.socket() as wire:
+            wire.setblocking(False)
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(wire, ("127.0.0.1", self._port))
+            await loop.sock_sendall(wire, self._hello)
+            while data := await loop.sock_recv(wire, 65_536):
+                buffer += data
+                answers = b"".join(self._take(kind, body) for kind, body in _packets(buffer))
+                with suppress(OSError):
+                    await loop.sock_sendall(wire, answers)
 
-    def _keep(self, message: Message) -> None:
-        topic, payload = str(message.topic), bytes(message.payload)
+    def _take(self, kind: int, body: bytes) -> bytes:
+        """Keep a message; returns its acknowledgement."""
+        if kind == 0x90:
+            self.connected.set()
+        if kind & 0xF0 != 0x30:
+            return b""
+        start = 2 + int.from_bytes(body[:2], "big")
+        topic, has_id = body[2:start].decode(), bool(kind & 6)
+        payload = body[start + 2 * has_id :]
         self.messages[topic].append(payload)
         if found := _TIME.search(payload):
             self.newest[topic] = max(found[1].decode(), self.newest.get(topic, ""))
             self.records += 1
+        return _packet(0x40, body[start : start + 2]) if has_id else b""
 
     async def more_than(self, records: int) -> None:
         """Wait until there have been more records."""
@@ -131,3 +140,26 @@ class Receiver:
         """Wait until everything that the broker has taken by now is here."""
         await feed(url, [Publication("private/end", b"")])
         await until(lambda: bool(self.messages.pop("private/end", [])), LIMIT_S)
+
+
+def _text(text: str) -> bytes:
+    return len(text).to_bytes(2, "big") + text.encode()
+
+
+def _packet(kind: int, body: bytes) -> bytes:
+    """A packet of less than 128 bytes."""
+    return bytes((kind, len(body))) + body
+
+
+def _packets(buffer: bytearray) -> Iterator[tuple[int, bytes]]:
+    """Take the whole packets out of a buffer: the first byte and the rest of each."""
+    while len(buffer) > 1:
+        end = next((at for at in range(1, min(len(buffer), 5)) if buffer[at] < 0x80), None)
+        if end is None:
+            return
+        length = sum((byte & 0x7F) << 7 * at for at, byte in enumerate(buffer[1 : end + 1]))
+        if len(buffer) < end + 1 + length:
+            return
+        kind, body = buffer[0], bytes(buffer[end + 1 : end + 1 + length])
+        del buffer[: end + 1 + length]
+        yield kind, body

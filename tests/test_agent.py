@@ -174,6 +174,19 @@ async def test_without_a_clock_no_store_is_made(world: World) -> None:
     assert agent.counts["clock_waits"] == 1
 
 
+async def test_a_clock_behind_the_store_is_waited_for(world: World) -> None:
+    """A start with a clock earlier than the newest time in the store takes and opens nothing until then."""
+    await _stopped_for_three_seconds(world)
+    world.now_ms = START_MS - 1
+    async with world.running():
+        world.sides["source"].send(100)
+        await world.turn(20)
+        assert world.agent.counts["received"] == 0
+        assert world.agent.counts["clock_waits"] == 1
+        world.now_ms = START_MS
+        await world.until(lambda: world.agent.counts["received"] == 1)
+
+
 async def test_what_fell_due_while_stopped_leaves_after_catch_up(world: World) -> None:
     """After a start slots close once catch_up has passed, and what arrives by then counts."""
     await _stopped_for_three_seconds(world)

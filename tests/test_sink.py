@@ -146,8 +146,11 @@ async def test_nothing_leaves_before_it_is_due(line: Line) -> None:
         assert (await session.next()).payload == b"later"
 
 
-async def test_a_row_leaves_when_it_falls_due_though_nothing_is_announced(line: Line) -> None:
-    """The sink wakes by itself for the next row that falls due."""
+async def test_a_row_leaves_when_it_falls_due_though_nothing_is_announced(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sink wakes by itself for the next row that falls due, not only to look from time to time."""
+    monkeypatch.setattr(sink, "POLL_S", 60.0)
     line.commit(b"soon", due_ms=NOW_MS + 5)
     clock = asyncio.get_running_loop().time
     begin_s = clock()

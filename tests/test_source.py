@@ -187,6 +187,20 @@ async def test_what_waited_over_a_reconnection_is_taken_in_but_not_held() -> Non
     assert line.counts["acked_open"] == 0
 
 
+async def test_what_an_old_connection_held_does_not_count_on_a_new_one() -> None:
+    """A new connection begins with nothing held: what comes again is not acknowledged early."""
+    line = Line(inflight=2)
+    await line.connect()
+    line.send(b"a", b"b")
+    line.take()
+    await line.connect()
+    line.send(b"a", b"b")
+    line.take()
+    line.source.acknowledge([])
+    assert line.session.acknowledged == []
+    assert line.counts["acked_open"] == 0
+
+
 async def test_qos_0_messages_beyond_the_bound_are_shed_and_counted() -> None:
     """QoS 0 waits up to twice inflight; what is beyond is dropped and counted, the connection stays."""
     line = Line(inflight=4)

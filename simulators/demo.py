@@ -15,7 +15,6 @@ from pathlib import Path
 from tqdm import tqdm
 
 from meteragent import check, config
-from meteragent.grid import DAY_MS
 from simulators.outcome import Outcome
 from simulators.picture import draw
 from simulators.screen import text
@@ -52,9 +51,10 @@ def _run(street: Street, out: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="meteragent-demo-") as name:
         folder = Path(name)
         stream = config.load(configuration(folder)).stream[0]
-        expected = street.homes * street.days * DAY_MS // config.terms(stream).step_ms
+        slot_ms = config.terms(stream).step_ms
+        expected = street.homes * street.slots(slot_ms)
         with tqdm(total=expected, desc="private numbers received", disable=None) as bar:
-            messages = asyncio.run(_played(street, expected, folder, bar.update))
+            messages = asyncio.run(_played(street, slot_ms, folder, bar.update))
     outcome = Outcome.of(street, messages)
     shown = text(outcome, check.facts(stream), time.monotonic() - start_s)
     print(shown)
@@ -63,9 +63,9 @@ def _run(street: Street, out: Path) -> None:
     print(f"This text and a picture: {out / 'demo.txt'}, {out / 'demo.png'}")
 
 
-async def _played(street: Street, expected: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
+async def _played(street: Street, slot_ms: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
     """`play`, ended in an orderly way by SIGTERM too, so that no process stays behind."""
-    playing = asyncio.ensure_future(play(street, expected, folder, progress))
+    playing = asyncio.ensure_future(play(street, slot_ms, folder, progress))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
     return await playing
 

@@ -60,7 +60,7 @@ class Outcome:
         homes = [received[name] for name in street.meters]
         (terms,) = {id(one): one for home in homes for one in home.descriptors.values()}.values()
         outcome = cls(street, homes, terms)
-        starts_ms = START_MS + terms.step_ms * np.arange(street.days * DAY_MS // terms.step_ms)
+        starts_ms = START_MS + terms.step_ms * np.arange(street.slots(terms.step_ms))
         if not all(np.array_equal(home.time_ms, starts_ms) for home in homes):
             raise ValueError("there is not one number for every slot of every home")
         return outcome

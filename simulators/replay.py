@@ -46,8 +46,9 @@ async def replay(trace: Trace, url: str, topic: str, meters: int = 1, speed: flo
             for name in topics:
                 yield name, payload
 
-    with tqdm(total=len(trace) * meters, unit=" readings", disable=None) as bar:
-        await publish(url, messages(), bar.update)
+    async with connect(url) as client:
+        with tqdm(total=len(trace) * meters, unit=" readings", disable=None) as bar:
+            await publish(client, messages(), bar.update)
     return len(trace) * meters
 
 

@@ -4,7 +4,8 @@
     (here)               (a process of its own each)         (here)
 
 What the receiver knows is what it received. amqtt keeps nothing for who comes late, so meters send once both
-subscriptions stand.
+subscriptions stand; and it forgets what it has acknowledged when the sender leaves before that was passed on,
+so meters stay until everything has arrived.
 """
 
 import asyncio
@@ -19,11 +20,13 @@ from typing import NoReturn
 
 from aiomqtt import Client, MqttError
 
-from simulators.street import Street
+from simulators.street import READING_MS, Street
 from simulators.wire import connect, publish
 
 SILENCE_S = 60.0
 """How long nothing may happen before the demo gives up."""
+AHEAD = 4
+"""How many slots may have been sent of which nothing has been received: amqtt queues without limit."""
 
 CONFIGURATION = """\
 [source]
@@ -63,33 +66,49 @@ def configuration(folder: Path, url: str = "mqtt://127.0.0.1") -> Path:
     return path
 
 
-async def play(street: Street, expected: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
+async def play(street: Street, slot_ms: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
     """Send all readings of a street through the agent; returns the messages received, each once.
 
-    So many different records must come; `progress` is called for each. What the agent wrote and what the
-    processes said on standard error is left in `folder`. Raises DemoError.
+    There must be a record for every slot of every home; `progress` is called for each. What the agent wrote
+    and what the processes said on standard error is left in `folder`. Raises DemoError.
     """
-    heard: dict[bytes, None] = {}
     try:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(SILENCE_S) as silence:
             alive = _postponing(silence)
             async with _started(tasks, folder, "broker", "simulators.broker") as broker:
                 url = f"mqtt://127.0.0.1:{await broker.said('listening')}"
-                config = configuration(folder, url)
+                config = str(configuration(folder, url))
                 async with (
-                    _started(tasks, folder, "agent", "meteragent", "run", str(config)),
-                    connect(url) as receiver,
+                    _started(tasks, folder, "agent", "meteragent", "run", config),
+                    connect(url, keepalive_s=0) as receiver,  # amqtt takes a third longer with one
+                    connect(url, keepalive_s=0) as meters,
                 ):
                     await receiver.subscribe("private/#", qos=1)
                     while await broker.said("subscribed") != "meters/+/power":
                         pass
-                    async with asyncio.TaskGroup() as sending:  # ends before the broker does
-                        sending.create_task(publish(url, _sent(street), alive))
-                        async for _ in _new(receiver, heard, expected):
-                            alive()
-                            progress()
+                    return await _exchange(street, slot_ms, meters, receiver, alive, progress)
     except ExceptionGroup as group:
         raise _reason(group) from None
+
+
+async def _exchange(
+    street: Street,
+    slot_ms: int,
+    meters: Client,
+    receiver: Client,
+    alive: Callable[[], object],
+    progress: Callable[[], object],
+) -> list[bytes]:
+    """Publish and receive at once, until everything has been received."""
+    room = asyncio.Semaphore(AHEAD)
+    heard: dict[bytes, None] = {}
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(publish(meters, _sent(street, slot_ms, room), alive))
+        async for count in _new(receiver, heard, street.homes * street.slots(slot_ms)):
+            alive()
+            progress()
+            if count % street.homes == 0:
+                room.release()
     return list(heard)
 
 
@@ -109,23 +128,28 @@ def _reason(group: ExceptionGroup[Exception]) -> Exception:
     return DemoError(f"a connection failed: {error}") if isinstance(error, MqttError) else error
 
 
-async def _sent(street: Street) -> AsyncIterator[tuple[str, bytes]]:
+async def _sent(street: Street, slot_ms: int, room: asyncio.Semaphore) -> AsyncIterator[tuple[str, bytes]]:
+    """The street's messages; each slot waits for its room."""
     topics = [f"meters/{meter}/power" for meter in street.meters]
-    for home, payload in street.messages():
+    together = street.homes * slot_ms // READING_MS
+    for count, (home, payload) in enumerate(street.messages()):
+        if count % together == 0:
+            await room.acquire()
         yield topics[home], payload
 
 
-async def _new(receiver: Client, heard: dict[bytes, None], expected: int) -> AsyncIterator[None]:
-    """Take messages in; yields at each new record, until there are so many."""
+async def _new(receiver: Client, heard: dict[bytes, None], expected: int) -> AsyncIterator[int]:
+    """Take messages in; at each new record the number of those there are, until that is as expected."""
+    count = 0
     async for message in receiver.messages:
         payload = bytes(message.payload)
         if payload in heard:
             continue
         heard[payload] = None
         if message.topic.matches("private/+/power"):
-            yield
-            expected -= 1
-        if not expected:
+            count += 1
+            yield count
+        if count == expected:
             return
 
 

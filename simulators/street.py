@@ -56,6 +56,10 @@ class Street:
         """How many readings are sent."""
         return self.homes * (int(self.watts.shape[1]) + 1)
 
+    def slots(self, slot_ms: int) -> int:
+        """How many slots there are of each home."""
+        return self.days * DAY_MS // slot_ms
+
     def means_w(self, slot_ms: int) -> Floats:
         """The true mean power of each slot, shape (homes, slots)."""
         return np.asarray(self.watts.reshape(self.homes, -1, slot_ms // READING_MS).mean(axis=2))

@@ -19,14 +19,18 @@ def broker(url: str) -> SplitResult:
     return parts
 
 
-def connect(url: str) -> Client:
-    """A client for a broker, to be entered in a running event loop."""
+def connect(url: str, keepalive_s: int = 60) -> Client:
+    """A client for a broker, to be entered in a running event loop.
+
+    `keepalive_s` after a silence it finds out whether the broker is there; 0: never.
+    """
     parts = broker(url)
     client = Client(
         parts.hostname or "",
         parts.port or 1883,
         username=parts.username,
         password=parts.password,
+        keepalive=keepalive_s,
         max_inflight_messages=IN_FLIGHT,
         socket_options=[(IPPROTO_TCP, TCP_NODELAY, 1)],
     )
@@ -35,25 +39,25 @@ def connect(url: str) -> Client:
 
 
 async def publish(
-    url: str, messages: AsyncIterable[tuple[str, bytes]], acknowledged: Callable[[], object]
+    client: Client, messages: AsyncIterable[tuple[str, bytes]], acknowledged: Callable[[], object]
 ) -> None:
     """Publish (topic, payload) in order, not retained; `acknowledged` is called for each.
 
-    Raises MqttError when the broker is away or does not acknowledge.
+    Raises MqttError when the broker is lost or does not acknowledge.
     """
     room = asyncio.Semaphore(IN_FLIGHT)
 
-    async def send(client: Client, topic: str, payload: bytes) -> None:
+    async def send(topic: str, payload: bytes) -> None:
         await client.publish(topic, payload, qos=1, timeout=math.inf)
         acknowledged()
         room.release()
 
     try:
-        async with connect(url) as client, asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as tasks:
             watch = tasks.create_task(lost(client))
             async for topic, payload in messages:
                 await room.acquire()
-                tasks.create_task(send(client, topic, payload))
+                tasks.create_task(send(topic, payload))
             for _ in range(IN_FLIGHT):
                 await room.acquire()
             watch.cancel()

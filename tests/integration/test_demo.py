@@ -23,6 +23,7 @@ pytestmark = pytest.mark.integration
 
 LIMIT_S = 240.0
 HOMES = 12
+HALF_HOUR_MS = 1_800_000
 
 
 def nothing() -> None:
@@ -54,7 +55,7 @@ async def test_promises_kept(tmp_path: Path) -> None:
         numbers += 1
 
     async with asyncio.timeout(LIMIT_S):
-        outcome = Outcome.of(street, await play(street, HOMES * 48, tmp_path, progress))
+        outcome = Outcome.of(street, await play(street, HALF_HOUR_MS, tmp_path, progress))
     assert numbers == HOMES * 48
     spread, bias, covered = outcome.spread_w(), outcome.bias_w(), outcome.covered()
     assert spread.promised == 311.1
@@ -69,7 +70,7 @@ async def test_noise_is_new(tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         async with asyncio.timeout(LIMIT_S):
-            found.append(Outcome.of(street, await play(street, 96, tmp_path / name, nothing)))
+            found.append(Outcome.of(street, await play(street, HALF_HOUR_MS, tmp_path / name, nothing)))
     assert (found[0].true_w == found[1].true_w).all()
     assert (found[0].private_w != found[1].private_w).mean() > 0.9
 
@@ -78,14 +79,15 @@ async def test_agent_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """An agent that cannot start ends the demo with its exit code and what it said."""
     monkeypatch.setattr(stage, "CONFIGURATION", stage.CONFIGURATION.replace("appliance", "nothing"))
     with pytest.raises(DemoError, match=r"(?s)the agent ended with 78.*privacy\.preset"):
-        await play(Street.simulated(SEED, 2, 1), 96, tmp_path, nothing)
+        await play(Street.simulated(SEED, 2, 1), HALF_HOUR_MS, tmp_path, nothing)
 
 
 async def test_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When nothing comes any more the demo gives up and says so."""
     monkeypatch.setattr(stage, "SILENCE_S", 5.0)
+    monkeypatch.setattr(stage, "CONFIGURATION", stage.CONFIGURATION.replace('"private/', '"elsewhere/'))
     with pytest.raises(DemoError, match="nothing has happened for 5 s"):
-        await play(Street.simulated(SEED, 2, 1), 97, tmp_path, nothing)
+        await play(Street.simulated(SEED, 2, 1), HALF_HOUR_MS, tmp_path, nothing)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -23,6 +23,8 @@ MEAN_W = 330
 """A home's mean power (about 8 kWh a day): what errors are compared with; our assumption."""
 FIT = 0.1
 """An error below this part of what is measured is marked as fit for use."""
+LEARNT = 95
+"""From so many right guesses of 100 on, something is known."""
 _SLOTS_MANY = 12
 _LEVEL_HIGH = 4
 
@@ -40,14 +42,15 @@ def facts(
     terms = settings.terms(stream)
     shared = encode.wording(terms)
     errors = _errors(shared)
+    hidden = [_hidden(event, shared) for event in events]
     return {
         "stream": stream.name,
         "id": shared.id,
         **shared.facts,
         "errors": {name: float(f"{error:.4g}") for name, error in errors.items()},
         "fit_for": [name for name, error in errors.items() if error < FIT * _usual(name, terms)],
-        "hidden": [_hidden(event, shared) for event in events],
-        "warnings": warnings(stream, channels),
+        "hidden": hidden,
+        "warnings": [*warnings(stream, channels), *_habits(hidden)],
         "does_not_hide": _not_hidden(terms),
     }
 
@@ -95,6 +98,17 @@ def _hidden(event: Event, shared: encode.Wording) -> dict[str, Any]:
         "source": event.source,
         "right_of_100": right,
     }
+
+
+def _habits(hidden: Sequence[dict[str, Any]]) -> list[str]:
+    """What is hidden when it happens once, and learnt when it happens every day."""
+    once, month = str(TIMES[0]), str(TIMES[-1])
+    learnt = [
+        row["event"]
+        for row in hidden
+        if row["right_of_100"][once] < LEARNT <= row["right_of_100"].get(month, 0)
+    ]
+    return [f"a habit is learnt within a month: {', '.join(learnt)}"] if learnt else []
 
 
 def _kwh_per_unit(terms: Terms) -> float:

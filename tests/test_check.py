@@ -275,3 +275,14 @@ def test_a_level_beyond_all_bounds_is_told() -> None:
     """A level that hides nothing is told as such, with a factor that can be written."""
     text = told((), {"source": TIMED, "privacy": "level = 100000\nradius = 10"})
     assert "Warning: level 100000 lets the odds change by a factor of 9.89e+42" in text
+
+
+def test_habits_are_warned_of() -> None:
+    """What is hidden once and known after a month is named as a habit, and nothing else is."""
+    facts = computed(written(), event.EVENTS, ())
+    (text,) = [warning for warning in facts["warnings"] if warning.startswith("a habit")]
+    for row in facts["hidden"]:
+        right = row["right_of_100"]
+        assert (row["event"] in text) == (right["1"] < 95 <= right.get("30", 0))
+    strict = computed(written(privacy="level = 0.001"), event.EVENTS, ())
+    assert not [warning for warning in strict["warnings"] if warning.startswith("a habit")]

@@ -71,7 +71,7 @@ async def homes(line: Meters, start_ms: int) -> None:
     """Busy: 20 readings a second; flat: 2; silent: one; vanished: one more after 1.5 seconds."""
     for home in HOMES:
         await line.send(home, 100)
-    for tick in range(SLOTS * 20 + 14):
+    for tick in range(SLOTS * 20 + 18):
         await until_ms(start_ms + 50 * tick)
         await line.send("busy", 500 + tick % 7)
         if tick % 10 == 0:

@@ -1,5 +1,6 @@
 """Exact parameters and certified bounds (meteragent.privacy.exact)."""
 
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
@@ -7,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.privacy.exact import exp_neg_bounds, positive, power_bounds, rational
+from meteragent.privacy.exact import exp_neg_bounds, levels, ln_bounds, positive, power_bounds, rational
 
 
 def test_exact_numbers_pass() -> None:
-    """A Fraction and an int are exact parameters."""
-    assert rational("a", Fraction(1, 220)) == Fraction(1, 220)
+    """A Fraction, an int, a Decimal and a string that writes a number are exact parameters."""
+    assert rational("a", Fraction(1, 220)) == rational("a", "1/220") == Fraction(1, 220)
     assert rational("a", 3) == Fraction(3)
+    assert rational("a", Decimal("0.1")) == rational("a", "0.1") == Fraction(1, 10)
 
 
 def test_a_float_is_refused_with_what_to_write() -> None:
@@ -22,9 +24,16 @@ def test_a_float_is_refused_with_what_to_write() -> None:
         rational("epsilon", 0.1)
 
 
-@pytest.mark.parametrize("value", ["1/220", None, complex(1)])
+@pytest.mark.parametrize("value", ["", "one", "1/0", "nan", "inf", Decimal("inf"), Decimal("nan")])
+def test_what_writes_no_finite_number_is_refused(value: object) -> None:
+    """A string or a Decimal that is no finite number is a ValueError that shows what one looks like."""
+    with pytest.raises(ValueError, match=r"epsilon must be a finite number such as '1/220'"):
+        rational("epsilon", value)
+
+
+@pytest.mark.parametrize("value", [None, complex(1), True])
 def test_what_is_no_rational_is_refused(value: object) -> None:
-    """Text, nothing and complex numbers are not exact parameters."""
+    """Nothing, complex numbers and truth values are not exact parameters."""
     with pytest.raises(TypeError, match="must be exact"):
         rational("a", value)
 
@@ -61,3 +70,25 @@ def test_the_bounds_of_a_power_are_close_below_one() -> None:
         base = (1 << w) - (1 << w) // (2 * n)
         lo, hi = power_bounds(base, base, n, w)
         assert hi - lo <= 1 << w - 40
+
+
+@given(x=st.fractions(min_value=Fraction(1, 10**9)), k=st.integers(1, 300))
+def test_the_bounds_of_a_logarithm_hold_and_are_close(x: Fraction, k: int) -> None:
+    """ln_bounds enclose 2^k ln x between integers at most 4 apart, for any rational x > 0."""
+    lo, hi = ln_bounds(x, k)
+    with mpmath.workdps(200):
+        exact = mpmath.ldexp(mpmath.log(mpmath.mpf(x.numerator) / x.denominator), k)
+        assert lo <= exact <= hi
+    assert hi - lo <= 4
+
+
+def test_levels_are_exact_and_equally_far_apart() -> None:
+    """A sweep from 0.1 to 1 in 4 levels is 0.1, 0.4, 0.7, 1: the numbers as written, ends included."""
+    assert levels("0.1", 1, 4) == (Fraction(1, 10), Fraction(4, 10), Fraction(7, 10), Fraction(1))
+
+
+@pytest.mark.parametrize(("lo", "hi", "k"), [(0, 1, 3), (1, 1, 3), (2, 1, 3), (1, 2, 1)])
+def test_no_sweep_is_refused(lo: int, hi: int, k: int) -> None:
+    """A sweep starts above zero, rises, and has two levels or more."""
+    with pytest.raises(ValueError, match=r"a sweep|above zero"):
+        levels(lo, hi, k)

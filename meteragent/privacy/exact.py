@@ -1,12 +1,17 @@
-"""Exact arithmetic: parameters that are rational numbers, and e^-x between two integers.
+"""Exact arithmetic: parameters that are rational numbers, and e^-x and ln x between two integers.
 
-A privacy parameter is a `Fraction` (or an int); a float is refused, because the number it holds is
-not the number that was written. What is irrational, a power of e, is never rounded either: it is
-enclosed between integers that are certified to lie below and above it, as closely as asked.
+A privacy parameter is written as a `Fraction`, a `Decimal`, an int or a string such as "0.1" or
+"1/220"; a float is refused, because the number it holds is not the number that was written. What is
+irrational, a power of e or a logarithm, is never rounded either: it is enclosed between integers
+that are certified to lie below and above it, as closely as asked.
 """
 
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+
+Exact = Fraction | Decimal | int | str
+"""What an exact number may be written as."""
 
 GUARD_BITS = 12
 """Extra bits of a working precision: enough that the error counts below cost less than one unit."""
@@ -16,14 +21,18 @@ def rational(name: str, value: Any) -> Fraction:
     """`value` as a Fraction, if it is exact; `name` is what the error calls it.
 
     Raises:
-        TypeError: `value` is neither a Fraction nor an int; the text shows what to write.
+        TypeError: `value` is not exact (a float, a bool, no number); the text shows what to write.
+        ValueError: a string or a Decimal that is no finite number.
     """
     if isinstance(value, Fraction):
         return value
-    if isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+        shown = repr(str(value)) if isinstance(value, float) else "'1/220'"
+        raise TypeError(f"{name} must be exact, not {type(value).__name__}: write Fraction({shown})")
+    try:
         return Fraction(value)
-    shown = repr(str(value)) if isinstance(value, float) else "'1/220'"
-    raise TypeError(f"{name} must be exact, not {type(value).__name__}: write Fraction({shown})")
+    except (ValueError, OverflowError, ZeroDivisionError):
+        raise ValueError(f"{name} must be a finite number such as '1/220' or '0.1', not {value!r}") from None
 
 
 def positive(name: str, value: Any) -> Fraction:
@@ -36,6 +45,18 @@ def positive(name: str, value: Any) -> Fraction:
     if exact <= 0:
         raise ValueError(f"{name} must be above zero, not {exact}")
     return exact
+
+
+def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
+    """Levels for a sweep: k >= 2 from `lo` to `hi`, equally far apart, exactly.
+
+    Raises:
+        TypeError: an end is not exact.  ValueError: lo is not above zero, hi not above lo, or k < 2.
+    """
+    start, end = positive("lo", lo), positive("hi", hi)
+    if end <= start or k < 2:
+        raise ValueError(f"a sweep has at least 2 levels, from low to high: not {k} from {start} to {end}")
+    return tuple(start + (end - start) * i / (k - 1) for i in range(k))
 
 
 def exp_neg_bounds(num: int, den: int, k: int) -> tuple[int, int]:
@@ -61,6 +82,37 @@ def exp_neg_bounds(num: int, den: int, k: int) -> tuple[int, int]:
     for _ in range(halvings):
         lo, hi = lo * lo >> w, (hi * hi >> w) + 1
     return lo >> w - k, (hi >> w - k) + 1
+
+
+def ln_bounds(x: Fraction, k: int) -> tuple[int, int]:
+    """Integers lo <= 2^k ln x <= hi, a few units apart, for a rational x > 0.
+
+    ln x = h ln 2 + ln y with y = x / 2^h in [2/3, 4/3), and ln y = 2 artanh((y-1)/(y+1)), a series
+    in powers of at most 1/5; ln 2 = 2 artanh(1/3).
+    """
+    h = x.numerator.bit_length() - x.denominator.bit_length()
+    y = x / Fraction(2) ** h
+    while y >= Fraction(4, 3):
+        h, y = h + 1, y / 2
+    while y < Fraction(2, 3):
+        h, y = h - 1, y * 2
+    w = k + abs(h).bit_length() + GUARD_BITS
+    (two_lo, two_hi), (lo, hi) = _artanh_bounds(Fraction(1, 3), w), _artanh_bounds((y - 1) / (y + 1), w)
+    lo, hi = lo + h * (two_lo if h >= 0 else two_hi), hi + h * (two_hi if h >= 0 else two_lo)
+    return 2 * lo >> w - k, (2 * hi >> w - k) + 1
+
+
+def _artanh_bounds(x: Fraction, w: int) -> tuple[int, int]:
+    """Integers below and above 2^w artanh x, |x| <= 1/3: every power and every term loses under 2 units."""
+    size, den, sign = abs(x.numerator), x.denominator, 1 if x >= 0 else -1
+    power = size * (1 << w) // den
+    total, i = 0, 0
+    while power:
+        total += power // (2 * i + 1)
+        power = power * size * size // (den * den)
+        i += 1
+    error = 3 * i + 3
+    return sign * total - error, sign * total + error
 
 
 def power_bounds(lo: int, hi: int, n: int, w: int) -> tuple[int, int]:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent.privacy import sampling
 from meteragent.privacy.bits import SeededBits, UnsignedArray
 from meteragent.privacy.sampling import below, below_array, discrete_laplace, geometric, radius, uniform
+from meteragent.privacy.sampling.geometric import _expansions
+from meteragent.privacy.sampling.radius import _envelope
 
 PARAMETERS = [
     (1, Fraction(1, 220)),
@@ -63,7 +64,7 @@ def log_weight(n: int, a: Fraction, r: int) -> mpmath.mpf:
 
 def exact_weights(n: int, a: Fraction, points: Iterable[int], k: int = 240) -> list[Fraction]:
     """w(R)/w(M) as the sampler sees it, to k bits."""
-    envelope = sampling._envelope(n, a)
+    envelope = _envelope(n, a)
     return [Fraction(sum(envelope.weight_bounds(point, k)), 2 << k) for point in points]
 
 
@@ -139,7 +140,7 @@ def test_a_negative_radius_is_refused() -> None:
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
 def test_the_weights_are_enclosed(n: int, a: Fraction) -> None:
     """w(R)/w(M) = ((2R+1)/(2M+1))^n e^-a(R-M) lies between the sampler's bounds, a few units apart."""
-    envelope = sampling._envelope(n, a)
+    envelope = _envelope(n, a)
     mode, block = envelope.mode, envelope.block
     near = range(max(0, mode - 3), mode + 4)
     far = [max(0, mode + block * i // 3) for i in range(-15, 16)]
@@ -154,7 +155,7 @@ def test_the_weights_are_enclosed(n: int, a: Fraction) -> None:
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
 def test_the_mode_is_the_heaviest_integer(n: int, a: Fraction) -> None:
     """No integer outweighs the mode: no probability of keeping a proposal would have to be above 1."""
-    mode = sampling._envelope(n, a).mode
+    mode = _envelope(n, a).mode
     with mpmath.workdps(60):
         top = log_weight(n, a, mode)
         assert log_weight(n, a, mode + 1) < top
@@ -164,7 +165,7 @@ def test_the_mode_is_the_heaviest_integer(n: int, a: Fraction) -> None:
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
 def test_the_steps_cover_the_law(n: int, a: Fraction) -> None:
     """In block j, on both sides, w(R) is at most 2^-j w(M), as the proposal assumes."""
-    envelope = sampling._envelope(n, a)
+    envelope = _envelope(n, a)
     with mpmath.workdps(60):
         top = log_weight(n, a, envelope.mode)
         for j in range(60):
@@ -179,7 +180,7 @@ def test_the_steps_cover_the_law(n: int, a: Fraction) -> None:
 def test_few_proposals_are_needed(n: int, exponent: float) -> None:
     """At most 5.6 proposals are expected at every n and a, also where a >> sqrt(n)."""
     a = Fraction(2.0**exponent).limit_denominator(10**4)
-    envelope = sampling._envelope(n, a)
+    envelope = _envelope(n, a)
     # The blocks at the mode alone; further ones only add weight.
     points = np.arange(max(0, envelope.mode - 2 * envelope.block), envelope.mode + 2 * envelope.block)
     centred = points - envelope.mode
@@ -191,7 +192,7 @@ def test_few_proposals_are_needed(n: int, exponent: float) -> None:
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
 def test_a_proposal_is_kept_exactly_below_its_probability(n: int, a: Fraction) -> None:
     """With P = 2^j w(R)/w(M), U is kept if and only if U < P, however close to P its bits lie."""
-    envelope = sampling._envelope(n, a)
+    envelope = _envelope(n, a)
     point, j = envelope.mode + envelope.block + envelope.block // 2 + 1, 1
     with mpmath.workdps(120):
         ratio = mpmath.exp(log_weight(n, a, point) - log_weight(n, a, envelope.mode))
@@ -207,7 +208,7 @@ def test_a_proposal_is_kept_exactly_below_its_probability(n: int, a: Fraction) -
 
 def test_bits_of_a_uniform_are_revealed_only_while_needed() -> None:
     """A comparison that 32 bits decide takes 32 bits; one that ties takes more, and ends."""
-    envelope = sampling._envelope(1, Fraction(1, 2))
+    envelope = _envelope(1, Fraction(1, 2))
     lo, hi = envelope.weight_bounds(envelope.mode + 2, 64)
     assert lo >> 32 == hi >> 32
     tie = lo >> 32
@@ -221,7 +222,7 @@ def test_bits_of_a_uniform_are_revealed_only_while_needed() -> None:
 
 def test_a_proposal_is_made_of_a_side_a_block_and_a_place() -> None:
     """The side bit, the ones that count blocks, the place in the block: M + jb + i or M - 1 - jb - i."""
-    envelope = sampling._envelope(6, Fraction(1, 10))
+    envelope = _envelope(6, Fraction(1, 10))
     mode, block, certain = envelope.mode, envelope.block, 0
     assert (mode, block) == (60, 34)
     assert radius(6, Fraction(1, 10), Tape(1, 0, 5, certain)) == mode + 5
@@ -310,8 +311,8 @@ def test_the_finest_parameters_can_be_drawn() -> None:
 
 def test_the_tables_are_bounded() -> None:
     """What is kept per (n, a) is a bounded number of small tables."""
-    assert sampling._envelope.cache_info().maxsize == 256
-    assert sampling._expansions.cache_info().maxsize == 256
+    assert _envelope.cache_info().maxsize == 256
+    assert _expansions.cache_info().maxsize == 256
 
 
 # Geometric and discrete Laplace -------------------------------------------------------------------
@@ -326,7 +327,7 @@ DIGITS = {  # THEORY oracles, discrete_geometric, digit_probs
 @pytest.mark.parametrize("a", DIGITS)
 def test_the_digits_have_the_probabilities_of_the_theory(a: Fraction) -> None:
     """Digit j is one with probability 1/(1+e^(a 2^j)), and the expansions hold all bits of it."""
-    first, second = sampling._expansions(a, 0), sampling._expansions(a, 1)
+    first, second = _expansions(a, 0), _expansions(a, 1)
     expected = DIGITS[a]
     probabilities = [int(f) / 2**8 + int(s) / 2**72 for f, s in zip(first, second, strict=True)]
     assert probabilities[: len(expected)] == pytest.approx(expected, rel=1e-11)
@@ -337,20 +338,20 @@ def test_each_chunk_continues_the_expansion(a: Fraction) -> None:
     """Chunks of 8, 64, 64 .. bits together are the floor of the probability at that many bits."""
     with mpmath.workprec(400):
         x = mpmath.mpf(a.numerator) / a.denominator
-        digits = len(sampling._expansions(a, 0)) - 1
+        digits = len(_expansions(a, 0)) - 1
         assert x * 2**digits >= 45
         exact = [1 / (1 + mpmath.exp(x * 2**j)) for j in range(digits)] + [mpmath.exp(-x * 2**digits)]
         for row, probability in enumerate(exact):
             joined = 0
             for level in range(4):
-                joined = joined << (64 if level else 8) | int(sampling._expansions(a, level)[row])
+                joined = joined << (64 if level else 8) | int(_expansions(a, level)[row])
             assert joined == int(mpmath.floor(mpmath.ldexp(probability, 8 + 3 * 64)))
 
 
 def test_digits_make_the_number() -> None:
     """Each digit is one if its 8 bits lie below its probability's; the number is read in base 2."""
     a = Fraction(12)  # two digits and the rest, all with probabilities that begin with 8 zeros
-    assert sampling._expansions(a, 0).tolist() == [0, 0, 0]
+    assert _expansions(a, 0).tolist() == [0, 0, 0]
     low, high = 0, 2**64 - 1
     # 3 numbers: digit 0 of the first ties and is below, digit 1 of the second too; the third has none.
     drawn = [0, 9, 9, 9, 0, 9, 9, 9, 9]
@@ -361,7 +362,7 @@ def test_digits_make_the_number() -> None:
 def test_a_tie_is_extended_until_it_ends() -> None:
     """A digit that ties with its probability for hundreds of bits is still decided, and rightly."""
     a = Fraction(50)  # no digits: only the rest, with probability e^-50
-    chunks = [int(sampling._expansions(a, level)[0]) for level in range(7)]
+    chunks = [int(_expansions(a, level)[0]) for level in range(7)]
     ties = [[chunk] for chunk in chunks[:6]]
     assert geometric(1, a, Tape(*ties, [chunks[6] + 1])).tolist() == [0]
     not_again = [255]

@@ -1,0 +1,45 @@
+"""Exact integer samplers from a stream of random bits that is passed in.
+
+Theory of operation
+-------------------
+A privacy proof is about one law, so what is drawn must have exactly that law: a sampler that rounds
+probabilities (any floating-point sampler) breaks the proof in the last bits, where an attacker looks
+first. Three rules keep the samplers exact.
+
+Rule 1: no floating point decides a draw. Every comparison is between integers.
+Rule 2: a uniform number U in [0, 1) is never rounded. Its bits are revealed from the top, and it is
+    compared with certified bounds of the probability p: U < p is known as soon as the bits seen so
+    far lie wholly below or above the bounds. While they do not, more bits are revealed and the bounds
+    refined. A p like e^(-1/220) is irrational, so this ends; it nearly always ends at once.
+Rule 3: every random bit is used once.
+
+`uniform` equally likely integers; `bernoulli` coins and choices with any probabilities that can be
+enclosed; `radius` the cube of a window; `geometric` geometric and discrete Laplace numbers.
+
+How long a draw takes depends on the draw, never on data: draw when a window opens, off the path of a
+release (THEORY 2.4 on timing).
+"""
+
+from meteragent.privacy.bits import Bits, SeededBits, SystemBits
+from meteragent.privacy.sampling.bernoulli import bernoulli, bernoulli_exp, choice
+from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
+from meteragent.privacy.sampling.parameters import SCALE_LIMIT, check_parameters
+from meteragent.privacy.sampling.radius import radius
+from meteragent.privacy.sampling.uniform import below, below_array, uniform
+
+__all__ = [
+    "SCALE_LIMIT",
+    "Bits",
+    "SeededBits",
+    "SystemBits",
+    "below",
+    "below_array",
+    "bernoulli",
+    "bernoulli_exp",
+    "check_parameters",
+    "choice",
+    "discrete_laplace",
+    "geometric",
+    "radius",
+    "uniform",
+]

@@ -1,0 +1,25 @@
+"""Which parameters the samplers of windows and of numbers take."""
+
+from fractions import Fraction
+
+from meteragent.privacy.exact import positive
+
+SCALE_LIMIT = 1 << 45
+"""n/a stays below it, so that the noise stays in int64 but for a chance below e^-2^17."""
+
+
+def check_parameters(n: int, a: Fraction) -> Fraction:
+    """`a` as a Fraction, if n slots with noise of parameter a can be drawn.
+
+    Raises:
+        TypeError: n is not an int, or `a` is not exact.
+        ValueError: n < 1, a <= 0, or n/a >= 2^45 (the noise would leave the range of int64).
+    """
+    if not isinstance(n, int):
+        raise TypeError(f"n must be an int, not {type(n).__name__}")
+    if n < 1:
+        raise ValueError(f"n must be at least 1, not {n}")
+    exact = positive("a", a)
+    if n >= exact * SCALE_LIMIT:
+        raise ValueError(f"n/a must be below 2^45, and {n} / ({exact}) is not: take a coarser quantum")
+    return exact

@@ -1,0 +1,64 @@
+"""What a metric space is."""
+
+from collections.abc import Iterable, Iterator
+from itertools import permutations
+from typing import Any, Protocol, runtime_checkable
+
+from meteragent.privacy.metric import Distance
+
+POINTS_LIMIT = 1 << 16
+"""A finite space of more points is not listed."""
+
+PAIRS_LIMIT = 64
+"""A space of at most so many points gives all its pairs."""
+
+Pair = tuple[Any, Any]
+
+
+@runtime_checkable
+class Space(Protocol):
+    """A metric space."""
+
+    def metric(self, x: Any, y: Any, /) -> Distance:
+        """The distance of two points."""
+        ...
+
+    @property
+    def diameter(self) -> Distance:
+        """The largest distance of two points; `math.inf` where there is none."""
+        ...
+
+    def __contains__(self, x: object) -> bool: ...
+
+    def pairs(self) -> Iterator[Pair]:
+        """Pairs of different points that a test of a mechanism should try, each in both orders."""
+        ...
+
+
+class FiniteSpace(Space, Protocol):
+    """A metric space whose points can be listed; see `listed`."""
+
+    @property
+    def points(self) -> tuple[Any, ...]:
+        """All points, each once."""
+        ...
+
+
+def listed(space: Space) -> tuple[Any, ...] | None:
+    """All points of a space, or None where they are infinitely many, or too many."""
+    points: tuple[Any, ...] | None = getattr(space, "points", None)
+    return points
+
+
+def all_pairs(points: Iterable[Any]) -> Iterator[Pair]:
+    """Every pair of different points, in both orders."""
+    return permutations(points, 2)
+
+
+def both_ways(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Every pair of different points in both orders; what is listed twice, once."""
+    seen: dict[Pair, None] = {}
+    for x, y in pairs:
+        if x != y:
+            seen[x, y] = seen[y, x] = None
+    return iter(seen)

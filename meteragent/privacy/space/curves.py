@@ -1,0 +1,153 @@
+"""Curves on [0, T] under the sup or the L2 norm (Holohan 2014, Example 2).
+
+A curve here is piecewise linear, with or without jumps: all that a meter, a hold or a reconstruction makes,
+and dense in C([0, T]). So both distances are exact: on a piece where the difference of two curves goes
+from a to b in h seconds its sup is max(|a|, |b|) and the integral of its square h (a^2 + ab + b^2) / 3.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Literal
+
+from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.metric import Distance, root
+from meteragent.privacy.space.base import Pair, both_ways
+
+Piece = tuple[Fraction, Fraction]
+"""The values at the start and at the end of a piece."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Pieces between times: on [times_s[i], times_s[i+1]) straight from pieces[i][0] to pieces[i][1].
+
+    Right-continuous; at the last time it has the last piece's end. See `steps` and `polyline`.
+    """
+
+    times_s: tuple[Fraction, ...]
+    pieces: tuple[Piece, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.times_s) != len(self.pieces) + 1 or not self.pieces or self.times_s[0] != 0:
+            raise ValueError("a curve has k >= 1 pieces between k + 1 times, the first of them 0")
+        if any(t >= u for t, u in pairwise(self.times_s)):
+            raise ValueError("the times of a curve must grow")
+
+    @property
+    def duration_s(self) -> Fraction:
+        """T."""
+        return self.times_s[-1]
+
+    def __call__(self, time_s: Exact) -> Fraction:
+        """The value at a time of [0, T].
+
+        Raises:
+            ValueError: the time is outside.
+        """
+        time = rational("time_s", time_s)
+        if not 0 <= time <= self.duration_s:
+            raise ValueError(f"time_s must lie in [0, {self.duration_s}], not {time}")
+        i = min(bisect_right(self.times_s, time), len(self.pieces)) - 1
+        return self._at(i, time)
+
+    def restricted(self, start_s: Fraction, end_s: Fraction) -> Iterator[tuple[Fraction, Fraction, Piece]]:
+        """What lies in [start_s, end_s]: from, to, and the values there, piece by piece."""
+        i = max(bisect_right(self.times_s, start_s) - 1, 0)
+        while i < len(self.pieces) and self.times_s[i] < end_s:
+            low, high = max(self.times_s[i], start_s), min(self.times_s[i + 1], end_s)
+            yield low, high, (self._at(i, low), self._at(i, high))
+            i += 1
+
+    def refined(self, times_s: Sequence[Fraction]) -> tuple[Piece, ...]:
+        """The pieces between the given times, among which are all its own."""
+        parts = (self.restricted(start, end) for start, end in pairwise(times_s))
+        return tuple(piece for part in parts for _, _, piece in part)
+
+    def _at(self, i: int, time_s: Fraction) -> Fraction:
+        start, end = self.times_s[i], self.times_s[i + 1]
+        first, last = self.pieces[i]
+        return first + (last - first) * (time_s - start) / (end - start)
+
+
+def steps(edges_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
+    """The curve that is values[i] from edges_s[i] to edges_s[i+1]; edges_s[0] = 0.
+
+    Raises:
+        TypeError: a number is not exact.  ValueError: not one edge more than values, or none growing.
+    """
+    pieces = tuple((value, value) for value in (rational("value", v) for v in values))
+    return Curve(tuple(rational("edge_s", t) for t in edges_s), pieces)
+
+
+def polyline(times_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
+    """The continuous curve through values[i] at times_s[i], straight between; times_s[0] = 0.
+
+    Raises:
+        TypeError: a number is not exact.  ValueError: fewer than two points, or times that do not grow.
+    """
+    if len(times_s) != len(values):
+        raise ValueError(f"as many values as times are needed, not {len(values)} and {len(times_s)}")
+    numbers = [rational("value", v) for v in values]
+    return Curve(tuple(rational("time_s", t) for t in times_s), tuple(pairwise(numbers)))
+
+
+@dataclass(frozen=True, init=False)
+class Curves:
+    """The curves on [0, T] with the sup norm, as C([0, T]) has it, or with the L2 norm.
+
+    Raises:
+        TypeError: duration_s is not exact.  ValueError: it is not above zero, or an unknown norm.
+    """
+
+    duration_s: Fraction
+    norm: Literal["sup", "L2"]
+
+    def __init__(self, duration_s: Exact, norm: Literal["sup", "L2"] = "sup") -> None:
+        if norm not in ("sup", "L2"):
+            raise ValueError(f"the norm of curves is sup or L2, not {norm!r}")
+        object.__setattr__(self, "duration_s", positive("duration_s", duration_s))
+        object.__setattr__(self, "norm", norm)
+
+    def metric(self, x: Curve, y: Curve) -> Distance:
+        """The sup of |x - y|, exactly; or the root of the integral of (x - y)^2."""
+        times = sorted({*x.times_s, *y.times_s})
+        pairs = zip(x.refined(times), y.refined(times), strict=True)
+        gaps = [(u[0] - v[0], u[1] - v[1]) for u, v in pairs]
+        if self.norm == "sup":
+            return max(max(abs(a), abs(b)) for a, b in gaps)
+        lengths = (end - start for start, end in pairwise(times))
+        return root(
+            sum((h * (a * a + a * b + b * b) for h, (a, b) in zip(lengths, gaps, strict=True)), Fraction(0))
+            / 3
+        )
+
+    @property
+    def diameter(self) -> Distance:
+        """Infinite."""
+        return math.inf
+
+    def __contains__(self, x: object) -> bool:
+        return isinstance(x, Curve) and x.duration_s == self.duration_s
+
+    def pairs(self) -> Iterator[Pair]:
+        """A flat and a jagged curve, shifted by a constant, a short hat, on one half, and by a fast wave."""
+        parts = 16
+        times = [self.duration_s * i / parts for i in range(parts + 1)]
+        flat = polyline(times, [0] * (parts + 1))
+        jagged = polyline(times, [i % 3 for i in range(parts + 1)])
+        shifts = (
+            [1] * (parts + 1),
+            [int(i == parts // 2) for i in range(parts + 1)],
+            [int(2 * i <= parts) for i in range(parts + 1)],
+            [1 - 2 * (i % 2) for i in range(parts + 1)],
+        )
+        return both_ways(
+            (x, polyline(times, [x(t) + size * v for t, v in zip(times, shift, strict=True)]))
+            for x in (flat, jagged)
+            for size in (1, 5)
+            for shift in shifts
+        )

@@ -1,0 +1,101 @@
+"""Finite spaces: any points with any metric, categories, and sets."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain, combinations
+from typing import Any
+
+from meteragent.privacy.metric import Distance, discrete, symmetric_difference
+from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_pairs, both_ways
+
+
+@dataclass(frozen=True, init=False)
+class Finite:
+    """Finitely many points, in the order given, with any metric on them.
+
+    Raises:
+        ValueError: no points, or one twice.
+    """
+
+    points: tuple[Any, ...]
+    metric: Callable[[Any, Any], Distance]
+
+    def __init__(self, points: Iterable[Hashable], metric: Callable[[Any, Any], Distance]) -> None:
+        listed = tuple(points)
+        if not listed or len(set(listed)) < len(listed):
+            raise ValueError("a space has at least one point, and each of its points once")
+        object.__setattr__(self, "points", listed)
+        object.__setattr__(self, "metric", metric)
+
+    @property
+    def diameter(self) -> Distance:
+        """The largest distance."""
+        distances = (self.metric(x, y) for x, y in combinations(self.points, 2))
+        return max(distances, default=Fraction(0))
+
+    def __contains__(self, x: object) -> bool:
+        return x in self.points
+
+    def pairs(self) -> Iterator[Pair]:
+        """All pairs."""
+        return all_pairs(self.points)
+
+
+class Categories(Finite):
+    """Values without order, any two at distance 1 (Holohan 2014, Example 6)."""
+
+    def __init__(self, values: Iterable[Hashable]) -> None:
+        super().__init__(values, discrete)
+
+    @property
+    def diameter(self) -> Distance:
+        """1, or 0 for a single value."""
+        return Fraction(len(self.points) > 1)
+
+
+@dataclass(frozen=True, init=False)
+class Subsets:
+    """All subsets of a universe, as frozensets; d = the size of the symmetric difference.
+
+    Holohan 2014, Example 1. A universe may be too large for its subsets to be listed.
+
+    Raises:
+        ValueError: an element twice.
+    """
+
+    universe: tuple[Any, ...]
+
+    def __init__(self, universe: Iterable[Hashable]) -> None:
+        listed = tuple(universe)
+        if len(set(listed)) < len(listed):
+            raise ValueError("a universe has each of its elements once")
+        object.__setattr__(self, "universe", listed)
+
+    def metric(self, x: Iterable[Any], y: Iterable[Any]) -> Distance:
+        """The number of elements in one of the sets only."""
+        return symmetric_difference(x, y)
+
+    @property
+    def diameter(self) -> Distance:
+        """The size of the universe."""
+        return Fraction(len(self.universe))
+
+    def __contains__(self, x: object) -> bool:
+        return isinstance(x, set | frozenset) and x <= set(self.universe)
+
+    @property
+    def points(self) -> tuple[frozenset[Any], ...]:
+        """All subsets, the small ones first."""
+        if 1 << len(self.universe) > POINTS_LIMIT:
+            raise AttributeError(f"the subsets of {len(self.universe)} elements are too many to be listed")
+        sizes = range(len(self.universe) + 1)
+        return tuple(chain.from_iterable(map(frozenset, combinations(self.universe, k)) for k in sizes))
+
+    def pairs(self) -> Iterator[Pair]:
+        """All pairs of a small space; else sets that differ in one element, in half of them, in all."""
+        if 1 << len(self.universe) <= PAIRS_LIMIT:
+            return all_pairs(self.points)
+        everything, half = frozenset(self.universe), frozenset(self.universe[::2])
+        one = [half ^ {element} for element in self.universe]
+        return both_ways([(frozenset(), everything), (frozenset(), half), *((half, other) for other in one)])

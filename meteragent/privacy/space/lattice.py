@@ -1,0 +1,213 @@
+"""Numbers and windows on a lattice: points are whole quanta, distances in the quantum's unit.
+
+Bounds are quanta too, and belong to the space. A space without bounds has an infinite diameter.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain, combinations, product
+from numbers import Integral
+from types import MappingProxyType
+from typing import Any, Literal
+
+from meteragent.privacy.exact import Exact, positive
+from meteragent.privacy.metric import (
+    Distance,
+    Metric,
+    Scaled,
+    absolute,
+    chebyshev,
+    euclidean,
+    manhattan,
+    root,
+)
+from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_pairs, both_ways
+
+Norm = Literal["linf", "l1", "l2"]
+
+_NORMS: Mapping[str, Metric] = MappingProxyType({"linf": chebyshev, "l1": manhattan, "l2": euclidean})
+_STEPS = (1, 2, 5, 100)  # how far apart a test tries points, in quanta
+
+
+@dataclass(frozen=True, init=False)
+class Numbers:
+    """The numbers low q, .. high q at distance q |x - y|: the lattice of a count, a mean or a reading.
+
+    `low` and `high` in quanta, None for no bound.
+
+    Raises:
+        TypeError: a parameter is not exact.  ValueError: quantum <= 0, or low > high.
+    """
+
+    low: int | None
+    high: int | None
+    quantum: Fraction
+
+    def __init__(self, low: int | None = None, high: int | None = None, quantum: Exact = 1) -> None:
+        _refuse_crossed(low, high)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        object.__setattr__(self, "quantum", positive("quantum", quantum))
+
+    def metric(self, x: Any, y: Any) -> Distance:
+        """Quantum |x - y|."""
+        return self.quantum * absolute(x, y)
+
+    @property
+    def diameter(self) -> Distance:
+        """Quantum (high - low)."""
+        return _width(self.low, self.high, self.quantum)
+
+    def __contains__(self, x: object) -> bool:
+        return _whole(x) and _between(self.low, x, self.high)
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """All numbers, in quanta."""
+        return tuple(_listed(self.low, self.high, 1))
+
+    def pairs(self) -> Iterator[Pair]:
+        """All pairs of a small space; else some quanta apart at its ends and inside, and its ends."""
+        if _few(self.low, self.high, 1):
+            return all_pairs(self.points)
+        ends = [end for end in (self.low, self.high) if end is not None]
+        anchors = [*ends, _inside(self.low, self.high)]
+        near = [(x, x + sign * step) for x in anchors for step in _STEPS for sign in (1, -1)]
+        return both_ways((x, y) for x, y in [*near, (anchors[0], anchors[-2:][0])] if y in self)
+
+
+@dataclass(frozen=True, init=False)
+class Windows:
+    """Vectors of n whole quanta at distance q ||x - y||, in l_inf, l_1 or l_2: windows of a meter.
+
+    `low` and `high` bound every number, in quanta; None for no bound. A point is a sequence of ints (a
+    row of an array too).
+
+    Raises:
+        TypeError: the quantum is not exact.
+        ValueError: n < 1, quantum <= 0, low > high, or an unknown metric.
+    """
+
+    n: int
+    quantum: Fraction
+    norm: Norm
+    low: int | None
+    high: int | None
+    metric: Callable[[Any, Any], Distance]
+
+    def __init__(
+        self,
+        n: int,
+        quantum: Exact = 1,
+        metric: Norm = "linf",
+        low: int | None = None,
+        high: int | None = None,
+    ) -> None:
+        if n < 1 or metric not in _NORMS:
+            raise ValueError(
+                f"a window has n >= 1 numbers and the metric linf, l1 or l2: not {n} and {metric!r}"
+            )
+        _refuse_crossed(low, high)
+        set_field = object.__setattr__
+        set_field(self, "n", n)
+        set_field(self, "quantum", positive("quantum", quantum))
+        set_field(self, "norm", metric)
+        set_field(self, "low", low)
+        set_field(self, "high", high)
+        set_field(self, "metric", Scaled(_NORMS[metric], self.quantum))
+
+    @property
+    def diameter(self) -> Distance:
+        """The distance of the corners all low and all high: (high - low) q times 1, n or root n."""
+        shape = {"linf": Fraction(1), "l1": Fraction(self.n), "l2": root(Fraction(self.n))}[self.norm]
+        width = _width(self.low, self.high, self.quantum)
+        return width * shape if width else Fraction(0)
+
+    def __contains__(self, x: object) -> bool:
+        if isinstance(x, str | bytes) or not hasattr(x, "__len__") or not hasattr(x, "__iter__"):
+            return False
+        return len(x) == self.n and all(_whole(v) and _between(self.low, v, self.high) for v in x)
+
+    @property
+    def points(self) -> tuple[tuple[int, ...], ...]:
+        """All windows."""
+        return tuple(product(_listed(self.low, self.high, self.n), repeat=self.n))
+
+    def pairs(self) -> Iterator[Pair]:
+        """All pairs of a small space; else shifts by sign vectors, single numbers, e_i - e_j, half vectors.
+
+        Each by one and by several quanta, at an even window and at an uneven one: noise that fits some of
+        these directions may leak in the others (THEORY 6).
+        """
+        if _few(self.low, self.high, self.n):
+            return all_pairs(self.points)
+        corners = [(end,) * self.n for end in (self.low, self.high) if end is not None]
+        even = (_inside(self.low, self.high),) * self.n
+        uneven = tuple(v + i % 3 for i, v in enumerate(even))
+        shifted = (
+            (x, tuple(v + step * s for v, s in zip(x, shift, strict=True)))
+            for x in (even, uneven)
+            for step in _STEPS
+            for shift in directions(self.n)
+        )
+        inside = ((x, y) for x, y in shifted if x in self and y in self)
+        return both_ways(chain(inside, combinations(corners, 2)))
+
+
+def directions(n: int) -> list[tuple[int, ...]]:
+    """Vectors of {-1, 0, 1}^n along which noise should be tried, each once and none with its negative.
+
+    All ones, sign vectors of growing period (rows of Walsh's matrix), the single numbers and the
+    differences e_i - e_j of first, second, middle and last, and vectors that are zero on one half.
+    """
+    signs = [tuple(1 - 2 * (i >> bit & 1) for i in range(n)) for bit in range(n.bit_length())]
+    mixed = tuple(1 - 2 * ((i * i + i // 2) % 3 % 2) for i in range(n))
+    half = tuple(int(2 * i < n) for i in range(n))
+    half_signs = tuple(h * s for h, s in zip(half, signs[0], strict=True))
+    places = sorted({0, min(1, n - 1), n // 2, n - 1})
+    single = [tuple(int(i == place) for i in range(n)) for place in places]
+    differences = [tuple(u - v for u, v in zip(x, y, strict=True)) for x in single for y in single if x > y]
+    found: dict[tuple[int, ...], None] = {}
+    for vector in [(1,) * n, *signs, mixed, half, half_signs, *single, *differences]:
+        if any(vector) and tuple(-v for v in vector) not in found:
+            found[vector] = None
+    return list(found)
+
+
+def _whole(x: object) -> bool:
+    return isinstance(x, Integral) and not isinstance(x, bool)
+
+
+def _between(low: int | None, x: Any, high: int | None) -> bool:
+    return (low is None or low <= x) and (high is None or x <= high)
+
+
+def _refuse_crossed(low: int | None, high: int | None) -> None:
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"low must not be above high: not {low} and {high}")
+
+
+def _width(low: int | None, high: int | None, quantum: Fraction) -> Distance:
+    return math.inf if low is None or high is None else quantum * (high - low)
+
+
+def _few(low: int | None, high: int | None, n: int) -> bool:
+    return low is not None and high is not None and (high - low + 1) ** n <= PAIRS_LIMIT
+
+
+def _inside(low: int | None, high: int | None) -> int:
+    """A point in the middle, or some way from the one bound."""
+    if low is not None and high is not None:
+        return (low + high) // 2
+    return 0 if low is None and high is None else low + 1000 if low is not None else (high or 0) - 1000
+
+
+def _listed(low: int | None, high: int | None, n: int) -> Sequence[int]:
+    """The values of a number of a space that can be listed."""
+    if low is None or high is None:
+        raise AttributeError("a space without bounds has no list of points: give low and high")
+    if (high - low + 1) ** n > POINTS_LIMIT:
+        raise AttributeError(f"{high - low + 1}^{n} points are too many to be listed")
+    return range(low, high + 1)

@@ -165,7 +165,7 @@ class GraphMetric:
     """
 
     def __init__(self, edges: Iterable[tuple[Hashable, Hashable]]) -> None:
-        self._paths = _shortest_paths(dict.fromkeys(map(tuple, edges), Fraction(1)))
+        self._paths = shortest_paths(dict.fromkeys(map(tuple, edges), Fraction(1)))
 
     def __call__(self, x: Hashable, y: Hashable) -> Distance:
         """The distance between two vertices."""
@@ -188,7 +188,7 @@ class Induced:
             if u != v:
                 length = min(metric(x, y), self.links.get((u, v), math.inf))
                 self.links[u, v] = self.links[v, u] = length
-        self._paths = _shortest_paths(self.links)
+        self._paths = shortest_paths(self.links)
 
     def __call__(self, x: Hashable, y: Hashable) -> Distance:
         """The distance between two answers."""
@@ -203,7 +203,7 @@ def _with_answers(
     return (((x, y), (u, v)) for (x, u), (y, v) in combinations(answered, 2))
 
 
-def _shortest_paths(
+def shortest_paths(
     lengths: Mapping[tuple[Any, ...], Distance],
 ) -> dict[Hashable, dict[Hashable, Distance]]:
     """All distances along links, which may be walked both ways: Dijkstra's algorithm from every vertex."""
@@ -256,7 +256,7 @@ def violations(points: Sequence[Any], metric: Metric, *, extended: bool = True) 
         if d != table[j][i]:
             broken.append(Violation("d(x, y) = d(y, x)", at))
     for i, j, k in permutations(range(len(points)), 3):
-        if _exceeds(table[i][k], table[i][j] + table[j][k]):
+        if exceeds(table[i][k], table[i][j] + table[j][k]):
             broken.append(Violation("d(x, z) <= d(x, y) + d(y, z)", (points[i], points[j], points[k])))
     return broken
 
@@ -266,7 +266,7 @@ def is_metric(points: Sequence[Any], metric: Metric, *, extended: bool = True) -
     return not violations(points, metric, extended=extended)
 
 
-def _exceeds(d: Distance, bound: Distance) -> bool:
+def exceeds(d: Distance, bound: Distance) -> bool:
     """Whether d > bound, by more than rounding where one is a float."""
     rounded = isinstance(d, float) or isinstance(bound, float)
     return bool(d > bound * (1 + _SLACK)) if rounded and bound != math.inf else d > bound

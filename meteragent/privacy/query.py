@@ -1,0 +1,237 @@
+"""Queries: what is asked of a point, and how much an answer can change (Chatzikokolakis 2013, section 3).
+
+Theory of operation
+-------------------
+A query f from a space X to answers Y is Delta-sensitive if d_Y(f(x), f(x')) <= Delta d_X(x, x') (Definition
+4). Then an epsilon-d_Y-private mechanism after f is (Delta epsilon)-d_X-private (Fact 5). That says no more
+than is true where f is *uniformly* Delta-sensitive (Definition 5): any two answers y, y' are joined by a
+chain of answers that is tight, d_Y(y, y') = the sum of d_Y over its links, and expansive, every link having
+points x, x' at its ends with d_Y = Delta d_X(x, x'). Then also a mechanism that is private after f is private
+on Y (Theorem 6). Without it that is wrong (the counterexample of Fig. 1): noise may be spared where no two
+near points have the answers.
+
+Why the search is finite. Delta-sensitivity says that a link's nearest points are at least d_Y/Delta apart,
+so a link is expansive if they are exactly as far apart; and then y and y' have a tight expansive chain if
+and only if their shortest path along expansive links is as long as d_Y(y, y'). In other words: d_Y is Delta
+times the metric that f induces on its answers (`metric.Induced`).
+
+Sums over rows. With f(x) = g(x_1) + .. + g(x_n) and L the sensitivity of g on a row's space of width V:
+L under d_1, L V under the normalised d_1, n L under d_inf, and the largest |g(u) - g(v)| under d_h. An order
+statistic moves at most as far as the row that moves farthest: 1 under d_inf and d_1, V under the others.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+from meteragent.privacy.exact import Exact, rational
+from meteragent.privacy.metric import (
+    Distance,
+    Induced,
+    Metric,
+    Scaled,
+    absolute,
+    domination,
+    exceeds,
+    shortest_paths,
+)
+from meteragent.privacy.space import Databases, Numbers, Space, listed
+
+SEARCH_LIMIT = 1024
+"""A space of more points is not searched: its query's sensitivity is declared."""
+
+
+@dataclass(frozen=True, init=False)
+class Query:
+    """A query on a space, with a metric on its answers and its sensitivity (Definition 4).
+
+    Without a declared `sensitivity` the space is searched and the least one found. A declared one is
+    checked: on all pairs where the space is small, else on those that it gives for tests.
+
+    Raises:
+        TypeError: the sensitivity is not exact.
+        ValueError: it is below what a pair of points shows, there is no finite one, or none is declared
+            on a space that is too large to search.
+    """
+
+    function: Callable[[Any], Any]
+    domain: Space
+    metric: Metric
+    sensitivity: Distance
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        domain: Space,
+        metric: Metric = absolute,
+        sensitivity: Exact | None = None,
+    ) -> None:
+        object.__setattr__(self, "function", function)
+        object.__setattr__(self, "domain", domain)
+        object.__setattr__(self, "metric", metric)
+        least = self._least(declared=sensitivity is not None)
+        delta = least if sensitivity is None else rational("sensitivity", sensitivity)
+        if delta == math.inf or exceeds(least, delta):
+            raise ValueError(f"no sensitivity of {delta}: two points show {least}")
+        object.__setattr__(self, "sensitivity", delta)
+
+    def __call__(self, point: Any) -> Any:
+        """The answer at a point.
+
+        Raises:
+            ValueError: the point is not of the space; nothing is promised for it.
+        """
+        if point not in self.domain:
+            raise ValueError(f"no point of the query's space, {type(self.domain).__name__}")
+        return self.function(point)
+
+    @property
+    def answers(self) -> tuple[Any, ...]:
+        """The different answers, in the order of the points that give them.
+
+        Raises:
+            ValueError: the space is too large to search.
+        """
+        return tuple(dict.fromkeys(map(self.function, self._searched())))
+
+    @property
+    def induced(self) -> Induced:
+        """The metric that the query induces on its answers: the largest under which it is 1-sensitive."""
+        return Induced(self.domain.metric, self.function, self._searched())
+
+    def chain(self, start: Hashable, end: Hashable) -> tuple[Any, ...] | None:
+        """A tight and expansive chain of answers from one to another, or None (Definition 5)."""
+        links = self._expansive()
+        paths, chain = shortest_paths(links), [start]
+        while chain[-1] != end:
+            at = chain[-1]
+            onward = (
+                z
+                for (y, z), d in links.items()
+                if y == at and not exceeds(d + paths[z].get(end, math.inf), self.metric(at, end))
+            )
+            if (step := next(onward, None)) is None:
+                return None
+            chain.append(step)
+        return tuple(chain)
+
+    @property
+    def uniformly_sensitive(self) -> bool:
+        """Whether any two answers are joined by a tight and expansive chain (Definition 5).
+
+        Then what is private after the query is as private on the answers (Theorem 6).
+        """
+        paths, answers = shortest_paths(self._expansive()), self.answers
+        lengths = (
+            (paths.get(y, {}).get(z, math.inf), self.metric(y, z)) for y, z in combinations(answers, 2)
+        )
+        return not any(exceeds(path, distance) for path, distance in lengths)
+
+    def _expansive(self) -> dict[tuple[Hashable, Hashable], Distance]:
+        """The links that stretch their nearest points' distance by the whole sensitivity; their d_Y."""
+        links = {(y, z): (d, self.metric(y, z)) for (y, z), d in self.induced.links.items()}
+        return {link: d_y for link, (d, d_y) in links.items() if not exceeds(self.sensitivity * d, d_y)}
+
+    def _least(self, *, declared: bool) -> Distance:
+        """The least sensitivity that the points allow, or the pairs that stand for them."""
+        points = listed(self.domain)
+        if declared and (points is None or len(points) > SEARCH_LIMIT):
+            return max((self._stretch(pair) for pair in self.domain.pairs()), default=Fraction(0))
+        return self._stretch(self._searched())
+
+    def _stretch(self, points: Sequence[Any]) -> Distance:
+        return domination(points, self._between_answers, self.domain.metric)
+
+    def _between_answers(self, x: Any, y: Any) -> Distance:
+        return self.metric(self.function(x), self.function(y))
+
+    def _searched(self) -> tuple[Any, ...]:
+        points = listed(self.domain)
+        if points is None or len(points) > SEARCH_LIMIT:
+            raise ValueError("the space is too large to search: declare the query's sensitivity")
+        return points
+
+
+# Queries on databases -----------------------------------------------------------------------------
+
+
+def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
+    """How many rows satisfy `predicate`: under d_h 1-sensitive, and uniformly.
+
+    Raises:
+        ValueError: the rows' space is too large to search for the predicate's own sensitivity.
+    """
+    row = Query(lambda value: int(predicate(value)), domain.rows)
+    spread = Fraction(len(row.answers) - 1)
+    return Query(
+        lambda x: sum(map(row.function, x)), domain, absolute, _of_sum(domain, row.sensitivity, spread)
+    )
+
+
+def total(domain: Databases) -> Query:
+    """The sum of rows that are `Numbers`: answers in quanta, at distances in their unit.
+
+    Sensitivity: 1 under d_1, the rows' width under normalised d_1 (in both uniform) and d_h, n under d_inf.
+
+    Raises:
+        TypeError: the rows are no `Numbers`.  ValueError: they have no bounds, and the width counts.
+    """
+    delta = _of_sum(domain, Fraction(1), domain.rows.diameter)
+    return Query(sum, domain, Scaled(absolute, _quantum(domain)), delta)
+
+
+def average(domain: Databases) -> Query:
+    """The mean of rows that are `Numbers`: answers in quanta and n-ths of them.
+
+    Sensitivity: that of the sum, divided by n; so 1 under d_inf. There it is uniform for rows that are real
+    numbers (Theorem 13) but not on a lattice: to move the mean by less than a quantum, a row moves a quantum.
+
+    Raises:
+        TypeError: the rows are no `Numbers`.  ValueError: they have no bounds, and the width counts.
+    """
+    delta = _of_sum(domain, Fraction(1, domain.n), domain.rows.diameter / domain.n)
+    return Query(lambda x: Fraction(sum(x), domain.n), domain, Scaled(absolute, _quantum(domain)), delta)
+
+
+def percentile(domain: Databases, percent: Exact) -> Query:
+    """The smallest row that is no smaller than `percent` of 100 rows: an order statistic, in quanta.
+
+    The row of rank ceil(n percent / 100), the first for 0. Sensitivity: 1 under d_1 and d_inf, in both
+    uniform; the rows' width under normalised d_1, there too, and under d_h.
+
+    Raises:
+        TypeError: the rows are no `Numbers`, percent is not exact.
+        ValueError: percent is not in [0, 100]; the rows have no bounds, and the width counts.
+    """
+    share = rational("percent", percent)
+    if not 0 <= share <= 100:
+        raise ValueError(f"percent must lie in [0, 100], not {share}")
+    rank = max(1, math.ceil(domain.n * share / 100))
+    slope = {"l1": Fraction(1), "linf": Fraction(1)}.get(domain.kind, domain.rows.diameter)
+    return Query(lambda x: sorted(x)[rank - 1], domain, Scaled(absolute, _quantum(domain)), _finite(slope))
+
+
+def _of_sum(domain: Databases, slope: Distance, spread: Distance) -> Fraction:
+    """The sensitivity of a sum over rows, from that of a row's part and how far apart its answers can be."""
+    of = {
+        "hamming": spread,
+        "l1": slope,
+        "normalised l1": slope * domain.rows.diameter,
+        "linf": domain.n * slope,
+    }
+    return _finite(of[domain.kind])
+
+
+def _finite(sensitivity: Distance) -> Fraction:
+    if not isinstance(sensitivity, Fraction):
+        raise ValueError(f"no finite sensitivity ({sensitivity}): give the rows bounds")  # noqa: TRY004
+    return sensitivity
+
+
+def _quantum(domain: Databases) -> Fraction:
+    if not isinstance(domain.rows, Numbers):
+        raise TypeError(f"the rows must be Numbers, not {type(domain.rows).__name__}")
+    return domain.rows.quantum

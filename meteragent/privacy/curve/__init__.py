@@ -1,0 +1,33 @@
+"""Load curves in finitely many numbers, and back (THEORY 4).
+
+`functionals` makes numbers of a curve, 1-Lipschitz from the sup norm to d_inf, so that a mechanism for
+windows is one for curves; `reconstruction` makes a curve of numbers; `resolution` says how many to take.
+"""
+
+from meteragent.privacy.curve.functionals import Mean, Means, Projection, block_means, hat_means
+from meteragent.privacy.curve.reconstruction import Kind, lebesgue_constant, reconstruct
+from meteragent.privacy.curve.resolution import (
+    BoundedVariation,
+    Hoelder,
+    best_k,
+    chance_within,
+    error_bound,
+    least_error,
+)
+
+__all__ = [
+    "BoundedVariation",
+    "Hoelder",
+    "Kind",
+    "Mean",
+    "Means",
+    "Projection",
+    "best_k",
+    "block_means",
+    "chance_within",
+    "error_bound",
+    "hat_means",
+    "least_error",
+    "lebesgue_constant",
+    "reconstruct",
+]

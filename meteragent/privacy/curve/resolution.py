@@ -1,0 +1,135 @@
+"""How many numbers a curve is worth, and what no number is enough for.
+
+Theory of operation
+-------------------
+More numbers follow a curve more closely and are noisier: the error is at most approximation(k) + noise(k),
+with (k+1)/(2 epsilon) for noise's mean and k/epsilon for its largest (THEORY 1.2, 4.2). k is chosen from
+what is public, never from the private curve. No finite number serves all curves: with k points the mean error
+is at least (k+1)/(2 epsilon), whatever the mechanism, so on all of C([0, T]) it is infinite (THEORY 4.4).
+Floats speak of accuracy here, never of privacy.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from meteragent.privacy.exact import Exact, positive
+
+
+@dataclass(frozen=True, init=False)
+class Hoelder:
+    """Curves with |f(t) - f(u)| <= constant |t - u|^exponent, t in seconds; Lipschitz for exponent 1.
+
+    No point of a block of length h is farther than constant (h/2)^exponent from the block's mean.
+
+    Raises:
+        TypeError: a parameter is not exact.  ValueError: it is not above zero, or an exponent above 1.
+    """
+
+    constant: Fraction
+    exponent: Fraction
+
+    def __init__(self, constant: Exact, exponent: Exact = 1) -> None:
+        object.__setattr__(self, "constant", positive("constant", constant))
+        object.__setattr__(self, "exponent", positive("exponent", exponent))
+        if self.exponent > 1:
+            raise ValueError(f"an exponent above 1 leaves only constant curves: not {self.exponent}")
+
+    def approximation(self, duration_s: Fraction) -> tuple[float, float]:
+        """(c, alpha): k block means are within c k^-alpha of a curve, everywhere."""
+        alpha = float(self.exponent)
+        return float(self.constant) * math.pow(float(duration_s) / 2, alpha), alpha
+
+
+@dataclass(frozen=True, init=False)
+class BoundedVariation:
+    """Curves that go up and down by at most `variation` in all: loads that are switched.
+
+    The mean distance of a block from its mean is at most half of what it goes up and down; the largest has
+    no bound that falls with k.
+
+    Raises:
+        TypeError: the variation is not exact.  ValueError: it is not above zero.
+    """
+
+    variation: Fraction
+
+    def __init__(self, variation: Exact) -> None:
+        object.__setattr__(self, "variation", positive("variation", variation))
+
+    def approximation(self, duration_s: Fraction) -> tuple[float, float]:  # noqa: ARG002 - for any T
+        """(c, alpha): k block means of one length are within c k^-alpha of a curve, in the mean over time."""
+        return float(self.variation) / 2, 1.0
+
+
+def error_bound(
+    curves: Hoelder | BoundedVariation, epsilon: Exact, duration_s: Exact, k: int, *, largest: bool = False
+) -> float:
+    """What k private block means, drawn as steps, are off at most: expected, and in the mean over time.
+
+    c k^-alpha + (k+1)/(2 epsilon); with `largest` the expected largest error, c k^-alpha + k/epsilon.
+    THEORY 4.2, for real numbers; a lattice adds its rounding.
+
+    Raises:
+        TypeError: a parameter is not exact.
+        ValueError: it is not above zero, or the largest error for curves of bounded variation.
+    """
+    if k < 1:
+        raise ValueError(f"k must be at least 1, not {k}")
+    c, alpha = _approximation(curves, duration_s, largest=largest)
+    noise = Fraction(k) if largest else Fraction(k + 1, 2)
+    return c * math.pow(k, -alpha) + float(noise / positive("epsilon", epsilon))
+
+
+def best_k(
+    curves: Hoelder | BoundedVariation, epsilon: Exact, duration_s: Exact, *, largest: bool = False
+) -> int:
+    """The number of blocks with the least `error_bound`.
+
+    Near (alpha c/s)^(1/(1+alpha)), s = 1/(2 epsilon) or, for the largest, 1/epsilon: sqrt(L T epsilon) for
+    Lipschitz curves, sqrt(epsilon V) for bounded variation. A worst case: on simulated households the best
+    is 4 to 30 times smaller (THEORY 4.2), so simulate where you can.
+
+    Raises:
+        As `error_bound`.
+    """
+    c, alpha = _approximation(curves, duration_s, largest=largest)
+    per_number = (1 if largest else 0.5) / float(positive("epsilon", epsilon))
+    near = max(1, math.floor(math.pow(alpha * c / per_number, 1 / (1 + alpha))))
+    return min((near, near + 1), key=lambda k: error_bound(curves, epsilon, duration_s, k, largest=largest))
+
+
+def _approximation(
+    curves: Hoelder | BoundedVariation, duration_s: Exact, *, largest: bool
+) -> tuple[float, float]:
+    if largest and isinstance(curves, BoundedVariation):
+        raise ValueError("no number of blocks bounds the largest error of curves that may jump")
+    return curves.approximation(positive("duration_s", duration_s))
+
+
+def least_error(epsilon: Exact, k: int) -> Fraction:
+    """The least mean error at k points of any epsilon-private mechanism on all curves: (k+1)/(2 epsilon).
+
+    It grows with k, and k is anybody's choice: no mechanism on all of C([0, T]) has a finite error (THEORY
+    1.4, 4.4). So a fixed, finite k is forced.
+
+    Raises:
+        TypeError: epsilon is not exact.  ValueError: it is not above zero, or k < 1.
+    """
+    if k < 1:
+        raise ValueError(f"k must be at least 1, not {k}")
+    return (k + 1) / (2 * positive("epsilon", epsilon))
+
+
+def chance_within(epsilon: Exact, reach: Exact, k: int) -> Fraction:
+    """The most probable that epsilon-private noise added to curves stays within `reach` at k points.
+
+    epsilon reach / k, or 1. It falls to 0: no noise on C([0, T]), whose paths are bounded, is private for the
+    sup norm, at any epsilon (THEORY 4.4).
+
+    Raises:
+        TypeError: a parameter is not exact.  ValueError: it is not above zero, or k < 1.
+    """
+    if k < 1:
+        raise ValueError(f"k must be at least 1, not {k}")
+    return min(Fraction(1), positive("epsilon", epsilon) * positive("reach", reach) / k)

@@ -50,6 +50,13 @@ def listed(space: Space) -> tuple[Any, ...] | None:
     return points
 
 
+def as_row(x: object) -> tuple[Any, ...] | None:
+    """The values of a tuple, a list or an array of one dimension; None of anything else."""
+    to_list = getattr(x, "tolist", None)
+    values = to_list() if callable(to_list) else x
+    return tuple(values) if isinstance(values, tuple | list) else None
+
+
 def all_pairs(points: Iterable[Any]) -> Iterator[Pair]:
     """Every pair of different points, in both orders."""
     return permutations(points, 2)

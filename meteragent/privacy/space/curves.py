@@ -25,7 +25,11 @@ Piece = tuple[Fraction, Fraction]
 class Curve:
     """Pieces between times: on [times_s[i], times_s[i+1]) straight from pieces[i][0] to pieces[i][1].
 
-    Right-continuous; at the last time it has the last piece's end. See `steps` and `polyline`.
+    Right-continuous; at the last time it has the last piece's end. Pieces that make one straight line are
+    joined, so that curves are equal if their values are. See `steps` and `polyline`.
+
+    Raises:
+        ValueError: not one time more than pieces, no piece, times that do not grow from 0.
     """
 
     times_s: tuple[Fraction, ...]
@@ -36,6 +40,11 @@ class Curve:
             raise ValueError("a curve has k >= 1 pieces between k + 1 times, the first of them 0")
         if any(t >= u for t, u in pairwise(self.times_s)):
             raise ValueError("the times of a curve must grow")
+        bends = [i for i in range(1, len(self.pieces)) if self._bends(i)]
+        firsts, lasts = [0, *bends], [*(i - 1 for i in bends), len(self.pieces) - 1]
+        pieces = tuple((self.pieces[i][0], self.pieces[j][1]) for i, j in zip(firsts, lasts, strict=True))
+        object.__setattr__(self, "times_s", (*(self.times_s[i] for i in firsts), self.times_s[-1]))
+        object.__setattr__(self, "pieces", pieces)
 
     @property
     def duration_s(self) -> Fraction:
@@ -66,6 +75,12 @@ class Curve:
         """The pieces between the given times, among which are all its own."""
         parts = (self.restricted(start, end) for start, end in pairwise(times_s))
         return tuple(piece for part in parts for _, _, piece in part)
+
+    def _bends(self, i: int) -> bool:
+        """Whether piece i does not go on straight where piece i - 1 ends."""
+        (a, b), (c, d) = self.pieces[i - 1], self.pieces[i]
+        before, at, after = self.times_s[i - 1 : i + 2]
+        return b != c or (b - a) * (after - at) != (d - c) * (at - before)
 
     def _at(self, i: int, time_s: Fraction) -> Fraction:
         start, end = self.times_s[i], self.times_s[i + 1]
@@ -113,7 +128,13 @@ class Curves:
         object.__setattr__(self, "norm", norm)
 
     def metric(self, x: Curve, y: Curve) -> Distance:
-        """The sup of |x - y|, exactly; or the root of the integral of (x - y)^2."""
+        """The sup of |x - y|, exactly; or the root of the integral of (x - y)^2.
+
+        Raises:
+            ValueError: curves that do not last equally long.
+        """
+        if x.duration_s != y.duration_s:
+            raise ValueError(f"curves of {x.duration_s} s and {y.duration_s} s have no distance")
         times = sorted({*x.times_s, *y.times_s})
         pairs = zip(x.refined(times), y.refined(times), strict=True)
         gaps = [(u[0] - v[0], u[1] - v[1]) for u, v in pairs]

@@ -14,6 +14,7 @@ from meteragent.privacy.space.base import (
     Pair,
     Space,
     all_pairs,
+    as_row,
     both_ways,
     listed,
 )
@@ -59,7 +60,8 @@ class Databases:
         return self.n * width if self.kind == "l1" else Fraction(self.n)
 
     def __contains__(self, x: object) -> bool:
-        return isinstance(x, tuple) and len(x) == self.n and all(row in self.rows for row in x)
+        rows = as_row(x)
+        return rows is not None and len(rows) == self.n and all(row in self.rows for row in rows)
 
     @property
     def points(self) -> tuple[tuple[Any, ...], ...]:

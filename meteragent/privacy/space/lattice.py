@@ -23,7 +23,7 @@ from meteragent.privacy.metric import (
     manhattan,
     root,
 )
-from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_pairs, both_ways
+from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_pairs, as_row, both_ways
 
 Norm = Literal["linf", "l1", "l2"]
 
@@ -126,9 +126,12 @@ class Windows:
         return width * shape if width else Fraction(0)
 
     def __contains__(self, x: object) -> bool:
-        if isinstance(x, str | bytes) or not hasattr(x, "__len__") or not hasattr(x, "__iter__"):
-            return False
-        return len(x) == self.n and all(_whole(v) and _between(self.low, v, self.high) for v in x)
+        row = as_row(x)
+        return (
+            row is not None
+            and len(row) == self.n
+            and all(_whole(value) and _between(self.low, value, self.high) for value in row)
+        )
 
     @property
     def points(self) -> tuple[tuple[int, ...], ...]:

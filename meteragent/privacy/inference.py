@@ -41,6 +41,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from meteragent.privacy.divergence import LatticePair
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 _POINTS_LIMIT = 1 << 14  # of the midpoint rule; half of them are computed, the other half mirrors them
@@ -75,14 +76,7 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
         return 0.5
     product = _product_variation(a * coarse, counts, times)
     # The sum of all distances bounds the product too (THEORY 5.1 on the windows' sum metric).
-    return (1 + min(product, _variation(a, times * sum(steps)))) / 2
-
-
-def _variation(a: float, k: int) -> float:
-    """TV of the discrete Laplace pair k quanta apart."""
-    if k % 2 == 0:
-        return -math.expm1(-a * k / 2)
-    return 1 - 2 * math.exp(-a * (k + 1) / 2) / (1 + math.exp(-a))
+    return (1 + min(product, LatticePair(mechanism.a, times * sum(steps)).total_variation)) / 2
 
 
 def _product_variation(a: float, counts: Mapping[int, int], times: int) -> float:

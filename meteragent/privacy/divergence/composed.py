@@ -1,0 +1,291 @@
+"""Many releases together: the best (epsilon, delta) by three roads, the best one exact.
+
+Theory of operation
+-------------------
+The losses of independent pairs add, and their product dominates any adaptive sequence of releases each of
+which is dominated by its pair (THEORY 5.1). Three bounds, from the rough to the exact:
+
+basic: the sum of the losses, with delta = 0.
+rdp: Renyi's divergences add at every order; the best order is converted. zcdp: the same with rho * order.
+pld: the law of the summed loss (privacy loss distribution), delta = E_P (1 - e^(epsilon - L))+.
+
+For the last each law is put on one grid of losses. An atom between two points of it is split so that P and Q
+keep their mass, which makes the pair worse by the square of the grid's width (Doroshenko et al. 2022,
+2207.04380); with one a throughout, and not too fine, nothing is split. The laws are tilted by e^(sL), so that
+the losses that matter are the likely ones, and convolved by the fast Fourier transform. What is left out and
+what is rounded is bounded and added, so that the result is never too small: the tails that wrap around by
+Chernoff's bound, and a transform's rounding by 8 u log2(N), relatively and in l2 (Higham 2002, Theorem 24.2),
+as often as a law is used.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.privacy.divergence.pair import LaplacePair, LatticePair, Pair
+from meteragent.privacy.exact import Exact, positive
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_ATOMS_LIMIT = 1 << 20
+_CELLS_PER_DEVIATION = 256  # of one window's loss
+_BEYOND = 1e-14  # of the tilted law, left out at either end
+_ROUNDING = 8 * 2.0**-53
+
+
+def rdp_epsilon(order: float, divergence: float, delta: float) -> float:
+    """An epsilon for which Renyi's `divergence` of an `order` above 1 gives (epsilon, delta).
+
+    divergence + ln((order-1)/order) - (ln delta + ln order)/(order-1), or 0
+    (Canonne, Kamath, Steinke 2020, 2004.00010, Proposition 12).
+
+    Raises:
+        ValueError: the order is not above 1, or delta not between 0 and 1.
+    """
+    if not (order > 1 and 0 < delta < 1):
+        raise ValueError(f"an order is above 1 and delta between 0 and 1, not {order} and {delta}")
+    s = order - 1
+    return max(0.0, divergence + math.log(s / order) - (math.log(delta) + math.log(order)) / s)
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """The least epsilon that `rdp_epsilon` gives for rho-zCDP, that is for divergences rho * order.
+
+    Below rho + 2 sqrt(rho ln(1/delta)) (Bun, Steinke 2016, 1605.02065, Proposition 1.3).
+
+    Raises:
+        ValueError: rho is negative, or delta not between 0 and 1.
+    """
+    if not rho >= 0:
+        raise ValueError(f"rho is not negative: {rho}")
+    return _least(lambda s: rdp_epsilon(1 + s, rho * (1 + s), delta))[0] if rho else 0.0
+
+
+def _least(function: Callable[[float], float]) -> tuple[float, float]:
+    """The least value of a function of s > 0 found on a grid that is made finer three times, and its s."""
+    low, high = 1e-6, 1e12
+    for _ in range(4):
+        grid = [float(s) for s in np.geomspace(low, high, 48)]
+        values = [function(s) for s in grid]
+        best = values.index(min(values))
+        low, high = grid[max(0, best - 1)], grid[min(47, best + 1)]
+    return values[best], grid[best]
+
+
+class Figure(NamedTuple):
+    """(epsilon, delta) and how it was found: "basic", "zcdp", "rdp" or "pld"."""
+
+    epsilon: float
+    delta: float
+    method: str
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Many releases together: how often each pair is met (Pauwels 2016, on composition; THEORY 5.2).
+
+    It bounds any sequence of releases of which each is dominated by its pair, whatever came before; the
+    pairs themselves must be settled beforehand. Epsilons are floats, never too small but for the last bits.
+
+    Raises:
+        ValueError: a count is negative.
+    """
+
+    pairs: Mapping[Pair, int]
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be counted."""
+        if any(count < 0 for count in self.pairs.values()):
+            raise ValueError("a pair is met as often as never, not less")
+        object.__setattr__(self, "pairs", {pair: n for pair, n in self.pairs.items() if n and pair.loss})
+
+    @classmethod
+    def at_radius(cls, charges: Mapping[Fraction, int], radius: Exact, quantum: Exact | None = None) -> Self:
+        """Windows released at `charges` (epsilon: how many), for curves within `radius` in each of them.
+
+        On the lattice of `quantum`, which is what a meter's windows are on; None is its limit.
+
+        Raises:
+            TypeError: radius or quantum is not exact.  ValueError: one is not above zero.
+        """
+        r = positive("radius", radius)
+        if quantum is None:
+            return cls({LaplacePair(epsilon * r): count for epsilon, count in charges.items()})
+        q = positive("quantum", quantum)
+        return cls({LatticePair(epsilon * q, -(-r // q)): count for epsilon, count in charges.items()})
+
+    @property
+    def loss(self) -> Fraction:
+        """The sum of all losses: pure privacy, exactly (basic composition)."""
+        return sum((pair.loss * count for pair, count in self.pairs.items()), Fraction(0))
+
+    @property
+    def rho(self) -> float:
+        """The sum of the pairs' zCDP parameters, which are their KL."""
+        return sum(pair.kl * count for pair, count in self.pairs.items())
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon for which all releases together are (epsilon, delta)-private (pld).
+
+        Never too small; above the pairs' own value by about 1e-5 of it for tens of windows or more, by up
+        to 1/256 of a window's deviation for a few of which each has another step.
+
+        Raises:
+            ValueError: delta is not between 0 and 1.
+        """
+        high, tilt = self._rdp(delta)
+        if not self.loss:
+            return 0.0
+        low, high, law = 0.0, min(high, float(self.loss)), _Tilted.of(self.pairs, tilt)
+        if law.delta(low) <= delta:
+            return low
+        while (middle := (low + high) / 2) not in (low, high) and high - low > 1e-9 * high:
+            low, high = (low, middle) if law.delta(middle) <= delta else (middle, high)
+        return high
+
+    def delta(self, epsilon: float) -> float:
+        """The least delta for which all releases together are (epsilon, delta)-private (pld).
+
+        At 0 it is the total variation distance: whoever tells the two histories apart is right with a
+        chance of at most (1 + delta(0))/2.
+
+        Raises:
+            ValueError: epsilon is negative.
+        """
+        if not epsilon >= 0:
+            raise ValueError(f"epsilon is not negative: {epsilon}")
+        if epsilon >= self.loss:
+            return 0.0
+        tilt = _least(lambda s: self._moment(s) - s * epsilon)[1]
+        return _Tilted.of(self.pairs, tilt).delta(epsilon)
+
+    def figures(self, delta: float) -> tuple[Figure, ...]:
+        """(epsilon, delta) by each method: basic (whose delta is 0), zcdp, rdp, pld."""
+        return (
+            Figure(float(self.loss), 0.0, "basic"),
+            Figure(zcdp_epsilon(self.rho, delta), delta, "zcdp"),
+            Figure(self._rdp(delta)[0], delta, "rdp"),
+            Figure(self.epsilon(delta), delta, "pld"),
+        )
+
+    def best(self, delta: float) -> Figure:
+        """The least epsilon of all figures; of equal ones the simpler method's."""
+        return min(self.figures(delta), key=lambda figure: figure.epsilon)
+
+    def _rdp(self, delta: float) -> tuple[float, float]:
+        """The least epsilon by Renyi's divergences, and its order - 1."""
+        if not self.loss:
+            return 0.0, 1.0
+        return _least(lambda s: rdp_epsilon(1 + s, self._moment(s) / s, delta))
+
+    def _moment(self, s: float) -> float:
+        return sum(count * pair.moment(s) for pair, count in self.pairs.items())
+
+
+class _Law(NamedTuple):
+    """Masses of X - L on a grid, tilted and normalised: of each cell that has any, some more than once."""
+
+    cells: Integers
+    masses: Floats
+
+    def spread(self) -> float:
+        """The variance, in cells."""
+        mean = np.sum(self.masses * self.cells)
+        return float(np.sum(self.masses * (self.cells - mean) ** 2))
+
+    def log_moment(self, u: float) -> float:
+        """The logarithm of E e^(u cell)."""
+        exponent = u * self.cells
+        top = float(exponent.max())
+        return top + math.log(float(np.sum(self.masses * np.exp(exponent - top))))
+
+
+class _Tilted(NamedTuple):
+    """The law of the summed loss, tilted: `masses` of `losses` are P(L) e^(tilt L - log_moment).
+
+    `error` bounds what any sum of them with weights in 0..1 may be off.
+    """
+
+    losses: Floats
+    masses: Floats
+    tilt: float
+    log_moment: float
+    error: float
+
+    @classmethod
+    def of(cls, pairs: Mapping[Pair, int], tilt: float) -> "_Tilted":
+        """Put on a grid, tilt and convolve."""
+        width = _width(pairs)
+        top = float(sum(pair.loss * count for pair, count in pairs.items()))
+        laws: list[tuple[_Law, int]] = []
+        log_moment = tilt * top
+        for pair, count in pairs.items():
+            law, log_scale = _deficits(pair, width, tilt)
+            laws.append((law, count))
+            log_moment += count * log_scale
+        low, high = _reach(laws)
+        size = 1 << max(1, math.ceil(math.log2(high - low + 1)))
+        spectrum, rounding = np.ones(size // 2 + 1, np.complex128), 1.0
+        for law, count in laws:
+            circle = np.bincount(law.cells % size, law.masses, size)
+            spectrum *= np.fft.rfft(circle) ** count
+            rounding += 2 * count * math.sqrt(float(np.sum(circle**2)))
+        masses = np.asarray(np.fft.irfft(spectrum, size), np.float64)
+        losses = np.asarray(top - width * (low + (np.arange(size) - low) % size), np.float64)
+        error = 2 * _BEYOND + _ROUNDING * math.log2(size) * math.sqrt(size) * rounding
+        return cls(losses, masses, tilt, log_moment, error)
+
+    def delta(self, epsilon: float) -> float:
+        """E_P (1 - e^(epsilon - L))+, and the error."""
+        above = self.losses > epsilon
+        excess = self.losses[above] - epsilon
+        tail = float(np.sum(self.masses[above] * np.exp(-self.tilt * excess) * -np.expm1(-excess)))
+        log_scale = self.log_moment - self.tilt * epsilon
+        return min(1.0, math.exp(min(log_scale, 700.0)) * (max(tail, 0.0) + self.error))
+
+
+def _width(pairs: Mapping[Pair, int]) -> float:
+    """Of the grid's cells: the windows' root mean square deviation / 256, or the lattice's own if shared."""
+    variance = sum(count * min(2 * pair.kl, 4.0) for pair, count in pairs.items())
+    width = math.sqrt(variance / sum(pairs.values())) / _CELLS_PER_DEVIATION
+    steps = {2 * pair.a if isinstance(pair, LatticePair) else None for pair in pairs}
+    step = steps.pop()
+    if steps or step is None:
+        return width
+    return float(step) * max(1, math.floor(width / step))
+
+
+def _deficits(pair: Pair, width: float, tilt: float) -> tuple[_Law, float]:
+    """X - L under P in cells, tilted by e^(tilt L), and the logarithm of what that made of the mass.
+
+    What lies between cells is split: of an atom at L between l and l + width the upper end takes
+    (1 - e^(l - L))/(1 - e^-width). So Q keeps its mass too, delta is right at the grid's losses and a
+    chord between them.
+    """
+    fine = pair.lattice(min(_ATOMS_LIMIT, math.ceil(2 * pair.loss / width)))
+    place = 2 * float(fine.a) / width * np.arange(fine.k + 1)
+    cells = np.floor(place).astype(np.int64)
+    masses = fine.masses()
+    upper = masses * np.minimum(np.expm1(-width * (cells + 1 - place)) / math.expm1(-width), 1)
+    cells, masses = np.append(cells, cells + 1), np.append(upper, masses - upper)
+    masses *= np.exp(-tilt * width * cells)
+    kept = masses > 0
+    total = float(masses.sum())
+    return _Law(cells[kept], masses[kept] / total), math.log(total)
+
+
+def _reach(laws: list[tuple[_Law, int]]) -> tuple[int, int]:
+    """Between which cells the sum lies, but for 1e-14 at either end: P(D > d) <= e^(-ud) E e^(uD)."""
+    low, high = 0.0, float(sum(count * int(law.cells.max()) for law, count in laws))
+    spread = math.sqrt(sum(count * law.spread() for law, count in laws)) + 1e-3
+    for u in np.geomspace(0.25, 16, 19) / spread:
+        up, down = (sum(count * law.log_moment(v) for law, count in laws) for v in (float(u), -float(u)))
+        high = min(high, (up - math.log(_BEYOND)) / u)
+        low = max(low, (math.log(_BEYOND) - down) / u)
+    return math.floor(low), math.ceil(high)

@@ -1,0 +1,233 @@
+"""The numbers that probabilities are made of: quotients of sums of c e^r, c and r rational.
+
+Theory of operation
+-------------------
+The mechanisms of the papers that are finite have probabilities such as 1/(m + e^epsilon) or
+(1 - e^-epsilon)/(1 + e^-epsilon): rational functions of powers of e whose exponents are rational. These
+numbers are a field, and it can be computed in without rounding. A sum of terms c e^r is kept as its
+exponents and coefficients; a number is a quotient of two such sums. By the theorem of Lindemann and
+Weierstrass e^r1, e^r2 .. are linearly independent over the rationals where r1, r2 .. are different
+rationals: so a sum is zero exactly when all its coefficients are. The sign of any other sum is decided by
+certified bounds of its terms, as many bits as it takes, and they are always enough. So `<`, `==` and `max`
+say the truth, also where a mechanism is exactly as private as it claims and two numbers are equal.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, total_ordering
+from typing import Any
+
+from meteragent.privacy.exact import Exact, exp_neg_bounds, ln_bounds, rational
+
+Sum = Mapping[Fraction, Fraction]
+"""The sum of c e^r, as {r: c} without zeros."""
+
+_ZERO = Fraction(0)
+_ONE: Sum = {_ZERO: Fraction(1)}
+_FLOAT_BITS = 64
+_LOG_BITS = 128  # the logarithm of a number near 1 is small
+
+
+@total_ordering
+@dataclass(frozen=True, eq=False, repr=False)
+class Number:
+    """above / below, a number between which and any other, or any exact one, `<` and `==` are decided.
+
+    Arithmetic is + - * / with numbers, Fractions and ints; division by zero raises ZeroDivisionError, a
+    float TypeError. `float` is correct to the last bit or two. A number is made by `number` and `exp`.
+    """
+
+    above: Sum
+    below: Sum
+
+    def __add__(self, other: Any) -> "Number":
+        if not (theirs := _operand(other)):
+            return NotImplemented
+        if not self.above or not theirs.above:
+            return self if self.above else theirs
+        if self.below == theirs.below:
+            return Number(_plus(self.above, theirs.above), self.below)
+        above = _plus(_times(self.above, theirs.below), _times(theirs.above, self.below))
+        return Number(above, _times(self.below, theirs.below))
+
+    def __mul__(self, other: Any) -> "Number":
+        if not (theirs := _operand(other)):
+            return NotImplemented
+        return Number(_times(self.above, theirs.above), _times(self.below, theirs.below))
+
+    def __truediv__(self, other: Any) -> "Number":
+        if not (theirs := _operand(other)):
+            return NotImplemented
+        return _quotient(_times(self.above, theirs.below), _times(self.below, theirs.above))
+
+    def __neg__(self) -> "Number":
+        return Number({r: -c for r, c in self.above.items()}, self.below)
+
+    def __sub__(self, other: Any) -> "Number":
+        return self + -theirs if (theirs := _operand(other)) else NotImplemented
+
+    def __rsub__(self, other: Any) -> "Number":
+        return (-self).__add__(other)
+
+    def __rtruediv__(self, other: Any) -> "Number":
+        return theirs / self if (theirs := _operand(other)) else NotImplemented
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __eq__(self, other: object) -> bool:
+        return not (self + -theirs).above if (theirs := _operand(other)) else NotImplemented
+
+    def __lt__(self, other: Any) -> bool:
+        if not (theirs := _operand(other)):
+            return NotImplemented
+        return (self + -theirs).sign < 0
+
+    __hash__ = None  # type: ignore[assignment]  # equal numbers may be written as different quotients
+
+    @property
+    def sign(self) -> int:
+        """-1, 0 or 1."""
+        return _sign(self.above) * _sign(self.below)
+
+    def bounds(self, bits: int) -> tuple[Fraction, Fraction]:
+        """Rational numbers below and above (or at) this one, at most 2^-bits of its size apart."""
+        if not self.above:
+            return _ZERO, _ZERO
+        k = bits + 8
+        while True:
+            (a_lo, a_hi, a_scale), (b_lo, b_hi, b_scale) = (
+                _enclosure(self.above, k),
+                _enclosure(self.below, k),
+            )
+            if (a_lo > 0 or a_hi < 0) and (b_lo > 0 or b_hi < 0):
+                quotients = (Fraction(a * b_scale, b * a_scale) for a in (a_lo, a_hi) for b in (b_lo, b_hi))
+                lo, *_, hi = sorted(quotients)
+                shift_lo, shift_hi = _power_of_e(max(self.above) - max(self.below), k)
+                lo, hi = lo * (shift_lo if lo > 0 else shift_hi), hi * (shift_hi if hi > 0 else shift_lo)
+                if hi - lo <= min(abs(lo), abs(hi)) / 2**bits:
+                    return lo, hi
+            k *= 2
+
+    def log(self) -> float:
+        """The natural logarithm, correct to the last bits of a float.
+
+        Raises:
+            ValueError: this number is not above zero.
+        """
+        if not self > 0:
+            raise ValueError(f"only a number above zero has a logarithm, not {float(self)}")
+        lo, hi = self.bounds(_LOG_BITS)
+        return float(Fraction(ln_bounds(lo, _LOG_BITS)[0] + ln_bounds(hi, _LOG_BITS)[1], 2 << _LOG_BITS))
+
+    def __float__(self) -> float:
+        return float(sum(self.bounds(_FLOAT_BITS)) / 2)
+
+    def __repr__(self) -> str:
+        above, below = _shown(self.above), _shown(self.below)
+        return above if self.below == _ONE else f"({above})/({below})"
+
+
+def number(name: str, value: Any) -> Number:
+    """`value`, a number already or exact, as a number; `name` is what the error calls it.
+
+    Raises:
+        TypeError: it is neither.  ValueError: a text that is no finite number.
+    """
+    return value if isinstance(value, Number) else Number(_constant(rational(name, value)), _ONE)
+
+
+def exp(exponent: Exact) -> Number:
+    """e^exponent, exactly.
+
+    Raises:
+        TypeError: the exponent is not exact.  ValueError: a text that is no finite number.
+    """
+    return Number({rational("exponent", exponent): Fraction(1)}, _ONE)
+
+
+def _operand(value: object) -> Number | None:
+    if isinstance(value, Number):
+        return value
+    if isinstance(value, int | Fraction):
+        return Number(_constant(Fraction(value)), _ONE)
+    return None
+
+
+def _constant(c: Fraction) -> Sum:
+    return {_ZERO: c} if c else {}
+
+
+def _quotient(above: Sum, below: Sum) -> Number:
+    """A single term below is divided out."""
+    if not below:
+        raise ZeroDivisionError("division by the number zero")
+    if len(below) > 1:
+        return Number(above, below)
+    ((r, c),) = below.items()
+    return Number({s - r: d / c for s, d in above.items()}, _ONE)
+
+
+def _plus(one: Sum, other: Sum) -> Sum:
+    total = dict(one)
+    for r, c in other.items():
+        total[r] = total.get(r, _ZERO) + c
+    return {r: c for r, c in total.items() if c}
+
+
+def _times(one: Sum, other: Sum) -> Sum:
+    if len(one) == 1:
+        ((r, c),) = one.items()
+        return {r + s: c * d for s, d in other.items()} if r else {s: c * d for s, d in other.items()}
+    if len(other) == 1:
+        return _times(other, one)
+    total: dict[Fraction, Fraction] = {}
+    for r, c in one.items():
+        for s, d in other.items():
+            total[r + s] = total.get(r + s, _ZERO) + c * d
+    return {r: c for r, c in total.items() if c}
+
+
+def _sign(terms: Sum) -> int:
+    """-1, 0 or 1: of coefficients of one sign without looking further, else by bounds that get closer."""
+    signs = {c.numerator > 0 for c in terms.values()}
+    if len(signs) < 2:
+        return sum(1 if positive else -1 for positive in signs)
+    k = _FLOAT_BITS
+    while True:
+        lo, hi, _ = _enclosure(terms, k)
+        if lo > 0 or hi < 0:
+            return 1 if lo > 0 else -1
+        k *= 2
+
+
+def _enclosure(terms: Sum, k: int) -> tuple[int, int, int]:
+    """lo, hi and scale: the sum, divided by its greatest power of e, is between lo/scale and hi/scale."""
+    top, scale = max(terms), math.lcm(*(c.denominator for c in terms.values()))
+    lo = hi = 0
+    for r, c in terms.items():
+        low, high = _falling_power(top - r, k)
+        size = c.numerator * (scale // c.denominator)
+        lo, hi = lo + size * (low if size > 0 else high), hi + size * (high if size > 0 else low)
+    return lo, hi, scale << k
+
+
+@lru_cache(maxsize=1 << 12)
+def _falling_power(exponent: Fraction, k: int) -> tuple[int, int]:
+    """Bounds of 2^k e^-exponent, exponent >= 0."""
+    return exp_neg_bounds(exponent.numerator, exponent.denominator, k) if exponent else (1 << k, 1 << k)
+
+
+def _power_of_e(exponent: Fraction, k: int) -> tuple[Fraction, Fraction]:
+    """Bounds of e^exponent, apart by a few times 2^-k of it."""
+    size = abs(exponent)
+    k += 2 * -(-size.numerator // size.denominator)  # e^-size > 2^-2size
+    low, high = _falling_power(size, k)
+    lo, hi = Fraction(low, 2**k), Fraction(high, 2**k)
+    return (lo, hi) if exponent < 0 else (1 / hi, 1 / lo)
+
+
+def _shown(terms: Sum) -> str:
+    texts = [f"{c} e^{r}" if r else str(c) for r, c in sorted(terms.items())]
+    return " + ".join(texts) if texts else "0"

@@ -1,0 +1,310 @@
+"""Finite mechanisms, and whether they keep a promise: exactly, output by output.
+
+Theory of operation
+-------------------
+A mechanism with finitely many inputs and outputs is a stochastic matrix (a channel). It is d-private when
+P(z|x) <= e^d(x, x') P(z|x') for every output z and any inputs x, x' (Chatzikokolakis 2013, Definition 1);
+sums of outputs follow. The smallest delta for a pair of inputs at a given e^epsilon is the largest of
+P(A|x) - e^epsilon P(A|x') over the events A. The event of those z for which the difference is positive
+attains it, which is the hockey-stick formula:
+
+    delta = sum over z of max(0, P(z|x) - e^epsilon P(z|x')).
+
+Probabilities are exact numbers (`meteragent.privacy.channel.exponential`), and so every answer here is
+exact, also "yes" for a mechanism that uses up what it may.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain, permutations, product
+from typing import Any
+
+from meteragent.privacy.channel.exponential import Number, exp, number
+from meteragent.privacy.channel.sets import all_events
+from meteragent.privacy.exact import Exact, positive
+from meteragent.privacy.metric import Metric
+
+Point = Hashable
+Distribution = Mapping[Any, Number | Exact]
+"""Probabilities of points; one that is not named has none."""
+
+
+@dataclass(frozen=True, init=False)
+class Channel:
+    """A stochastic matrix: `rows[i][j]` is the probability of outputs[j] where inputs[i] is released.
+
+    Entries are exact: Fractions, ints, texts, Decimals, or numbers made with `exp`, such as
+    1 / (1 + exp("1/2")). Rows that are given sum to 1 exactly; `Channel.of_weights` sees to it.
+
+    Raises:
+        TypeError: an entry is not exact.
+        ValueError: points that are named twice, a shape that does not fit, an entry below zero, or a row
+            that does not sum to 1.
+    """
+
+    inputs: tuple[Point, ...]
+    outputs: tuple[Point, ...]
+    rows: tuple[tuple[Number, ...], ...]
+
+    def __init__(
+        self,
+        inputs: Iterable[Point],
+        outputs: Iterable[Point],
+        rows: Iterable[Iterable[Number | Exact]],
+    ) -> None:
+        matrix = tuple(tuple(number("a probability", entry) for entry in row) for row in rows)
+        object.__setattr__(self, "inputs", _distinct("inputs", inputs))
+        object.__setattr__(self, "outputs", _distinct("outputs", outputs))
+        object.__setattr__(self, "rows", matrix)
+        if len(matrix) != len(self.inputs) or any(len(row) != len(self.outputs) for row in matrix):
+            raise ValueError(f"a row for each of {len(self.inputs)} inputs has {len(self.outputs)} entries")
+        for x, row in zip(self.inputs, matrix, strict=True):
+            if any(entry.sign < 0 for entry in row) or sum(row) != 1:
+                raise ValueError(
+                    f"the row of {x!r} is no distribution: entries >= 0 that sum to 1 are needed"
+                )
+
+    @classmethod
+    def of_weights(
+        cls,
+        inputs: Iterable[Point],
+        outputs: Iterable[Point],
+        weight: Callable[[Any, Any], Number | Exact],
+    ) -> "Channel":
+        """The channel whose probabilities are proportional to weight(x, z) in each row.
+
+        With exp(-score(x, z)) that is the exponential mechanism on finite sets.
+
+        Raises:
+            TypeError: a weight is not exact.  ValueError: one is below zero, or a row has none above.
+        """
+        columns, rows = tuple(outputs), []
+        for x in (points := tuple(inputs)):
+            row = [number("a weight", weight(x, z)) for z in columns]
+            if (total := _total(row)).sign <= 0:
+                raise ValueError(f"the weights of {x!r} sum to {float(total)}: above zero is needed")
+            rows.append([entry / total for entry in row])
+        return cls(points, columns, rows)
+
+    # Looking at it --------------------------------------------------------------------------------
+
+    def row(self, x: Point) -> tuple[Number, ...]:
+        """The law of the outputs where x is released.
+
+        Raises:
+            ValueError: x is no input.
+        """
+        return self.rows[self.inputs.index(x)]
+
+    def probability(self, event: Iterable[Point], x: Point) -> Number:
+        """P(event | x); what the event holds beside outputs has no probability.
+
+        Raises:
+            ValueError: x is no input.
+        """
+        wanted = frozenset(event)
+        return _total(p for z, p in zip(self.outputs, self.row(x), strict=True) if z in wanted)
+
+    def marginal(self, prior: Distribution) -> dict[Point, Number]:
+        """The law of the outputs where the input follows `prior`.
+
+        Raises:
+            TypeError: a probability is not exact.  ValueError: prior is no distribution on the inputs.
+        """
+        weights = self._weights(prior)
+        return {
+            z: _total(w * row[j] for w, row in zip(weights, self.rows, strict=True))
+            for j, z in enumerate(self.outputs)
+        }
+
+    def posterior(self, prior: Distribution, output: Point) -> dict[Point, Number]:
+        """What an adversary who held `prior` about the input holds after `output`: Bayes' rule.
+
+        Raises:
+            TypeError: a probability is not exact.
+            ValueError: prior is no distribution on the inputs, `output` is none, or has no probability.
+        """
+        column = self.outputs.index(output)
+        joint = [w * row[column] for w, row in zip(self._weights(prior), self.rows, strict=True)]
+        if not (total := _total(joint)).sign:
+            raise ValueError(f"output {output!r} cannot occur under this prior: no posterior")
+        return {x: p / total for x, p in zip(self.inputs, joint, strict=True)}
+
+    def _weights(self, prior: Distribution) -> list[Number]:
+        weights = [number("a probability", prior.get(x, 0)) for x in self.inputs]
+        if not set(prior) <= set(self.inputs) or any(w.sign < 0 for w in weights) or _total(weights) != 1:
+            raise ValueError("a prior gives inputs of the channel probabilities >= 0 that sum to 1")
+        return weights
+
+    # Metric privacy -------------------------------------------------------------------------------
+
+    def is_private(self, epsilon: Exact, metric: Metric) -> bool:
+        """Whether it is epsilon-d-private: P(z|x) <= e^(epsilon d(x, x')) P(z|x') for all z, x, x'.
+
+        Chatzikokolakis 2013, Definition 1. Points at an infinite distance promise nothing. The answer is
+        exact for the distances that the metric gives; a float is taken for the number that it holds.
+
+        Raises:
+            TypeError: epsilon is not exact.  ValueError: it is not above zero, or a distance is below.
+        """
+        level = positive("epsilon", epsilon)
+        for x, other in permutations(self.inputs, 2):
+            distance = _distance(metric, x, other)
+            if distance is not None:
+                odds = exp(level * distance)
+                if any(p > odds * q for p, q in zip(self.row(x), self.row(other), strict=True)):
+                    return False
+        return True
+
+    def smallest_epsilon(self, metric: Metric) -> float:
+        """The smallest epsilon for which it is epsilon-d-private; math.inf where there is none.
+
+        The largest ln(P(z|x)/P(z|x')) / d(x, x'), as a float, correct to its last bits; `is_private`
+        decides exactly.
+
+        Raises:
+            ValueError: a distance is below zero.
+        """
+        smallest = 0.0
+        for x, other in permutations(self.inputs, 2):
+            distance, odds = _distance(metric, x, other), self.largest_odds(x, other)
+            if distance is None or odds == 1:
+                continue
+            if odds is None or not distance:
+                return math.inf
+            smallest = max(smallest, odds.log() / float(distance))
+        return smallest
+
+    def largest_odds(self, x: Point, other: Point) -> Number | None:
+        """The largest P(z|x)/P(z|other) over the outputs, at least 1; None where it is infinite."""
+        ratios = []
+        for p, q in zip(self.row(x), self.row(other), strict=True):
+            if p.sign and not q.sign:
+                return None
+            if p.sign:
+                ratios.append(p / q)
+        return max(ratios)
+
+    # Pairs (epsilon, delta) -----------------------------------------------------------------------
+
+    def hockey_stick(self, x: Point, other: Point, odds: Number | Exact) -> Number:
+        """The smallest delta with P(A|x) <= odds P(A|other) + delta for all A: sum of max(0, p - odds q).
+
+        odds is e^epsilon: exp("1/2"), or Fraction(3) for epsilon = ln 3 (Holohan 2014, Definitions 1, 2).
+
+        Raises:
+            TypeError: odds is not exact.  ValueError: it is below 1, or a point is no input.
+        """
+        factor = _odds(odds)
+        differences = (p - factor * q for p, q in zip(self.row(x), self.row(other), strict=True))
+        return _total(difference for difference in differences if difference.sign > 0)
+
+    def delta_on(
+        self, events: Iterable[Iterable[Point]], x: Point, other: Point, odds: Number | Exact
+    ) -> Number:
+        """The largest P(A|x) - odds P(A|other) over the given events A, at least 0.
+
+        On an algebra that tells all outputs apart, such as `all_events(outputs)`, it is `hockey_stick`
+        (Holohan 2014, Theorem 3); on fewer events it may be less.
+
+        Raises:
+            TypeError: odds is not exact.  ValueError: it is below 1, or a point is no input.
+        """
+        factor = _odds(odds)
+        differences = (
+            self.probability(A, x) - factor * self.probability(A, other) for A in map(frozenset, events)
+        )
+        return _largest(differences)
+
+    def delta_by_events(self, x: Point, other: Point, odds: Number | Exact) -> Number:
+        """`delta_on` all events: the definition itself, and as slow as 2^outputs.
+
+        Raises:
+            TypeError: odds is not exact.  ValueError: it is below 1, or there are more than 20 outputs.
+        """
+        return self.delta_on(all_events(self.outputs), x, other, odds)
+
+    def smallest_delta(self, odds: Number | Exact, pairs: Iterable[tuple[Any, Any]] | None = None) -> Number:
+        """The smallest delta for which it is (ln odds, delta)-private between `pairs`, or any two inputs.
+
+        `pairs` are neighbours, each in both orders unless one is enough.
+
+        Raises:
+            TypeError: odds is not exact.  ValueError: it is below 1, or a point is no input.
+        """
+        chosen = permutations(self.inputs, 2) if pairs is None else pairs
+        return _largest(self.hockey_stick(x, other, odds) for x, other in chosen)
+
+    # Made of others -------------------------------------------------------------------------------
+
+    def then(self, other: "Channel") -> "Channel":
+        """What leaves when `other` takes this one's outputs: post-processing, the product of matrices.
+
+        Raises:
+            ValueError: an output of this one is no input of the other.
+        """
+        laws = [other.row(z) for z in self.outputs]
+        columns = range(len(other.outputs))
+        rows = (
+            (_total(p * law[j] for p, law in zip(row, laws, strict=True)) for j in columns)
+            for row in self.rows
+        )
+        return Channel(self.inputs, other.outputs, rows)
+
+    def after(self, query: Callable[[Any], Point], points: Iterable[Point]) -> "Channel":
+        """This channel on the answers of a query: `points` are its inputs, and x is released as query(x).
+
+        Raises:
+            ValueError: an answer is no input of this channel.
+        """
+        inputs = tuple(points)
+        return Channel(inputs, self.outputs, (self.row(query(x)) for x in inputs))
+
+    def times(self, other: "Channel") -> "Channel":
+        """Both, independently, on a pair of inputs: parallel composition, as a product of rows."""
+        rows = ((p * q for p, q in product(row, law)) for row, law in product(self.rows, other.rows))
+        return Channel(product(self.inputs, other.inputs), product(self.outputs, other.outputs), rows)
+
+    def beside(self, other: "Channel") -> "Channel":
+        """Both, independently, on the same input: sequential composition, the levels of which add.
+
+        Raises:
+            ValueError: an input of this one is no input of the other.
+        """
+        return self.times(other).after(lambda x: (x, x), self.inputs)
+
+
+def _distinct(name: str, points: Iterable[Point]) -> tuple[Point, ...]:
+    named = tuple(points)
+    if not named or len(set(named)) < len(named):
+        raise ValueError(f"{name} must be at least one, each named once, not {named!r}")
+    return named
+
+
+def _total(numbers: Iterable[Number]) -> Number:
+    return sum(numbers, _ZERO)
+
+
+def _largest(numbers: Iterable[Number]) -> Number:
+    """The largest, at least zero."""
+    return max(chain([_ZERO], numbers))
+
+
+def _odds(odds: Number | Exact) -> Number:
+    factor = number("odds", odds)
+    if factor < 1:
+        raise ValueError(f"odds are e^epsilon, at least 1, not {float(factor)}")
+    return factor
+
+
+def _distance(metric: Metric, x: Point, other: Point) -> Fraction | None:
+    """The distance, or None where it is infinite."""
+    distance = metric(x, other)
+    if not distance >= 0:
+        raise ValueError(f"the distance of {x!r} and {other!r} must be at least 0, not {distance}")
+    return None if distance == math.inf else Fraction(distance)
+
+
+_ZERO = number("zero", 0)

@@ -1,0 +1,30 @@
+"""Random channels for tests."""
+
+from fractions import Fraction
+
+from hypothesis import strategies as st
+
+from meteragent.privacy.channel import Channel, Number, exp
+
+POWERS = st.sampled_from([Fraction(0), Fraction(1, 2), Fraction(-1)])
+LEVELS = st.fractions(Fraction(1, 10), 3, max_denominator=20)
+ODDS = st.one_of(LEVELS.map(exp), st.fractions(1, 9, max_denominator=9).map(lambda odds: odds * exp(0)))
+
+
+@st.composite
+def channels(
+    draw: st.DrawFn, inputs: int = 3, outputs: int = 3, least: int = 0, *, rational: bool = False
+) -> Channel:
+    """Random channels from {0, 1, ..} to {0, 1, ..}.
+
+    Weights are integers from `least` to 6 and, unless they are to be rational, those of even outputs may
+    have a power of e for each input.
+    """
+    weights = st.lists(st.integers(least, 6), min_size=outputs, max_size=outputs).filter(any)
+    table = draw(st.lists(weights, min_size=inputs, max_size=inputs))
+    powers = [Fraction(0) if rational else draw(POWERS) for _ in range(inputs)]
+
+    def weight(x: int, z: int) -> Number:
+        return table[x][z] * (exp(powers[x]) if z % 2 == 0 else exp(0))
+
+    return Channel.of_weights(range(inputs), range(outputs), weight)

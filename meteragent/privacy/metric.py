@@ -77,7 +77,7 @@ class Rowwise:
     row: Metric
     norm: Literal["l1", "linf"] = "l1"
 
-    def __call__(self, x: Sequence[Any], y: Sequence[Any]) -> Distance:
+    def __call__(self, x: Any, y: Any) -> Distance:
         """The distance between two databases."""
         rows = (self.row(u, v) for u, v in _matched(x, y))
         return sum(rows, Fraction(0)) if self.norm == "l1" else max(rows, default=Fraction(0))
@@ -102,7 +102,7 @@ def normalised_manhattan(width: Exact) -> Rowwise:
     return Rowwise(Scaled(absolute, 1 / positive("width", width)))
 
 
-def euclidean(x: Sequence[Any], y: Sequence[Any]) -> Distance:
+def euclidean(x: Any, y: Any) -> Distance:
     """d_2: the root of the sum of (x_i - y_i)^2; a float only where that is irrational.
 
     Raises:
@@ -111,7 +111,7 @@ def euclidean(x: Sequence[Any], y: Sequence[Any]) -> Distance:
     return root(sum(((_number(u) - _number(v)) ** 2 for u, v in _matched(x, y)), Fraction(0)))
 
 
-def _matched(x: Sequence[Any], y: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
     if len(x) != len(y):
         raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: equally many are needed")
     return zip(x, y, strict=True)

@@ -1,7 +1,7 @@
 """Databases: n rows of one domain (Holohan 2014, section 2; Chatzikokolakis 2013, section 5)."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice, product
 from types import MappingProxyType
@@ -39,7 +39,7 @@ class Databases:
     rows: Space
     n: int
     kind: DatabaseMetric
-    metric: Callable[[Any, Any], Distance]
+    metric: Callable[[Any, Any], Distance] = field(repr=False, compare=False)
 
     def __init__(self, rows: Space, n: int, metric: DatabaseMetric = "hamming") -> None:
         if n < 1 or metric not in _METRICS:

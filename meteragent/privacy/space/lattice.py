@@ -5,7 +5,7 @@ Bounds are quanta too, and belong to the space. A space without bounds has an in
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, combinations, product
 from numbers import Integral
@@ -21,7 +21,6 @@ from meteragent.privacy.metric import (
     chebyshev,
     euclidean,
     manhattan,
-    root,
 )
 from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_pairs, as_row, both_ways
 
@@ -58,7 +57,7 @@ class Numbers:
     @property
     def diameter(self) -> Distance:
         """Quantum (high - low)."""
-        return _width(self.low, self.high, self.quantum)
+        return math.inf if self.low is None or self.high is None else self.metric(self.low, self.high)
 
     def __contains__(self, x: object) -> bool:
         return _whole(x) and _between(self.low, x, self.high)
@@ -95,7 +94,7 @@ class Windows:
     norm: Norm
     low: int | None
     high: int | None
-    metric: Callable[[Any, Any], Distance]
+    metric: Callable[[Any, Any], Distance] = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -120,10 +119,10 @@ class Windows:
 
     @property
     def diameter(self) -> Distance:
-        """The distance of the corners all low and all high: (high - low) q times 1, n or root n."""
-        shape = {"linf": Fraction(1), "l1": Fraction(self.n), "l2": root(Fraction(self.n))}[self.norm]
-        width = _width(self.low, self.high, self.quantum)
-        return width * shape if width else Fraction(0)
+        """The distance of the corner all low from the one all high."""
+        if self.low is None or self.high is None:
+            return math.inf
+        return self.metric((self.low,) * self.n, (self.high,) * self.n)
 
     def __contains__(self, x: object) -> bool:
         row = as_row(x)
@@ -190,10 +189,6 @@ def _between(low: int | None, x: Any, high: int | None) -> bool:
 def _refuse_crossed(low: int | None, high: int | None) -> None:
     if low is not None and high is not None and low > high:
         raise ValueError(f"low must not be above high: not {low} and {high}")
-
-
-def _width(low: int | None, high: int | None, quantum: Fraction) -> Distance:
-    return math.inf if low is None or high is None else quantum * (high - low)
 
 
 def _few(low: int | None, high: int | None, n: int) -> bool:

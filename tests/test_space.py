@@ -1,0 +1,416 @@
+"""Metric spaces: points, distances, diameters, and pairs worth trying (meteragent.privacy.space)."""
+
+import math
+from fractions import Fraction
+from itertools import combinations, islice, permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meteragent.privacy.metric import Nullable, absolute, hamming, is_metric, root
+from meteragent.privacy.space import (
+    Categories,
+    Curve,
+    Curves,
+    Databases,
+    Finite,
+    Numbers,
+    Space,
+    Subsets,
+    Windows,
+    listed,
+    polyline,
+    steps,
+)
+
+
+def name(space: Space) -> str:
+    """Of a case."""
+    return type(space).__name__
+
+
+LISTED: list[Space] = [
+    Finite([0, 1, 5], absolute),
+    Categories(["on", "off", "idle"]),
+    Categories(["alone"]),
+    Subsets("abc"),
+    Subsets(range(7)),
+    Numbers(0, 5),
+    Numbers(-3, 96, "0.1"),
+    Windows(2, 1, "linf", 0, 7),
+    Windows(3, "1/2", "l1", -2, 2),
+    Windows(2, 2, "l2", 0, 9),
+    Databases(Categories("ab"), 3),
+    Databases(Numbers(0, 4), 3, "l1"),
+    Databases(Numbers(0, 4), 3, "normalised l1"),
+    Databases(Numbers(0, 4, "1/2"), 2, "linf"),
+    Databases(Finite([0, 3, None], Nullable(absolute, Fraction(3))), 2, "l1"),
+]
+UNLISTED: list[Space] = [
+    Subsets(range(40)),
+    Numbers(),
+    Numbers(0),
+    Numbers(None, 7),
+    Numbers(0, 10**9),
+    Windows(1),
+    Windows(30, "1/2"),
+    Windows(96, 1, "l1"),
+    Windows(4, 1, "l2", 0, 5000),
+    Windows(5, 1, "linf", 0),
+    Databases(Numbers(), 4),
+    Databases(Numbers(0, 9), 50, "linf"),
+    Databases(Windows(2), 3, "l1"),
+    Curves(86400),
+    Curves(60, "L2"),
+]
+
+
+@pytest.mark.parametrize("space", LISTED + UNLISTED, ids=name)
+def test_pairs_are_different_points_of_the_space_in_both_orders(space: Space) -> None:
+    """Every pair tried is of two points, apart by at most the diameter, once each way round."""
+    pairs = list(islice(space.pairs(), 10_000))
+    assert len(set(pairs)) == len(pairs)
+    for x, y in pairs:
+        assert x in space
+        assert y in space
+        assert 0 < space.metric(x, y) <= space.diameter
+    if len(pairs) < 10_000:
+        assert {(y, x) for x, y in pairs} == set(pairs)
+
+
+@pytest.mark.parametrize("space", LISTED, ids=name)
+def test_points_are_listed_once_and_reach_the_diameter(space: Space) -> None:
+    """A list of points has each once, all are in the space, and two are as far apart as the diameter."""
+    points = listed(space)
+    assert points is not None
+    assert len(set(points)) == len(points)
+    assert all(x in space for x in points)
+    assert (
+        max((space.metric(x, y) for x, y in combinations(points, 2)), default=Fraction(0)) == space.diameter
+    )
+
+
+@pytest.mark.parametrize("space", LISTED, ids=name)
+def test_a_small_space_gives_all_pairs_and_any_its_diameter(space: Space) -> None:
+    """Up to 64 points every pair is tried; a larger bounded space tries one as far apart as can be."""
+    points, pairs = listed(space), set(space.pairs())
+    assert points is not None
+    if len(points) <= 64:
+        assert pairs == set(permutations(points, 2))
+    assert max((space.metric(x, y) for x, y in pairs), default=Fraction(0)) == space.diameter
+
+
+@pytest.mark.parametrize("space", UNLISTED, ids=name)
+def test_a_space_that_cannot_be_listed_has_no_points(space: Space) -> None:
+    """Where points are infinitely or too many, there is no such attribute; the tried pairs are still some."""
+    assert listed(space) is None
+    assert not hasattr(space, "points")
+    assert len(list(islice(space.pairs(), 10))) >= 8
+
+
+@pytest.mark.parametrize("space", LISTED, ids=name)
+def test_the_metric_of_a_space_is_a_metric(space: Space) -> None:
+    """On a dozen of its points, the axioms hold."""
+    points = listed(space) or ()
+    assert is_metric(points[:: max(1, len(points) // 12)], space.metric)
+
+
+# Finite spaces ------------------------------------------------------------------------------------
+
+
+def test_categories_are_all_equally_different() -> None:
+    """Any two values are at distance 1; what is no value is no point."""
+    space = Categories(["a", "b", "c"])
+    assert space.metric("a", "b") == space.metric("c", "a") == space.diameter == 1
+    assert "d" not in space
+    assert ["a"] not in space
+    assert Categories("ab") == Categories("ab") != Categories("abc")
+    assert Categories("a").diameter == 0
+
+
+@pytest.mark.parametrize("points", [[], ["a", "b", "a"]])
+def test_a_finite_space_has_points_each_once(points: list[str]) -> None:
+    """No points, or one twice, is no space."""
+    for make in (Categories, lambda values: Finite(values, absolute)):
+        with pytest.raises(ValueError, match="each of its points once"):
+            make(points)
+
+
+def test_subsets_differ_by_their_elements() -> None:
+    """All 2^m subsets, at the size of what is in one of two only; the universe's size is the diameter."""
+    space = Subsets("abc")
+    assert len(space.points) == 8
+    assert space.metric({"a", "b"}, {"b", "c"}) == 2
+    assert frozenset("ac") in space
+    assert frozenset("ad") not in space
+    assert "a" not in space
+    assert space.diameter == 3
+    with pytest.raises(ValueError, match="once"):
+        Subsets("aba")
+
+
+# Lattices -----------------------------------------------------------------------------------------
+
+
+def test_numbers_are_quanta_at_distances_in_the_unit() -> None:
+    """Points are whole quanta between the bounds; a distance is the quantum times their difference."""
+    space = Numbers(-5, 20, "0.1")
+    assert space.metric(3, 20) == Fraction(17, 10)
+    assert space.diameter == Fraction(5, 2)
+    assert space.points == tuple(range(-5, 21))
+    assert np.int64(20) in space
+    for x in (21, -6, 0.5, Fraction(1), True, "1", None):
+        assert x not in space
+    assert 10**30 in Numbers(0)
+    assert -1 not in Numbers(0)
+    assert 8 not in Numbers(None, 7)
+
+
+@pytest.mark.parametrize(
+    ("norm", "distance", "diameter"),
+    [
+        ("linf", Fraction(2), Fraction(5)),
+        ("l1", Fraction(7, 2), Fraction(20)),
+        ("l2", Fraction(5, 2), Fraction(10)),
+    ],
+)
+def test_windows_are_at_the_quantum_times_the_norm(norm: Any, distance: Fraction, diameter: int) -> None:
+    """l_inf, l_1 and l_2 of the difference in quanta, times the quantum; the corners are farthest."""
+    space = Windows(4, "1/2", norm, 0, 10)
+    assert space.metric((1, 2, 3, 4), (4, 6, 3, 4)) == distance
+    assert space.diameter == diameter
+    assert Windows(4, "1/2", norm).diameter == math.inf
+    assert Windows(4, "1/2", norm, 3, 3).diameter == 0
+
+
+def test_a_window_is_n_whole_quanta_within_the_bounds() -> None:
+    """Tuples, lists and arrays of n integers; nothing else is a point."""
+    space = Windows(2, 1, "linf", 0, 9)
+    good: list[Any] = [(0, 9), [3, 4], np.array([1, 2]), np.array([1, 2], np.uint8)]
+    for x in good:
+        assert x in space
+    bad: list[Any] = [(0, 10), (-1, 0), (1,), (1, 2, 3), (1.0, 2), (True, 1), "12", 7, None, {1, 2}]
+    for x in [*bad, np.array([1.0, 2.0]), np.array(3), np.zeros((2, 2), np.int64)]:
+        assert x not in space
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 30, 360])
+@pytest.mark.parametrize("step", [1, 5])
+def test_windows_are_tried_in_the_directions_that_leak(n: int, step: int) -> None:
+    """All ones, alternating signs, halves, single numbers and e_i - e_j, by one and by several quanta."""
+    shifts = {tuple(v - u for u, v in zip(x, y, strict=True)) for x, y in Windows(n).pairs()}
+    units = [tuple(step * (i == place) for i in range(n)) for place in (0, n // 2, n - 1)]
+    expected = [
+        (step,) * n,
+        tuple(step * (-1) ** i for i in range(n)),
+        tuple(step * (2 * i < n) for i in range(n)),
+        *units,
+        *(tuple(v - u for u, v in zip(x, y, strict=True)) for x in units for y in units if x != y),
+    ]
+    for shift in expected:
+        assert shift in shifts
+        assert tuple(-v for v in shift) in shifts
+    signs = {shift for shift in shifts if {abs(v) for v in shift} == {step}}
+    assert len(signs) >= min(2**n, 6)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Windows(0),
+        lambda: Windows(2, metric="l3"),  # type: ignore[arg-type]
+        lambda: Windows(2, low=3, high=2),
+        lambda: Numbers(3, 2),
+        lambda: Numbers(quantum=0),
+        lambda: Windows(2, -1),
+        lambda: Databases(Categories("ab"), 0),
+        lambda: Databases(Categories("ab"), 2, "l2"),  # type: ignore[arg-type]
+        lambda: Databases(Numbers(), 2, "normalised l1"),
+        lambda: Databases(Categories("a"), 2, "normalised l1"),
+        lambda: Curves(0),
+        lambda: Curves(1, "L1"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_space_is_refused(make: Any) -> None:
+    """Crossed bounds, no rows, unknown metrics and widths that cannot normalise are ValueErrors."""
+    with pytest.raises(ValueError, match=r"."):
+        make()
+
+
+def test_a_quantum_is_exact() -> None:
+    """A float quantum or duration is refused."""
+    makers: list[Any] = [lambda q: Numbers(0, 1, q), lambda q: Windows(2, q), Curves]
+    for make in makers:
+        with pytest.raises(TypeError, match="must be exact"):
+            make(0.1)
+
+
+# Databases ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "distance", "diameter"),
+    [("hamming", 2, 3), ("l1", 4, 12), ("normalised l1", 1, 3), ("linf", Fraction(7, 2), 4)],
+)
+def test_a_database_s_metrics(metric: Any, distance: Fraction, diameter: Fraction) -> None:
+    """d_h counts rows, d_1 adds up distances, normalised in shares of the width, d_inf takes the most."""
+    space = Databases(Numbers(0, 8, "1/2"), 3, metric)
+    assert space.metric((0, 7, 3), (1, 0, 3)) == distance
+    assert space.diameter == diameter
+
+
+def test_a_database_of_one_possible_row_has_no_width() -> None:
+    """Rows that cannot differ make databases that cannot."""
+    for metric in ("hamming", "l1", "linf"):
+        assert Databases(Categories("a"), 3, metric).diameter == 0
+    assert Databases(Numbers(), 3).diameter == 3
+    assert Databases(Numbers(), 3, "l1").diameter == math.inf
+
+
+@pytest.mark.parametrize(("rows", "n"), [("ab", 4), ("abc", 3), ("abcd", 1)])
+def test_neighbours_differ_in_exactly_one_row(rows: str, n: int) -> None:
+    """N (m - 1) neighbours, each once, and they are all that are at Hamming distance 1."""
+    space = Databases(Categories(rows), n)
+    for x in space.points:
+        neighbours = list(space.neighbours(x))
+        assert len(neighbours) == n * (len(rows) - 1)
+        assert set(neighbours) == {y for y in space.points if hamming(x, y) == 1}
+
+
+def test_a_database_is_n_rows_of_the_domain() -> None:
+    """Tuples, lists and arrays of n rows that are points of the rows' space."""
+    space = Databases(Numbers(0, 4), 2)
+    good: list[Any] = [(0, 4), [1, 1], np.array([2, 3])]
+    for x in good:
+        assert x in space
+    bad: list[Any] = [(0, 5), (1,), (1, 2, 3), "12", 3, None]
+    for x in bad:
+        assert x not in space
+    assert "ab" not in Databases(Categories("ab"), 2)
+    with pytest.raises(AttributeError, match="cannot be listed"):
+        list(Databases(Numbers(), 2).neighbours((1, 2)))
+
+
+# Curves -------------------------------------------------------------------------------------------
+
+EXACT = st.integers(-3, 3).map(lambda thirds: Fraction(thirds, 3))
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> Curve:
+    """Steps or polylines on [0, 6], on any times."""
+    inner = [Fraction(quarters, 4) for quarters in draw(st.sets(st.integers(1, 23), max_size=3))]
+    times = sorted({Fraction(0), *inner, Fraction(6)})
+    size = len(times) - draw(st.integers(0, 1))
+    values = draw(st.lists(EXACT, min_size=size, max_size=size))
+    return (polyline if size == len(times) else steps)(times, values)
+
+
+def test_a_curve_has_its_values() -> None:
+    """Steps hold from their edge on, polylines go straight; at the last time the last value stands."""
+    hold = steps([0, 10, "30.5"], [100, "2.5"])
+    assert [hold(t) for t in (0, "9.999", 10, "30.5")] == [100, 100, Fraction(5, 2), Fraction(5, 2)]
+    ramp = polyline([0, 10, 20], [0, 5, 1])
+    assert [ramp(t) for t in (0, 3, 10, 15, 20)] == [0, Fraction(3, 2), 5, 3, 1]
+    for time in (-1, 21):
+        with pytest.raises(ValueError, match="must lie in"):
+            ramp(time)
+
+
+def test_curves_are_equal_if_their_values_are() -> None:
+    """A time at which nothing bends or jumps leaves no trace."""
+    assert polyline([0, 1, 3, 4], [0, 1, 3, 0]) == polyline([0, 3, 4], [0, 3, 0])
+    assert steps([0, 1, 2], [5, 5]) == polyline([0, 2], [5, 5])
+    assert polyline([0, 1, 3], [0, 1, 4]) != polyline([0, 3], [0, 4])
+    assert [*steps([0, 1, 2], [5, 6]).times_s] == [0, 1, 2]
+
+
+@given(x=curves(), y=curves())
+def test_curves_are_equal_if_and_only_if_at_distance_zero(x: Curve, y: Curve) -> None:
+    """In both norms."""
+    for space in (Curves(6), Curves(6, "L2")):
+        assert (space.metric(x, y) == 0) == (x == y)
+        assert space.metric(x, x) == 0
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "sup", "square"),
+    [
+        (steps([0, 6], [3]), steps([0, 6], [1]), 2, 24),
+        (steps([0, 2, 6], [3, 1]), steps([0, 3, 6], [1, 2]), 2, 8 + 0 + 3),
+        (polyline([0, 6], [0, 6]), steps([0, 6], [0]), 6, 72),
+        (polyline([0, 6], [0, 6]), polyline([0, 6], [6, 0]), 6, 72),
+        (polyline([0, 3, 6], [0, 3, 0]), steps([0, 3, 6], [1, 2]), 2, 3 + 3),
+    ],
+)
+def test_norms_of_curves_are_exact(x: Curve, y: Curve, sup: int, square: int) -> None:
+    """The sup of the difference, also where it is only approached, and the root of its square's integral."""
+    assert Curves(6).metric(x, y) == sup
+    assert Curves(6, "L2").metric(x, y) == pytest.approx(math.sqrt(square), rel=1e-15)
+    assert Curves(6).metric(x, y) == Curves(6).metric(y, x)
+
+
+@given(x=curves(), y=curves())
+def test_the_norms_are_those_of_the_values(x: Curve, y: Curve) -> None:
+    """Quarter by quarter of a second, where nothing breaks: the sup over both ends, Simpson's rule for L2."""
+    sup, square, quarter = Fraction(0), Fraction(0), Fraction(1, 4)
+    for i in range(24):
+        first, middle = ((x(t) - y(t)) for t in (i * quarter, i * quarter + quarter / 2))
+        last = 2 * middle - first
+        sup = max(sup, abs(first), abs(last))
+        square += quarter / 6 * (first**2 + 4 * middle**2 + last**2)
+    assert Curves(6).metric(x, y) == sup
+    assert Curves(6, "L2").metric(x, y) == root(square)
+
+
+@given(points=st.lists(curves(), min_size=3, max_size=3, unique=True))
+def test_the_norms_of_curves_are_metrics(points: list[Curve]) -> None:
+    """Holohan 2014, Example 2: C([0, T]) and L2."""
+    for space in (Curves(6), Curves(6, "L2")):
+        assert is_metric(points, space.metric, extended=False)
+
+
+def test_a_point_is_a_curve_of_the_duration() -> None:
+    """Curves of another duration, and what is no curve, are not in the space and have no distance."""
+    space = Curves(6)
+    assert steps([0, 6], [1]) in space
+    assert steps([0, 7], [1]) not in space
+    assert (1, 2) not in space
+    with pytest.raises(ValueError, match="6 s and 7 s"):
+        space.metric(steps([0, 6], [1]), steps([0, 7], [1]))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: steps([0, 1], [1, 2]),
+        lambda: steps([0], []),
+        lambda: steps([1, 2], [1]),
+        lambda: steps([0, 2, 2], [1, 2]),
+        lambda: polyline([0, 1], [1]),
+        lambda: polyline([0], [1]),
+        lambda: polyline([0, 2, 1], [1, 2, 3]),
+    ],
+)
+def test_what_is_no_curve_is_refused(make: Any) -> None:
+    """Times must grow from 0, and be as many as the values need."""
+    with pytest.raises(ValueError, match=r"curve|times"):
+        make()
+    with pytest.raises(TypeError, match="must be exact"):
+        steps([0, 1], [0.5])  # type: ignore[list-item]
+
+
+def test_curves_are_tried_with_long_and_short_shifts() -> None:
+    """Among the pairs are a constant shift, and one of a short hat, at the same distance."""
+    space = Curves(16)
+    lengths = {Curves(16, "L2").metric(x, y) for x, y in space.pairs() if space.metric(x, y) == 1}
+    assert max(lengths) == 4
+    assert min(lengths) == pytest.approx(math.sqrt(2 / 3))
+
+
+def test_products_of_small_spaces_are_complete() -> None:
+    """The points of a bounded window are all vectors within the bounds."""
+    assert set(Windows(2, 1, "l1", -1, 1).points) == set(product((-1, 0, 1), repeat=2))

@@ -1,0 +1,254 @@
+"""Noise on numbers: points of q Z, held as whole quanta, each with discrete Laplace noise of its own.
+
+    what leaves = x + z,        P(z) = tanh(a/2) e^(-a|z|)
+
+That is the Laplace mechanism of the metric space q Z (Chatzikokolakis 2013, Definition 6 and Fact 7 for
+d = |x - y|): with a = epsilon q, epsilon d-private. For a window of one slot it is `LInfLaplace`.
+
+`TruncatedGeometric` clips what leaves to 0 .. k, which costs nothing: epsilon d-private on q [0 .. k]
+(Chatzikokolakis 2013, Figure 2(iv)). Summing the noise that ends beyond an end (THEORY 2.4) gives
+
+    P(y | x) = lambda(y) e^(-a|y-x|),    lambda = e^a/(e^a+1) at the ends, (e^a-1)/(e^a+1) = tanh(a/2) inside.
+
+`LaplaceSanitisation` takes a so large that any two numbers of a set of diameter D are (epsilon, delta)
+alike (Holohan 2014, Example 5): noise of scale b = D/(epsilon - ln(1-delta)), a = q/b, so that
+
+    P(A | x) <= e^epsilon/(1-delta) P(A | x'),  hence  P(A | x) <= e^epsilon P(A | x') + delta P(A | x).
+
+The last step has slack. For real numbers the least delta is 1 - sqrt(1-delta), about half of the one that
+is asked for (THEORY 5.1), as delta P(A | x) is delta only for events that are sure.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meteragent.privacy import sampling
+from meteragent.privacy.channel import Channel, exp
+from meteragent.privacy.exact import Exact, ln_bounds, positive
+from meteragent.privacy.mechanism.base import Guarantee
+from meteragent.privacy.mechanism.categorical import pair
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.privacy.space import Numbers
+
+_LATTICE_LIMIT = 1 << 62
+"""|x| in quanta stays at or below it, so that x + z stays in int64."""
+
+_CLOSE_BITS = 48
+"""The noise of a sanitisation is within 2^-40 of the formula's, relatively, and not less."""
+
+
+@dataclass(frozen=True, init=False)
+class Laplace:
+    """The Laplace mechanism on numbers, q Z: epsilon |x - y|-private, epsilon in 1/unit.
+
+    `epsilon` and `quantum` (in the unit) are exact; a = epsilon * quantum is the only parameter of the law
+    of the noise in quanta. Like `LInfLaplace` for n = 1, for arrays of numbers that stand alone.
+
+    Raises:
+        TypeError: a parameter is not exact; the text shows what to write.
+        ValueError: a parameter is not above zero, or 1/a >= 2^45.
+    """
+
+    epsilon: Fraction
+    quantum: Fraction
+
+    def __init__(self, epsilon: Exact, quantum: Exact) -> None:
+        exact = LInfLaplace(positive("epsilon", epsilon), positive("quantum", quantum), 1)
+        object.__setattr__(self, "epsilon", exact.epsilon)
+        object.__setattr__(self, "quantum", exact.quantum)
+
+    @property
+    def a(self) -> Fraction:
+        """The loss of one quantum, epsilon q."""
+        return self.epsilon * self.quantum
+
+    @property
+    def space(self) -> Numbers:
+        """All of q Z."""
+        return Numbers(None, None, self.quantum)
+
+    @property
+    def expected_error(self) -> float:
+        """The mean distance of what leaves from the truth, in the unit: E|q z| = q/sinh(a)."""
+        a = float(self.a)  # sinh would overflow
+        return float(self.quantum) * 2 * math.exp(-a) / -math.expm1(-2 * a)
+
+    def loss(self, distance: Fraction) -> Fraction:
+        """The loss epsilon q ceil(d/q) at d = `distance`, in the unit, before rounding, as of `LInfLaplace`.
+
+        Raises:
+            TypeError: `distance` is not exact.  ValueError: it is negative.
+        """
+        return LInfLaplace(self.epsilon, self.quantum, 1).loss(distance)
+
+    def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
+        """`points`, integers in quanta in an array of any shape, each with its own noise, as int64 quanta.
+
+        Each number is charged. `bits` are the operating system's unless given.
+
+        Raises:
+            TypeError: the values are not integers.  ValueError: a value is beyond 2^62 quanta.
+        """
+        source = sampling.SystemBits() if bits is None else bits
+        whole = quanta(points, self.space)
+        noisy = whole.ravel() + sampling.discrete_laplace(whole.size, self.a, source)
+        return noisy.reshape(whole.shape)
+
+    def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
+        """The logarithm of P(y | x) = tanh(a/2) e^(-a|y-x|), y each of `outputs`, x = `point`, in quanta."""
+        a, distances = float(self.a), np.abs(quanta(outputs, self.space) - quanta(point, self.space))
+        mass: NDArray[np.float64] = math.log(math.tanh(a / 2)) - a * distances
+        return mass
+
+
+@dataclass(frozen=True, init=False)
+class TruncatedGeometric:
+    """Numbers in {0, q .. kq} with discrete Laplace noise, clipped to them: epsilon |x - y|-private.
+
+    P(y | x) as in the module's text (Chatzikokolakis 2013, Figure 2(iv) with THEORY 2.4's correction).
+    For counts, and sums, means and percentiles seen as functions of databases, no epsilon d-private
+    mechanism serves any Bayesian user better (Chatzikokolakis 2013, Theorems 8 and 11 to 13).
+
+    Raises:
+        TypeError: epsilon or quantum is not exact, or k is no int.
+        ValueError: a parameter is not above zero, or 1/(epsilon * quantum) >= 2^45.
+    """
+
+    noise: Laplace
+    k: int
+
+    def __init__(self, epsilon: Exact, quantum: Exact, k: int) -> None:
+        if not isinstance(k, int):
+            raise TypeError(f"k counts quanta: an int, not {type(k).__name__}")
+        if k < 1:
+            raise ValueError(f"0 .. k has two ends: k must be at least 1, not {k}")
+        object.__setattr__(self, "noise", Laplace(epsilon, quantum))
+        object.__setattr__(self, "k", k)
+
+    @property
+    def space(self) -> Numbers:
+        """The numbers 0, q .. kq."""
+        return Numbers(0, self.k, self.noise.quantum)
+
+    def loss(self, distance: Fraction) -> Fraction:
+        """That of the noise: clipping is post-processing."""
+        return self.noise.loss(distance)
+
+    def expected_error(self, point: int) -> float:
+        """The mean distance of what leaves from x = `point`, in the unit.
+
+            q (2 - alpha^x - alpha^(k-x)) / (2 sinh a),        alpha = e^-a
+
+        The sum over j >= 1 of P(z <= -j) and P(z >= j), up to the ends: alpha^j/(1+alpha) each.
+        """
+        a = float(self.noise.a)
+        outside = math.expm1(-a * point) + math.expm1(-a * (self.k - point))
+        return -outside / 2 * self.noise.expected_error
+
+    @property
+    def channel(self) -> Channel:
+        """Its matrix, exactly: rows and columns are 0 .. k."""
+        whole = range(self.k + 1)
+        inside = (1 - exp(-self.noise.a)) / (1 + exp(-self.noise.a))
+        weights = [1 / (1 + exp(-self.noise.a)) if y in (0, self.k) else inside for y in whole]
+        rows = ([weights[y] * exp(-self.noise.a * abs(y - x)) for y in whole] for x in whole)
+        return Channel(whole, whole, rows)
+
+    def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
+        """`points`, integers 0 .. k in an array of any shape, each with noise, as int64 in 0 .. k.
+
+        Each number is charged. `bits` are the operating system's unless given.
+
+        Raises:
+            TypeError: the values are not integers.  ValueError: one is not in 0 .. k.
+        """
+        noisy = self.noise.release(quanta(points, self.space), bits=bits)
+        return np.clip(noisy, 0, self.k, out=noisy)
+
+    def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
+        """The logarithm of P(y | x), y each of `outputs`, x = `point`, in quanta; -inf outside 0 .. k."""
+        y, a = quanta(outputs, self.noise.space), float(self.noise.a)
+        inside = self.noise.log_mass(y, int(quanta(point, self.space)))
+        gathered = -math.log(-math.expm1(-a))  # (e^a/(e^a+1)) / tanh(a/2): all that is beyond an end
+        return np.select(
+            [(y < 0) | (y > self.k), (y == 0) | (y == self.k)], [-np.inf, inside + gathered], inside
+        )
+
+
+@dataclass(frozen=True, init=False)
+class LaplaceSanitisation:
+    """Numbers of a bounded set with Laplace noise: (epsilon, delta) between any two (Holohan, Example 5).
+
+        b = D/(epsilon - ln(1-delta)),        D the diameter of the set
+
+    For delta = 0 that is epsilon/D |x-y|-private, exactly. For delta > 0 the logarithm is irrational; b is
+    rounded up by less than 2^-40 of it to a rational, which only adds noise. What leaves is not clamped
+    to the set, so it is unbiased; clamping it is free.
+
+    Raises:
+        TypeError: epsilon or delta is not exact; the text shows what to write.
+        ValueError: the set has no finite diameter above zero, epsilon <= 0, or delta is not in [0, 1).
+    """
+
+    space: Numbers
+    guarantee: Guarantee
+    noise: Laplace
+
+    def __init__(self, space: Numbers, epsilon: Exact, delta: Exact = 0) -> None:
+        diameter = space.diameter
+        if not isinstance(diameter, Fraction) or not diameter:
+            raise ValueError(f"noise in proportion to the diameter needs one above 0, not {diameter}")
+        promise = pair(epsilon, delta)
+        object.__setattr__(self, "space", space)
+        object.__setattr__(self, "guarantee", promise)
+        object.__setattr__(self, "noise", Laplace(_largest_loss(*promise) / diameter, space.quantum))
+
+    @property
+    def scale(self) -> Fraction:
+        """The noise's b, in the unit: the formula's, or less than 2^-40 of it more."""
+        return 1 / self.noise.epsilon
+
+    def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
+        """`points`, integers in quanta in an array of any shape, each with its own noise, as int64 quanta.
+
+        Each number is charged. `bits` are the operating system's unless given.
+
+        Raises:
+            TypeError: the values are not integers.  ValueError: one is not in the set.
+        """
+        return self.noise.release(quanta(points, self.space), bits=bits)
+
+    def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
+        """The logarithm of P(y | x), y each of `outputs` and x = `point`, in quanta: the noise's."""
+        return self.noise.log_mass(outputs, int(quanta(point, self.space)))
+
+
+def _largest_loss(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The number epsilon - ln(1-delta), or a rational below it by less than 2^-40 of it."""
+    if not delta:
+        return epsilon
+    k = _CLOSE_BITS + epsilon.denominator.bit_length()  # epsilon >= 1/denominator
+    return epsilon - Fraction(ln_bounds(1 - delta, k)[1], 1 << k)
+
+
+def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
+    """`points` as int64, if they are numbers of `space`, which stay in int64 with noise added.
+
+    Raises:
+        TypeError: they are not integers.  ValueError: one is not in the space, or beyond 2^62.
+    """
+    values: NDArray[Any] = np.asarray(points)
+    if values.dtype.kind not in "iu":
+        raise TypeError(f"values are whole quanta: an array of integers, not of {values.dtype}")
+    if values.size:
+        low, high = int(values.min()), int(values.max())
+        if low not in space or high not in space:
+            raise ValueError(f"a value is not in {space.low} .. {space.high}, in quanta")
+        if max(high, -low) > _LATTICE_LIMIT:
+            raise ValueError("a value is beyond 2^62 quanta")
+    return values.astype(np.int64)

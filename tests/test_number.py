@@ -1,0 +1,254 @@
+"""Noise on numbers: the laws, what they promise, and the errors they make."""
+
+from fractions import Fraction
+from importlib import import_module
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meteragent.privacy import LInfLaplace, SeededBits
+from meteragent.privacy.mechanism.base import MetricMechanism, PairMechanism
+from meteragent.privacy.mechanism.number import Laplace, LaplaceSanitisation, TruncatedGeometric
+from meteragent.privacy.space import Numbers
+
+ENDS = [0.622459331202, 0.148550677884, 0.0901005406575, 0.0546487403655]
+ENDS += [0.0331461365463, 0.0201041480664, 0.0309904252788]
+INSIDE = [0.228989990914, 0.148550677884, 0.244918662404, 0.148550677884]
+INSIDE += [0.0901005406575, 0.0546487403655, 0.0842407098915]
+ROWS = {0: ENDS, 2: INSIDE, 6: ENDS[::-1]}  # THEORY's oracles, section TG: a = 1/2, k = 6
+ERRORS = [
+    (Fraction(1, 2), 1.91903475133),
+    (Fraction(1, 100), 99.9983333528),
+]  # discrete_geometric: dlap_E_abs
+
+positive = st.fractions(Fraction(1, 1000), 20, max_denominator=1000)
+deltas = st.fractions(0, Fraction(99, 100), max_denominator=10**9)
+
+
+def sanitisation(width: int = 50, epsilon: Any = 1, delta: Any = "0.01") -> LaplaceSanitisation:
+    """A sanitisation of 0 .. width/10."""
+    return LaplaceSanitisation(Numbers(0, width, "0.1"), epsilon, delta)
+
+
+ALL = [Laplace("1/3", "1/2"), TruncatedGeometric("1/3", "1/2", 9), sanitisation()]
+
+
+# The Laplace mechanism ----------------------------------------------------------------------------
+
+
+@given(positive, positive, st.integers(-60, 60), st.integers(-60, 60), st.integers(-60, 60))
+def test_the_odds_change_by_the_loss_at_most(e: Fraction, q: Fraction, x: int, other: int, y: int) -> None:
+    """P(y | x)/P(y | x') <= e^loss(d), d = q |x - x'|, with equality at y = x (Definition 1)."""
+    mechanism = Laplace(e, q)
+    loss = float(mechanism.loss(q * abs(x - other)))
+    changes = mechanism.log_mass([y, x], x) - mechanism.log_mass([y, x], other)
+    assert changes[0] <= loss + 1e-9
+    assert changes[1] == pytest.approx(loss, abs=1e-9)
+
+
+@given(positive, positive, st.fractions(0, 1000))
+def test_a_number_loses_what_a_window_of_one_slot_loses(e: Fraction, q: Fraction, d: Fraction) -> None:
+    """The loss is that of `LInfLaplace` for n = 1, also between points of the lattice."""
+    assert Laplace(e, q).loss(d) == LInfLaplace(e, q, 1).loss(d)
+    assert Laplace(e, q).loss(7 * q) == 7 * e * q
+
+
+@pytest.mark.parametrize(("a", "error"), ERRORS)
+def test_the_error_of_a_number_is_in_closed_form(a: Fraction, error: float) -> None:
+    """E|q z| = q/sinh(a), in the unit; it is the mean of the law that `log_mass` states."""
+    mechanism, z = Laplace(a * 4, "1/4"), np.arange(-6000, 6001)
+    mass = np.exp(mechanism.log_mass(z + 3, 3))
+    assert mechanism.expected_error == pytest.approx(error / 4, rel=1e-11)
+    assert mass.sum() == pytest.approx(1, abs=1e-12)
+    assert (mass * abs(z)).sum() == pytest.approx(error, rel=1e-10)
+    assert Laplace(2000, 1).expected_error == 0
+
+
+# Truncated geometric ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", ROWS)
+def test_the_matrix_is_the_corrected_one(point: int) -> None:
+    """Fig. 2(iv) with e^(q epsilon) for "epsilon^(q epsilon)": THEORY's rows, as channel and as log_mass."""
+    mechanism = TruncatedGeometric("1/4", 2, 6)
+    assert [float(p) for p in mechanism.channel.row(point)] == pytest.approx(ROWS[point], rel=1e-11)
+    assert np.exp(mechanism.log_mass(range(7), point)) == pytest.approx(ROWS[point], rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("e", "q", "k"), [("1/2", "1", 6), ("7/3", "1/100", 3), ("5", "2", 1), ("1/4", "3", 4)]
+)
+def test_the_matrix_is_private_and_no_more_private(e: str, q: str, k: int) -> None:
+    """Exactly epsilon |x - y|-private, and not for a smaller epsilon; log_mass is its logarithm."""
+    mechanism = TruncatedGeometric(e, q, k)
+    channel = mechanism.channel
+    assert channel.is_private(e, mechanism.space.metric)
+    assert not channel.is_private(Fraction(e) * Fraction(9999, 10_000), mechanism.space.metric)
+    rows = [[p.log() for p in channel.row(x)] for x in range(k + 1)]
+    assert [mechanism.log_mass(range(k + 1), x).tolist() for x in range(k + 1)] == [
+        pytest.approx(row, rel=1e-9, abs=1e-12) for row in rows
+    ]
+
+
+def test_the_matrix_is_that_of_clipped_noise() -> None:
+    """P(y | x) sums the discrete Laplace law over what is clipped to y; nothing lies outside 0 .. k."""
+    mechanism, z = TruncatedGeometric("1/2", 1, 4), np.arange(-200, 201)
+    for x in range(5):
+        clipped = np.bincount(np.clip(x + z, 0, 4), np.exp(mechanism.noise.log_mass(x + z, x)))
+        assert np.exp(mechanism.log_mass(range(5), x)) == pytest.approx(clipped, abs=1e-14)
+    assert np.isneginf(mechanism.log_mass([-1, 5], 2)).all()
+    points = np.arange(5).repeat(50)
+    noisy = mechanism.noise.release(points, bits=SeededBits(3))
+    assert (mechanism.release(points, bits=SeededBits(3)) == noisy.clip(0, 4)).all()
+
+
+@pytest.mark.parametrize(("epsilon", "k"), [(Fraction(1, 2), 6), (Fraction(7, 5), 3), (Fraction(1, 20), 11)])
+def test_libqif_has_the_same_matrix(epsilon: Fraction, k: int) -> None:
+    """The geometric mechanism of libqif, an independent implementation of Fig. 2(iv)."""
+    theirs = import_module("qif.mechanism").d_privacy.geometric(k + 1, float(epsilon))
+    ours = [[float(p) for p in row] for row in TruncatedGeometric(epsilon, 1, k).channel.rows]
+    assert np.abs(np.array(theirs) - ours).max() < 1e-14
+
+
+@given(positive, positive, st.integers(1, 40))
+def test_the_error_of_a_clipped_number_is_in_closed_form(e: Fraction, q: Fraction, k: int) -> None:
+    """E|y - x| = q (2 - alpha^x - alpha^(k-x))/(2 sinh a) is the mean of the law; less than unclipped."""
+    mechanism, y = TruncatedGeometric(e, q, k), np.arange(k + 1)
+    for x in (0, k // 3, k):
+        mean = float(q) * (np.exp(mechanism.log_mass(y, x)) * abs(y - x)).sum()
+        assert mechanism.expected_error(x) == pytest.approx(mean, rel=1e-9)
+        assert mechanism.expected_error(x) <= mechanism.noise.expected_error * (1 + 1e-12)
+
+
+# (epsilon, delta) sanitisation --------------------------------------------------------------------
+
+
+def real(x: Fraction) -> mpmath.mpf:
+    """As many digits of a rational as mpmath works with."""
+    return mpmath.mpf(x.numerator) / x.denominator
+
+
+def hockey_stick(a: Fraction, k: int, epsilon: Fraction) -> mpmath.mpf:
+    """The least delta of two discrete Laplace laws k quanta apart: the sum of p - e^epsilon p' > 0.
+
+    P(z)/P(z - k) falls from e^(ak) at z <= 0 to e^(-ak) at z >= k, so that beyond k no term is positive.
+    """
+    alpha, odds = mpmath.exp(-real(a)), mpmath.exp(real(epsilon))
+    up_to_zero = (1 - odds * alpha**k) / (1 + alpha)
+    between = ((1 - alpha) / (1 + alpha) * (alpha**z - odds * alpha ** (k - z)) for z in range(1, k + 1))
+    return mpmath.fsum(term for term in (up_to_zero, *between) if term > 0)
+
+
+@given(positive, deltas, st.integers(1, 10**6))
+def test_the_scale_is_the_papers_and_never_less(e: Fraction, delta: Fraction, width: int) -> None:
+    """It is b >= D/(epsilon - ln(1-delta)), by less than 2^-40 of it, equal for delta = 0 (Example 5)."""
+    mechanism = sanitisation(width, e, delta)
+    with mpmath.workdps(60):
+        formula = mpmath.mpf(width) / 10 / (real(e) - mpmath.log(1 - real(delta)))
+        excess = real(mechanism.scale) / formula - 1
+    assert mechanism.scale == Fraction(width, 10) / e if not delta else 0 < excess < 2**-40
+    assert mechanism.guarantee == (e, delta)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(3)])
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6), Fraction(1, 10), Fraction(1, 2)])
+def test_the_pair_holds_between_any_two_numbers(epsilon: Fraction, delta: Fraction) -> None:
+    """Delta on the lattice is at most what was asked for, at all distances up to the diameter."""
+    mechanism = sanitisation(40, epsilon, delta)
+    with mpmath.workdps(40):
+        least = [hockey_stick(mechanism.noise.a, k, epsilon) for k in range(1, 41)]
+        assert max(least) == least[-1]
+        assert delta / 3 < least[-1] < delta if delta else abs(least[-1]) < 1e-38
+
+
+def test_the_formula_asks_for_twice_the_delta_it_needs() -> None:
+    """Example 5 is not tight: on a fine lattice its noise has delta' = 1 - sqrt(1-delta) (THEORY 5.1)."""
+    mechanism = sanitisation(4000, 1, "0.1")
+    with mpmath.workdps(40):
+        least = hockey_stick(mechanism.noise.a, 4000, Fraction(1))
+    assert float(least) == pytest.approx(1 - 0.9**0.5, rel=1e-3)
+    assert float(least) == pytest.approx(0.0513, abs=1e-4)
+
+
+def test_without_delta_a_sanitisation_is_the_metric_mechanism() -> None:
+    """For delta = 0 the two ends of the set lose epsilon, exactly, and the pair cannot be improved."""
+    mechanism = sanitisation(50, "7/5", 0)
+    assert mechanism.noise == Laplace(Fraction(7, 25), "1/10")
+    assert mechanism.noise.loss(Fraction(5)) == Fraction(7, 5)
+    change = mechanism.log_mass([0], 0) - mechanism.log_mass([0], 50)
+    assert change == pytest.approx(1.4, rel=1e-12)
+
+
+# What they take, and what they refuse -------------------------------------------------------------
+
+
+def test_what_they_promise() -> None:
+    """Laplace and truncated geometric promise for every distance, a sanitisation a pair."""
+    assert [isinstance(m, MetricMechanism) for m in ALL] == [True, True, False]
+    assert [isinstance(m, PairMechanism) for m in ALL] == [False, False, True]
+    assert len({*ALL, Laplace(Fraction(1, 3), "0.5"), sanitisation()}) == 3
+
+
+@pytest.mark.parametrize("mechanism", ALL)
+def test_an_array_keeps_its_shape(mechanism: Any) -> None:
+    """Integers of any shape and dtype come back as int64 of that shape; the input is left as it was."""
+    for shape in [(), (4,), (2, 3), (0, 5)]:
+        for dtype in (np.int16, np.uint64, np.int64):
+            points = np.ones(shape, dtype)
+            released = mechanism.release(points, bits=SeededBits(1))
+            assert (released.shape, released.dtype) == (shape, np.int64)
+            assert (points == 1).all()
+
+
+def test_the_noise_does_not_depend_on_the_numbers() -> None:
+    """With the same bits the noise is the same, whatever the numbers; without, it is fresh and secret."""
+    for mechanism in (Laplace("1/3", "1/2"), sanitisation()):
+        noise = mechanism.release(np.zeros(50, int), bits=SeededBits(2))
+        assert (mechanism.release(np.arange(50), bits=SeededBits(2)) - np.arange(50) == noise).all()
+        assert len(set(noise.tolist())) > 10
+        assert (mechanism.release([7] * 200) != mechanism.release([7] * 200)).any()
+
+
+def test_parameters_are_exact_and_in_range() -> None:
+    """A float is refused with a text that shows what to write; so is what could not be kept or drawn."""
+    wrong: list[tuple[type[Exception], str, Any]] = [
+        (TypeError, r"epsilon must be exact.*Fraction\('0.1'\)", lambda: Laplace(0.1, 1)),  # type: ignore[arg-type]
+        (TypeError, "quantum must be exact", lambda: Laplace(1, 0.1)),  # type: ignore[arg-type]
+        (ValueError, "epsilon must be above zero", lambda: Laplace(0, 1)),
+        (ValueError, "take a coarser quantum", lambda: Laplace("1/1000", Fraction(1, 10**12))),
+        (TypeError, "k counts quanta", lambda: TruncatedGeometric(1, 1, 2.0)),  # type: ignore[arg-type]
+        (ValueError, "k must be at least 1", lambda: TruncatedGeometric(1, 1, 0)),
+        (TypeError, "epsilon must be exact", lambda: sanitisation(epsilon=0.1)),
+        (TypeError, "delta must be exact", lambda: sanitisation(delta=1e-6)),
+        (ValueError, "epsilon must be above zero", lambda: sanitisation(epsilon=0)),
+        (ValueError, "delta must be at least 0 and below 1", lambda: sanitisation(delta=1)),
+        (ValueError, "delta must be at least 0 and below 1", lambda: sanitisation(delta="-1/9")),
+        (ValueError, "diameter", lambda: LaplaceSanitisation(Numbers(0, None, 1), 1)),
+        (ValueError, "diameter", lambda: LaplaceSanitisation(Numbers(3, 3, 1), 1)),
+        (ValueError, "take a coarser quantum", lambda: sanitisation(10**15, "1/1000", 0)),
+    ]
+    for error, text, make in wrong:
+        with pytest.raises(error, match=text):
+            make()
+
+
+@pytest.mark.parametrize("mechanism", ALL)
+def test_what_is_no_number_of_the_space_is_refused(mechanism: Any) -> None:
+    """Values that are not whole quanta, out of the set or out of int64 are refused."""
+    with pytest.raises(TypeError, match="whole quanta"):
+        mechanism.release(np.zeros(2))
+    for value in (2**63 - 1, -(2**63)):
+        with pytest.raises(ValueError, match="a value is"):
+            mechanism.release([0, value])
+        with pytest.raises(ValueError, match="a value is"):
+            mechanism.log_mass([0], value)
+    if mechanism.space.high is not None:
+        for value in (-1, mechanism.space.high + 1):
+            with pytest.raises(ValueError, match=r"not in 0 \.\."):
+                mechanism.release([value])
+            with pytest.raises(ValueError, match=r"not in 0 \.\."):
+                mechanism.log_mass([0], value)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meteragent.privacy import LInfLaplace, SeededBits, radius, uniform
-from meteragent.privacy.sampling.radius import _envelope
+from meteragent.privacy.sampling.radius import envelope_of
 from tests.contracts.mechanism_contract import Mechanism, MechanismContract
 
 
@@ -22,7 +22,7 @@ class TestLInfLaplace(MechanismContract):
     def probabilities(self, mechanism: Mechanism, reach: int) -> dict[tuple[int, ...], mpmath.mpf]:
         """P(z) = sum over R >= max|z_i| of w(R)/(2R+1)^n."""
         assert isinstance(mechanism, LInfLaplace)
-        n, envelope = mechanism.n, _envelope(mechanism.n, mechanism.a)
+        n, envelope = mechanism.n, envelope_of(mechanism.n, mechanism.a)
         with mpmath.workdps(60):
             weights = [envelope.weight_bounds(r, 200)[0] for r in range(int((n + 120) / mechanism.a))]
             cells = [mpmath.mpf(weight) / (2 * r + 1) ** n for r, weight in enumerate(weights)]

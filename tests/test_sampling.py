@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import product
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -11,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent.privacy.bits import SeededBits, UnsignedArray
+from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.sampling import below, below_array, discrete_laplace, geometric, radius, uniform
-from meteragent.privacy.sampling.geometric import _expansions
-from meteragent.privacy.sampling.radius import _envelope
+from meteragent.privacy.sampling.geometric import _digits, _thresholds
+from meteragent.privacy.sampling.radius import envelope_of
+from meteragent.privacy.sampling.windows import _table as windows_table
+from tests.tape import Tape
 
 PARAMETERS = [
     (1, Fraction(1, 220)),
@@ -32,31 +33,6 @@ PARAMETERS = [
 ]
 
 
-class Tape:
-    """Bits that were written down beforehand: each call takes the next entry."""
-
-    def __init__(self, *entries: int | list[int]) -> None:
-        self._entries = iter(entries)
-
-    def integer(self, k: int) -> int:
-        """The next entry, an integer of at most k bits."""
-        value = next(self._entries)
-        assert isinstance(value, int)
-        assert value.bit_length() <= k
-        return value
-
-    def array(self, count: int, dtype: type[np.unsignedinteger[Any]]) -> UnsignedArray:
-        """The next entry, an array of `count` values."""
-        value = np.array(next(self._entries), dtype)
-        assert value.shape == (count,)
-        return value
-
-    @property
-    def left(self) -> int:
-        """How many entries have not been taken."""
-        return len(list(self._entries))
-
-
 def log_weight(n: int, a: Fraction, r: int) -> mpmath.mpf:
     """The log of w(R), n ln(2R+1) - aR, at the present working precision."""
     return n * mpmath.log(2 * r + 1) - mpmath.mpf(a.numerator) / a.denominator * r
@@ -64,7 +40,7 @@ def log_weight(n: int, a: Fraction, r: int) -> mpmath.mpf:
 
 def exact_weights(n: int, a: Fraction, points: Iterable[int], k: int = 240) -> list[Fraction]:
     """w(R)/w(M) as the sampler sees it, to k bits."""
-    envelope = _envelope(n, a)
+    envelope = envelope_of(n, a)
     return [Fraction(sum(envelope.weight_bounds(point, k)), 2 << k) for point in points]
 
 
@@ -140,7 +116,7 @@ def test_a_negative_radius_is_refused() -> None:
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
 def test_the_weights_are_enclosed(n: int, a: Fraction) -> None:
     """w(R)/w(M) = ((2R+1)/(2M+1))^n e^-a(R-M) lies between the sampler's bounds, a few units apart."""
-    envelope = _envelope(n, a)
+    envelope = envelope_of(n, a)
     mode, block = envelope.mode, envelope.block
     near = range(max(0, mode - 3), mode + 4)
     far = [max(0, mode + block * i // 3) for i in range(-15, 16)]
@@ -155,7 +131,7 @@ def test_the_weights_are_enclosed(n: int, a: Fraction) -> None:
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
 def test_the_mode_is_the_heaviest_integer(n: int, a: Fraction) -> None:
     """No integer outweighs the mode: no probability of keeping a proposal would have to be above 1."""
-    mode = _envelope(n, a).mode
+    mode = envelope_of(n, a).mode
     with mpmath.workdps(60):
         top = log_weight(n, a, mode)
         assert log_weight(n, a, mode + 1) < top
@@ -165,7 +141,7 @@ def test_the_mode_is_the_heaviest_integer(n: int, a: Fraction) -> None:
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
 def test_the_steps_cover_the_law(n: int, a: Fraction) -> None:
     """In block j, on both sides, w(R) is at most 2^-j w(M), as the proposal assumes."""
-    envelope = _envelope(n, a)
+    envelope = envelope_of(n, a)
     with mpmath.workdps(60):
         top = log_weight(n, a, envelope.mode)
         for j in range(60):
@@ -180,7 +156,7 @@ def test_the_steps_cover_the_law(n: int, a: Fraction) -> None:
 def test_few_proposals_are_needed(n: int, exponent: float) -> None:
     """At most 5.6 proposals are expected at every n and a, also where a >> sqrt(n)."""
     a = Fraction(2.0**exponent).limit_denominator(10**4)
-    envelope = _envelope(n, a)
+    envelope = envelope_of(n, a)
     # The blocks at the mode alone; further ones only add weight.
     points = np.arange(max(0, envelope.mode - 2 * envelope.block), envelope.mode + 2 * envelope.block)
     centred = points - envelope.mode
@@ -192,7 +168,7 @@ def test_few_proposals_are_needed(n: int, exponent: float) -> None:
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
 def test_a_proposal_is_kept_exactly_below_its_probability(n: int, a: Fraction) -> None:
     """With P = 2^j w(R)/w(M), U is kept if and only if U < P, however close to P its bits lie."""
-    envelope = _envelope(n, a)
+    envelope = envelope_of(n, a)
     point, j = envelope.mode + envelope.block + envelope.block // 2 + 1, 1
     with mpmath.workdps(120):
         ratio = mpmath.exp(log_weight(n, a, point) - log_weight(n, a, envelope.mode))
@@ -208,7 +184,7 @@ def test_a_proposal_is_kept_exactly_below_its_probability(n: int, a: Fraction) -
 
 def test_bits_of_a_uniform_are_revealed_only_while_needed() -> None:
     """A comparison that 32 bits decide takes 32 bits; one that ties takes more, and ends."""
-    envelope = _envelope(1, Fraction(1, 2))
+    envelope = envelope_of(1, Fraction(1, 2))
     lo, hi = envelope.weight_bounds(envelope.mode + 2, 64)
     assert lo >> 32 == hi >> 32
     tie = lo >> 32
@@ -222,7 +198,7 @@ def test_bits_of_a_uniform_are_revealed_only_while_needed() -> None:
 
 def test_a_proposal_is_made_of_a_side_a_block_and_a_place() -> None:
     """The side bit, the ones that count blocks, the place in the block: M + jb + i or M - 1 - jb - i."""
-    envelope = _envelope(6, Fraction(1, 10))
+    envelope = envelope_of(6, Fraction(1, 10))
     mode, block, certain = envelope.mode, envelope.block, 0
     assert (mode, block) == (60, 34)
     assert radius(6, Fraction(1, 10), Tape(1, 0, 5, certain)) == mode + 5
@@ -311,79 +287,7 @@ def test_the_finest_parameters_can_be_drawn() -> None:
 
 def test_the_tables_are_bounded() -> None:
     """What is kept per (n, a) is a bounded number of small tables."""
-    assert _envelope.cache_info().maxsize == 256
-    assert _expansions.cache_info().maxsize == 256
-
-
-# Geometric and discrete Laplace -------------------------------------------------------------------
-
-DIGITS = {  # THEORY oracles, discrete_geometric, digit_probs
-    Fraction(1, 2): [0.377540668798, 0.26894142137, 0.119202922022, 0.0179862099621, 0.000335350130466],
-    Fraction(1, 100): [0.497500020833, 0.49500016666, 0.49000133312, 0.480010659844, 0.460085115444],
-    Fraction(2): [0.119202922022, 0.0179862099621, 0.000335350130466, 1.12535162055e-7],
-}
-
-
-@pytest.mark.parametrize("a", DIGITS)
-def test_the_digits_have_the_probabilities_of_the_theory(a: Fraction) -> None:
-    """Digit j is one with probability 1/(1+e^(a 2^j)), and the expansions hold all bits of it."""
-    first, second = _expansions(a, 0), _expansions(a, 1)
-    expected = DIGITS[a]
-    probabilities = [int(f) / 2**8 + int(s) / 2**72 for f, s in zip(first, second, strict=True)]
-    assert probabilities[: len(expected)] == pytest.approx(expected, rel=1e-11)
-
-
-@pytest.mark.parametrize("a", [Fraction(1, 220), Fraction(3, 7), Fraction(100)])
-def test_each_chunk_continues_the_expansion(a: Fraction) -> None:
-    """Chunks of 8, 64, 64 .. bits together are the floor of the probability at that many bits."""
-    with mpmath.workprec(400):
-        x = mpmath.mpf(a.numerator) / a.denominator
-        digits = len(_expansions(a, 0)) - 1
-        assert x * 2**digits >= 45
-        exact = [1 / (1 + mpmath.exp(x * 2**j)) for j in range(digits)] + [mpmath.exp(-x * 2**digits)]
-        for row, probability in enumerate(exact):
-            joined = 0
-            for level in range(4):
-                joined = joined << (64 if level else 8) | int(_expansions(a, level)[row])
-            assert joined == int(mpmath.floor(mpmath.ldexp(probability, 8 + 3 * 64)))
-
-
-def test_digits_make_the_number() -> None:
-    """Each digit is one if its 8 bits lie below its probability's; the number is read in base 2."""
-    a = Fraction(12)  # two digits and the rest, all with probabilities that begin with 8 zeros
-    assert _expansions(a, 0).tolist() == [0, 0, 0]
-    low, high = 0, 2**64 - 1
-    # 3 numbers: digit 0 of the first ties and is below, digit 1 of the second too; the third has none.
-    drawn = [0, 9, 9, 9, 0, 9, 9, 9, 9]
-    assert geometric(3, a, Tape(drawn, [low, low])).tolist() == [1, 2, 0]
-    assert geometric(3, a, Tape(drawn, [high, low])).tolist() == [0, 2, 0]
-
-
-def test_a_tie_is_extended_until_it_ends() -> None:
-    """A digit that ties with its probability for hundreds of bits is still decided, and rightly."""
-    a = Fraction(50)  # no digits: only the rest, with probability e^-50
-    chunks = [int(_expansions(a, level)[0]) for level in range(7)]
-    ties = [[chunk] for chunk in chunks[:6]]
-    assert geometric(1, a, Tape(*ties, [chunks[6] + 1])).tolist() == [0]
-    not_again = [255]
-    assert geometric(1, a, Tape(*ties, [chunks[6] - 1], not_again)).tolist() == [1]
-
-
-def test_what_lies_beyond_the_digits_is_added() -> None:
-    """A number beyond 2^J continues with a geometric of parameter a 2^J, in units of 2^J."""
-    a = Fraction(24)  # one digit, worth 1, and the rest, in units of 2
-    tape = Tape([0, 0], [0, 0], [0], [0], [255])
-    assert geometric(1, a, tape).tolist() == [1 + 2 * (1 + 1)]
-
-
-@settings(max_examples=30)
-@given(a=st.fractions(Fraction(1, 10**6), 200), count=st.integers(0, 40))
-def test_vectors_have_their_shape_and_sign(a: Fraction, count: int) -> None:
-    """A geometric is not negative; vectors of any length come as int64."""
-    if a <= 0:
-        return
-    drawn = geometric(count, a, SeededBits(count))
-    assert drawn.shape == (count,)
-    assert drawn.dtype == np.int64
-    assert (drawn >= 0).all()
-    assert discrete_laplace(count, a, SeededBits(count)).shape == (count,)
+    assert envelope_of.cache_info().maxsize == 256
+    assert windows_table.cache_info().maxsize == 64
+    assert _digits.cache_info().maxsize == 32
+    assert _thresholds.cache_info().maxsize == 256

@@ -6,6 +6,7 @@ whose noise came from the same bits would give away their difference.
 
 import hashlib
 import os
+import ssl
 import weakref
 from abc import ABC, abstractmethod
 from io import BytesIO
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 UnsignedArray = NDArray[np.unsignedinteger[Any]]
 
 _CHUNK_BYTES = 1 << 16
+
+_BUFFERED_BYTES = 1 << 12
 
 
 class Bits(Protocol):
@@ -41,9 +44,13 @@ class _BufferedBits(ABC):
     def _fresh(self, size: int) -> bytes:
         """`size` bytes never seen before."""
 
+    def _bulk(self, size: int) -> bytes:
+        """The same for a whole array."""
+        return self._fresh(size)
+
     def _take(self, size: int) -> bytes:
-        if size > _CHUNK_BYTES // 4:
-            return self._fresh(size)
+        if size > _BUFFERED_BYTES:
+            return self._bulk(size)
         # One call that reads and moves on, so that two threads cannot take the same bytes.
         taken = self._buffer.read(size)
         if len(taken) < size:
@@ -64,6 +71,10 @@ class _BufferedBits(ABC):
 class SystemBits(_BufferedBits):
     """Bits of the operating system's cryptographic source (`os.urandom`), 64 KiB at a time.
 
+    Arrays of more than 4 KiB, which no single window of the agent's asks for, come from OpenSSL's generator
+    (CTR_DRBG with AES-256, NIST SP 800-90A), which the operating system's source seeds, and anew after a
+    fork and every so often: it is ten times as fast.
+
     A child process and a copy start with an empty buffer, so no two of them see the same bits.
     """
 
@@ -73,6 +84,9 @@ class SystemBits(_BufferedBits):
 
     def _fresh(self, size: int) -> bytes:
         return os.urandom(size)
+
+    def _bulk(self, size: int) -> bytes:
+        return ssl.RAND_bytes(size)
 
     def __reduce__(self) -> tuple[type["SystemBits"], tuple[()]]:
         return type(self), ()

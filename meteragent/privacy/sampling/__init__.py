@@ -14,7 +14,8 @@ Rule 2: a uniform number U in [0, 1) is never rounded. Its bits are revealed fro
 Rule 3: every random bit is used once.
 
 `uniform` equally likely integers; `bernoulli` coins and choices with any probabilities that can be
-enclosed; `radius` the cube of a window; `geometric` geometric and discrete Laplace numbers.
+enclosed; `radius` the cube of a window and `windows` the noise of many; `geometric` geometric and discrete
+Laplace numbers.
 
 How long a draw takes depends on the draw, never on data: draw when a window opens, off the path of a
 release (THEORY 2.4 on timing).
@@ -22,10 +23,13 @@ release (THEORY 2.4 on timing).
 
 from meteragent.privacy.bits import Bits, SeededBits, SystemBits
 from meteragent.privacy.sampling.bernoulli import bernoulli, bernoulli_exp, choice
+from meteragent.privacy.sampling.gaussian import check_variance, discrete_gaussian
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
 from meteragent.privacy.sampling.parameters import SCALE_LIMIT, check_parameters
+from meteragent.privacy.sampling.planar import check_planar, planar_laplace
 from meteragent.privacy.sampling.radius import radius
-from meteragent.privacy.sampling.uniform import below, below_array, uniform
+from meteragent.privacy.sampling.uniform import below, below_array, uniform, uniform_rows
+from meteragent.privacy.sampling.windows import radii, windows
 
 __all__ = [
     "SCALE_LIMIT",
@@ -37,9 +41,16 @@ __all__ = [
     "bernoulli",
     "bernoulli_exp",
     "check_parameters",
+    "check_planar",
+    "check_variance",
     "choice",
+    "discrete_gaussian",
     "discrete_laplace",
     "geometric",
+    "planar_laplace",
+    "radii",
     "radius",
     "uniform",
+    "uniform_rows",
+    "windows",
 ]

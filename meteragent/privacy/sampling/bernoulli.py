@@ -6,7 +6,9 @@ closely; if the bounds stay a few units apart that happens with a chance of a fe
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,8 @@ Bounds = Callable[[int], tuple[int, int]]
 
 FIRST_BITS = 32
 """How many bits of a uniform are revealed at a time: 32 decide all but a few comparisons in 2^32."""
+
+_WORD_BITS = 62
 
 
 def bernoulli(bounds: Bounds, bits: Bits) -> bool:
@@ -53,27 +57,50 @@ def choice(
     (P(index <= m-1) = 1 goes without saying), for k = 32, 64, 96 ..; it is called once per call with
     k = 32, so keep that if it is costly to make.
     """
-    k, drawn = FIRST_BITS, bits.array(count, np.uint32).astype(np.int64)
-    index, most = _positions(cumulative(k), drawn)
-    open_ = np.flatnonzero(index != most)
-    known = drawn[open_].astype(object)
-    while open_.size:
-        k += FIRST_BITS
-        known = np.array([u << FIRST_BITS | bits.integer(FIRST_BITS) for u in known], dtype=object)
-        index[open_], most = _positions(cumulative(k), known)
-        tied = index[open_] != most
-        open_, known = open_[tied], known[tied]
+    drawn = bits.array(count, np.uint32).astype(np.int64)
+    at = partial(_thresholds_of, cumulative)
+    index, most = between(at(FIRST_BITS), drawn)
+    undecided = np.flatnonzero(index != most)
+    index[undecided] = refined(at, FIRST_BITS, drawn[undecided], bits)
     return index
 
 
-def _positions(
-    bounds: Sequence[tuple[int, int]], known: NDArray[np.int64] | NDArray[np.object_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Between which two indices the uniforms that begin with `known` lie; equal where it is decided."""
-    # P(index <= i) grows with i, and so may its bounds, which are sorted then.
+class Thresholds(NamedTuple):
+    """Bounds of 2^k P(index <= i) for i = 0 .. m-2, each sorted."""
+
+    lo: NDArray[Any]
+    hi: NDArray[Any]
+
+
+def thresholds(bounds: Sequence[tuple[int, int]], k: int) -> Thresholds:
+    """Bounds as arrays: int64 while k <= 62, else of Python's integers.
+
+    P(index <= i) grows with i, and so may its bounds, which makes them sorted.
+    """
+    dtype = np.int64 if k <= _WORD_BITS else np.object_
     lo = list(accumulate((lo for lo, _ in bounds), max))
     hi = list(accumulate((hi for _, hi in reversed(bounds)), min))[::-1]
-    return (
-        np.searchsorted(np.array(hi, known.dtype), known, side="right"),
-        np.searchsorted(np.array(lo, known.dtype), known, side="right"),
-    )
+    return Thresholds(np.array(lo, dtype), np.array(hi, dtype))
+
+
+def between(at: Thresholds, known: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The least and the greatest index of uniforms that begin with the k bits `known`."""
+    return at.hi.searchsorted(known, side="right"), at.lo.searchsorted(known, side="right")
+
+
+def refined(at: Callable[[int], Thresholds], k: int, known: NDArray[Any], bits: Bits) -> NDArray[np.int64]:
+    """The indices of uniforms whose first k bits, `known`, leave them open: 32 more at a time decide."""
+    index = np.zeros(known.size, np.int64)
+    left = np.arange(known.size)
+    while left.size:
+        k += FIRST_BITS
+        edges, more = at(k), bits.array(left.size, np.uint32)
+        known = (known.astype(edges.lo.dtype) << FIRST_BITS) + more.astype(edges.lo.dtype)
+        index[left], most = between(edges, known)
+        tied = index[left] != most
+        left, known = left[tied], known[tied]
+    return index
+
+
+def _thresholds_of(cumulative: Callable[[int], Sequence[tuple[int, int]]], k: int) -> Thresholds:
+    return thresholds(cumulative(k), k)

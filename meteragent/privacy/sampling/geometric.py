@@ -1,84 +1,141 @@
 """Geometric and discrete Laplace numbers, many at a time: P(g) = (1-e^-a) e^(-ag).
 
 The binary digits of g are independent: digit j is one with probability 1/(1+e^(a 2^j)), and what is
-beyond 2^J is again geometric (THEORY 2.4). All digits of a vector are decided at once, by 8 random bits
-each; the 1 in 256 that ties reveals 64 more.
+beyond 2^J is again geometric (THEORY 2.4). So groups of 8 digits are independent, and a group that is
+worth x = a 2^j is r with P(r) ~ e^(-xr) for r < 256; the last one also takes what is beyond. Each number
+spends 16 random bits on a group: a table says which r they are, but for those prefixes, 1 in 256, in
+which one r ends and another begins; they are refined by 32 more bits at a time.
+
+The digits of discrete Laplace are those of its two's complement: z = g or, with probability
+1/(1+e^a), z = -1-g, which is g with all digits turned. Check: P(z) ~ e^(-az) or e^-a e^(-a(-1-z)) = e^(az).
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent.privacy.bits import Bits, UnsignedArray
-from meteragent.privacy.exact import exp_neg_bounds
+from meteragent.privacy.bits import Bits
+from meteragent.privacy.exact import GUARD_BITS, exp_neg_bounds
+from meteragent.privacy.sampling.bernoulli import Thresholds, refined, thresholds
 from meteragent.privacy.sampling.parameters import check_parameters
 
-_TAIL = 45  # a number has a digit j while a 2^j is below it: what is beyond has chance e^-45
+_DIGITS = 8
+_PREFIX_BITS = 16
+_TAIL = 45  # a number has a group worth x while x < 45: what is beyond has chance e^-45
 
 
-def _floor_bits(num: int, den: int, k: int, digit: bool) -> int:
-    """floor(2^k p), certified, with y = e^(-num/den): p = y/(1+y) of a digit, p = y of the rest."""
-    guard = 16
-    while True:
-        one = 1 << k + guard
-        lo, hi = exp_neg_bounds(num, den, k + guard)
-        if digit:
-            lo, hi = lo * one // (one + lo), hi * one // (one + hi) + 1
-        if lo >> guard == hi >> guard:
-            return lo >> guard
-        guard *= 2
+@dataclass(frozen=True, eq=False, slots=True)
+class _Group:
+    """Neighbouring digits: r in 0 .. 2^digits - 1 with P(r) ~ e^(-xr); the last, r = 2^digits: beyond."""
+
+    x: Fraction
+    digits: int
+    last: bool = False
+
+    def cumulative(self, k: int) -> list[tuple[int, int]]:
+        """Bounds of 2^k P(<= r), one pair for each r but the greatest.
+
+        P(<= r) = 1 - q^(r+1), q = e^-x, in the last group, that over 1 - q^(2^digits) in others.
+        """
+        w = (
+            k
+            + self.digits
+            + GUARD_BITS
+            + max(0, self.x.denominator.bit_length() - self.x.numerator.bit_length())
+        )
+        one = 1 << w
+        lo, hi = q_lo, q_hi = exp_neg_bounds(self.x.numerator, self.x.denominator, w)
+        below = [(one - hi, one - lo)]
+        for _ in range((1 << self.digits) - 1):
+            lo, hi = lo * q_lo >> w, (hi * q_hi >> w) + 1
+            below.append((one - hi, one - lo))
+        if self.last:
+            return [(lo >> w - k, (hi >> w - k) + 1) for lo, hi in below]
+        all_lo, all_hi = below.pop()
+        return [((lo << k) // all_hi, (hi << k) // all_lo + 1) for lo, hi in below]
 
 
-@lru_cache(maxsize=256, typed=True)
-def _expansions(a: Fraction, level: int) -> UnsignedArray:
-    """One chunk of the binary expansion of each digit's probability, and last of the rest's.
+@lru_cache(maxsize=256)
+def _thresholds(group: _Group, k: int) -> Thresholds:
+    return thresholds(group.cumulative(k), k)
 
-    Level 0 is the first 8 bits (uint8), each later level the next 64 (uint64).
-    """
+
+def _known(group: _Group) -> NDArray[np.int16]:
+    """For each prefix of a uniform the r that it means, -1 where it leaves that open."""
+    lo, hi = _thresholds(group, _PREFIX_BITS)
+    counts = (np.bincount(bound, minlength=2 << _PREFIX_BITS) for bound in (np.maximum(lo, 0), hi))
+    most, least = (np.cumsum(count)[: 1 << _PREFIX_BITS] for count in counts)
+    return np.where(most == least, least, -1).astype(np.int16)
+
+
+class _Digits(NamedTuple):
+    """The groups of digits for one `a`, the lowest first, then the sign; their tables end to end."""
+
+    groups: tuple[_Group, ...]
+    known: NDArray[np.int16]
+
+
+@lru_cache(maxsize=32, typed=True)  # of 128 KiB a group; typed: a float equal to a Fraction is refused still
+def _digits(a: Fraction) -> _Digits:
     a = check_parameters(1, a)
-    digits = 0
-    while a.numerator << digits < _TAIL * a.denominator:
-        digits += 1
-    k, dtype = 8 + 64 * level, np.uint64 if level else np.uint8
-    floors = [_floor_bits(a.numerator << j, a.denominator, k, j < digits) for j in range(digits + 1)]
-    return np.array([floor % (1 << 64) for floor in floors], dtype)
+    worth = [a]
+    while (x := worth[-1] * (1 << _DIGITS)) < _TAIL:
+        worth.append(x)
+    groups = [_Group(x, _DIGITS) for x in worth[:-1]]
+    groups += [_Group(worth[-1], _DIGITS, last=True), _Group(a, 1)]
+    return _Digits(tuple(groups), np.concatenate([_known(group) for group in groups]))
+
+
+def _drawn(digits: _Digits, used: int, count: int, bits: Bits) -> NDArray[np.int64]:
+    """`count` of each of the first `used` groups: (used, count)."""
+    prefix = bits.array(used * count, np.uint16).astype(np.int64)
+    table = np.arange(used)[:, np.newaxis] << _PREFIX_BITS
+    r = digits.known.take((prefix.reshape(used, count) + table).ravel())
+    undecided = (r < 0).nonzero()[0]
+    for i, group in enumerate(digits.groups[:used]):
+        own = undecided[undecided // max(count, 1) == i]
+        r[own] = refined(partial(_thresholds, group), _PREFIX_BITS, prefix[own], bits)
+    return r.reshape(used, count).astype(np.int64)
+
+
+def _joined(r: NDArray[np.int64], a: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """The numbers that groups make: (groups, count) -> (count,)."""
+    values: NDArray[np.int64] = r[0]
+    for place in range(1, len(r)):
+        values += r[place] << _DIGITS * place
+    width = _DIGITS * len(r)
+    beyond = (r[-1] >> _DIGITS).nonzero()[0]
+    if beyond.size:
+        values[beyond] += geometric(beyond.size, a * (1 << width), bits) << width
+    return values
 
 
 def geometric(count: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
     """`count` independent g >= 0 with P(g) = (1-e^-a) e^(-ag), exactly (THEORY 2.4), as int64.
 
-    Works on count * (log2(45/a) + 1) bytes at once.
+    Spends 2 bytes on every 8 of the log2(45/a) binary digits.
 
     Raises:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 1/a >= 2^45.
     """
-    first = _expansions(a, 0)[:, np.newaxis]
-    drawn = bits.array(first.size * count, np.uint8).reshape(first.size, count)
-    ones = drawn < first
-    row, column = np.divmod(np.flatnonzero(drawn == first), max(count, 1))
-    level = 0
-    while row.size:
-        level += 1
-        more, chunk = bits.array(row.size, np.uint64), _expansions(a, level)[row]
-        ones[row, column] = more < chunk
-        tied = more == chunk
-        row, column = row[tied], column[tied]
-    digits = first.size - 1
-    values: NDArray[np.int64] = (np.int64(1) << np.arange(digits)) @ ones[:digits]
-    beyond = np.flatnonzero(ones[digits])
-    if beyond.size:
-        values[beyond] += (1 + geometric(beyond.size, a * (1 << digits), bits)) << digits
-    return values
+    digits = _digits(a)
+    return _joined(_drawn(digits, len(digits.groups) - 1, count, bits), a, bits)
 
 
 def discrete_laplace(count: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
     """`count` independent z with P(z) = tanh(a/2) e^(-a|z|), exactly, as int64 (THEORY 2.4).
 
-    The difference of two geometrics; what `radius` and `uniform` give for n = 1, many at a time.
+    What `radius` and `uniform` give for n = 1, many at a time.
 
     Raises:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 1/a >= 2^45.
     """
-    return geometric(count, a, bits) - geometric(count, a, bits)
+    digits = _digits(a)
+    r = _drawn(digits, len(digits.groups), count, bits)
+    values = _joined(r[:-1], a, bits)
+    values ^= -r[-1]
+    return values

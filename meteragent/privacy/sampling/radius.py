@@ -26,13 +26,14 @@ from meteragent.privacy.sampling.uniform import below
 
 
 @dataclass(frozen=True, slots=True)
-class _Envelope:
-    """The steps under which `radius` proposes, for one n and a: M, b, and a/n as two integers."""
+class Envelope:
+    """Steps above w for one n and a: M, a/n as two integers, and b, where w has fallen to 2^-fall w(M)."""
 
     n: int
     slope_num: int
     slope_den: int
     mode: int
+    fall: int
     block: int = 1
 
     def weight_bounds(self, point: int, k: int) -> tuple[int, int]:
@@ -43,11 +44,11 @@ class _Envelope:
         lo, hi = power_bounds(lo * num // den, hi * num // den + 1, self.n, w)
         return lo >> w - k, (hi >> w - k) + 1
 
-    def halved(self, width: int) -> bool:
-        """Whether w is certified to be at most w(M)/2 at M + width and, where it is, M - width."""
+    def fallen(self, width: int) -> bool:
+        """Whether w is certified to be at most 2^-fall w(M) at M + width and, where it is, M - width."""
         points = [self.mode + width] + [self.mode - width] * (width <= self.mode)
-        half = 1 << FIRST_BITS - 1
-        return all(self.weight_bounds(point, FIRST_BITS)[1] <= half for point in points)
+        limit = 1 << FIRST_BITS - self.fall
+        return all(self.weight_bounds(point, FIRST_BITS)[1] <= limit for point in points)
 
     def keeps(self, proposal: int, j: int, bits: Bits) -> bool:
         """True with probability 2^j w(proposal)/w(M)."""
@@ -55,17 +56,22 @@ class _Envelope:
 
 
 @lru_cache(maxsize=256, typed=True)  # typed: a float that equals a cached Fraction is refused still
-def _envelope(n: int, a: Fraction) -> _Envelope:
+def envelope_of(n: int, a: Fraction, fall: int = 1) -> Envelope:
+    """The steps for n and `a`; `radius` uses those where w halves.
+
+    Raises:
+        TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
+    """
     a = check_parameters(n, a)
     slope = a / n
     below_peak = max(0, (2 * n * a.denominator - a.numerator) // (2 * a.numerator))  # floor(n/a - 1/2)
-    envelope = _Envelope(n, slope.numerator, slope.denominator, below_peak)
+    envelope = Envelope(n, slope.numerator, slope.denominator, below_peak, fall)
     if _rises(envelope):
         envelope = replace(envelope, mode=below_peak + 1)
     return replace(envelope, block=_block_width(envelope))
 
 
-def _rises(envelope: _Envelope) -> bool:
+def _rises(envelope: Envelope) -> bool:
     """Whether w(M+1) > w(M). Never equal: one is a rational, the other an irrational multiple."""
     k = FIRST_BITS
     while True:
@@ -77,15 +83,15 @@ def _rises(envelope: _Envelope) -> bool:
         k *= 2
 
 
-def _block_width(envelope: _Envelope) -> int:
-    """The least b at whose distance from M the weight is certified to have halved, by bisection."""
+def _block_width(envelope: Envelope) -> int:
+    """The least b at whose distance from M the weight is certified to have fallen, by bisection."""
     high = 1
-    while not envelope.halved(high):
+    while not envelope.fallen(high):
         high *= 2
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if envelope.halved(middle) else (middle, high)
+        low, high = (low, middle) if envelope.fallen(middle) else (middle, high)
     return high
 
 
@@ -95,7 +101,7 @@ def radius(n: int, a: Fraction, bits: Bits) -> int:
     Raises:
         TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
     """
-    envelope = _envelope(n, a)
+    envelope = envelope_of(n, a)
     while True:
         right = envelope.mode == 0 or bits.integer(1)
         j = 0

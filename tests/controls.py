@@ -1,0 +1,197 @@
+"""Negative controls: mechanisms on windows whose promise is false, each of which must be caught.
+
+All promise epsilon d_inf for windows of n whole quanta, with a = epsilon q. Where a control is honest about
+its law, `log_mass` is that of its noise; where it lies, that of the l_inf Laplace mechanism, so that only
+draws can tell. `CAUGHT` says which check finds which.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.privacy.bits import Bits, SystemBits
+from meteragent.privacy.mechanism.window_law import WindowLaw
+from meteragent.privacy.sampling import below_array, discrete_laplace, geometric, radius
+from meteragent.privacy.space import Windows
+
+Floats = NDArray[np.float64]
+Noise = Callable[[int, int, Fraction, Bits], NDArray[Any]]
+"""`count` windows of n slots of noise, a, and the bits."""
+
+
+def linf_mass(n: int, a: Fraction, z: NDArray[Any]) -> Floats:
+    """The log of P(z) of the l_inf Laplace mechanism."""
+    return WindowLaw(n, float(a)).log_mass(np.abs(z).max(axis=-1))
+
+
+@dataclass(frozen=True)
+class Control:
+    """A mechanism that adds `noise` to windows, and says that it has the law `mass`."""
+
+    n: int
+    a: Fraction
+    noise: Noise
+    mass: Callable[[int, Fraction, NDArray[Any]], Floats] = linf_mass
+    quantum: Fraction = Fraction(1)
+    to_quanta: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray
+
+    @property
+    def step(self) -> Fraction:
+        """What its windows are counted in: half quanta, if it rounds."""
+        return self.quantum if self.to_quanta is np.asarray else self.quantum / 2
+
+    @property
+    def space(self) -> Windows:
+        """The windows that it takes."""
+        return Windows(self.n, self.step)
+
+    def loss(self, distance: Fraction) -> Fraction:
+        """The promise: epsilon d_inf, between whole quanta."""
+        if isinstance(distance, float):
+            raise TypeError("a distance must be exact")
+        if distance < 0:
+            raise ValueError("a distance is not negative")
+        return self.a * -(-distance // self.quantum)
+
+    def release(self, windows: Any, *, bits: Bits | None = None) -> NDArray[Any]:
+        """Windows with noise."""
+        rows = np.asarray(windows)
+        noise = self.noise(rows.size // self.n, self.n, self.a, bits or SystemBits())
+        return np.asarray(self.to_quanta(rows) + noise.reshape(rows.shape))
+
+    def log_mass(self, outputs: Any, point: Any) -> Floats:
+        """What it says of its law."""
+        return self.mass(self.n, self.a, np.asarray(outputs) - self.to_quanta(np.asarray(point)))
+
+
+# Noise --------------------------------------------------------------------------------------------
+
+
+def cubes(shape: int, slots: int, a: Fraction, count: int, bits: Bits) -> NDArray[np.int64]:
+    """`count` rows of `slots` uniforms on {-R .. R}, one R per row, P(R) ~ (2R+1)^shape e^(-aR)."""
+    # For no slots P(R) ~ e^(-aR).
+    radii = [radius(shape, a, bits) for _ in range(count)] if shape else geometric(count, a, bits).tolist()
+    return np.array([below_array(2 * r + 1, slots, bits) - r for r in radii])
+
+
+def honest(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """L_inf Laplace noise: what all others are to be told from."""
+    return cubes(n, n, a, count, bits)
+
+
+def per_reading(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """Laplace noise of scale 1/epsilon on each reading, sold as a promise for the window."""
+    return discrete_laplace(count * n, a, bits).reshape(count, n)
+
+
+def one_less(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """Gamma(n) where Gamma(n+1) is right: on the lattice, P(R) ~ (2R+1)^(n-1) e^(-aR)."""
+    return cubes(n - 1, n, a, count, bits)
+
+
+def scalar(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """One number added to every reading of a window."""
+    return np.repeat(discrete_laplace(count, a, bits)[:, np.newaxis], n, axis=1)
+
+
+def clamped(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """The noise, not what leaves, is clamped: at 3 times its mean size, once in hundreds of readings."""
+    limit = int(3 * (n + 1) / (2 * a))
+    return honest(count, n, a, bits).clip(-limit, limit)
+
+
+def one_more(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """R is drawn for windows of n - 1 slots, and used once more than it may be."""
+    return cubes(n - 1, n, a, count, bits)
+
+
+def shared(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """R is drawn right, but two windows share it: n uniforms too many."""
+    return cubes(n, 2 * n, a, (count + 1) // 2, bits).reshape(-1, n)[:count]
+
+
+def streamed(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """In a stream of windows R is drawn anew after n + 1 readings instead of n: a 31st from one R."""
+    rows = cubes(n, n + 1, a, count * n // (n + 1) + 1, bits)
+    return rows.ravel()[: count * n].reshape(count, n)
+
+
+def scaled(percent: int) -> Noise:
+    """The right shape at so many per cent of the scale."""
+    return lambda count, n, a, bits: honest(count, n, a * 100 / percent, bits)
+
+
+def _doubles(count: int, bits: Bits) -> Floats:
+    """Laplace of scale 1 as floats have it: the inverted distribution function at multiples of 2^-53."""
+    u = ((bits.array(count, np.uint64) >> np.uint64(11)).astype(np.float64) + 0.5) / (1 << 53) - 0.5
+    return np.asarray(-np.sign(u) * np.log1p(-2 * np.abs(u)))
+
+
+def floats(count: int, n: int, a: Fraction, bits: Bits) -> Floats:
+    """A float sampler, not rounded."""
+    return (_doubles(count * n, bits) / float(a)).reshape(count, n)
+
+
+def rounded_floats(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """A float sampler, rounded to whole quanta."""
+    return np.rint(floats(count, n, a, bits)).astype(np.int64)
+
+
+def single_precision(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """A float sampler of 24 bits, rounded to quanta that are finer than that."""
+    return np.rint(floats(count, n, a, bits).astype(np.float32)).astype(np.int64)
+
+
+def numpy_s(count: int, n: int, a: Fraction, _: Bits) -> NDArray[np.int64]:
+    """The float sampler of numpy, rounded, from numpy's own generator."""
+    return np.rint(np.random.default_rng().laplace(scale=1 / float(a), size=(count, n))).astype(np.int64)
+
+
+def half_even(halves: NDArray[Any]) -> NDArray[Any]:
+    """Half quanta to quanta, a half to the even one: a distance of one quantum may become two."""
+    return np.asarray(halves // 2 + (halves % 2) * (halves // 2 % 2))
+
+
+def half_up(halves: NDArray[Any]) -> NDArray[Any]:
+    """Half quanta to quanta, floor(x + 1/2): the right way."""
+    return np.asarray((halves + 1) // 2)
+
+
+# What honest ones say of their law -------------------------------------------------------------------
+
+
+def per_reading_mass(_: int, a: Fraction, z: NDArray[Any]) -> Floats:
+    """Independent discrete Laplace."""
+    return np.asarray(z.shape[-1] * np.log(np.tanh(float(a) / 2)) - float(a) * np.abs(z).sum(axis=-1))
+
+
+def one_less_mass(n: int, a: Fraction, z: NDArray[Any]) -> Floats:
+    """P(z) = sum over R >= max|z_i| of (2R+1)^-1 e^(-aR), normalised."""
+    r = np.arange(int((n + 60 + (3600 + 120 * n) ** 0.5) / float(a)) + 3)
+    log_w = (n - 1) * np.log(2 * r + 1) - float(a) * r
+    log_total = log_w.max() + np.log(np.exp(log_w - log_w.max()).sum())
+    tails = np.cumsum((np.exp(-float(a) * r) / (2 * r + 1))[::-1])[::-1]
+    largest = np.abs(z).max(axis=-1)
+    inside = np.log(tails[np.minimum(largest, r.size - 1)])
+    return np.asarray(np.where(largest < r.size, inside, -np.inf) - log_total)
+
+
+def scalar_mass(_: int, a: Fraction, z: NDArray[Any]) -> Floats:
+    """Discrete Laplace where all are equal, nothing elsewhere."""
+    mass = np.log(np.tanh(float(a) / 2)) - float(a) * np.abs(z[..., 0])
+    return np.where((z == z[..., :1]).all(axis=-1), mass, -np.inf)
+
+
+def clamped_mass(n: int, a: Fraction, z: NDArray[Any]) -> Floats:
+    """Nothing beyond the limit (and too little at it, which is not needed to catch it)."""
+    limit = int(3 * (n + 1) / (2 * a))
+    return np.where(np.abs(z).max(axis=-1) <= limit, linf_mass(n, a, z), -np.inf)
+
+
+def scaled_mass(percent: int) -> Callable[[int, Fraction, NDArray[Any]], Floats]:
+    """The l_inf law of another scale."""
+    return lambda n, a, z: linf_mass(n, a * 100 / percent, z)

@@ -1,25 +1,114 @@
-"""What has been spent: sequential composition of pure metric privacy (THEORY 5.2).
+"""What has been spent: composition in sequence and in parallel (Pauwels 2016, Propositions 3 and 4).
 
-Windows w released at epsilon_w together are (sum of epsilon_w) d-private, also when each epsilon_w was
-chosen after seeing what was released before (Rogers et al. 2016, 1605.08294: the filter that stops
-when the sum would exceed the budget). Epsilons of one unit add; levels of different radii do not.
+In sequence. Windows w released at epsilon_w together are (sum of epsilon_w) d-private, also when each
+epsilon_w was chosen after seeing what was released before (Rogers et al. 2016, 1605.08294: the filter that
+stops when the sum would exceed the budget; THEORY 5.2). So add the deltas of pairs (epsilon, delta) and the
+rho of zCDP (Whitehouse et al. 2023, 2203.05481). Epsilons of one unit add; levels of different radii do not.
+Overlapping windows count in full, each (THEORY 5.3): a reading in two of them has both epsilons.
+
+In parallel. Of releases from disjoint parts x_1 .. x_m of the data the loss is
+
+    sum over i of epsilon_i d(x_i, x'_i)  <=  max(epsilon_i) * sum of d(x_i, x'_i):
+
+the largest epsilon, where the distance is the *sum* over parts, or where neighbours differ in one part only
+(one household of a street; an event inside one window). Under d_inf all parts may differ at once, so the
+windows of one meter are in sequence for whatever lasts: that is why the ledger adds them.
+
+What many windows cost at a radius if a small delta is accepted is less than the sum:
+`meteragent.privacy.divergence.Composed`.
 """
 
 from collections import defaultdict
 from collections.abc import Hashable
+from dataclasses import astuple, dataclass
 from fractions import Fraction
 
-from meteragent.privacy.exact import positive
+from meteragent.privacy.exact import Exact, positive, rational
+
+
+@dataclass(frozen=True, init=False)
+class Cost:
+    """What releases cost together: a pure or approximate part (epsilon, delta), and a zCDP part rho.
+
+    In sequence costs add, `a + b`; in parallel, from disjoint parts, each part is the larger of both,
+    `a | b` (when that holds: see above). All three are exact and of one unit: epsilon per unit of distance,
+    or at one radius; rho at one radius. A cost with rho is (epsilon + zcdp_epsilon(rho, delta'), delta +
+    delta')-private for any delta' (`meteragent.privacy.divergence`).
+
+    Raises:
+        TypeError: a part is not exact.  ValueError: one is negative.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    rho: Fraction
+
+    def __init__(self, epsilon: Exact = 0, delta: Exact = 0, rho: Exact = 0) -> None:
+        for name, value in (("epsilon", epsilon), ("delta", delta), ("rho", rho)):
+            exact = rational(name, value)
+            if exact < 0:
+                raise ValueError(f"{name} is not negative: {exact}")
+            object.__setattr__(self, name, exact)
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __or__(self, other: "Cost") -> "Cost":
+        return Cost(*(max(a, b) for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __mul__(self, times: int) -> "Cost":
+        return Cost(*(part * times for part in astuple(self)))
+
+    def __le__(self, other: "Cost") -> bool:
+        """Whether no part is above the other's: the order is partial."""
+        return all(a <= b for a, b in zip(astuple(self), astuple(other), strict=True))
+
+    def __str__(self) -> str:
+        return f"epsilon {self.epsilon}, delta {self.delta}, rho {self.rho}"
 
 
 class BudgetExceeded(Exception):
-    """A charge that is refused: `spent` + `epsilon` would be above `budget`; nothing was recorded."""
+    """A charge that is refused: `spent` + `epsilon` would be above `budget`; nothing was recorded.
 
-    def __init__(self, spent: Fraction, epsilon: Fraction, budget: Fraction) -> None:
+    Epsilons of an `Odometer`, whole costs of a `Filter`.
+    """
+
+    def __init__(self, spent: Fraction | Cost, epsilon: Fraction | Cost, budget: Fraction | Cost) -> None:
         super().__init__(f"{spent} is spent of a budget of {budget}: no room for {epsilon}")
         self.spent = spent
         self.epsilon = epsilon
         self.budget = budget
+
+
+class Filter:
+    """Adds up costs, chosen as one goes, and refuses what would take any part of them above the budget.
+
+    At the end what left is within the budget, also when each mechanism and its cost were chosen after
+    seeing all releases before. None only counts: an odometer. In memory and deterministic.
+    """
+
+    def __init__(self, budget: Cost | None = None) -> None:
+        self.budget = budget
+        self._spent = Cost()
+
+    @property
+    def spent(self) -> Cost:
+        """The sum of what was accepted."""
+        return self._spent
+
+    def would_exceed(self, cost: Cost) -> bool:
+        """Whether `cost` more would be above the budget; at the budget is not above it."""
+        return self.budget is not None and not self._spent + cost <= self.budget
+
+    def add(self, cost: Cost) -> None:
+        """Charge `cost`, or refuse and record nothing.
+
+        Raises:
+            BudgetExceeded: a part of it would be above the budget.
+        """
+        if self.budget is not None and self.would_exceed(cost):
+            raise BudgetExceeded(self._spent, cost, self.budget)
+        self._spent += cost
 
 
 class Odometer:

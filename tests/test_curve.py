@@ -1,0 +1,288 @@
+"""Curves in k numbers and back (meteragent.privacy.curve; THEORY 4)."""
+
+import math
+from fractions import Fraction
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.interpolate import BarycentricInterpolator, CubicSpline
+
+from meteragent.privacy.curve import (
+    Kind,
+    Mean,
+    Means,
+    Projection,
+    block_means,
+    hat_means,
+    lebesgue_constant,
+    reconstruct,
+)
+from meteragent.privacy.space import Curve, Curves, polyline, steps
+
+KINDS: tuple[Kind, ...] = ("steps", "hats", "bernstein")
+VALUES = st.integers(-6, 6).map(lambda halves: Fraction(halves, 2))
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> Curve:
+    """Steps or polylines on [0, 6] that break at whole seconds."""
+    times = [0, *sorted(draw(st.sets(st.integers(1, 5), max_size=3))), 6]
+    size = len(times) - draw(st.integers(0, 1))
+    values = draw(st.lists(VALUES, min_size=size, max_size=size))
+    return (polyline if size == len(times) else steps)(times, values)
+
+
+def weight(*pieces: tuple[Any, Any, Any, Any]) -> Mean:
+    """A mean with weights from, to, first, last."""
+    return Mean(tuple((Fraction(a), Fraction(b), (Fraction(c), Fraction(d))) for a, b, c, d in pieces))
+
+
+FUNCTIONALS: list[Means] = [
+    block_means([0, 1, "2.5", 6]),
+    block_means([0, 6]),
+    hat_means([0, 2, 3, 6]),
+    hat_means([0, 6]),
+    Means(Curves(6), (weight((0, 6, "1/3", "-1/3")), weight((1, 2, 1, -2), (3, 4, 0, 1)))),
+]
+
+
+# Functionals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("means", "curve", "expected"),
+    [
+        (block_means([0, 2, 6]), steps([0, 3, 6], [1, 5]), [1, 4]),
+        (block_means([0, 2, 6]), polyline([0, 6], [0, 6]), [1, 4]),
+        (hat_means([0, 3, 6]), steps([0, 6], [7]), [7, 7, 7]),
+        (hat_means([0, 3, 6]), polyline([0, 6], [0, 6]), [1, 3, 5]),
+        (hat_means([0, 3, 6]), polyline([0, 3, 6], [0, 3, 0]), [1, 2, 1]),
+    ],
+)
+def test_means_are_weighted_integrals(means: Means, curve: Curve, expected: list[int]) -> None:
+    """Block means and hat means, of steps and of ramps, exactly."""
+    assert list(means(curve)) == expected
+
+
+@given(curve=curves(), means=st.sampled_from(FUNCTIONALS))
+def test_means_are_simpson_s_sums(curve: Curve, means: Means) -> None:
+    """Half second by half second, where neither breaks, Simpson's rule is exact for a product of lines."""
+    half = Fraction(1, 2)
+    for mean, value in zip(means.means, means(curve), strict=True):
+        total = Fraction(0)
+        for start, end, (first, last) in mean.pieces:
+            slope = (last - first) / (end - start)
+            for i in range(int((end - start) / half)):
+                t = start + i * half
+                f, middle = curve(t), curve(t + half / 2)
+                w = [first + slope * (t + share * half - start) for share in (0, half, 1)]
+                total += half / 6 * (w[0] * f + 4 * w[1] * middle + w[2] * (2 * middle - f))
+        assert value == total
+
+
+def test_the_norm_is_the_integral_of_the_weight_s_size() -> None:
+    """Block and hat means have norm 1; of a weight that changes its sign both sides count."""
+    for means in FUNCTIONALS[:4]:
+        assert [mean.norm for mean in means.means] == [1] * len(means.means)
+        assert means.sensitivity == 1
+    crossing, mixed = FUNCTIONALS[4].means
+    assert crossing.norm == 1
+    assert mixed.norm == Fraction(1, 6) + Fraction(4, 6) + Fraction(1, 2)
+    assert FUNCTIONALS[4].sensitivity == Fraction(4, 3)
+    assert weight((0, 1, -1, -3)).norm == 2
+
+
+@given(x=curves(), y=curves(), means=st.sampled_from(FUNCTIONALS))
+def test_means_are_lipschitz_from_the_sup_norm_to_d_inf(x: Curve, y: Curve, means: Means) -> None:
+    """No number moves by more than the sensitivity times the sup of the curves' difference (THEORY 4.1)."""
+    moved = means.metric(means(x), means(y))
+    assert moved <= means.sensitivity * means.domain.metric(x, y)
+
+
+@pytest.mark.parametrize("means", FUNCTIONALS)
+def test_the_sensitivity_of_means_is_attained(means: Means) -> None:
+    """A curve of size 1 with the sign of a weight, as good as a step, moves its number by the norm."""
+    for mean in means.means:
+        halves = [half for start, end, ends in mean.pieces for half in same_sign(start, end, *ends)]
+        signs = {Fraction(0): 0} | {t: 1 if w >= 0 else -1 for t, w in halves}
+        assert mean(steps([*signs, 6], list(signs.values()))) == mean.norm
+
+
+def same_sign(
+    start: Fraction, end: Fraction, first: Fraction, last: Fraction
+) -> list[tuple[Fraction, Fraction]]:
+    """A weight's signs: where each begins, and a value there or later."""
+    if first * last >= 0:
+        return [(start, first + last)]
+    return [(start, first), (start + (end - start) * first / (first - last), last)]
+
+
+def test_a_typical_day_dilutes_one_day() -> None:
+    """The mean over D days of a band's mean: a change on one of the days moves it by a D-th (THEORY 3.6)."""
+    days, share = 4, Fraction(1, 4 * 2)
+    bands = [
+        [(10 * day + start, 10 * day + start + 2, share, share) for day in range(days)] for start in (0, 5)
+    ]
+    profile = Means(Curves(40), tuple(weight(*band) for band in bands))
+    flat, party = steps([0, 40], [100]), steps([0, 10, 20, 40], [100, 900, 100])
+    assert profile.sensitivity == 1
+    assert list(profile(flat)) == [100, 100]
+    assert list(profile(party)) == [300, 300]
+
+
+def test_functionals_that_make_no_sense_are_refused() -> None:
+    """Times that do not grow from 0, floats, no mean, and curves under another norm."""
+    for make in (block_means, hat_means):
+        for times in ([0], [1, 2], [0, 2, 2], [0, 2, 1]):
+            with pytest.raises(ValueError, match="grow from 0"):
+                make(times)
+        with pytest.raises(TypeError, match="must be exact"):
+            make([0, 0.5])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="at least one mean"):
+        Means(Curves(6), ())
+    with pytest.raises(ValueError, match="sup norm"):
+        Means(Curves(6, "L2"), FUNCTIONALS[0].means)
+
+
+# Projections --------------------------------------------------------------------------------------
+
+
+@given(x=curves(), y=curves())
+def test_values_at_times_are_lipschitz(x: Curve, y: Curve) -> None:
+    """No value moves by more than the sup, and on enough times one does nearly."""
+    projection = Projection(6, [0, "1.5", 2, 6])
+    assert projection(x) == (x(0), x("1.5"), x(2), x(6))
+    assert projection.metric(projection(x), projection(y)) <= projection.domain.metric(x, y)
+    assert projection.sensitivity == 1
+
+
+def level(laws: list[dict[Any, Fraction]]) -> Fraction:
+    """The largest ratio of the probabilities of any outcome."""
+    outcomes = {outcome for law in laws for outcome in law}
+    return max(p.get(o, Fraction(0)) / q[o] for p, q in permutations(laws, 2) for o in outcomes)
+
+
+@given(
+    outputs=st.lists(curves(), min_size=2, max_size=4, unique=True),
+    weights=st.lists(st.lists(st.integers(1, 9), min_size=4, max_size=4), min_size=2, max_size=3),
+    times=st.lists(st.integers(0, 12).map(lambda i: Fraction(i, 2)), min_size=1, max_size=3),
+)
+def test_a_mechanism_is_private_if_all_its_projections_are(
+    outputs: list[Curve], weights: list[list[int]], times: list[Fraction]
+) -> None:
+    """No projection shows more than the curves do; one of enough times shows all (Theorem 3, Example 4)."""
+    laws = []
+    for row in weights:
+        drawn = row[: len(outputs)]
+        laws.append({f: Fraction(w, sum(drawn)) for f, w in zip(outputs, drawn, strict=True)})
+    whole, some = Projection(6, [Fraction(i, 2) for i in range(13)]), Projection(6, times)
+    assert level([some.image(law) for law in laws]) <= level(laws)
+    assert level([whole.image(law) for law in laws]) == level(laws)
+
+
+def test_private_values_at_every_single_time_are_not_enough() -> None:
+    """Two times together may tell what none tells alone: all projections count, not those of one time."""
+    same = {steps([0, 1, 2], [v, v]): Fraction(1, 2) for v in (0, 1)}
+    other = {steps([0, 1, 2], [v, 1 - v]): Fraction(1, 2) for v in (0, 1)}
+    for t in (0, "1/2", 1, 2):
+        assert Projection(2, [t]).image(same) == Projection(2, [t]).image(other)
+    both = Projection(2, [0, 1])
+    assert not both.image(same).keys() & both.image(other).keys()
+
+
+def test_a_projection_needs_times_of_the_curve() -> None:
+    """No time, or one outside of [0, T], is refused."""
+    for times in ([], [7], [-1]):
+        with pytest.raises(ValueError, match="times in"):
+            Projection(6, times)
+
+
+# Reconstructions ----------------------------------------------------------------------------------
+
+
+def test_steps_hold_from_edge_to_edge() -> None:
+    """A block's number from its first instant to before its last; the last block has its end too."""
+    edges = np.array([0, 1_800_000, 3_600_000]) + 1_700_000_000_000
+    times = edges[0] + np.array([0, 1_799_999, 1_800_000, 3_600_000])
+    assert reconstruct([5.0, -1.0], edges, times).tolist() == [5, 5, -1, -1]
+
+
+def test_hats_go_straight_from_middle_to_middle() -> None:
+    """Flat to the first middle, then straight, then flat; blocks may be of different lengths."""
+    edges, times = [0, 2, 6, 8], [0, 1, 2, 4, 5.5, 7, 8]
+    assert reconstruct([3, 6, 0], edges, times, "hats").tolist() == pytest.approx([3, 3, 4, 6, 3, 0, 0])
+    assert reconstruct([3], [0, 2], [0, 1, 2], "hats").tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 33])
+def test_bernstein_s_polynomials_are_binomial(k: int) -> None:
+    """Sum over j of v_j C(k-1, j) t^j (1-t)^(k-1-j)."""
+    rng, share = np.random.default_rng(1), np.linspace(0, 1, 11)
+    values = rng.normal(size=k)
+    binomial = [math.comb(k - 1, j) * share**j * (1 - share) ** (k - 1 - j) for j in range(k)]
+    curve = reconstruct(values, 10 + 5 * np.arange(k + 1), 10 + 5 * k * share, "bernstein")
+    assert curve == pytest.approx(values @ np.array(binomial), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [1, 2, 33])
+def test_reconstructions_are_positive_and_sum_to_one(kind: Kind, k: int) -> None:
+    """So their Lebesgue constant is 1: errors of at most h in the numbers are at most h in the curve."""
+    basis = reconstruct(np.eye(k), np.arange(k + 1), np.linspace(0, k, 997), kind)
+    assert basis.shape == (k, 997)
+    assert basis.min() >= 0
+    assert basis.sum(axis=0) == pytest.approx(1)
+    assert lebesgue_constant(basis) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_curves_are_rebuilt_at_once(kind: Kind) -> None:
+    """Values of shape (.., k) and times of shape S give (.., *S), each as alone; constants stay."""
+    values = np.random.default_rng(2).normal(size=(2, 3, 4))
+    edges, times = [0, 1, 2, 3, 4], np.linspace(0, 4, 10).reshape(5, 2)
+    curves = reconstruct(values, edges, times, kind)
+    assert curves.shape == (2, 3, 5, 2)
+    assert curves[1, 2, 3, 1] == reconstruct(values[1, 2], edges, times[3, 1], kind)
+    assert reconstruct(np.full(4, 2.5), edges, times, kind) == pytest.approx(2.5)
+    assert reconstruct(values, edges, [], kind).shape == (2, 3, 0)
+
+
+def test_what_cannot_be_rebuilt_is_refused() -> None:
+    """Numbers without edges, edges that do not grow, times outside, and unknown functions."""
+    for values, edges in (([1, 2], [0, 1]), (1.0, [0, 1]), ([1, 2], [0, 1, 1])):
+        with pytest.raises(ValueError, match="edges that grow"):
+            reconstruct(values, edges, [0])
+    for time in (-0.1, 2.1, math.nan):
+        with pytest.raises(ValueError, match=r"times must lie in \[0, 2\]"):
+            reconstruct([1, 2], [0, 1, 2], [time])
+    with pytest.raises(ValueError, match="not 'spline'"):
+        reconstruct([1, 2], [0, 1, 2], [0], "spline")  # type: ignore[arg-type]
+
+
+def test_other_bases_enlarge_errors() -> None:
+    """THEORY 4.3: a cubic interpolating spline by 1.97, Chebyshev's polynomial of 33 points by 3.19."""
+    knots, times = np.arange(33.0), np.linspace(0, 32, 4001)
+    assert lebesgue_constant(CubicSpline(knots, np.eye(33))(times).T) == pytest.approx(1.97, abs=0.005)
+    roots = np.cos((2 * np.arange(33) + 1) * np.pi / 66)
+    polynomial = BarycentricInterpolator(roots, np.eye(33))(np.linspace(-1, 1, 4001)).T
+    assert lebesgue_constant(polynomial) == pytest.approx(3.19, abs=0.005)
+
+
+def test_bernstein_s_polynomials_are_slow_at_a_kink() -> None:
+    """THEORY 4.3: at k = 33 they miss |t - 1/2| by 0.070, steps and hats by 0.016 at most."""
+    k, times = 33, np.linspace(0, 1, 4001)
+    edges, truth = np.arange(k + 1) / k, np.abs(times - 0.5)
+    knots = np.abs(np.arange(k) / (k - 1) - 0.5)
+    half_kink = polyline([0, "1/2", 1], ["1/2", 0, "1/2"])
+    means = [float(m) for m in block_means([Fraction(i, k) for i in range(k + 1)])(half_kink)]
+    errors = {
+        "bernstein": np.abs(reconstruct(knots, edges, times, "bernstein") - truth).max(),
+        "steps": np.abs(reconstruct(means, edges, times, "steps") - truth).max(),
+        "hats": np.abs(reconstruct(means, edges, times, "hats") - truth).max(),
+    }
+    assert errors["bernstein"] == pytest.approx(0.070, abs=0.001)
+    assert max(errors["steps"], errors["hats"]) <= 0.016

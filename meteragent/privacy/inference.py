@@ -31,6 +31,13 @@ that the first is below 1e-9 and the second below 1e-14. What a rounded sum may 
 Too fine a lattice is replaced by one 2, 4, 8 .. times as coarse, with distances rounded up: k quanta are
 ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a lattice of
 a c. So the coarser bound is the greater one.
+
+Many shapes, each as likely: which of N was it? Say A_i is where the attacker names shape i, and k quanta
+are the largest distance. As P_i(A_i) <= e^(ak) P_j(A_i) for all j, success is at most
+e^(ak)/(e^(ak) + N-1). And some window c of the lattice, slot by slot in the middle of all N, is within
+ceil(k/2) quanta of each. With B the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart
+(`LatticePair.power`), which is concave, P_i(A_i) <= B(P_c(A_i)), and the mean over i is at most B(1/N), since
+the P_c(A_i) sum to 1 (THEORY 7).
 """
 
 import math
@@ -77,6 +84,25 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     product = _product_variation(a * coarse, counts, times)
     # The sum of all distances bounds the product too (THEORY 5.1 on the windows' sum metric).
     return (1 + min(product, LatticePair(mechanism.a, times * sum(steps)).total_variation)) / 2
+
+
+def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates: int) -> float:
+    """The largest chance to be right for anyone who sees one window and says which load shape it was.
+
+    One of `candidates` known shapes, each as likely, any two of which differ by at most `diameter` (d_inf, in
+    the unit of the quantum, before rounding). The smaller of two bounds: e^(ak)/(e^(ak) + N-1), and that of
+    a shape in the middle of all, which for a << 1 and N >= 2 e^(ak/2) is e^(ak/2)/N (THEORY 7). At odd
+    k it is the lattice's, above the limit's for real numbers, which an attacker can beat there.
+
+    Raises:
+        TypeError: the diameter is not exact.  ValueError: it is negative, or there is no candidate.
+    """
+    if candidates < 1:
+        raise ValueError(f"it was one of at least 1 load shape, not of {candidates}")
+    loss = mechanism.loss(diameter)
+    pairwise = 1 / (1 + (candidates - 1) * math.exp(-loss))
+    half = -(-int(loss / mechanism.a) // 2)
+    return min(pairwise, LatticePair(mechanism.a, half).power(1 / candidates))
 
 
 def _product_variation(a: float, counts: Mapping[int, int], times: int) -> float:

@@ -1,0 +1,239 @@
+"""Floors: the error that no private mechanism can be below.
+
+Theory of operation
+-------------------
+Finite and bounded spaces (Holohan 2014, on expected error). X_x is what leaves of x, a point of the space;
+the *maximal expected error* is the largest over x of E d(x, X_x). Let E be that of any (epsilon, delta)
+sanitisation.
+
+*Two points* x, x' at distance r (Theorem 6: the diameter). For 0 <= s < r let B = {y: d(x, y) <= s}; in B
+d(x', y) >= r - s. With p = P(X_x not in B) and q = P(X_x' in B), 1 - p <= e^epsilon q + delta. Integrate
+over s: p gives at most E d(x, X_x), as that is the integral of P(d > s), and q at most E d(x', X_x'). So
+r (1-delta) <= E + e^epsilon E. The paper takes one ball only, of radius r/2, and has half of that:
+
+    E >= r (1-delta)/(1+e^epsilon)    here;    E >= r/2 (1-delta)/(1+e^epsilon)    in Theorem 6.
+
+Ours is attained, on two points, by randomised response. For a metric promise take two points at distance
+x/epsilon, as far apart as the space has them: x/(1+e^x)/epsilon, largest at x = 1.2785 (THEORY 1.4).
+
+*Many points* (Theorem 7): m+1 points, each at least kappa from each other, and outputs among them. With
+c = 1 - E/kappa, P(X_i = i) >= c for each i, so P(X_0 = i) >= e^-epsilon (c - delta); what these leave of 1
+for i = 0 is at least c: c + m e^-epsilon (c - delta) <= 1, which is
+
+    E >= kappa m (1-delta)/(m + e^epsilon).
+
+The categorical mechanism attains it. If outputs may lie elsewhere too, balls of radius kappa/2 take the place
+of the points, and kappa/2 that of kappa.
+
+Windows (THEORY 1.4). Noise on R^n whose law is epsilon d_inf-private has, for every loss rho that grows
+with |z|, a mean loss per reading of at least that of the l_inf Laplace law, under which |z| is
+Erlang(K)/epsilon, K uniform on 1..n; and a largest error that is stochastically no less than
+Gamma(n)/epsilon. A mechanism that is not additive has a window where it does no better. With C the integral
+of rho from 0 and G ~ Gamma(n),
+
+    E rho(|z|) = E C(G/epsilon) epsilon/n,
+
+since |z| is uniform on [0, g/epsilon], g ~ Gamma(n+1), and Gamma(n+1)'s density over g is Gamma(n)'s over n.
+A weaker bound in one line: moving each z_i away from 0, by w clip(z_i/tau, -1, 1), multiplies volumes by
+(1 + w/tau)^(number of |z_i| < tau) and the density by at least e^(-epsilon w). For w -> 0 that is
+
+    sum over i of P(|z_i| < tau) <= epsilon tau.
+
+The limits. Readings of a range [0, P] always have an answer within P/2, so a floor above that says only that
+nothing useful can leave. On the lattice the floor holds for |z| and z^2 as far as checked (n <= 4,
+`optimality.best_noise`) and fails for "wrong at all": the law exp(-a (second + delta largest)/(1+delta)) of
+the |z_i| in order is exactly right more often.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.privacy.channel.exponential import Number, exp, number
+from meteragent.privacy.channel.finite import Channel
+from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.metric import Distance, Metric
+
+Floats = NDArray[np.float64]
+
+_CELLS = 1 << 16
+
+
+# Finite and bounded spaces --------------------------------------------------------------------------
+
+
+def expected_error(channel: Channel, metric: Metric, point: object) -> Number:
+    """E d(x, X_x) at x = `point`, exactly: the sum over outputs y of P(y|x) d(x, y).
+
+    Raises:
+        ValueError: `point` is no input, or an output that may leave is infinitely far.
+    """
+    total = number("zero", 0)
+    for output, mass in zip(channel.outputs, channel.row(point), strict=True):
+        if mass != 0:
+            total += mass * _finite(metric(point, output))
+    return total
+
+
+def maximal_expected_error(channel: Channel, metric: Metric) -> Number:
+    """The largest over the inputs x of E d(x, X_x), exactly (Holohan 2014).
+
+    Raises:
+        ValueError: an output that may leave is infinitely far from the input.
+    """
+    return max(expected_error(channel, metric, x) for x in channel.inputs)
+
+
+def two_point_floor(distance: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
+    """The least maximal expected error where two points are `distance` apart: r (1-delta)/(1+e^epsilon).
+
+    For any (epsilon, delta) mechanism and any outputs in a space that holds both. With the diameter for
+    the distance, twice the bound of Holohan 2014, Theorem 6, and attained by randomised response.
+
+    Raises:
+        TypeError: a parameter is not exact.
+        ValueError: distance or epsilon is not above zero, or delta is not in [0, 1].
+    """
+    return positive("distance", distance) * _sure(delta) / (1 + exp(positive("epsilon", epsilon)))
+
+
+def diameter_floor(diameter: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
+    """Holohan 2014, Theorem 6, as it stands: diam(D)/2 (1-delta)/(1+e^epsilon), half of `two_point_floor`.
+
+    Raises:
+        TypeError: a parameter is not exact.
+        ValueError: diameter or epsilon is not above zero, or delta is not in [0, 1].
+    """
+    return two_point_floor(diameter, epsilon, delta) / 2
+
+
+def finite_floor(m: int, kappa: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
+    """The least maximal expected error on m+1 points, each at least kappa from each other.
+
+        kappa m (1-delta)/(m + e^epsilon)        (Holohan 2014, Theorem 7)
+
+    For (epsilon, delta) mechanisms whose outputs are among the points; of outputs elsewhere, half of it.
+    The categorical mechanism attains it for the discrete metric.
+
+    Raises:
+        TypeError: a parameter is not exact.
+        ValueError: m < 1, kappa or epsilon is not above zero, or delta is not in [0, 1].
+    """
+    if m < 1:
+        raise ValueError(f"there are at least two points, m + 1 of them: m is not {m}")
+    return positive("kappa", kappa) * m * _sure(delta) / (m + exp(positive("epsilon", epsilon)))
+
+
+def metric_floor(epsilon: Exact, diameter: float = math.inf) -> float:
+    """The least maximal expected error of any epsilon d-private mechanism on a space that is connected.
+
+        x/(1+e^x)/epsilon,        x = min(1.2785, epsilon diameter)
+
+    The largest `two_point_floor` over pairs of points (THEORY 1.4, last line, doubled); 0.2785/epsilon where
+    the diameter allows. It is far below the truth in many spaces: under d_inf see `WindowFloor`.
+
+    Raises:
+        TypeError: epsilon is not exact.  ValueError: it is not above zero.
+    """
+    level = float(positive("epsilon", epsilon))
+    x = min(_BEST_LEVEL, level * diameter)
+    return x / (1 + math.exp(x)) / level
+
+
+_BEST_LEVEL = 1.2784645427610738  # where x = 1 + e^-x, the largest x/(1+e^x)
+
+
+def _sure(delta: Exact) -> Fraction:
+    """1 - delta."""
+    exact = rational("delta", delta)
+    if not 0 <= exact <= 1:
+        raise ValueError(f"delta lies in [0, 1], not {exact}")
+    return 1 - exact
+
+
+def _finite(distance: Distance) -> Fraction:
+    if not math.isfinite(distance):
+        raise ValueError("an output infinitely far from the input has no expected error")
+    return Fraction(distance)
+
+
+# Windows --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, init=False)
+class WindowFloor:
+    """What no epsilon d_inf-private mechanism for windows of n real readings is below (THEORY 1.4).
+
+    epsilon in 1/unit; lengths are in the unit. The l_inf Laplace mechanism attains each of these at once.
+    For mechanisms that add noise on R^n, and in the worst window for any other; a bounded range [0, P] has
+    room for it only where the floor is well below P/2, the error of an answer that tells nothing.
+
+    Raises:
+        TypeError: epsilon is not exact.  ValueError: it is not above zero, or n < 1.
+    """
+
+    n: int
+    epsilon: Fraction
+
+    def __init__(self, n: int, epsilon: Exact) -> None:
+        if n < 1:
+            raise ValueError(f"a window has at least one reading, not {n}")
+        object.__setattr__(self, "n", n)
+        object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
+
+    @property
+    def mean_absolute(self) -> Fraction:
+        """The mean |error| of a reading: (n+1)/(2 epsilon)."""
+        return (self.n + 1) / (2 * self.epsilon)
+
+    @property
+    def mean_square(self) -> Fraction:
+        """The mean squared error of a reading: (n+1)(n+2)/(3 epsilon^2)."""
+        return (self.n + 1) * (self.n + 2) / (3 * self.epsilon**2)
+
+    @property
+    def largest(self) -> Fraction:
+        """The mean of the largest |error| of a window: n/epsilon."""
+        return self.n / self.epsilon
+
+    def mean_loss(self, loss: Callable[[Floats], Floats]) -> float:
+        """The mean of loss(|error|) of a reading, for any loss that does not fall with |error|.
+
+        `loss` takes an array of |error|, in the unit, and is integrated numerically: right to 1e-5 of
+        itself, and where it jumps to 1e-3/epsilon in where it does.
+        """
+        n, epsilon = self.n, float(self.epsilon)
+        low, high = max(0.0, n - math.sqrt(80 * n)), n + 40 + math.sqrt(1600 + 80 * n)
+        step = high / _CELLS
+        g: Floats = (np.arange(_CELLS, dtype=np.float64) + 0.5) * step
+        rho = loss(g / epsilon)
+        integral = (np.cumsum(rho) - rho / 2) * step
+        inside = g > low
+        log_weight = (n - 1) * np.log(g[inside]) - g[inside]
+        weight = np.exp(log_weight - log_weight.max())
+        return float(np.sum(integral[inside] * weight) / np.sum(weight)) / n
+
+    def within(self, reach: Exact) -> Fraction:
+        """The most readings of a window that are within `reach` of the truth, on the mean: epsilon reach.
+
+        By the bound of one line, and at most n.
+
+        Raises:
+            TypeError: reach is not exact.  ValueError: it is not above zero.
+        """
+        return min(Fraction(self.n), self.epsilon * positive("reach", reach))
+
+    @staticmethod
+    def longest(epsilon: Exact, error: Exact) -> int:
+        """The most readings of a window whose mean |error| can be `error`: floor(2 epsilon error) - 1, or 0.
+
+        With `error` half the readings' range, those beyond which noise tells no more than nothing.
+
+        Raises:
+            TypeError: a parameter is not exact.  ValueError: it is not above zero.
+        """
+        return max(0, math.floor(2 * positive("epsilon", epsilon) * positive("error", error)) - 1)

@@ -1,0 +1,178 @@
+"""Points of the plane with noise: planar Laplace for d_2, two Laplace numbers for d_1.
+
+The Laplace mechanisms of (R^2, d_2) and (R^2, d_1) (Chatzikokolakis 2013, Definition 6 and section 6.2 on
+geolocation) on the lattice q Z^2. With a = epsilon q the noise in quanta has
+
+    P(z) = e^(-a |z|_2) / C(a),        C(a) = sum over Z^2 of e^(-a |z|_2),
+
+and by the triangle inequality what leaves, x + q z, is epsilon d_2-private on q Z^2, exactly; moving along a
+line attains it. `PlanarManhattan` is the same with |z|_1, a product of two discrete Laplace laws.
+
+Rounding. Whoever rounds points of R^2 to the lattice first, each number by floor(x/q + 1/2), may move the two
+points of a pair apart: a number's difference of s quanta becomes a whole k with |k| < |s| + 1. So d_2 grows
+by less than sqrt2 q (and d_1 as `vector` says). sqrt2 < 99/70.
+
+Sums over the lattice, r = |z|_2: directly while a >= 1/20. For smaller a by Poisson's formula: the sum of
+e^(-ar) is that of its Fourier transform, 2 pi a/(a^2 + 4 pi^2 r^2)^(3/2), over Z^2. The term at 0 is the
+fine lattice's integral 2 pi/a^2; expanding the others in a gives Epstein's zeta function, the sum over z != 0
+of |z|_2^(-2s), Z(s) = 4 zeta(s) beta(s):
+
+    C(a) = 2 pi/a^2 + a Z(3/2)/(4 pi^2) - 3 a^3 Z(5/2)/(32 pi^4) + 15 a^5 Z(7/2)/(512 pi^6) - ..,
+
+of which the next term is below 1e-16 of C. The sum of r e^(-ar) is -C'(a).
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meteragent.privacy import sampling
+from meteragent.privacy.exact import Exact, positive
+from meteragent.privacy.mechanism.vector import VectorLaplace, checked_distance, whole_vectors
+from meteragent.privacy.space import Windows
+
+_ROOT_2_ABOVE = Fraction(99, 70)
+_DIRECT = 1 / 20  # sums over the lattice, of (45/a)^2 terms, from here on
+_END = 45.0  # of a r: what is beyond weighs below 1e-17
+_ZETA = (9.03362168310095, 5.090258233665483, 4.423117787678166)  # Z(3/2), Z(5/2), Z(7/2)
+
+
+class _Sums(NamedTuple):
+    """C(a), and the mean of |z|_2."""
+
+    normaliser: float
+    mean: float
+
+
+@lru_cache(maxsize=64)
+def _sums(a: float) -> _Sums:
+    if a >= _DIRECT:
+        r = _quarter(a)
+        weight = np.exp(-a * r)
+        normaliser = 1 + 4 * float(weight.sum())
+        return _Sums(normaliser, 4 * float((r * weight).sum()) / normaliser)
+    factors = (1 / (4 * math.pi**2), -3 / (32 * math.pi**4), 15 / (512 * math.pi**6))
+    terms = [(2 * j + 1, factor * zeta) for j, (factor, zeta) in enumerate(zip(factors, _ZETA, strict=True))]
+    normaliser = 2 * math.pi / a**2 + sum(c * a**k for k, c in terms)
+    slope = -4 * math.pi / a**3 + sum(k * c * a ** (k - 1) for k, c in terms)
+    return _Sums(normaliser, -slope / normaliser)
+
+
+def _quarter(a: float) -> NDArray[np.float64]:
+    """|z|_2 of the lattice's points with z_1 > 0, z_2 >= 0: turned by right angles they are all but 0."""
+    reach = math.ceil(_END / a) + 1
+    return np.asarray(np.hypot(np.arange(1.0, reach)[:, np.newaxis], np.arange(0.0, reach)))
+
+
+@dataclass(frozen=True, init=False)
+class PlanarLaplace:
+    """Points of the plane with planar Laplace noise: epsilon d_2-private on q Z^2, epsilon in 1/unit.
+
+    For locations: `quantum` is the grid in metres, and epsilon = level / radius promises that two places
+    within `radius` metres differ by odds of at most e^level (Chatzikokolakis 2013, section 6.2).
+
+    Raises:
+        TypeError: a parameter is not exact; the text shows what to write.
+        ValueError: a parameter is not above zero, or 10/a >= 2^45, a = epsilon * quantum.
+    """
+
+    epsilon: Fraction
+    quantum: Fraction
+
+    def __init__(self, epsilon: Exact, quantum: Exact) -> None:
+        object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
+        object.__setattr__(self, "quantum", positive("quantum", quantum))
+        sampling.check_planar(self.a)
+
+    @property
+    def a(self) -> Fraction:
+        """The product epsilon q, the loss of one quantum along an axis."""
+        return self.epsilon * self.quantum
+
+    @property
+    def space(self) -> Windows:
+        """The lattice q Z^2 with d_2."""
+        return Windows(2, self.quantum, metric="l2")
+
+    def loss(self, distance: Fraction) -> Fraction:
+        """The loss epsilon d between points of the lattice at d_2 = `distance`, in the unit.
+
+        Where that is irrational, give a rational number above it.
+
+        Raises:
+            TypeError: `distance` is not exact.  ValueError: it is negative.
+        """
+        return self.epsilon * checked_distance(distance)
+
+    def loss_before_rounding(self, distance: Exact) -> Fraction:
+        """A bound of the loss between any points of R^2 at d_2 = d that are rounded to the lattice first.
+
+            epsilon (d + 99/70 q),  and 0 for d = 0
+
+        Raises:
+            TypeError: `distance` is not exact.  ValueError: it is negative.
+        """
+        exact = checked_distance(distance)
+        return self.loss(exact + _ROOT_2_ABOVE * self.quantum) if exact else Fraction(0)
+
+    def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
+        """`points`, integers in quanta of shape (..., 2), with fresh noise, as int64 in quanta.
+
+        Each point is charged. `bits` are the operating system's unless given.
+
+        Raises:
+            TypeError: the values are not integers.
+            ValueError: the last axis is not 2, or a value is beyond 2^62 quanta.
+        """
+        source = sampling.SystemBits() if bits is None else bits
+        whole = whole_vectors(points, 2)
+        return whole + sampling.planar_laplace(whole.size // 2, self.a, source).reshape(whole.shape)
+
+    def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
+        """The logarithm of P(y | x) of each of `outputs` (..., 2), in quanta, for x = `point`.
+
+        -a |y-x|_2 - ln C(a)
+        """
+        x, y = np.moveaxis(np.asarray(outputs) - np.asarray(point), -1, 0)
+        return np.asarray(-float(self.a) * np.hypot(x, y) - math.log(_sums(float(self.a)).normaliser))
+
+    @property
+    def expected_error(self) -> float:
+        """The mean d_2 of what leaves from the truth, in the unit; for a fine lattice 2/epsilon."""
+        return float(self.quantum) * _sums(float(self.a)).mean
+
+    def beyond(self, distance: float) -> float:
+        """The chance that the noise moves a point by more than `distance`, in the unit.
+
+        By a sum over the lattice while a >= 1/20. For a finer one its limit, which is off by less than
+        0.004: the noise's length is Erlang(2),
+
+            P(|q z|_2 > d) = (1 + epsilon d) e^(-epsilon d).
+        """
+        a, quanta = float(self.a), distance / float(self.quantum)
+        if distance < 0:
+            return 1.0
+        if a < _DIRECT:
+            return (1 + a * quanta) * math.exp(-a * quanta)
+        r = _quarter(a)
+        return 4 * float(np.exp(-a * r[r > quanta]).sum()) / _sums(a).normaliser
+
+
+@dataclass(frozen=True, init=False)
+class PlanarManhattan(VectorLaplace):
+    """Points of the plane with two independent Laplace numbers: epsilon d_1-private on q Z^2.
+
+    The Laplace mechanism of the plane with the Manhattan metric (Chatzikokolakis 2013, Definition 6).
+
+    Raises:
+        TypeError: a parameter is not exact; the text shows what to write.
+        ValueError: a parameter is not above zero, or 1/a >= 2^45.
+    """
+
+    def __init__(self, epsilon: Exact, quantum: Exact) -> None:
+        super().__init__(epsilon, quantum, 2)

@@ -1,0 +1,191 @@
+"""Choosing one of n by noisy values: report noisy max, and the exponential mechanism (Pauwels 2016).
+
+Both take a vector u of n values (counts, utilities) in whole quanta and release an index. They are private in
+d_inf, for a value may change in each: with Delta the largest change between neighbours, in the unit,
+
+    loss = epsilon q ceil(d/q) / Delta at d_inf = d, also for values that floor(x/q + 1/2) rounds first.
+
+Noisy max (Example 4) adds a geometric number g_i to each value, P(g) ~ e^(-ag) with a = epsilon q/(2 Delta),
+and reports where the sum is largest; of equal sums the first. Ties do no harm. Fix the others' noise: i is
+reported iff u_i + g_i reaches a threshold T, the largest of u_j + g_j + 1 for j < i and u_j + g_j for j > i.
+Let every value change by at most k quanta. T rises by at most k, and u_i falls by at most k, so g_i has to
+reach at most 2k more; P(g >= t + 2k) >= e^(-2ak) P(g >= t) for all t. That holds for any fixed order of ties
+and any noise whose tail falls by at most e^-a a step, Laplace noise too; one-sided noise is smaller. If no
+value falls, or none rises (counts, when one person is added), T - u_i rises by at most k: half the loss.
+
+The exponential mechanism (Example 5) reports r with P(r) ~ e^(a u_r): each weight changes by e^(ak) at most,
+and so does their sum. Both are within (2 Delta/epsilon)(ln n + t) of the largest value with a chance of at
+least 1 - e^-t (Proposition 7): P(r) <= e^(-a (max u - u_r)/q) for every r, under both.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meteragent.privacy import sampling
+from meteragent.privacy.exact import Exact, exp_neg_bounds, positive
+from meteragent.privacy.mechanism.vector import checked_distance, whole_vectors
+from meteragent.privacy.space import Windows
+
+_GUARD_BITS = 8
+_TAIL = 45.0  # a sum over geometric numbers ends where e^-45 is left
+_TERMS = 1 << 20  # of a sum are worked on at once
+
+
+@dataclass(frozen=True, init=False)
+class _Selection:
+    """What noisy max and the exponential mechanism have in common."""
+
+    epsilon: Fraction
+    quantum: Fraction
+    n: int
+    sensitivity: Fraction
+
+    def __init__(self, epsilon: Exact, quantum: Exact, n: int, sensitivity: Exact = 1) -> None:
+        object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
+        object.__setattr__(self, "quantum", positive("quantum", quantum))
+        object.__setattr__(self, "n", n)
+        object.__setattr__(self, "sensitivity", positive("sensitivity", sensitivity))
+        sampling.check_parameters(n, self.a * n)
+
+    @property
+    def a(self) -> Fraction:
+        """The quotient epsilon q / (2 Delta): half the loss of one quantum."""
+        return self.epsilon * self.quantum / (2 * self.sensitivity)
+
+    @property
+    def space(self) -> Windows:
+        """The lattice q Z^n with d_inf."""
+        return Windows(self.n, self.quantum, metric="linf")
+
+    def loss(self, distance: Fraction) -> Fraction:
+        """The loss between values at d_inf = d = `distance`, in the unit, before rounding.
+
+            epsilon q ceil(d/q) / Delta
+
+        Raises:
+            TypeError: `distance` is not exact.  ValueError: it is negative.
+        """
+        return 2 * self.a * math.ceil(checked_distance(distance) / self.quantum)
+
+    def regret_bound(self, t: float) -> float:
+        """How far below the largest value the reported one is, but for a chance of e^-t; in the unit.
+
+        (2 Delta/epsilon) (ln n + t)        (Pauwels 2016, Proposition 7)
+        """
+        return (math.log(self.n) + t) * float(self.quantum / self.a)
+
+
+@dataclass(frozen=True, init=False)
+class NoisyMax(_Selection):
+    """Where the largest of n values is, after noise: (epsilon/Delta) d_inf-private (Pauwels 2016, Example 4).
+
+    For counts that one person can only raise the loss is half of it, so `epsilon` may be twice the level.
+
+    Raises:
+        TypeError: a parameter is not exact; the text shows what to write.
+        ValueError: a parameter is not above zero, or 1/a >= 2^45.
+    """
+
+    def monotone_loss(self, distance: Exact) -> Fraction:
+        """The loss where none of the values falls, or none rises: half of `loss`."""
+        return self.loss(checked_distance(distance)) / 2
+
+    def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
+        """The reported index, 0 .. n-1, of each row of `points`, integers in quanta of shape (..., n).
+
+        Each row is charged. `bits` are the operating system's unless given.
+
+        Raises:
+            TypeError: the values are not integers.
+            ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+        """
+        source = sampling.SystemBits() if bits is None else bits
+        rows = whole_vectors(points, self.n)
+        noisy = rows + sampling.geometric(rows.size, self.a, source).reshape(rows.shape)
+        return np.asarray(np.argmax(noisy, axis=-1), np.int64)
+
+    def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
+        """The logarithm of P(index | u) of each of `outputs` for the values u = `point`, in quanta.
+
+        Sums over the winning sum v >= max u: P(u_i + g_i = v), others before i below v, others after i at
+        most v. Work of 45 n/a.
+        """
+        u = whole_vectors(point, self.n)
+        a, gap = float(self.a), (u.max() - u)[:, np.newaxis]
+        end, step = math.ceil(_TAIL / a) + 1, max(1, _TERMS // self.n)
+        total = np.zeros(self.n)
+        for start in range(0, end, step):
+            above = np.arange(start, min(start + step, end))
+            total += _others_allow(a, gap + above) @ np.exp(-a * above)
+        log_mass = np.log(total) - a * gap[:, 0] + math.log(-math.expm1(-a))
+        return np.asarray(log_mass[np.asarray(outputs)])
+
+
+def _others_allow(a: float, distance: NDArray[np.int64]) -> NDArray[np.float64]:
+    """For each i and v the chance that j < i are below v and j > i at most v, distance_j = v - u_j >= 0."""
+    with np.errstate(divide="ignore"):  # a sum that cannot be below v: the chance is 0
+        below = np.cumsum(np.log(-np.expm1(-a * distance)), axis=0)
+    at_most = np.cumsum(np.log(-np.expm1(-a * (distance + 1)))[::-1], axis=0)[::-1]
+    before = np.vstack([np.zeros_like(below[:1]), below[:-1]])
+    after = np.vstack([at_most[1:], np.zeros_like(at_most[:1])])
+    return np.asarray(np.exp(before + after))
+
+
+@dataclass(frozen=True, init=False)
+class Exponential(_Selection):
+    """The exponential mechanism: index r of n, P(r) ~ e^(epsilon u_r/(2 Delta)) (Pauwels 2016, Example 5).
+
+    Utilities are whole quanta. Over all r of a lattice u_r = -|f - r q| would give the Laplace mechanism:
+    there the weights' sum is the same for every f, so that half the loss is true. Of n indices `loss` is.
+    How long a choice takes depends on how far apart the utilities are; with `NoisyMax` it does not.
+
+    Raises:
+        TypeError: a parameter is not exact; the text shows what to write.
+        ValueError: a parameter is not above zero, or 1/a >= 2^45.
+    """
+
+    def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
+        """The chosen index, 0 .. n-1, of each row of `points`, utilities in quanta of shape (..., n).
+
+        Each row is charged. `bits` are the operating system's unless given. One row at a time.
+
+        Raises:
+            TypeError: the utilities are not integers.
+            ValueError: the last axis is not n, or one is beyond 2^62 quanta.
+        """
+        source = sampling.SystemBits() if bits is None else bits
+        rows = whole_vectors(points, self.n)
+        chosen = np.empty(rows.shape[:-1], np.int64)
+        for index in np.ndindex(chosen.shape):
+            chosen[index] = self._chosen(rows[index].tolist(), source)
+        return chosen
+
+    def _chosen(self, utilities: list[int], bits: sampling.Bits) -> int:
+        gaps = [max(utilities) - u for u in utilities]
+        return int(sampling.choice(lambda k: self._cumulative(gaps, k), 1, bits)[0])
+
+    def _cumulative(self, gaps: list[int], k: int) -> list[tuple[int, int]]:
+        """Integers below and above 2^k P(index <= i), for i = 0 .. n-2."""
+        w = k + self.n.bit_length() + _GUARD_BITS
+        weights = [exp_neg_bounds(gap * self.a.numerator, self.a.denominator, w) for gap in gaps]
+        rest_lo, rest_hi = (sum(bound) for bound in zip(*weights, strict=True))
+        bounds, lo, hi = [], 0, 0
+        for weight_lo, weight_hi in weights[:-1]:
+            lo, hi, rest_lo, rest_hi = (
+                lo + weight_lo,
+                hi + weight_hi,
+                rest_lo - weight_lo,
+                rest_hi - weight_hi,
+            )
+            bounds.append(((lo << k) // (lo + rest_hi), (hi << k) // (hi + rest_lo) + 1))
+        return bounds
+
+    def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
+        """The logarithm of P(index | u) of each of `outputs` for the utilities u = `point`, in quanta."""
+        u = whole_vectors(point, self.n)
+        log_weight = float(self.a) * (u - u.max())
+        return np.asarray((log_weight - math.log(np.exp(log_weight).sum()))[np.asarray(outputs)])

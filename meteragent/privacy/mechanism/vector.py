@@ -1,0 +1,175 @@
+"""Vectors of numbers, each with discrete Laplace noise of its own: private for d_1 (Pauwels 2016, Prop. 5).
+
+A vector f of n answers (counts, sums) whose neighbours differ by at most Delta in d_1 is released as f + q z,
+z_i independent with P(z) = tanh(a/2) e^(-a|z|), a = epsilon q / Delta. Their product is ~ e^(-a |z|_1), so by
+the triangle inequality the odds between two points of q Z^n at d_1 = d change by e^(epsilon d/Delta) at most,
+and in some direction by that: the Laplace mechanism of the metric space (q Z^n, d_1/Delta)
+(Chatzikokolakis 2013, Definition 6). For two numbers it is the plane with the Manhattan metric.
+
+Whoever rounds to the lattice first, by floor(x/q + 1/2), moves the two points of a pair apart: a number's
+difference of s quanta becomes a whole one k with |k| - 1 < |s|. So sum(|k_i| - 1) < d/q, and
+
+    d_1 after rounding <= q (ceil(d/q) + n - 1),        0 for d = 0.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meteragent.privacy import sampling
+from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.space import Windows
+
+_LATTICE_LIMIT = 1 << 62
+"""|x| in quanta stays at or below it, so that x + z stays in int64."""
+
+
+def checked_distance(distance: Exact) -> Fraction:
+    """A distance as a Fraction >= 0.
+
+    Raises:
+        TypeError: it is not exact.  ValueError: it is negative.
+    """
+    exact = rational("distance", distance)
+    if exact < 0:
+        raise ValueError(f"a distance is not negative: {exact}")
+    return exact
+
+
+def whole_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
+    """`values` as int64, if they are vectors of n whole quanta: shape (..., n).
+
+    Raises:
+        TypeError: they are not integers.
+        ValueError: the last axis is not n, or one is beyond 2^62 quanta.
+    """
+    given: NDArray[Any] = np.asarray(values)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"values are whole quanta: an array of integers, not of {given.dtype}")
+    if given.ndim == 0 or given.shape[-1] != n:
+        raise ValueError(f"points have shape (..., {n}), not {given.shape}")
+    if given.size and max(int(given.max()), -int(given.min())) > _LATTICE_LIMIT:
+        raise ValueError("a value is beyond 2^62 quanta")
+    return given.astype(np.int64)
+
+
+@dataclass(frozen=True, init=False)
+class VectorLaplace:
+    """n numbers with independent discrete Laplace noise: (epsilon/Delta) d_1-private (Pauwels, Prop. 5).
+
+    `sensitivity` is Delta, the largest d_1 between the answers about neighbours, in the unit of `quantum`:
+    between those the odds change by e^epsilon. Counting one value per person has Delta = 1 (one is added
+    or removed), or 2 (one is changed).
+
+    Raises:
+        TypeError: a parameter is not exact; the text shows what to write.
+        ValueError: a parameter is not above zero, or 1/a >= 2^45.
+    """
+
+    epsilon: Fraction
+    quantum: Fraction
+    n: int
+    sensitivity: Fraction
+
+    def __init__(self, epsilon: Exact, quantum: Exact, n: int, sensitivity: Exact = 1) -> None:
+        object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
+        object.__setattr__(self, "quantum", positive("quantum", quantum))
+        object.__setattr__(self, "n", n)
+        object.__setattr__(self, "sensitivity", positive("sensitivity", sensitivity))
+        sampling.check_parameters(n, self.a * n)
+
+    @property
+    def a(self) -> Fraction:
+        """The quotient epsilon q / Delta, the loss of one quantum."""
+        return self.epsilon * self.quantum / self.sensitivity
+
+    @property
+    def space(self) -> Windows:
+        """The lattice q Z^n with d_1."""
+        return Windows(self.n, self.quantum, metric="l1")
+
+    def loss(self, distance: Fraction) -> Fraction:
+        """The loss epsilon d / Delta between points of the lattice at d_1 = `distance`, in the unit.
+
+        Raises:
+            TypeError: `distance` is not exact.  ValueError: it is negative.
+        """
+        return self.epsilon * checked_distance(distance) / self.sensitivity
+
+    def loss_before_rounding(self, distance: Exact) -> Fraction:
+        """The loss between any points of R^n at d_1 = d that are rounded to the lattice first.
+
+            a (ceil(d/q) + n - 1),  and 0 for d = 0
+
+        Raises:
+            TypeError: `distance` is not exact.  ValueError: it is negative.
+        """
+        exact = checked_distance(distance)
+        return self.a * (math.ceil(exact / self.quantum) + self.n - 1) if exact else Fraction(0)
+
+    def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
+        """`points`, integers in quanta of shape (..., n), with fresh noise, as int64 in quanta.
+
+        Each row is charged. `bits` are the operating system's unless given.
+
+        Raises:
+            TypeError: the values are not integers.
+            ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+        """
+        source = sampling.SystemBits() if bits is None else bits
+        rows = whole_vectors(points, self.n)
+        return rows + sampling.discrete_laplace(rows.size, self.a, source).reshape(rows.shape)
+
+    def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
+        """The logarithm of P(y | x) of each of `outputs` (..., n), in quanta, for x = `point`.
+
+        n ln tanh(a/2) - a |y-x|_1
+        """
+        a = float(self.a)
+        distance = np.abs(np.asarray(outputs) - np.asarray(point)).sum(axis=-1)
+        return np.asarray(self.n * math.log(math.tanh(a / 2)) - a * distance)
+
+    @property
+    def expected_error(self) -> float:
+        """The mean d_1 of what leaves from the truth, in the unit: n q / sinh(a)."""
+        return self.n * float(self.quantum) / math.sinh(self.a) if self.a < 700 else 0.0
+
+    def largest_error(self, beta: float) -> float:
+        """The least whole number of quanta, in the unit, that max|q z_i| exceeds with probability <= beta.
+
+            P(max|z_i| <= m) = (1 - 2 alpha^(m+1)/(1+alpha))^n,        alpha = e^-a
+
+        Raises:
+            ValueError: beta is not between 0 and 1.
+        """
+        a, single = float(self.a), -math.expm1(math.log1p(-_share(beta)) / self.n)
+        beyond = 2 / (1 + math.exp(-a))  # beyond e^(-a(m+1)) is P(|z| > m)
+        m = max(0, math.ceil(math.log(beyond / single) / a) - 2)
+        while beyond * math.exp(-a * (m + 1)) > single:
+            m += 1
+        return float(self.quantum) * m
+
+    def largest_error_bound(self, beta: float) -> float:
+        """What max|q z_i| exceeds with probability at most beta, by Pauwels 2016, Proposition 6, in the unit.
+
+            (Delta/epsilon) ln(n/beta), rounded up to the quantum
+
+        10,000 first names counted at epsilon = 1 are all within 12.2 (on whole numbers: 13) with a chance
+        of 95 %. Between two quanta the formula alone is short on a lattice: there P(|z| >= m) is
+        2 e^(-am)/(1+e^-a), more than e^(-am); but P(|z| > m) is less.
+
+        Raises:
+            ValueError: beta is not between 0 and 1.
+        """
+        quanta = math.log(self.n / _share(beta)) / float(self.a)
+        return float(self.quantum) * math.ceil(quanta)
+
+
+def _share(beta: float) -> float:
+    if not 0 < beta < 1:
+        raise ValueError(f"beta must lie between 0 and 1, not {beta}")
+    return beta

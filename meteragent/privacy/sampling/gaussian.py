@@ -1,0 +1,62 @@
+"""Discrete Gaussian numbers: P(z) ~ e^(-z^2/(2 sigma^2)) on Z, for any rational sigma^2.
+
+Rejection from discrete Laplace (Canonne, Kamath, Steinke 2020, Algorithm 3), with an envelope that touches
+the law at two neighbouring integers, m and m + 1 with m = floor(sigma):
+
+    z^2 = (2m+1) |z| - m(m+1) + (|z|-m)(|z|-m-1).
+
+So with b = (2m+1)/(2 sigma^2) a proposal of P(z) ~ e^(-b |z|) is kept with probability e^(-k/(2 sigma^2)),
+k = (|z|-m)(|z|-m-1), an integer >= 0. And that is the chance that a geometric number of the law
+P(g) ~ e^(-g/(2 sigma^2)) is k or more: one such number decides, exactly, whatever the denominator of sigma^2.
+More than half of the proposals are kept, for sigma >> 1 sqrt(pi/(2e)) = 76 in 100.
+"""
+
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.privacy.bits import Bits
+from meteragent.privacy.exact import positive
+from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
+from meteragent.privacy.sampling.parameters import SCALE_LIMIT
+
+_REACH = 1 << 31  # |z| has squares that fit int64; beyond it (512 sigma or more) it counts as this
+
+
+def check_variance(sigma2: Fraction) -> Fraction:
+    """`sigma2` as a Fraction, if noise of that variance can be drawn.
+
+    Raises:
+        TypeError: it is not exact.  ValueError: it is not above zero, or 2^44 or more.
+    """
+    exact = positive("sigma^2", sigma2)
+    if 2 * exact >= SCALE_LIMIT:
+        raise ValueError(
+            f"sigma^2 must be below 2^44 quanta^2, not about {float(exact):.3g}: take a coarser quantum"
+        )
+    return exact
+
+
+def discrete_gaussian(count: int, sigma2: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """`count` independent z with P(z) ~ e^(-z^2/(2 sigma2)), as int64 (Canonne, Kamath, Steinke 2020).
+
+    Exact but for points beyond 512 sigma, of which none will ever be drawn (a chance below e^-2^17).
+
+    Raises:
+        TypeError: `sigma2` is not exact.  ValueError: sigma2 <= 0 or sigma2 >= 2^44.
+    """
+    exact = check_variance(sigma2)
+    m, unit = isqrt(int(exact)), 1 / (2 * exact)
+    out = np.empty(count, np.int64)
+    filled = 0
+    while filled < count:
+        missing = count - filled
+        proposals = missing + missing // 2 + 8
+        z = discrete_laplace(proposals, (2 * m + 1) * unit, bits)
+        beyond = np.minimum(np.abs(z), _REACH) - m
+        kept = z[geometric(proposals, unit, bits) >= beyond * (beyond - 1)][:missing]
+        out[filled : filled + kept.size] = kept
+        filled += kept.size
+    return out

@@ -1,0 +1,115 @@
+"""Points of Z^2 with P(z) ~ e^(-a |z|_2), |z|_2 = sqrt(z_1^2 + z_2^2): planar Laplace on the lattice.
+
+Two discrete Laplace numbers with b = 7a/10 have P(z) ~ e^(-b |z|_1). As |z|_1 <= sqrt2 |z|_2 and b sqrt2 < a,
+a proposal may be kept with probability e^(-a y), y = |z|_2 - 7/10 |z|_1 >= 0, and what is kept has the law.
+For a << 1 that is 77 in 100 of the proposals (2 pi / (4 / 0.7^2)), for larger a more of them.
+
+Whether to keep: an exponential lifetime T of rate a lasts longer than y with probability e^(-a y). In units
+of 1/s its integer part is geometric, P(g) ~ e^(-(a/s) g), and that of y is an integer root; s is a multiple
+of 10:
+
+    floor(s y) = floor(sqrt(s^2 |z|_2^2)) - 7 s/10 |z|_1.
+
+If the two integers differ they decide. If not, which has a chance of at most a/s, T and y are told apart by
+as many more binary digits as it takes; those of T are independent, digit j one with probability
+1/(1 + e^((a/s) / 2^j)) as those of a geometric are (THEORY 2.4). If s y is an integer T is longer.
+"""
+
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.privacy.bits import Bits
+from meteragent.privacy.exact import exp_neg_bounds
+from meteragent.privacy.sampling.bernoulli import bernoulli
+from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
+from meteragent.privacy.sampling.parameters import check_parameters
+
+_RARE = 1 << 10  # a/s is at most 1/_RARE, where s need not exceed _FINEST for it
+_FINEST = 10 << 16
+_REACH = 1 << 30  # s |z_i| below it has squares that fit int64
+
+
+def check_planar(a: Fraction) -> Fraction:
+    """`a` as a Fraction, if points with noise of parameter a can be drawn.
+
+    Raises:
+        TypeError: `a` is not exact.
+        ValueError: a <= 0 or 10/a >= 2^45 (the noise would leave the range of int64).
+    """
+    return check_parameters(10, a)
+
+
+def planar_laplace(count: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """`count` independent z of Z^2 with P(z) ~ e^(-a |z|_2), exactly, as int64 of shape (count, 2).
+
+    Points of 2^30 quanta and more are decided one at a time, at a third of the speed.
+
+    Raises:
+        TypeError: `a` is not exact.  ValueError: a <= 0 or 10/a >= 2^45.
+    """
+    a = check_planar(a)
+    out = np.empty((count, 2), np.int64)
+    filled = 0
+    while filled < count:
+        missing = count - filled
+        proposals = missing + missing // 3 + 8
+        points = discrete_laplace(2 * proposals, a * Fraction(7, 10), bits).reshape(-1, 2)
+        kept = points[_kept(points, a, bits)][:missing]
+        out[filled : filled + len(kept)] = kept
+        filled += len(kept)
+    return out
+
+
+def _kept(points: NDArray[np.int64], a: Fraction, bits: Bits) -> NDArray[np.bool_]:
+    """Each point with probability e^(-a y)."""
+    scale = 10
+    while a * _RARE > scale and scale < _FINEST:
+        scale *= 2
+    lifetimes, due = geometric(len(points), a / scale, bits), _due(points, scale)
+    kept = lifetimes > due
+    for i in np.flatnonzero(lifetimes == due):
+        kept[i] = _outlives(int(lifetimes[i]), points[i].tolist(), a, scale, bits)
+    return kept
+
+
+def _due(points: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
+    """floor(s y) of each point."""
+    sizes = np.abs(points)
+    far = np.flatnonzero(sizes.max(axis=1, initial=0) >= _REACH // scale)
+    sizes[far] = 0
+    squares = scale**2 * (sizes**2).sum(axis=1)
+    # A float is a guess, wrong by less than one; integers correct it.
+    roots = np.sqrt(squares.astype(np.float64)).astype(np.int64)
+    roots -= roots**2 > squares
+    roots += (roots + 1) ** 2 <= squares
+    due: NDArray[np.int64] = roots - scale // 10 * 7 * sizes.sum(axis=1)
+    due[far] = [_due_of(points[i].tolist(), scale) for i in far]
+    due[~points.any(axis=1)] = -1  # T > 0 = y: nothing needs to decide
+    return due
+
+
+def _due_of(point: list[int], scale: int) -> int:
+    """floor(s y) of one point of any size; s is a multiple of 10."""
+    x, y = point
+    return isqrt(scale**2 * (x * x + y * y)) - scale // 10 * 7 * (abs(x) + abs(y))
+
+
+def _outlives(lifetime: int, point: list[int], a: Fraction, scale: int, bits: Bits) -> bool:
+    """Whether T > y, where both begin with the same integer in units of 1/s."""
+    while True:
+        scale *= 2
+        rate = a / scale
+        lifetime = 2 * lifetime + bernoulli(lambda k, rate=rate: _digit_bounds(rate, k), bits)  # type: ignore[misc]
+        due = _due_of(point, scale)
+        if lifetime != due:
+            return lifetime > due
+
+
+def _digit_bounds(rate: Fraction, k: int) -> tuple[int, int]:
+    """Integers lo <= 2^k p <= hi of p = 1/(1 + e^rate) = x/(1+x), growing with x = e^-rate."""
+    one = 1 << k
+    lo, hi = exp_neg_bounds(rate.numerator, rate.denominator, k)
+    return lo * one // (one + lo), hi * one // (one + hi) + 1

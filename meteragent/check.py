@@ -11,9 +11,9 @@ from meteragent import config as settings
 from meteragent import encode
 from meteragent.event import EVENTS, Event, distances
 from meteragent.grid import DAY_MS, HOUR_MS, format_duration
-from meteragent.privacy.accuracy import half_width, sd, sd_of_sum
+from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.inference import success_bound
-from meteragent.release import UNIT_FACTOR, Clock, Kind, Terms
+from meteragent.release import UNIT_FACTOR, Clock, Kind, Space, Terms
 
 MONTH_DAYS = 30
 HOMES = (100, 1000)
@@ -60,12 +60,17 @@ def _errors(shared: encode.Wording) -> dict[str, float]:
     number = sd(noise)
     errors = {"number": number, "ci95": half_width(noise, 0.95)}
     for name, days in (("day_kwh", 1), ("month_kwh", MONTH_DAYS)):
-        slots = days * DAY_MS // terms.step_ms
-        if slots:
-            errors[name] = sd_of_sum(noise, slots) * _kwh_per_unit(terms)
+        if terms.length_ms <= days * DAY_MS and _is_filled(terms):
+            windows = days * DAY_MS / terms.length_ms
+            errors[name] = number * math.sqrt(windows) * math.hypot(*_kwh_per_unit(terms))
     for homes in HOMES:
         errors[f"mean_of_{homes}"] = number / math.sqrt(homes)
     return errors
+
+
+def _is_filled(terms: Terms) -> bool:
+    """Whether the slots of a window are all of its time."""
+    return sum(map(terms.slot_ms, range(terms.n))) == terms.length_ms
 
 
 def _usual(name: str, terms: Terms) -> float:
@@ -75,22 +80,13 @@ def _usual(name: str, terms: Terms) -> float:
         return MEAN_W * 24 * days / 1000
     if name == "ci95":
         return 0.0
-    return MEAN_W * terms.step_ms / HOUR_MS / 1000 / _kwh_per_unit(terms)
+    return MEAN_W * terms.step_ms / HOUR_MS / 1000 / min(_kwh_per_unit(terms))
 
 
 def _hidden(event: Event, shared: encode.Wording) -> dict[str, Any]:
-    """How often anybody can be right about an event, out of 100, when either answer is as likely.
-
-    An event that starts just off the grid is rounded up in two windows instead of one: a quantum
-    more in its last window covers that.
-    """
-    off_grid = shared.terms.quantum
-    ways = [(*way[:-1], way[-1] + off_grid) for way in distances(event, shared.terms)]
+    """How often anybody can be right about an event, out of 100, when either answer is as likely."""
     times = TIMES if event.daily else TIMES[:1]
-    right = {
-        str(often): math.ceil(100 * max(success_bound(shared.mechanism, way, often) for way in ways) - 1e-6)
-        for often in times
-    }
+    right = {str(often): math.ceil(100 * _right(event, shared, often) - 1e-6) for often in times}
     return {
         "event": event.name,
         "watts": event.power_w,
@@ -98,6 +94,20 @@ def _hidden(event: Event, shared: encode.Wording) -> dict[str, Any]:
         "source": event.source,
         "right_of_100": right,
     }
+
+
+def _right(event: Event, shared: encode.Wording, days: int) -> float:
+    """The largest chance to be right about an event that happens on so many days.
+
+    An event that starts just off the grid is rounded up in two windows instead of one: a quantum
+    more in its last window covers that. Where a window holds several days, they move it together.
+    """
+    terms, off_grid = shared.terms, shared.terms.quantum
+    if terms.length_ms < DAY_MS:
+        ways = [(*way[:-1], way[-1] + off_grid) for way in distances(event, terms)]
+        return max(success_bound(shared.mechanism, way, days) for way in ways)
+    ways = [tuple(d + off_grid for d in way) for way in distances(event, terms, days)]
+    return max(success_bound(shared.mechanism, way) for way in ways)
 
 
 def _habits(hidden: Sequence[dict[str, Any]]) -> list[str]:
@@ -111,10 +121,12 @@ def _habits(hidden: Sequence[dict[str, Any]]) -> list[str]:
     return [f"a habit is learnt within a month: {', '.join(learnt)}"] if learnt else []
 
 
-def _kwh_per_unit(terms: Terms) -> float:
-    """The energy of one slot, in kWh, per unit of its value."""
+def _kwh_per_unit(terms: Terms) -> list[float]:
+    """The energy of each slot of a window, in kWh, per unit of its value."""
     base = Fraction(UNIT_FACTOR[terms.unit], 1000)
-    return float(base * terms.step_ms / HOUR_MS if terms.kind is Kind.POWER else base)
+    if terms.kind is Kind.INTERVAL_ENERGY:
+        return [float(base)] * terms.n
+    return [float(base * terms.slot_ms(place) / HOUR_MS) for place in range(terms.n)]
 
 
 def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[str]:
@@ -150,15 +162,15 @@ def _one_slot(terms: Terms) -> str:
     energy = terms.hides_wh / UNIT_FACTOR[terms.unit]
     wide = energy / step_h if terms.kind is Kind.POWER else energy
     radius = -(-wide // terms.quantum) * terms.quantum
-    one = encode.wording(replace(terms, step_ms=terms.length_ms, radius=radius, preset=None))
+    one = encode.wording(replace(terms, step_ms=terms.length_ms, radius=radius, preset=None, bands=()))
     length = format_duration(terms.length_ms)
     return f"one slot of {length} that hides the same costs {_amount(sd(one.mechanism), terms.unit)}"
 
 
 def _not_hidden(terms: Terms) -> list[str]:
-    step, hides = format_duration(terms.step_ms), _amount(float(terms.hides_wh), "Wh")
+    hides = _amount(float(terms.hides_wh), "Wh")
     return [
-        f"an event that moves much more than {hides} within one slot of {step}",
+        f"an event that moves much more than {hides} within one {_slot(terms)}",
         "what repeats: the levels of its windows add, and in the end it is learnt",
         "that the meter exists, and its grid in time: they are public",
         "the exact bill, if you send it elsewhere",
@@ -196,9 +208,24 @@ def _stream_text(found: dict[str, Any], terms: Terms) -> str:
 
 
 def _head(found: dict[str, Any], terms: Terms) -> list[str]:
-    grid = f"windows of {format_duration(terms.length_ms)}"
     slots = "one number each" if terms.n == 1 else f"{terms.n} numbers each"
-    return [f"Stream {found['stream']}: {terms.kind} in {terms.unit}, {grid}, {slots}", ""]
+    what = {Space.CURVE: f", the means of {terms.n} blocks of a curve", Space.PROFILE: ", a mean day"}
+    slots += what.get(terms.space, "")
+    return [f"Stream {found['stream']}: {terms.kind} in {terms.unit}, {_windows(terms)}, {slots}", ""]
+
+
+def _windows(terms: Terms) -> str:
+    if terms.timezone is None:
+        return f"windows of {format_duration(terms.length_ms)}"
+    days = terms.length_ms // DAY_MS
+    name = {1: "days", 7: "weeks"}.get(days, "months")
+    return f"local {name} of {terms.timezone}"
+
+
+def _slot(terms: Terms) -> str:
+    if terms.bands:
+        return f"band of the day ({format_duration(terms.step_ms)} in all)"
+    return f"slot of {format_duration(terms.step_ms)}"
 
 
 def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
@@ -210,10 +237,16 @@ def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
         f"  For any two load shapes whose {what} differ by at most {terms.radius} {terms.unit},",
         f"  what leaves in a window changes the odds between them by a factor of at most {odds}.",
         f"  Exactly: epsilon = {found['epsilon']} per {terms.unit}, on multiples of {found['quantum']}.",
-        f"  Hidden: whatever moves at most {hides} within any slot of {format_duration(terms.step_ms)}.",
-        f"  Levels of windows add: {found['level_per_day']} a day. What repeats is learnt.",
+        f"  Hidden: whatever moves at most {hides} within any {_slot(terms)}.",
+        f"  Levels of windows add: {_per_day(terms)}. What repeats is learnt.",
         "",
     ]
+
+
+def _per_day(terms: Terms) -> str:
+    if terms.length_ms > DAY_MS:
+        return f"{terms.level} in each of the {_windows(terms)}"
+    return f"{terms.level * DAY_MS / terms.length_ms} a day"
 
 
 def _cost(found: dict[str, Any], terms: Terms) -> list[str]:

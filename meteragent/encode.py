@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from meteragent.grid import DAY_MS, iso_duration, iso_time
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.release import MICRO, Terms
+from meteragent.release import MICRO, Space, Terms
 
 _COVERAGE = 0.95
 
@@ -23,7 +23,6 @@ class Wording(NamedTuple):
     mechanism: LInfLaplace
     id: str
     facts: dict[str, Any]
-    before_value: str
     after_value: str
 
 
@@ -67,12 +66,25 @@ def wording(terms: Terms) -> Wording:
         "noise": "os",
         "invariants": [],
     }
+    facts |= _of_the_shape(terms)
+    id_ = facts_id(facts)
+    after = f',"unit":"{terms.unit}","sd":{json.dumps(deviation)},"d":"{id_}"}}'
+    return Wording(terms, noise, id_, facts, after)
+
+
+def _of_the_shape(terms: Terms) -> dict[str, Any]:
+    """What only some descriptors have: the preset's name, the zone, what the slots are."""
+    facts: dict[str, Any] = {}
     if terms.preset is not None:
         facts["preset"] = terms.preset
-    id_ = facts_id(facts)
-    before = f'","for":"{iso_duration(terms.step_ms)}","value":'
-    after = f',"unit":"{terms.unit}","sd":{json.dumps(deviation)},"d":"{id_}"}}'
-    return Wording(terms, noise, id_, facts, before, after)
+    if terms.timezone is not None:
+        facts["timezone"] = terms.timezone
+    if terms.space is Space.CURVE:
+        facts |= {"space": "curve", "reconstruction": "steps"}
+    if terms.space is Space.PROFILE:
+        durations = {band.name: iso_duration(terms.slot_ms(i)) for i, band in enumerate(terms.bands)}
+        facts |= {"space": "profile", "bands": durations}
+    return facts
 
 
 def _figure(number: float) -> float:
@@ -92,12 +104,22 @@ def descriptor_topics(sink_topic: str, id_: str) -> tuple[str, str]:
     return f"{sink_topic}/privacy", f"{sink_topic}/privacy/{id_}"
 
 
-def record(shared: Wording, label: str, start_ms: int, value_quanta: int) -> bytes:
-    """A slot's record: its start, its duration and its private value, in the stream's unit."""
-    value = decimal_text(value_quanta * shared.terms.quantum_u)
+def record(shared: Wording, label: str, window_ms: int, place: int, value_quanta: int) -> bytes:
+    """A slot's record: its start, its duration and its private value, in the stream's unit.
+
+    `window_ms` is where its window starts, `place` its place there. A band's record has the window's
+    start and duration, and the band's name.
+    """
+    terms = shared.terms
+    if terms.bands:
+        start_ms, duration_ms = window_ms, terms.length_ms
+        band = f'","band":"{terms.bands[place].name}'
+    else:
+        start_ms, duration_ms, band = window_ms + place * terms.step_ms, terms.step_ms, ""
+    value = decimal_text(value_quanta * terms.quantum_u)
     name = json.dumps(label, ensure_ascii=False)
-    head = f'{{"v":1,"meter":{name},"t":"{iso_time(start_ms)}'
-    return f"{head}{shared.before_value}{value}{shared.after_value}".encode()
+    head = f'{{"v":1,"meter":{name},"t":"{iso_time(start_ms)}","for":"{iso_duration(duration_ms)}{band}"'
+    return f'{head},"value":{value}{shared.after_value}'.encode()
 
 
 def decimal_text(value_u: int) -> str:

@@ -5,10 +5,12 @@ attacker asks; the answer depends on d_inf between the window with and without i
 """
 
 import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from meteragent.grid import HOUR_MS, MINUTE_MS, format_duration, parse_duration
+from meteragent.grid import DAY_MS, HOUR_MS, MINUTE_MS, format_duration, parse_duration
 from meteragent.release import UNIT_FACTOR, Kind, Terms
 
 _EVENT = re.compile(r"(\d{1,6})\s*W\s+(\d{1,6}(?:s|min|h|d))", re.ASCII)
@@ -56,35 +58,50 @@ def parse(text: str) -> Event:
     return Event(name, int(match[1]), duration_ms, "yours", daily=duration_ms < 24 * HOUR_MS)
 
 
-def distances(event: Event, terms: Terms) -> set[tuple[Fraction, ...]]:
-    """d_inf of each window that an event touches, in the unit, for every way it can lie on the grid.
+def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
+    """How far (d_inf, in the unit) an event moves each window it touches, for each way to lie on the grid.
 
-    Ways that start with a slot are enough: those that end with one are their mirror images, between
-    the two the distances change linearly, and what shifts energy from one window to another moves
-    between two of these.
+    The event happens on each of so many `days` at the same time; what falls into one window adds.
+    Ways that start with a slot (of the first day) are enough: those that end with one are their mirror
+    images, between the two the distances change linearly, and what shifts energy from one window to
+    another moves between two of these.
     """
-    return {_at(event, terms, index * terms.step_ms) for index in range(terms.n)}
+    places = [terms.stretches(place) for place in range(terms.n)]
+    starts_ms = {start_ms for stretches in places for start_ms, _ in stretches if start_ms < DAY_MS}
+    return {_at(event, terms, start_ms, days) for start_ms in starts_ms}
 
 
-def _at(event: Event, terms: Terms, start_ms: int) -> tuple[Fraction, ...]:
+def _at(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:
     """The distances when the event starts so long after the start of a window, largest first."""
-    end_ms = start_ms + event.duration_ms
-    whole = Fraction(event.power_w, UNIT_FACTOR[terms.unit])
-    if terms.kind is Kind.INTERVAL_ENERGY:
-        whole = whole * terms.step_ms / HOUR_MS
-    found = []
-    for window_ms in range(0, end_ms, terms.length_ms):
-        begin, end = max(start_ms, window_ms), min(end_ms, window_ms + terms.length_ms)
-        found.append(whole * _fullest_ms(begin - window_ms, end - window_ms, terms.step_ms) / terms.step_ms)
+    moved_ms: dict[int, Counter[int]] = defaultdict(Counter)  # by window and slot
+    for begin_ms in range(start_ms, start_ms + days * DAY_MS, DAY_MS):
+        end_ms = begin_ms + event.duration_ms
+        for window in range(begin_ms // terms.length_ms, (end_ms - 1) // terms.length_ms + 1):
+            from_ms, to_ms = (time_ms - window * terms.length_ms for time_ms in (begin_ms, end_ms))
+            moved_ms[window].update(_filled(terms, max(from_ms, 0), min(to_ms, terms.length_ms)))
+    found = (_distance(event, terms, slots) for slots in moved_ms.values())
     return tuple(sorted(found, reverse=True))
 
 
-def _fullest_ms(begin_ms: int, end_ms: int, step_ms: int) -> int:
-    """How much of its fullest slot a stretch within a window fills."""
-    first_end_ms = (begin_ms // step_ms + 1) * step_ms
-    if end_ms <= first_end_ms:
-        return end_ms - begin_ms
-    last_start_ms = (end_ms - 1) // step_ms * step_ms
-    if last_start_ms > first_end_ms:
-        return step_ms
-    return max(first_end_ms - begin_ms, end_ms - last_start_ms)
+def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
+    """How far a window moves, in the unit, when the event fills its slots for so long."""
+    whole = Fraction(event.power_w, UNIT_FACTOR[terms.unit])
+    if terms.kind is Kind.INTERVAL_ENERGY:
+        return whole * max(filled_ms.values(), default=0) / HOUR_MS
+    return whole * max((Fraction(ms, terms.slot_ms(place)) for place, ms in filled_ms.items()), default=0)
+
+
+def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
+    """How long a stretch of a window lies in each of its slots, those between first and last left out."""
+    if not terms.bands:
+        step_ms = terms.step_ms
+        ends = {begin_ms // step_ms, begin_ms // step_ms + 1, (end_ms - 1) // step_ms}
+        return {
+            place: min(end_ms, (place + 1) * step_ms) - max(begin_ms, place * step_ms)
+            for place in ends
+            if max(begin_ms, place * step_ms) < min(end_ms, (place + 1) * step_ms)
+        }
+    return {
+        place: sum(max(min(end_ms, to_ms) - max(begin_ms, from_ms), 0) for from_ms, to_ms in stretches)
+        for place, (_, stretches) in enumerate(terms.bands)
+    }

@@ -1,10 +1,18 @@
-"""Time <-> slot arithmetic on the epoch grid, and how times and durations are written.
+"""Time <-> slot arithmetic: the epoch grid, the local calendar, and how times and durations are written.
 
-Times are whole milliseconds since the Unix epoch, durations whole milliseconds; both are exact.
+Times are whole milliseconds since the Unix epoch, durations whole milliseconds; both are exact. On the
+calendar a window is a local day, week (from Monday) or month: from its first midnight to the next one's.
+Where clocks are put forward over midnight, the day starts at that moment; where midnight comes twice, at
+the first; a day that a country skipped has no time, and so no window. All of it is public.
 """
 
 import re
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import accumulate
+from typing import NamedTuple, Protocol
+from zoneinfo import ZoneInfo
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -24,6 +32,122 @@ def floor(time_ms: int, step_ms: int) -> int:
 def ceil(time_ms: int, step_ms: int) -> int:
     """The first boundary of the epoch grid at or after a time."""
     return time_ms + -time_ms % step_ms
+
+
+class Grid(Protocol):
+    """Where windows start and end."""
+
+    def first_ms(self, time_ms: int) -> int:
+        """The first start of a window at or after a time."""
+        ...
+
+    def end_ms(self, start_ms: int) -> int:
+        """The end of the window that starts at `start_ms`: the next one's start."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """Windows of one length, aligned to the Unix epoch."""
+
+    length_ms: int
+
+    def first_ms(self, time_ms: int) -> int:
+        """The first multiple of the length at or after a time."""
+        return ceil(time_ms, self.length_ms)
+
+    def end_ms(self, start_ms: int) -> int:
+        """One length later."""
+        return start_ms + self.length_ms
+
+
+CALENDAR_UNITS = ("1d", "1w", "1mo")
+"""The windows that follow the local calendar, as they are written."""
+
+
+class Hours(NamedTuple):
+    """Hours of the local day, in minutes after midnight; `from_min` > `to_min` runs over midnight."""
+
+    from_min: int
+    to_min: int
+
+    @property
+    def name(self) -> str:
+        """As records say it: ``00:00/06:00``."""
+        return "/".join(f"{minute // 60:02}:{minute % 60:02}" for minute in self)
+
+    @property
+    def parts(self) -> tuple[tuple[int, int], ...]:
+        """The same without midnight inside: one part, or two."""
+        if self.from_min < self.to_min:
+            return ((self.from_min, self.to_min),)
+        return tuple(part for part in ((0, self.to_min), (self.from_min, 24 * 60)) if part[0] < part[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Windows on the local calendar of a time zone: one day, one week or one month each.
+
+    `unit` is one of CALENDAR_UNITS. A zone's rules may change; what was opened is not opened again,
+    because windows open only at or after the end of the last one (law 1).
+    """
+
+    timezone: str
+    unit: str
+
+    def first_ms(self, time_ms: int) -> int:
+        """The first start of a unit at or after a time."""
+        day = self._first_day(self._date(time_ms))
+        while (start_ms := self._instant_ms(day)) < time_ms:
+            day = self._next(day)
+        return start_ms
+
+    def end_ms(self, start_ms: int) -> int:
+        """The start of the next unit that has any time in it."""
+        day = self._next(self._first_day(self._date(start_ms)))
+        while (end_ms := self._instant_ms(day)) <= start_ms:
+            day = self._next(day)
+        return end_ms
+
+    def stretches(self, start_ms: int, hours: Hours) -> tuple[tuple[int, int], ...]:
+        """Where hours of the day lie in a window: (from, to) in ms after its start, one or two a day."""
+        found: list[tuple[int, int]] = []
+        for day in self._days(start_ms):
+            minutes = [minute for part in hours.parts for minute in part]
+            # What lies in an hour that is skipped comes no earlier than what is written before it.
+            instants_ms = list(accumulate((self._instant_ms(day, minute) for minute in minutes), max))
+            for from_ms, to_ms in zip(instants_ms[::2], instants_ms[1::2], strict=True):
+                if from_ms < to_ms:
+                    found.append((from_ms - start_ms, to_ms - start_ms))
+        return tuple(found)
+
+    def _days(self, start_ms: int) -> Iterator[date]:
+        """The local days of a window."""
+        day, end_ms = self._date(start_ms), self.end_ms(start_ms)
+        while self._instant_ms(day) < end_ms:
+            yield day
+            day += timedelta(days=1)
+
+    def _date(self, time_ms: int) -> date:
+        return (_EPOCH + timedelta(milliseconds=time_ms)).astimezone(ZoneInfo(self.timezone)).date()
+
+    def _first_day(self, day: date) -> date:
+        """The first day of the unit that a day lies in."""
+        if self.unit == "1mo":
+            return day.replace(day=1)
+        return day - timedelta(days=day.weekday()) if self.unit == "1w" else day
+
+    def _next(self, day: date) -> date:
+        """The first day of the next unit."""
+        if self.unit == "1mo":
+            return (day.replace(day=1) + timedelta(days=31)).replace(day=1)
+        return day + timedelta(days=7 if self.unit == "1w" else 1)
+
+    def _instant_ms(self, day: date, minute: int = 0) -> int:
+        """When a local day has got so far; of a time that is skipped, by the offset before it."""
+        day += timedelta(days=minute // (24 * 60))
+        clock = time(minute // 60 % 24, minute % 60, tzinfo=ZoneInfo(self.timezone))
+        return (datetime.combine(day, clock) - _EPOCH) // _MILLISECOND
 
 
 def day(time_ms: int) -> int:

@@ -23,8 +23,9 @@ The rules
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from meteragent import encode, grid, topic
 from meteragent.decode import Decoder
@@ -43,6 +44,7 @@ from meteragent.release import (
     Terms,
     TimelineState,
 )
+from meteragent.schedule import Schedule
 from meteragent.window import Outcome, Pending, Timeline, Window
 
 _KEPT_MS = 7 * grid.DAY_MS
@@ -53,14 +55,15 @@ _KEPT_MS = 7 * grid.DAY_MS
 class Stream:
     """What the core needs to know of a stream.
 
-    `secret` keys the spread of the meters' delays, `pseudonym_key` their names when there is one.
+    `schedule` says when windows start and under which terms. `secret` keys the spread of the meters'
+    delays, `pseudonym_key` their names when there is one.
     """
 
     name: str
     source: topic.SourceTopic
     sink_topic: str
     decode: Decoder
-    terms: Terms
+    schedule: Schedule
     ahead_ms: int
     forget_ms: int
     spread_ms: int
@@ -68,6 +71,11 @@ class Stream:
     max_payload: int
     secret: bytes
     pseudonym_key: bytes | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of an ordinary window: how readings count."""
+        return self.schedule.usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +108,10 @@ class Pipeline:
         self._spending = spending
         self._bits = bits
         self._counts = counts
-        self._terms_id = stream.terms.id
-        self._epsilon_per_w = stream.terms.epsilon_per_w
-        terms = {**known.terms, self._terms_id: stream.terms}
-        self._wordings = {id_: encode.wording(old) for id_, old in terms.items()}
-        self._charged: Counter[tuple[str, int]] = Counter()
+        self._worded: Callable[[Terms], encode.Wording] = encode.wording
+        self._wordings = {id_: self._worded(old) for id_, old in known.terms.items()}
+        self._ids: dict[Terms, str] = {}
+        self._charged: Counter[Charge] = Counter()
         self._floor_ms = known.floor_ms
         self._marks = dict(known.marks)
         self._announced = dict(known.announced)
@@ -126,7 +133,7 @@ class Pipeline:
 
     @property
     def length_ms(self) -> int:
-        """The length of a window: a long time may pass in steps of it."""
+        """The length of an ordinary window: a long time may pass in steps of it."""
         return self._stream.terms.length_ms
 
     # --- what the shell calls ------------------------------------------------------------------
@@ -147,8 +154,7 @@ class Pipeline:
         self._advance(now_ms, closing_ms, now_ms, touched)
         commit = self._effects.commit
         commit.states = {meter: self._state(meter) for meter in touched}
-        for (meter, day_ms), windows in self._charged.items():
-            commit.charges[Charge(meter, day_ms, self._epsilon_per_w)] = windows
+        commit.charges = dict(self._charged)
         self._charged.clear()
         return self._effects
 
@@ -224,7 +230,7 @@ class Pipeline:
     def _boundary(self, meter: str, time_ms: int) -> int:
         """The first boundary at or after a time where a window of the meter may open (law 1)."""
         earliest_ms = max(time_ms, self._marks.get(meter, 0), self._floor_ms)
-        return grid.ceil(earliest_ms, self._stream.terms.length_ms)
+        return self._stream.schedule.first_ms(earliest_ms)
 
     def _follow(self, meter: str, timeline: Timeline, opened_ms: int, now_ms: int) -> None:
         """Let a reading take effect: cover what it closed; by the event clock, open and close.
@@ -304,19 +310,19 @@ class Pipeline:
         if start_ms is None or self._is_forgotten(timeline):
             timeline.next_ms = None
             return
-        terms = self._stream.terms
+        terms = self._stream.schedule.terms(start_ms)
         timeline.next_ms = self._marks[meter] = start_ms + terms.length_ms
         self._effects.commit.marks[meter] = timeline.next_ms
         timeline.idle += 1
-        if not self._charge(meter, start_ms):
+        if not self._charge(meter, start_ms, terms.epsilon_per_w):
             return
-        label = self._label(meter)
+        label, terms_id = self._label(meter), self._terms_id(terms)
         sink_topic = topic.render(self._stream.sink_topic, label)
-        radius = self._wordings[self._terms_id].mechanism.radius(self._bits)
-        window = Window(start_ms, terms, self._terms_id, sink_topic, label, radius)
+        radius = self._wordings[terms_id].mechanism.radius(self._bits)
+        window = Window(start_ms, terms, terms_id, sink_topic, label, radius)
         windows.append(window)
         self._counts.add("opened")
-        self._effects.commit.terms[self._terms_id] = terms
+        self._effects.commit.terms[terms_id] = terms
         self._announce(window, now_ms)
         self._draw(timeline, window)
 
@@ -331,16 +337,24 @@ class Pipeline:
         patience_ms = max(self._stream.forget_ms, _KEPT_MS) if self._catching_up else self._stream.forget_ms
         return timeline.idle * self._stream.terms.length_ms >= patience_ms
 
-    def _charge(self, meter: str, start_ms: int) -> bool:
+    def _terms_id(self, terms: Terms) -> str:
+        """The id of the terms of a window that opens; their messages are worded once."""
+        id_ = self._ids.get(terms)
+        if id_ is None:
+            id_ = self._ids[terms] = terms.id
+            if id_ not in self._wordings:
+                self._wordings[id_] = self._worded(terms)
+        return id_
+
+    def _charge(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
         """Charge a window, or pass it for ever when the budget forbids it."""
-        epsilon = self._epsilon_per_w
         own = self._spending.own
         if own is not None and own.would_exceed(meter, start_ms, epsilon):
             self._counts.add("passed")
             return False
         for odometer in self._spending.odometers:
             odometer.restore(meter, start_ms, epsilon)
-        self._charged[meter, grid.day(start_ms)] += 1
+        self._charged[Charge(meter, grid.day(start_ms), epsilon)] += 1
         return True
 
     def _draw(self, timeline: Timeline, window: Window) -> None:
@@ -376,14 +390,13 @@ class Pipeline:
                 timeline.windows.remove(window)
 
     def _release(self, meter: str, timeline: Timeline, window: Window, due_ms: int, now_ms: int) -> None:
-        index = next(iter(window.slots))
-        end_ms = window.slot_start_ms(index + 1)
-        self._effects.acknowledge += timeline.cover(end_ms)
+        index = window.next_slot
+        self._effects.acknowledge += timeline.cover(window.slot_end_ms(index))
         if index not in window.fed:
             self._counts.add("gap_slots")
         window.fed.discard(index)
-        start_ms, quanta = window.slot_start_ms(index), window.close(index)
-        payload = encode.record(self._wordings[window.terms_id], window.label, start_ms, quanta)
+        shared, quanta = self._wordings[window.terms_id], window.close(index)
+        payload = encode.record(shared, window.label, window.start_ms, index, quanta)
         leave_ms = now_ms
         if self._stream.terms.clock is Clock.WALL:
             delay_ms = topic.delay_ms(self._stream.secret, meter, self._stream.spread_ms)

@@ -31,6 +31,21 @@ class Clock(StrEnum):
     EVENT = "event"
 
 
+class Space(StrEnum):
+    """What the slots of a window are: a vector, the blocks of a curve, or the bands of a mean day."""
+
+    LINF = "linf"
+    CURVE = "curve"
+    PROFILE = "profile"
+
+
+class Band(NamedTuple):
+    """Hours of the day as one slot, and where it lies: (from, to) in ms after its window's start."""
+
+    name: str
+    stretches: tuple[tuple[int, int], ...]
+
+
 UNIT_FACTOR = {"W": 1, "kW": 1000, "Wh": 1, "kWh": 1000}
 """How many W or Wh one of the unit is."""
 
@@ -63,6 +78,9 @@ class Terms:
     low_u: int
     high_u: int
     preset: str | None = None
+    space: Space = Space.LINF
+    timezone: str | None = None
+    bands: tuple[Band, ...] = ()
 
     @property
     def id(self) -> str:
@@ -72,7 +90,17 @@ class Terms:
     @property
     def n(self) -> int:
         """Slots in a window."""
-        return self.length_ms // self.step_ms
+        return len(self.bands) or self.length_ms // self.step_ms
+
+    def stretches(self, place: int) -> tuple[tuple[int, int], ...]:
+        """Where a slot lies in its window: (from, to) in ms after the window's start, in order."""
+        if self.bands:
+            return self.bands[place].stretches
+        return ((place * self.step_ms, (place + 1) * self.step_ms),)
+
+    def slot_ms(self, place: int) -> int:
+        """How long a slot lasts in all."""
+        return sum(end_ms - start_ms for start_ms, end_ms in self.stretches(place))
 
     @property
     def epsilon(self) -> Fraction:
@@ -84,30 +112,27 @@ class Terms:
         """The lattice of slot values, in the unit."""
         return Fraction(self.quantum_u, MICRO)
 
-    @property
-    def spread_ms(self) -> int:
-        """Over how long a reading's value counts once: the slot for power, the interval for energy.
+    def lattice(self, place: int) -> int:
+        """One quantum in a slot's accumulator (THEORY 3.4's q*T).
 
-        A slot's value is sum(value * duration) / spread, so an accumulator counts in
-        millionths of the unit times milliseconds.
+        A slot's value is sum(value * duration) / T, T the slot for power (a mean) and the interval for
+        energy (a sum), so an accumulator counts in millionths of the unit times milliseconds.
         """
-        return self.step_ms if self.kind is Kind.POWER else self.interval_ms
-
-    @property
-    def lattice(self) -> int:
-        """One quantum in an accumulator: quantum_u * spread_ms (THEORY 3.4's q*T)."""
-        return self.quantum_u * self.spread_ms
+        return self.quantum_u * (self.slot_ms(place) if self.kind is Kind.POWER else self.interval_ms)
 
     @property
     def radius_w(self) -> Fraction:
-        """The radius as power over a slot, in W."""
+        """The radius as power over a slot, in W; of bands that are energies, over the longest."""
         base = self.radius * UNIT_FACTOR[self.unit]
-        return base if self.kind is Kind.POWER else base * _HOUR_MS / self.step_ms
+        if self.kind is Kind.POWER:
+            return base
+        return base * _HOUR_MS / max(map(self.slot_ms, range(len(self.bands))), default=self.step_ms)
 
     @property
     def hides_wh(self) -> Fraction:
-        """The energy moved within a slot that is hidden: radius_w * step (THEORY 3.5)."""
-        return self.radius_w * self.step_ms / _HOUR_MS
+        """The energy moved within a slot that is hidden: radius * step (THEORY 3.5)."""
+        base = self.radius * UNIT_FACTOR[self.unit]
+        return base * self.step_ms / _HOUR_MS if self.kind is Kind.POWER else base
 
     @property
     def epsilon_per_w(self) -> Fraction:

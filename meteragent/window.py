@@ -78,8 +78,19 @@ class Window:
         return self.start_ms + self.terms.length_ms
 
     def slot_start_ms(self, index: int) -> int:
-        """Where a slot starts; slot n is the window's end."""
-        return self.start_ms + index * self.terms.step_ms
+        """Where a slot starts."""
+        return self.start_ms + self.terms.stretches(index)[0][0]
+
+    def slot_end_ms(self, index: int) -> int:
+        """Where a slot ends."""
+        return self.start_ms + self.terms.stretches(index)[-1][1]
+
+    @property
+    def next_slot(self) -> int:
+        """The open slot that ends first."""
+        if self.terms.bands:
+            return min(self.slots, key=self.slot_end_ms)
+        return next(iter(self.slots))
 
     def draw(self, noise: int, covered_ms: int) -> None:
         """Open the next slot with its noise; time of it that is covered already is gap.
@@ -89,9 +100,8 @@ class Window:
         if self.drawn >= self.terms.n:
             raise MeteragentError("more draws than slots from one radius")
         index, self.drawn = self.drawn, self.drawn + 1
-        start_ms = self.slot_start_ms(index)
-        skipped_ms = min(max(covered_ms - start_ms, 0), self.terms.step_ms)
-        self.slots[index] = noise * self.terms.lattice + self.terms.gap_u * skipped_ms
+        skipped_ms = self.terms.slot_ms(index) - self._left_ms(index, covered_ms)
+        self.slots[index] = noise * self.terms.lattice(index) + self.terms.gap_u * skipped_ms
 
     def add(self, start_ms: int, end_ms: int, value_u: int | None) -> None:
         """Add a value (None: the gap's) over a stretch of time to the slots it touches."""
@@ -100,19 +110,38 @@ class Window:
             return
         terms = self.terms
         value = terms.gap_u if value_u is None else min(max(value_u, terms.low_u), terms.high_u)
-        first = (start_ms - self.start_ms) // terms.step_ms
-        last = (end_ms - 1 - self.start_ms) // terms.step_ms
-        for index in range(first, last + 1):
-            begin = max(start_ms, self.slot_start_ms(index))
-            end = min(end_ms, self.slot_start_ms(index + 1))
-            self.slots[index] += value * (end - begin)
+        for index, duration_ms in self._touched(start_ms - self.start_ms, end_ms - self.start_ms):
+            self.slots[index] += value * duration_ms
             if value_u is not None:
                 self.fed.add(index)
+
+    def _touched(self, from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
+        """The slots that a stretch of the window's time lies in, and how long in each."""
+        terms, step_ms = self.terms, self.terms.step_ms
+        if not terms.bands:
+            for index in range(from_ms // step_ms, (to_ms - 1) // step_ms + 1):
+                yield index, min(to_ms, (index + 1) * step_ms) - max(from_ms, index * step_ms)
+            return
+        for index, (_, stretches) in enumerate(terms.bands):
+            at = bisect_right(stretches, from_ms, key=itemgetter(1))
+            while at < len(stretches) and stretches[at][0] < to_ms:
+                yield index, min(to_ms, stretches[at][1]) - max(from_ms, stretches[at][0])
+                at += 1
+
+    def _left_ms(self, index: int, time_ms: int) -> int:
+        """How much of a slot comes at or after a time."""
+        at_ms = time_ms - self.start_ms
+        return sum(max(end - max(start, at_ms), 0) for start, end in self.terms.stretches(index))
+
+    def seal(self, covered_ms: int) -> None:
+        """Fill what is not covered of the open slots with gap."""
+        for index in self.slots:
+            self.slots[index] += self.terms.gap_u * self._left_ms(index, covered_ms)
 
     def close(self, index: int) -> int:
         """Take a slot out: its released value in quanta, floor(A / lattice + 1/2) (THEORY 3.4)."""
         accumulator = self.slots.pop(index)
-        lattice = self.terms.lattice
+        lattice = self.terms.lattice(index)
         return (2 * accumulator + lattice) // (2 * lattice)
 
     def state(self) -> OpenWindow:
@@ -180,8 +209,7 @@ class Timeline:
     def _seal(self) -> None:
         """Fill the open windows with gap to their ends: no reading can speak for them."""
         for window in self.windows:
-            drawn_to_ms = window.slot_start_ms(window.drawn)
-            window.add(self.covered_ms, drawn_to_ms, None)
+            window.seal(self.covered_ms)
         self.covered_ms = max(self.covered_ms, self.windows[-1].end_ms)
 
     def state(self) -> TimelineState:
@@ -319,8 +347,8 @@ class Timeline:
     def next_close_ms(self) -> int | None:
         """When the next slot closes: its end + lateness; None when no slot is open."""
         for window in self.windows:
-            for index in window.slots:
-                return window.slot_start_ms(index + 1) + window.terms.lateness_ms
+            if window.slots:
+                return window.slot_end_ms(window.next_slot) + window.terms.lateness_ms
         return None
 
 

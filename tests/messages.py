@@ -32,7 +32,7 @@ def described(terms: Terms, meter: str = "m1") -> bytes:
 def recorded(terms: Terms, quanta: Sequence[int], meter: str = "m1", first: int = 0) -> list[bytes]:
     """Records of consecutive slots from noon on, or `first` slots later."""
     shared, start_ms = wording(terms), NOON_MS + first * terms.step_ms
-    return [encode.record(shared, meter, start_ms + i * terms.step_ms, z) for i, z in enumerate(quanta)]
+    return [encode.record(shared, meter, start_ms, i, z) for i, z in enumerate(quanta)]
 
 
 def changed(message: bytes, *, sealed: bool = False, **fields: Any) -> bytes:

@@ -66,7 +66,42 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     ),
     "long step": ("step = '1h'", "window.step", "'1h'", "divides window.length = '30min', such as '30min'"),
     "step 0": ("step = '0s'", "window.step", "'0s'", "greater than 0"),
-    "month": ("length = '1mo'", "window.length", "'1mo'", "ms, s, min, h or d"),
+    "month": ("length = '1mo'", "window.timezone", "nothing", "such as 'Europe/Amsterdam' or 'UTC'"),
+    "zone": (
+        "length = '1d'\ntimezone = 'Europe/Amstrdam'",
+        "window.timezone",
+        "'Europe/Amstrdam'",
+        "'Europe/Ams",
+    ),
+    "zone path": ("length = '1d'\ntimezone = '../etc'", "window.timezone", "'../etc'", "a time zone such as"),
+    "zone without a calendar": (
+        "length = '2h'\ntimezone = 'UTC'",
+        "window.length",
+        "'2h'",
+        "one of '1d', '1w'",
+    ),
+    "length": ("length = '1 mo'", "window.length", "'1 mo'", "or with window.timezone '1d', '1w' or '1mo'"),
+    "step of a day with 23 hours": (
+        "length = '1d'\nstep = '2h'\ntimezone = 'Europe/Amsterdam'",
+        *("window.step", "'2h'", "one that divides window.length = '23h', such as"),
+    ),
+    "blocks of a day with 23 hours": (
+        "length = '1d'\nblocks = 7\ntimezone = 'Europe/Amsterdam'",
+        *("window.blocks", "7", "a number that divides every window, also one of '1d'"),
+    ),
+    "two ways": (
+        "step = '15min'\nblocks = 2",
+        "window.blocks",
+        "a second way",
+        "only one of window.step and",
+    ),
+    "no blocks": ("blocks = 0", "window.blocks", "0", "greater than or equal to 1"),
+    "bands without a profile": (
+        "bands = ['00-07']",
+        "window.bands",
+        "hours of the day",
+        "privacy.space = 'profile'",
+    ),
     "empty range": ("range = [5, 5.0]", "window.range", "[5, 5]", "[lowest, highest] in W"),
     "range upside down": ("range = [1.5, -1]", "window.range", "[1.5, -1]", "[lowest, highest] in W"),
     "range of three": ("range = [1, 2, 3]", "window.range", "[1, 2, 3]", "at most 2"),
@@ -103,10 +138,8 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "quantum = 0.000001\nradius = 35184372.088832",
         *("privacy.quantum", "0.000001", "a coarser one: n / (epsilon * quantum) is 3.52e+13"),
     ),
-    "preset to come": ("preset = 'day'", "privacy.preset", "'day'", "not available yet"),
-    "another to come": ("preset = 'typical-day'", "privacy.preset", "'typical-day'", "not available yet"),
     "preset": ("preset = 'best'", "privacy.preset", "'best'", "one of 'television', 'appliance', 'street'"),
-    "space": ("space = 'curve'", "privacy.space", "'curve'", "'linf'; not available yet"),
+    "space": ("space = 'l2'", "privacy.space", "'l2'", "'linf', 'curve' or 'profile'"),
     "budget": (
         BUDGET % (47.5, "24h"),
         "privacy.budget.level",
@@ -318,3 +351,40 @@ def test_a_password_is_text_and_never_shown(tmp_path: Path) -> None:
     error = refused(lambda: config.endpoint("source", "mqtt://host", broker))
     assert (error.key, error.found) == ("source.password_file", f"{path}: not UTF-8")
     assert SECRET not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "key", "expected"),
+    [
+        ("preset = 'day'", "window.timezone", "windows of '1d' need one"),
+        ("preset = 'typical-day'", "window.timezone", "windows of '1mo' need one"),
+        ("space = 'profile'", "window.length", "'1w' or '1mo' with window.timezone"),
+    ],
+)
+def test_what_a_preset_or_a_space_needs_of_the_window(privacy: str, key: str, expected: str) -> None:
+    """A preset of the calendar needs a time zone, a mean day needs days: the error names the window's key."""
+    error = refused(lambda: config.parse(written(privacy=privacy)))
+    assert error.key == key
+    assert expected in error.expected
+
+
+@pytest.mark.parametrize(
+    ("window", "key", "expected"),
+    [
+        ("bands = ['00-07', '06-12']", "window.bands", "bands that do not overlap"),
+        ("bands = ['22-06', '05-22']", "window.bands", "bands that do not overlap"),
+        ("bands = ['7-9']", "window.bands[0]", "hours of the local day such as '00-07'"),
+        ("bands = ['07:60-09']", "window.bands[0]", "hours between 00:00 and 24:00"),
+        ("bands = ['07-07']", "window.bands[0]", "hours between 00:00 and 24:00"),
+        ("bands = ['07-25']", "window.bands[0]", "hours between 00:00 and 24:00"),
+        ("bands = []", "window.bands", "at least 1"),
+        ("blocks = 7", "window.blocks", "divides 1440"),
+        ("step = '1h'", "window.step", "window.bands or window.blocks"),
+    ],
+)
+def test_what_are_no_bands_of_a_day(window: str, key: str, expected: str) -> None:
+    """Bands of a profile are hours of the day, whole minutes, that do not overlap."""
+    month = "length = '1mo'\ntimezone = 'UTC'\n"
+    error = refused(lambda: config.parse(written(window=month + window, privacy="space = 'profile'")))
+    assert error.key == key
+    assert expected in error.expected

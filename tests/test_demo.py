@@ -44,7 +44,7 @@ def messages(street: Street, folder: Path, noise_w: np.ndarray) -> list[bytes]:
     for meter, row in zip(street.meters, values.tolist(), strict=True):
         found.append(encode.descriptor(wording, meter, START_MS))
         found += [
-            encode.record(wording, meter, START_MS + at * HALF_HOUR_MS, int(value))
+            encode.record(wording, meter, START_MS + at * HALF_HOUR_MS, 0, int(value))
             for at, value in enumerate(row)
         ]
     return found

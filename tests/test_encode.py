@@ -81,13 +81,13 @@ def test_a_record_is_as_the_contract_has_it() -> None:
         '{"v":1,"meter":"m1","t":"2026-11-20T12:00:00Z","for":"PT30M","value":512,"unit":"W","sd":311.1,'
         f'"d":"{shared.id}"}}'
     )
-    assert record(shared, "m1", NOON_MS, 512) == expected.encode()
+    assert record(shared, "m1", NOON_MS, 0, 512) == expected.encode()
 
 
 def test_a_record_of_energy() -> None:
     """A record of interval energy has the slot's energy in the source's unit, on the finer lattice."""
     shared = wording(ENERGY)
-    found = exact(record(shared, "m1", NOON_MS, -1025))
+    found = exact(record(shared, "m1", NOON_MS, 0, -1025))
     assert (found["value"], found["unit"], found["for"]) == (Decimal("-0.5125"), "kWh", "PT30M")
     assert found["sd"] == Decimal("0.1556")
 
@@ -95,7 +95,7 @@ def test_a_record_of_energy() -> None:
 def test_a_record_of_a_part_of_a_window() -> None:
     """A slot's record says how long the slot is, not the window."""
     shared = wording(settled(window='length = "1h"\nstep = "10min"', privacy="radius = 220"))
-    assert exact(record(shared, "m1", NOON_MS + 600_000, 5)) == {
+    assert exact(record(shared, "m1", NOON_MS, 1, 5)) == {
         "v": 1,
         "meter": "m1",
         "t": "2026-11-20T12:10:00Z",
@@ -112,7 +112,7 @@ def test_a_record_of_a_part_of_a_window() -> None:
 def test_a_value_is_an_exact_multiple_of_the_quantum(quantum: str, value: int) -> None:
     """Whatever the lattice, the value read back as a decimal is exactly so many quanta."""
     terms = replace(APPLIANCE, quantum_u=int(Decimal(quantum) * MICRO))
-    found = exact(record(wording(terms), "m1", NOON_MS, value))["value"]
+    found = exact(record(wording(terms), "m1", NOON_MS, 0, value))["value"]
     assert Fraction(found) == value * Fraction(quantum)
 
 
@@ -132,8 +132,8 @@ def test_every_record_of_a_stream_has_the_same_fields(
 ) -> None:
     """Two records of a stream differ in meter, time and value, never in which fields there are."""
     shared = wording(APPLIANCE)
-    one = exact(record(shared, label, start * 1_800_000, value))
-    other = exact(record(shared, more[0], NOON_MS, more[1]))
+    one = exact(record(shared, label, start * 1_800_000, 0, value))
+    other = exact(record(shared, more[0], NOON_MS, 0, more[1]))
     assert list(one) == list(other) == FIELDS
     assert {key for key in FIELDS if one[key] != other[key]} <= {"meter", "t", "value"}
     assert (one["meter"], one["value"]) == (label, value)
@@ -145,7 +145,7 @@ def test_every_record_of_a_stream_has_the_same_fields(
 def test_a_name_cannot_break_a_message(label: str) -> None:
     """Quotes, backslashes, controls and other scripts in a name leave messages valid UTF-8 JSON."""
     shared = wording(APPLIANCE)
-    sent = record(shared, label, NOON_MS, 512), descriptor(shared, label, NOON_MS)
+    sent = record(shared, label, NOON_MS, 0, 512), descriptor(shared, label, NOON_MS)
     assert [exact(payload)["meter"] for payload in sent] == [label, label]
     assert exact(sent[0])["value"] == 512
 
@@ -180,7 +180,7 @@ def test_the_id_is_the_hash_of_the_facts(terms: Terms) -> None:
     """The id is 8 hex digits of SHA-256 of the canonical JSON without id, meter and valid_from."""
     found = described(terms)
     assert found["id"] == expected_id(found) == wording(terms).id
-    assert exact(record(wording(terms), "m1", NOON_MS, 1))["d"] == found["id"]
+    assert exact(record(wording(terms), "m1", NOON_MS, 0, 1))["d"] == found["id"]
 
 
 def test_the_id_is_that_of_the_terms_alone() -> None:

@@ -16,12 +16,13 @@ from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.agent.runner import Runner, StoreThread
 from meteragent.decode import number
 from meteragent.errors import StoreError
-from meteragent.grid import parse_time
+from meteragent.grid import Epoch, parse_time
 from meteragent.health import Counts
 from meteragent.ledger import Budget
 from meteragent.pipeline import Pipeline, Spending, Stream
 from meteragent.privacy.sampling import SystemBits
 from meteragent.release import Commit
+from meteragent.schedule import Schedule
 from meteragent.sink import Sink
 from meteragent.source import Source
 from meteragent.store import Store
@@ -38,7 +39,7 @@ STREAM = Stream(
     source=SourceTopic.parse("in/{meter}"),
     sink_topic="private/{meter}",
     decode=number.decode,
-    terms=QUIET,
+    schedule=Schedule(QUIET, Epoch(LENGTH_MS)),
     ahead_ms=0,
     forget_ms=86_400_000,
     spread_ms=0,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from meteragent import ledger, outbox
 from meteragent.errors import StoreError
-from meteragent.release import Clock, Commit, Kind, OpenWindow, Slot, Terms, TimelineState
+from meteragent.release import Band, Clock, Commit, Kind, OpenWindow, Slot, Space, Terms, TimelineState
 from meteragent.store import Store, read_only, schema
 from tests.stores import (
     LENGTH_MS,
@@ -63,11 +63,13 @@ terms = st.builds(
     unit=st.sampled_from(["W", "kW", "Wh", "kWh"]),
     level=positive,
     radius=positive,
-    **{
-        field.name: numbers
-        for field in dataclasses.fields(Terms)
-        if field.name not in {"kind", "clock", "unit", "level", "radius"}
-    },
+    preset=st.none() | texts,
+    space=st.sampled_from(Space),
+    timezone=st.none() | texts,
+    bands=st.lists(
+        st.builds(Band, texts, st.lists(st.tuples(numbers, numbers), max_size=3).map(tuple)), max_size=3
+    ).map(tuple),
+    **{field.name: numbers for field in dataclasses.fields(Terms) if field.type is int},
 )
 
 

@@ -60,7 +60,7 @@ def test_a_slot_closes_at_its_noise_and_its_rounded_mean(terms: Terms, noise: in
     """floor(A / qT + 1/2) = z + floor(S / qT + 1/2): halves go up, also below zero (THEORY 3.4)."""
     window = opened(terms, noise=noise)
     window.slots[0] += energy
-    assert window.close(0) == noise + (Fraction(energy, terms.lattice) + Fraction(1, 2)) // 1
+    assert window.close(0) == noise + (Fraction(energy, terms.lattice(0)) + Fraction(1, 2)) // 1
     assert 0 not in window.slots
 
 
@@ -76,8 +76,8 @@ def test_a_slot_is_born_with_its_noise() -> None:
     """An accumulator is noise * lattice before anything is added (law 3)."""
     window = Window(0, TERMS, TERMS.id, "topic", "m1", radius=7)
     window.draw(-5, 0)
-    assert window.slots == {0: -5 * TERMS.lattice}
-    assert TERMS.lattice == MICRO * TERMS.step_ms
+    assert window.slots == {0: -5 * TERMS.lattice(0)}
+    assert TERMS.lattice(0) == MICRO * TERMS.step_ms
 
 
 def test_time_covered_before_a_slot_opens_is_gap() -> None:

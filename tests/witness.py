@@ -165,7 +165,7 @@ class Witness:
     def draw_in(self, accumulator: int, radius: int) -> tuple[int, Terms]:
         """The draw in an accumulator of a window with this radius."""
         terms = self.draws.radii[radius]
-        label = round(Fraction(accumulator, terms.lattice * STRIDE))
+        label = round(Fraction(accumulator, terms.lattice(0) * STRIDE))
         assert self.draws.lines[label].radius == radius, "an accumulator without its noise"
         return label, terms
 

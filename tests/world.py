@@ -10,13 +10,16 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
-from meteragent import grid
+from meteragent import encode, grid
 from meteragent.decode import json as json_profile
+from meteragent.encode import Wording
+from meteragent.grid import Epoch
 from meteragent.health import Counts
 from meteragent.pipeline import Effects, Pipeline, Spending, Stream
 from meteragent.privacy import SeededBits
 from meteragent.reading import Message
 from meteragent.release import MICRO, Commit, Snapshot, Terms
+from meteragent.schedule import Schedule
 from meteragent.topic import SourceTopic, pseudonym
 from tests.model import Arrival, Meter, Model
 from tests.witness import STRIDE, TERMS, Draws, Labelled, Witness
@@ -32,7 +35,7 @@ def stream(terms: Terms = TERMS, **changes: Any) -> Stream:
         source=SourceTopic.parse("meters/{meter}/power"),
         sink_topic="private/{meter}/power",
         decode=json_profile.decoder("power", "t"),
-        terms=terms,
+        schedule=Schedule(terms, Epoch(terms.length_ms)),
         ahead_ms=100,
         forget_ms=10 * grid.DAY_MS,
         spread_ms=0,
@@ -119,10 +122,13 @@ class World:
             self._name(meter)
         self.pipeline = Pipeline(known, self.disk.snapshot(), Spending(), SeededBits(1), self.counts)
         wordings = self.pipeline._wordings
-        for id_, known_terms in wordings.items():
-            mechanism = Labelled.of(known_terms.terms, self.draws)
-            wordings[id_] = known_terms._replace(mechanism=mechanism)
+        self.pipeline._worded = self._labelled
+        wordings.update({id_: self._labelled(shared.terms) for id_, shared in wordings.items()})
         self.reconnect()
+
+    def _labelled(self, terms: Terms) -> Wording:
+        """How messages under some terms are worded, with labels in place of noise."""
+        return encode.wording(terms)._replace(mechanism=Labelled.of(terms, self.draws))
 
     def reconnect(self) -> None:
         """A new connection: what is not acknowledged comes again, and old tokens mean nothing."""
@@ -192,7 +198,7 @@ class World:
                     label, terms = self.witness.draw_in(slot.accumulator, window.radius)
                     start_ms = window.start_ms + slot.place * terms.step_ms
                     total = account.total(start_ms, start_ms + terms.step_ms, terms)
-                    assert slot.accumulator - label * STRIDE * terms.lattice == total, (
+                    assert slot.accumulator - label * STRIDE * terms.lattice(0) == total, (
                         "an accumulator is wrong"
                     )
 

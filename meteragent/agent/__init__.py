@@ -75,7 +75,7 @@ def _core(stream: settings.Stream, links: Links, secret: bytes) -> Stream:
         source=SourceTopic.parse(stream.source.topic),
         sink_topic=stream.sink.topic,
         decode=settings.decoder(stream.source),
-        terms=settings.terms(stream),
+        schedule=settings.schedule(stream),
         ahead_ms=stream.window.ahead,
         forget_ms=stream.window.forget,
         spread_ms=stream.sink.spread,
@@ -177,9 +177,9 @@ class Agent:
         """
         floor_ms = None
         if not _has_event_clock(self._config):
-            spans_ms = [settings.terms(stream).length_ms for stream in self._config.stream]
-            spans_ms += [budget.period_ms for stream in self._config.stream if (budget := _budget(stream))]
-            floor_ms = max(grid.ceil(now_ms, span_ms) for span_ms in spans_ms)
+            ends_ms = [settings.schedule(stream).first_ms(now_ms) for stream in self._config.stream]
+            budgets = [budget for stream in self._config.stream if (budget := _budget(stream))]
+            floor_ms = max(ends_ms + [grid.ceil(now_ms, budget.period_ms) for budget in budgets])
         return Store.open(self._config.store.path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
     def _assemble(

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from meteragent.config.files import endpoint, read_secret
 from meteragent.config.model import Budget, Config, Privacy, Sink, Source, Store, Stream, Window
 from meteragent.config.refuse import refuse
-from meteragent.config.terms import budget, decoder, sink_url, terms
+from meteragent.config.terms import budget, decoder, schedule, shapes, sink_url, terms
 from meteragent.errors import ConfigError
 
 __all__ = [
@@ -28,6 +28,8 @@ __all__ = [
     "load",
     "parse",
     "read_secret",
+    "schedule",
+    "shapes",
     "sink_url",
     "terms",
 ]

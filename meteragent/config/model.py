@@ -10,13 +10,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from meteragent import topic
-from meteragent.grid import DAY_MS, HOUR_MS, parse_duration
-from meteragent.release import UNIT_FACTOR, Clock, Kind
+from meteragent.grid import CALENDAR_UNITS, DAY_MS, HOUR_MS, Hours, parse_duration
+from meteragent.release import UNIT_FACTOR, Clock, Kind, Space
 
 _SIZE = re.compile(r"(\d{1,9})(B|KiB|MiB)", re.ASCII)
 _SIZE_BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2}
 _ENERGY = re.compile(r"(\d+(?:\.\d+)?)\s*(Wh|kWh)", re.ASCII)
 
+
+_HOURS = re.compile(r"(\d\d)(?::(\d\d))?[-/](\d\d)(?::(\d\d))?", re.ASCII)
+_DAY_MIN = 24 * 60
 
 _EXPONENT_MAX = 30
 """An integer of a million digits is nobody's setting, and would stall the check."""
@@ -56,6 +59,28 @@ def _energy_wh(value: Any) -> Fraction:
     return Fraction(match[1]) * UNIT_FACTOR[match[2]]
 
 
+def _length(value: Any) -> int | str:
+    if not isinstance(value, str):
+        raise ValueError("a text with a unit, such as '30min'")  # noqa: TRY004  see _number
+    if value in CALENDAR_UNITS:
+        return value
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise ValueError(f"{error}; or with window.timezone '1d', '1w' or '1mo'") from None
+
+
+def _hours(value: Any) -> Hours:
+    match = _HOURS.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("hours of the local day such as '00-07', '07:30-22' or '22-06'")
+    start, end = (int(match[i]) * 60 + int(match[i + 1] or 0) for i in (1, 3))
+    past_the_hour = max(int(match[2] or 0), int(match[4] or 0))
+    if start >= _DAY_MIN or end > _DAY_MIN or start == end or past_the_hour > 59:
+        raise ValueError("hours between 00:00 and 24:00 that end at another time than they start")
+    return Hours(start, end or _DAY_MIN)
+
+
 def _template(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("a topic such as 'meters/{meter}/power'")  # noqa: TRY004  see _number
@@ -67,6 +92,8 @@ Number = Annotated[Fraction, BeforeValidator(_number)]
 Positive = Annotated[Fraction, BeforeValidator(_number), Field(gt=0)]
 Duration = Annotated[int, BeforeValidator(_text(parse_duration))]
 Span = Annotated[int, BeforeValidator(_text(parse_duration)), Field(gt=0)]
+Length = Annotated[int | str, BeforeValidator(_length)]
+Band = Annotated[Hours, BeforeValidator(_hours)]
 Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0)]
 Energy = Annotated[Fraction, BeforeValidator(_energy_wh), Field(gt=0)]
 Template = Annotated[str, BeforeValidator(_template)]
@@ -106,10 +133,13 @@ class Source(Broker):
 
 
 class Window(_Section):
-    """The grid and its clock."""
+    """The grid and its clock; slots are `step` long, or `blocks` of a window, or `bands` of the day."""
 
-    length: Span | None = None
+    length: Length | None = None
     step: Span | None = None
+    blocks: int | None = Field(None, ge=1, le=100_000, strict=True)
+    bands: tuple[Band, ...] | None = Field(None, min_length=1)
+    timezone: str | None = None
     lateness: Duration = 0
     clock: Clock = Clock.WALL
     ahead: Duration = 30 * 60_000
@@ -134,7 +164,7 @@ class Privacy(_Section):
     hide: Energy | None = None
     radius: Positive | None = None
     quantum: Positive | None = None
-    space: str = "linf"
+    space: Space | None = None
     budget: Budget | None = None
 
 
@@ -177,15 +207,33 @@ class Config(_Section):
 class Preset(_Section):
     """Names for numbers, in W and Wh, that are both private and useful (DESIGN 5)."""
 
-    length: int
+    length: int | str
     hide_wh: Fraction
     quantum_w: Fraction
     level: Fraction
+    space: Space = Space.LINF
+    blocks: int = 1
+
+
+def _preset(
+    length: int | str, hide_wh: int, quantum_w: str, *, space: Space = Space.LINF, blocks: int = 1
+) -> Preset:
+    return Preset(
+        length=length,
+        hide_wh=Fraction(hide_wh),
+        quantum_w=Fraction(quantum_w),
+        level=Fraction(1),
+        space=space,
+        blocks=blocks,
+    )
 
 
 _HALF_HOUR_MS = HOUR_MS // 2
 PRESETS = {
-    name: Preset(length=_HALF_HOUR_MS, hide_wh=Fraction(wh), quantum_w=Fraction(1), level=Fraction(1))
-    for name, wh in {"television": 20, "appliance": 110, "street": 300}.items()
+    "television": _preset(_HALF_HOUR_MS, 20, "1"),
+    "appliance": _preset(_HALF_HOUR_MS, 110, "1"),
+    "street": _preset(_HALF_HOUR_MS, 300, "1"),
+    "day": _preset("1d", 300, "0.1"),
+    "bill": _preset("1mo", 6000, "0.01"),
+    "typical-day": _preset("1mo", 1500, "0.01", space=Space.PROFILE, blocks=4),
 }
-LATER_PRESETS = {"day", "bill", "typical-day"}

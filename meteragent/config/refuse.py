@@ -1,19 +1,22 @@
 """Settings that cannot keep the promise, refused with the key, what was found and what would do."""
 
+import difflib
 import ipaddress
 import re
+import zoneinfo
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from itertools import pairwise
 
 from meteragent import topic
 from meteragent.config.files import address
-from meteragent.config.model import LATER_PRESETS, PRESETS, Config, Stream
-from meteragent.config.terms import length_ms, level, quantum, radius, sink_url, step_ms, terms
+from meteragent.config.model import PRESETS, Config, Stream
+from meteragent.config.terms import hours, length_ms, quantum, shapes, sink_url, space, terms, unit
 from meteragent.decode import json as json_profile
 from meteragent.errors import ConfigError
-from meteragent.grid import DAY_MS, format_duration
+from meteragent.grid import CALENDAR_UNITS, DAY_MS, Hours, format_duration
 from meteragent.mqtt import Endpoint
-from meteragent.release import MICRO, UNITS, Kind
+from meteragent.release import MICRO, UNITS, Kind, Space, Terms
 
 RATIO_MAX = 2**45
 """n / (epsilon * quantum) stays below this (THEORY 2.1)."""
@@ -39,19 +42,18 @@ def _shown(number: Fraction) -> str:
 
 
 def _check_stream(stream: Stream, at: str) -> None:
-    for check in (_check_name, _check_source, _check_grid, _check_privacy, _check_budget):
-        check(stream, at)
+    _check_name(stream, at)
+    _check_source(stream, at)
+    _check_zone(stream, at)
+    _check_slots(stream, at)
+    _check_grid(stream, at)
+    _check_privacy(stream, at)
+    _check_budget(stream, at)
 
 
 def _check_name(stream: Stream, at: str) -> None:
     if not _NAME.fullmatch(stream.name):
         raise ConfigError(f"{at}name", repr(stream.name), "letters, digits, - and _")
-    later = {"space": stream.privacy.space != "linf", "preset": stream.privacy.preset in LATER_PRESETS}
-    for key, is_later in later.items():
-        if is_later:
-            found = repr(getattr(stream.privacy, key))
-            known = "'linf'" if key == "space" else ", ".join(map(repr, PRESETS))
-            raise ConfigError(f"{at}privacy.{key}", found, f"{known}; not available yet")
     if stream.privacy.preset not in PRESETS:
         known = ", ".join(map(repr, PRESETS))
         raise ConfigError(f"{at}privacy.preset", repr(stream.privacy.preset), f"one of {known}")
@@ -84,20 +86,81 @@ def _check_source(stream: Stream, at: str) -> None:
             raise ConfigError(f"{at}source.{key}", repr(expression), str(error)) from None
 
 
+def _check_zone(stream: Stream, at: str) -> None:
+    """A window of the calendar has a time zone, and only it needs one."""
+    zone, key = stream.window.timezone, f"{at}window.timezone"
+    if zone is None:
+        if unit(stream) is not None:
+            expected = f"a zone, such as 'Europe/Amsterdam' or 'UTC': windows of {unit(stream)!r} need one"
+            raise ConfigError(key, "nothing", expected)
+        return
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        close = difflib.get_close_matches(zone, zoneinfo.available_timezones(), n=1)
+        expected = f"a time zone such as {close[0] if close else 'Europe/Amsterdam'!r}"
+        raise ConfigError(key, repr(zone), expected) from None
+    if unit(stream) is None:
+        found = format_duration(length_ms(stream))
+        expected = (
+            f"one of {', '.join(map(repr, CALENDAR_UNITS))}: with a time zone windows are of the calendar"
+        )
+        raise ConfigError(f"{at}window.length", repr(found), expected)
+
+
+def _check_slots(stream: Stream, at: str) -> None:
+    """One way to say what the slots are, and one that fits the space."""
+    window, profile = stream.window, space(stream) is Space.PROFILE
+    ways = [name for name in ("step", "blocks", "bands") if getattr(window, name) is not None]
+    if len(ways) > 1:
+        expected = f"only one of window.{' and window.'.join(ways)}: each says what the slots are"
+        raise ConfigError(f"{at}window.{ways[1]}", "a second way", expected)
+    if window.bands is not None and not profile:
+        raise ConfigError(f"{at}window.bands", "hours of the day", "privacy.space = 'profile': a mean day")
+    if not profile:
+        return
+    if window.step is not None:
+        expected = "window.bands or window.blocks: a profile has hours of the day"
+        raise ConfigError(f"{at}window.step", repr(format_duration(window.step)), expected)
+    if unit(stream) is None:
+        expected = "'1w' or '1mo' with window.timezone: a mean day is taken over days"
+        raise ConfigError(f"{at}window.length", repr(format_duration(length_ms(stream))), expected)
+    if window.blocks is not None and 24 * 60 % window.blocks:
+        expected = "a number that divides 1440, the minutes of a day"
+        raise ConfigError(f"{at}window.blocks", str(window.blocks), expected)
+    _check_overlap(hours(stream), at)
+
+
+def _check_overlap(bands: tuple[Hours, ...], at: str) -> None:
+    parts = sorted((part, band.name) for band in bands for part in band.parts)
+    for (one, name), (other, second) in pairwise(parts):
+        if other[0] < one[1]:
+            raise ConfigError(f"{at}window.bands", f"{name} and {second}", "bands that do not overlap")
+
+
 def _check_grid(stream: Stream, at: str) -> None:
-    length, step = length_ms(stream), step_ms(stream)
-    if length % step:
-        counts = [count for count in (length // step, length // step + 1) if count]
-        near = [format_duration(length // count) for count in counts if length % count == 0]
-        right = " or ".join(map(repr, near)) or "a divisor"
-        expected = f"one that divides window.length = {format_duration(length)!r}, such as {right}"
-        raise ConfigError(f"{at}window.step", repr(format_duration(step)), expected)
+    blocks, step = stream.window.blocks, stream.window.step
+    for one in shapes(stream) if not hours(stream) else ():
+        length = one.length_ms
+        if blocks is not None and length % blocks:
+            expected = f"a number that divides every window, also one of {format_duration(length)!r}"
+            raise ConfigError(f"{at}window.blocks", str(blocks), expected)
+        if step is not None and length % step:
+            _refuse_step(length, step, at)
     low, high = stream.window.range
     if low >= high:
         raise ConfigError(f"{at}window.range", f"[{_shown(low)}, {_shown(high)}]", "[lowest, highest] in W")
     if not terms(stream).low_u <= terms(stream).gap_u <= terms(stream).high_u:
         expected = f"a value inside window.range = [{_shown(low)}, {_shown(high)}] W"
         raise ConfigError(f"{at}window.gap", _shown(stream.window.gap), expected)
+
+
+def _refuse_step(length: int, step: int, at: str) -> None:
+    counts = [count for count in (length // step, length // step + 1) if count]
+    near = [format_duration(length // count) for count in counts if length % count == 0]
+    right = " or ".join(map(repr, near)) or "a divisor"
+    expected = f"one that divides window.length = {format_duration(length)!r}, such as {right}"
+    raise ConfigError(f"{at}window.step", repr(format_duration(step)), expected)
 
 
 def _check_privacy(stream: Stream, at: str) -> None:
@@ -108,14 +171,18 @@ def _check_privacy(stream: Stream, at: str) -> None:
     if (lattice * MICRO).denominator != 1:
         expected = "a multiple of 0.000001 of the unit, such as 0.001"
         raise ConfigError(f"{at}privacy.quantum", _shown(lattice), expected)
-    wide = radius(stream)
-    if (wide / lattice).denominator != 1:
-        below = wide // lattice * lattice
+    for one in shapes(stream):
+        _check_noise(one, lattice, at)
+
+
+def _check_noise(one: Terms, lattice: Fraction, at: str) -> None:
+    """A radius on the lattice, and noise that stays in its range."""
+    if (one.radius / lattice).denominator != 1:
+        below = one.radius // lattice * lattice
         near = [_shown(r) for r in (below, below + lattice) if r > 0]
         expected = f"a multiple of privacy.quantum = {_shown(lattice)}, such as {' or '.join(near)}"
-        raise ConfigError(f"{at}privacy.radius", _shown(wide), expected)
-    n = length_ms(stream) // step_ms(stream)
-    ratio = n * wide / (level(stream) * lattice)
+        raise ConfigError(f"{at}privacy.radius", _shown(one.radius), expected)
+    ratio = one.n / (one.epsilon * lattice)
     if ratio >= RATIO_MAX:
         expected = f"a coarser one: n / (epsilon * quantum) is {float(ratio):.3g}, must be below 2**45"
         raise ConfigError(f"{at}privacy.quantum", _shown(lattice), expected)
@@ -128,13 +195,20 @@ def _check_budget(stream: Stream, at: str) -> None:
     if limit.per % DAY_MS:
         found, expected = format_duration(limit.per), "whole days, such as '24h' or '30d'"
         raise ConfigError(f"{at}privacy.budget.per", repr(found), expected)
-    needed = level(stream) * -(-limit.per // length_ms(stream))
+    level = terms(stream).level
+    needed = level * _windows_within(stream, limit.per)
     if needed > limit.level:
-        period, step = format_duration(limit.per), format_duration(length_ms(stream))
-        expected = (
-            f"at least {_shown(needed)}: windows of {step} at level {_shown(level(stream))} for {period}"
-        )
+        period, length = format_duration(limit.per), unit(stream) or format_duration(length_ms(stream))
+        expected = f"at least {_shown(needed)}: windows of {length} at level {_shown(level)} for {period}"
         raise ConfigError(f"{at}privacy.budget.level", _shown(limit.level), expected)
+
+
+def _windows_within(stream: Stream, period_ms: int) -> int:
+    """How many windows may start within an aligned period."""
+    if unit(stream) is None:
+        return -(-period_ms // length_ms(stream))
+    shortest_ms = min(one.length_ms for one in shapes(stream))
+    return (period_ms - 1) // shortest_ms + 1
 
 
 def _check_together(config: Config, *, flat: bool) -> None:

@@ -1,13 +1,29 @@
 """What people write (level, hide, watts) as what the mechanism needs (epsilon, radius, lattice)."""
 
 from fractions import Fraction
+from functools import lru_cache
 
-from meteragent.config.model import PRESETS, Source, Stream
+from meteragent.config.model import PRESETS, Preset, Source, Stream
 from meteragent.decode import Decoder
 from meteragent.decode import json as json_profile
 from meteragent.decode import number as number_profile
-from meteragent.grid import HOUR_MS
-from meteragent.release import MICRO, UNIT_FACTOR, Kind, Terms
+from meteragent.grid import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    Calendar,
+    Epoch,
+    Grid,
+    Hours,
+    parse_time,
+)
+from meteragent.release import MICRO, UNIT_FACTOR, Band, Kind, Space, Terms
+from meteragent.schedule import Schedule
+
+USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
+"""An ordinary window of the calendar, in days of 24 hours: what figures are stated for."""
+
+_SHAPES_END_MS = parse_time("2035-01-01T00:00:00Z")
 
 
 def decoder(source: Source) -> Decoder:
@@ -17,14 +33,71 @@ def decoder(source: Source) -> Decoder:
     return json_profile.decoder(source.value or "power", source.time)
 
 
+def preset(stream: Stream) -> Preset:
+    """The preset that says what is not written."""
+    return PRESETS[stream.privacy.preset]
+
+
+def space(stream: Stream) -> Space:
+    """What the slots are: as written, else the preset's."""
+    return stream.privacy.space or preset(stream).space
+
+
+def unit(stream: Stream) -> str | None:
+    """The calendar's unit that a window is; None on the epoch grid."""
+    written = stream.window.length
+    length = preset(stream).length if written is None else written
+    if length == "1d" and written is not None and stream.window.timezone is None:
+        return None
+    return length if isinstance(length, str) else None
+
+
+def grid(stream: Stream) -> Grid:
+    """Where windows start and end."""
+    calendar = unit(stream)
+    if calendar is None:
+        return Epoch(length_ms(stream))
+    return Calendar(stream.window.timezone or "UTC", calendar)
+
+
 def length_ms(stream: Stream) -> int:
-    """The window's length: as written, else the preset's."""
-    return stream.window.length or PRESETS[stream.privacy.preset].length
+    """The length of an ordinary window: as written, else the preset's."""
+    length = stream.window.length or preset(stream).length
+    return USUAL_DAYS[length] * DAY_MS if isinstance(length, str) else length
 
 
-def step_ms(stream: Stream) -> int:
-    """The slot's length: as written, else the whole window."""
-    return stream.window.step or length_ms(stream)
+def step_ms(stream: Stream, window_ms: int) -> int:
+    """The length of a slot of a window that is no profile: `step`, or a part of the window."""
+    return stream.window.step or window_ms // _blocks(stream)
+
+
+def _blocks(stream: Stream) -> int:
+    window = stream.window
+    untouched = window.length is None and window.step is None and stream.privacy.space is None
+    return window.blocks or (preset(stream).blocks if untouched or space(stream) is Space.PROFILE else 1)
+
+
+def hours(stream: Stream) -> tuple[Hours, ...]:
+    """The bands of the day of a profile: as written, or the day in equal blocks."""
+    if space(stream) is not Space.PROFILE:
+        return ()
+    if stream.window.bands is not None:
+        return stream.window.bands
+    minutes = 24 * 60 // _blocks(stream)
+    return tuple(Hours(start, start + minutes) for start in range(0, minutes * _blocks(stream), minutes))
+
+
+def _usual_bands(stream: Stream) -> tuple[Band, ...]:
+    """The bands of an ordinary window."""
+    days = range(0, length_ms(stream), DAY_MS)
+    found = [
+        Band(
+            band.name,
+            tuple((day + MINUTE_MS * a, day + MINUTE_MS * b) for day in days for a, b in band.parts),
+        )
+        for band in hours(stream)
+    ]
+    return tuple(sorted(found, key=lambda band: band.stretches[0]))
 
 
 def _per_w(stream: Stream, duration_ms: int) -> Fraction:
@@ -35,43 +108,70 @@ def _per_w(stream: Stream, duration_ms: int) -> Fraction:
 
 
 def quantum(stream: Stream) -> Fraction:
-    """The lattice of slot values in the unit: as written, else the preset's, converted exactly."""
+    """The lattice of slot values in the unit: as written, else the preset's, converted exactly.
+
+    One for all windows of a stream: that of the shortest slot of an ordinary one.
+    """
     written = stream.privacy.quantum
-    default_w = PRESETS[stream.privacy.preset].quantum_w
-    return written if written is not None else default_w * _per_w(stream, step_ms(stream))
+    return written if written is not None else preset(stream).quantum_w * _per_w(stream, _shortest_ms(stream))
 
 
-def radius(stream: Stream) -> Fraction:
-    """The radius in the unit: as written, or hide / step rounded up to the lattice (DESIGN 2)."""
+@lru_cache(maxsize=64)
+def _shortest_ms(stream: Stream) -> int:
+    bands = _usual_bands(stream)
+    return min((_band_ms(band) for band in bands), default=step_ms(stream, length_ms(stream)))
+
+
+def _band_ms(band: Band) -> int:
+    return sum(end_ms - start_ms for start_ms, end_ms in band.stretches)
+
+
+def radius(stream: Stream, slot_ms: int) -> Fraction:
+    """The radius in the unit: as written, or hide / slot rounded up to the lattice (DESIGN 2)."""
     privacy = stream.privacy
     if privacy.radius is not None:
         return privacy.radius
-    hide_wh = privacy.hide or PRESETS[privacy.preset].hide_wh
-    power_w = hide_wh * HOUR_MS / step_ms(stream)
+    power_w = (privacy.hide or preset(stream).hide_wh) * HOUR_MS / slot_ms
     lattice = quantum(stream)
-    return -(-power_w * _per_w(stream, step_ms(stream)) // lattice) * lattice
+    return -(-power_w * _per_w(stream, slot_ms) // lattice) * lattice
 
 
 def level(stream: Stream) -> Fraction:
     """The level: as written, else the preset's."""
-    return stream.privacy.level or PRESETS[stream.privacy.preset].level
+    return stream.privacy.level or preset(stream).level
+
+
+def schedule(stream: Stream) -> Schedule:
+    """When the stream's windows start, and under which terms each is released."""
+    if unit(stream) is None:
+        return Schedule(terms(stream), grid(stream))
+
+    def shape(window_ms: int, bands: tuple[Band, ...]) -> Terms:
+        return _terms(stream, window_ms, bands)
+
+    return Schedule(terms(stream), grid(stream), hours(stream), shape)
 
 
 def terms(stream: Stream) -> Terms:
-    """The terms under which the stream's windows are released."""
+    """The terms of an ordinary window: all there is but where the calendar makes some longer."""
+    return _terms(stream, length_ms(stream), _usual_bands(stream))
+
+
+def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
     source, window = stream.source, stream.window
     energy = source.kind is Kind.INTERVAL_ENERGY
     interval_ms = source.interval or 0 if energy else 0
     per_w = _per_w(stream, interval_ms)
+    slot_ms = min((_band_ms(band) for band in bands), default=step_ms(stream, window_ms))
     return Terms(
         kind=source.kind,
         unit=source.unit,
         clock=window.clock,
-        length_ms=length_ms(stream),
-        step_ms=step_ms(stream),
+        length_ms=window_ms,
+        step_ms=slot_ms,
         lateness_ms=window.lateness,
         level=level(stream),
-        radius=radius(stream),
+        radius=radius(stream, slot_ms),
         quantum_u=int(quantum(stream) * MICRO),
         hold_ms=0 if energy else source.hold,
         interval_ms=interval_ms,
@@ -79,23 +179,52 @@ def terms(stream: Stream) -> Terms:
         low_u=_micro(window.range[0] * per_w),
         high_u=_micro(window.range[1] * per_w),
         preset=_preset_name(stream),
+        space=space(stream),
+        timezone=window.timezone if unit(stream) else None,
+        bands=bands,
     )
 
 
+@lru_cache(maxsize=64)
 def _preset_name(stream: Stream) -> str | None:
     """The preset's name, if no number beside it says something else."""
-    plain = stream.privacy.model_copy(update={"level": None, "hide": None, "radius": None, "quantum": None})
-    window = stream.window.model_copy(update={"length": None, "step": None})
+    written = {"level": None, "hide": None, "radius": None, "quantum": None, "space": None}
+    plain = stream.privacy.model_copy(update=written)
+    grid_of = {"length": None, "step": None, "blocks": None, "bands": None}
+    window = stream.window.model_copy(update=grid_of)
     as_named = stream.model_copy(update={"privacy": plain, "window": window})
-    same = all(number(stream) == number(as_named) for number in (length_ms, step_ms, level, radius, quantum))
-    return stream.privacy.preset if same else None
+
+    def numbers(one: Stream) -> tuple[object, ...]:
+        slot_ms = _shortest_ms(one)
+        slots = length_ms(one), unit(one), slot_ms, _usual_bands(one), space(one)
+        return *slots, level(one), quantum(one), radius(one, slot_ms)
+
+    return stream.privacy.preset if numbers(stream) == numbers(as_named) else None
+
+
+@lru_cache(maxsize=64)
+def shapes(stream: Stream) -> tuple[Terms, ...]:
+    """The terms of all windows that differ: of the calendar, those of the ten years from 2025."""
+    if unit(stream) is None:
+        return (terms(stream),)
+    windows, start_ms, found = schedule(stream), parse_time("2025-01-01T00:00:00Z"), dict[Terms, None]()
+    start_ms = windows.first_ms(start_ms)
+    while start_ms < _SHAPES_END_MS:
+        found[windows.terms(start_ms)] = None
+        start_ms = windows.grid.end_ms(start_ms)
+    return tuple(found)
 
 
 def budget(stream: Stream) -> Fraction | None:
-    """The budget as epsilon in 1/W per period; None without one."""
+    """The budget as epsilon in 1/W per period; None without one.
+
+    It is stated as a level. Where windows differ in epsilon it is that of the largest, so that a level
+    of k is never less than k windows.
+    """
     if stream.privacy.budget is None:
         return None
-    return stream.privacy.budget.level / terms(stream).radius_w
+    largest = max(one.epsilon_per_w / one.level for one in shapes(stream))
+    return stream.privacy.budget.level * largest
 
 
 def _micro(value: Fraction) -> int:

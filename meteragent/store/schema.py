@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent.errors import StoreError
-from meteragent.release import Clock, Kind, OpenWindow, Slot, Terms, TimelineState
+from meteragent.release import Band, Clock, Kind, OpenWindow, Slot, Space, Terms, TimelineState
 
 APPLICATION_ID = 0x4D455445
 """How the file says that it is ours."""
@@ -52,11 +52,14 @@ VERSION_1 = (
        WHERE channel = old.channel; END""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (VERSION_1,)
+VERSION_2: tuple[str, ...] = ()
+"""Terms may have bands: a program that does not know them would draw for the wrong slots."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (VERSION_1, VERSION_2)
 """Step i takes a store from version i to i + 1, in one transaction. A step only adds, so that the
 version before can use the result; one that cannot do so raises COMPATIBLE_FROM."""
 
-COMPATIBLE_FROM = 1
+COMPATIBLE_FROM = 2
 """The oldest version whose code can use a store of the newest."""
 
 
@@ -84,8 +87,19 @@ def _decode_window(known: dict[str, Any]) -> OpenWindow:
     return OpenWindow(**{name: known[name] for name in OpenWindow._fields})
 
 
-EXACT: dict[str, Callable[[Any], Any]] = {"kind": Kind, "clock": Clock, "level": Fraction, "radius": Fraction}
-"""The fields of terms that JSON holds as text."""
+def _bands(known: list[Any]) -> tuple[Band, ...]:
+    return tuple(Band(name, tuple((start, end) for start, end in stretches)) for name, stretches in known)
+
+
+EXACT: dict[str, Callable[[Any], Any]] = {
+    "kind": Kind,
+    "clock": Clock,
+    "level": Fraction,
+    "radius": Fraction,
+    "space": Space,
+    "bands": _bands,
+}
+"""The fields of terms that JSON holds as text or lists."""
 
 
 def encode_terms(terms: Terms) -> str:
@@ -98,6 +112,8 @@ def decode_terms(text: str) -> Terms:
     try:
         known = json.loads(text)
         values = {field.name: known[field.name] for field in fields(Terms) if field.name in known}
-        return Terms(**values | {name: exact(values[name]) for name, exact in EXACT.items()})
+        for name in EXACT.keys() & values.keys():
+            values[name] = EXACT[name](values[name])
+        return Terms(**values)
     except (ValueError, TypeError, KeyError):
         raise StoreError("terms in the store are not readable") from None

@@ -44,7 +44,7 @@ def redraws_on_restart() -> None:
         mechanism = LInfLaplace(terms.epsilon, terms.quantum, terms.n)
         radius = mechanism.radius(bits)
         noise = [mechanism.draw(radius, bits) for _ in range(window.drawn)]
-        slots = tuple(Slot(place, z * terms.lattice) for place, z in enumerate(noise))
+        slots = tuple(Slot(place, z * terms.lattice(0)) for place, z in enumerate(noise))
         return window._replace(radius=radius, slots=slots)
 
     def restoring(terms: Terms, next_ms: int, state: TimelineState, known: dict[str, Terms]) -> Timeline:

@@ -118,7 +118,7 @@ def test_a_record_is_as_shown() -> None:
     """The record shown is what the configuration above it sends, byte for byte."""
     (shown,) = blocks("json")
     record = json.loads(shown)
-    made = encode.record(encode.wording(terms()), record["meter"], parse_time(record["t"]), record["value"])
+    made = encode.record(encode.wording(terms()), record["meter"], parse_time(record["t"]), 0, record["value"])
     assert made.decode() == shown.strip()
     assert record["d"] == facts()["id"]
 

@@ -1,0 +1,142 @@
+"""Windows of the local calendar (meteragent.grid.Calendar), against a clock seen every quarter of an hour."""
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meteragent.grid import CALENDAR_UNITS, DAY_MS, HOUR_MS, MINUTE_MS, Calendar, Hours, parse_time
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ZONES = {
+    "Europe/Amsterdam": 2026,  # 02:00 -> 03:00 and 03:00 -> 02:00
+    "America/New_York": 2028,  # a leap year
+    "Australia/Lord_Howe": 2026,  # half an hour
+    "Asia/Kathmandu": 2026,  # +05:45
+    "America/Sao_Paulo": 2017,  # midnight is skipped, and 24:00 -> 23:00
+    "America/Havana": 2026,  # 00:00 -> 01:00 and 01:00 -> 00:00
+    "Asia/Beirut": 2026,  # 00:00 -> 01:00 and 24:00 -> 23:00
+    "Pacific/Apia": 2011,  # the 30th of December was skipped
+    "Africa/Casablanca": 2026,
+}
+UNITS: dict[str, Callable[[date], object]] = {"1d": lambda d: d, "1w": lambda d: d.isocalendar()[:2], "1mo": lambda d: (d.year, d.month)}
+
+
+def ms(when: datetime) -> int:
+    """A time in ms since the Unix epoch."""
+    return (when - EPOCH) // timedelta(milliseconds=1)
+
+
+def local_minutes(zone: str, year: int) -> list[tuple[int, datetime]]:
+    """Every quarter of an hour from the end of the year before to the start of the next: ms, local time."""
+    start = datetime(year - 1, 12, 20, tzinfo=UTC)
+    times = [start + timedelta(minutes=15 * i) for i in range(390 * 96)]
+    return [(ms(one), one.astimezone(ZoneInfo(zone))) for one in times]
+
+
+@pytest.mark.parametrize("unit", CALENDAR_UNITS)
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_window_starts_where_the_date_first_changes(zone: str, unit: str) -> None:
+    """Over a year, windows start exactly where a local day, week (Monday) or month begins."""
+    name, minutes = UNITS[unit], local_minutes(zone, ZONES[zone])
+    begun = {name(minutes[0][1].date())}
+    expected = []
+    for at_ms, clock in minutes:
+        key = name(clock.date())
+        if key not in begun:
+            begun.add(key)
+            expected.append(at_ms)
+    calendar = Calendar(zone, unit)
+    found = [calendar.first_ms(expected[0])]
+    while found[-1] < expected[-1]:
+        found.append(calendar.end_ms(found[-1]))
+    assert found == expected
+    assert len(found) > {"1d": 360, "1w": 50, "1mo": 11}[unit]
+
+
+@given(
+    zone=st.sampled_from(list(ZONES)),
+    unit=st.sampled_from(CALENDAR_UNITS),
+    time_ms=st.integers(0, parse_time("2050-01-01T00:00:00Z")),
+)
+def test_windows_tile_the_time(zone: str, unit: str, time_ms: int) -> None:
+    """The first start at or after a time is a start, none lies between, and each window ends at the next."""
+    calendar = Calendar(zone, unit)
+    start_ms = calendar.first_ms(time_ms)
+    assert time_ms <= start_ms == calendar.first_ms(start_ms)
+    end_ms = calendar.end_ms(start_ms)
+    assert start_ms < end_ms == calendar.first_ms(start_ms + 1)
+    assert {"1d": 22, "1w": 6 * 24, "1mo": 27 * 24}[unit] * HOUR_MS <= end_ms - start_ms <= 32 * DAY_MS
+
+
+@pytest.mark.parametrize(
+    ("zone", "start", "hours"),
+    [
+        ("Europe/Amsterdam", "2026-03-28T23:00:00Z", 23),
+        ("Europe/Amsterdam", "2026-10-24T22:00:00Z", 25),
+        ("Europe/Amsterdam", "2026-11-20T23:00:00Z", 24),
+        ("Australia/Lord_Howe", "2026-04-04T13:00:00Z", "24.5"),
+        ("UTC", "2028-02-29T00:00:00Z", 24),
+    ],
+)
+def test_days_of_23_24_and_25_hours(zone: str, start: str, hours: float | str) -> None:
+    """A local day lasts what it lasts."""
+    start_ms, day = parse_time(start), Calendar(zone, "1d")
+    assert day.first_ms(start_ms) == start_ms
+    assert day.end_ms(start_ms) - start_ms == Fraction(hours) * HOUR_MS
+
+
+BANDS = (Hours(0, 6 * 60), Hours(6 * 60, 17 * 60), Hours(17 * 60, 21 * 60), Hours(21 * 60, 24 * 60))
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_bands_are_the_hours_that_clocks_show(zone: str) -> None:
+    """A moment of a month counts in the band whose hours local clocks show, every quarter of an hour."""
+    calendar, minutes = Calendar(zone, "1mo"), local_minutes(zone, ZONES[zone])
+    start_ms = calendar.first_ms(minutes[0][0])
+    end_ms = calendar.end_ms(start_ms)
+    stretches = {hours: calendar.stretches(start_ms, hours) for hours in BANDS}
+    for at_ms, clock in minutes:
+        if at_ms >= end_ms:
+            start_ms, end_ms = end_ms, calendar.end_ms(end_ms)
+            stretches = {hours: calendar.stretches(start_ms, hours) for hours in BANDS}
+        if at_ms < start_ms or end_ms + 15 * MINUTE_MS >= minutes[-1][0]:
+            continue
+        shown = clock.hour * 60 + clock.minute
+        found = [
+            hours for hours, parts in stretches.items() if any(a <= at_ms - start_ms < b for a, b in parts)
+        ]
+        assert found == [hours for hours in BANDS if hours.from_min <= shown < hours.to_min]
+
+
+@given(
+    zone=st.sampled_from(list(ZONES)),
+    cuts=st.lists(st.integers(1, 1439), min_size=1, max_size=6, unique=True).map(sorted),
+    time_ms=st.integers(0, parse_time("2040-01-01T00:00:00Z")),
+    unit=st.sampled_from(CALENDAR_UNITS),
+)
+def test_bands_that_fill_the_day_fill_the_window(zone: str, cuts: list[int], time_ms: int, unit: str) -> None:
+    """Whatever the minutes and however clocks change, each moment of a window is in exactly one band."""
+    calendar = Calendar(zone, unit)
+    start_ms = calendar.first_ms(time_ms)
+    ends = [*cuts, cuts[0] + 24 * 60]
+    hours = [Hours(a, b if b <= 24 * 60 else b - 24 * 60) for a, b in pairwise(ends)]
+    parts = sorted(part for one in hours for part in calendar.stretches(start_ms, one))
+    assert parts[0][0] == 0
+    assert parts[-1][1] == calendar.end_ms(start_ms) - start_ms
+    assert all(one[1] == other[0] for one, other in pairwise(parts))
+
+
+def test_hours_over_midnight_are_two_parts_of_a_day() -> None:
+    """22-06 is the start and the end of each day; its name is as records say it."""
+    night = Hours(22 * 60, 6 * 60)
+    assert night.name == "22:00/06:00"
+    assert night.parts == ((0, 360), (1320, 1440))
+    assert Hours(0, 1440).name == "00:00/24:00"
+    found = Calendar("UTC", "1w").stretches(parse_time("2026-11-16T00:00:00Z"), night)
+    assert found[:3] == ((0, 6 * HOUR_MS), (22 * HOUR_MS, 24 * HOUR_MS), (24 * HOUR_MS, 30 * HOUR_MS))

@@ -6,6 +6,7 @@ Every record of a stream has the same fields whatever happened in the slot (law 
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from meteragent.grid import DAY_MS, iso_duration, iso_time
@@ -85,6 +86,30 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
         durations = {band.name: iso_duration(terms.slot_ms(i)) for i, band in enumerate(terms.bands)}
         facts |= {"space": "profile", "bands": durations}
     return facts
+
+
+class Wordings:
+    """The wordings of all terms that a stream has and had, each made once; by the id of its terms."""
+
+    def __init__(self, known: Mapping[str, Terms]) -> None:
+        self._by_id = {id_: self.make(terms) for id_, terms in known.items()}
+        self._ids: dict[Terms, str] = {}
+
+    def make(self, terms: Terms) -> Wording:
+        """The wording of some terms."""
+        return wording(terms)
+
+    def __getitem__(self, id_: str) -> Wording:
+        return self._by_id[id_]
+
+    def id(self, terms: Terms) -> str:
+        """The id of the terms of a window that opens."""
+        id_ = self._ids.get(terms)
+        if id_ is None:
+            id_ = self._ids[terms] = terms.id
+            if id_ not in self._by_id:
+                self._by_id[id_] = self.make(terms)
+        return id_
 
 
 def _figure(number: float) -> float:

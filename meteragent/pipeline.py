@@ -23,7 +23,7 @@ The rules
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -108,9 +108,7 @@ class Pipeline:
         self._spending = spending
         self._bits = bits
         self._counts = counts
-        self._worded: Callable[[Terms], encode.Wording] = encode.wording
-        self._wordings = {id_: self._worded(old) for id_, old in known.terms.items()}
-        self._ids: dict[Terms, str] = {}
+        self._wordings = encode.Wordings(known.terms)
         self._charged: Counter[Charge] = Counter()
         self._floor_ms = known.floor_ms
         self._marks = dict(known.marks)
@@ -316,7 +314,7 @@ class Pipeline:
         timeline.idle += 1
         if not self._charge(meter, start_ms, terms.epsilon_per_w):
             return
-        label, terms_id = self._label(meter), self._terms_id(terms)
+        label, terms_id = self._label(meter), self._wordings.id(terms)
         sink_topic = topic.render(self._stream.sink_topic, label)
         radius = self._wordings[terms_id].mechanism.radius(self._bits)
         window = Window(start_ms, terms, terms_id, sink_topic, label, radius)
@@ -336,15 +334,6 @@ class Pipeline:
             return False
         patience_ms = max(self._stream.forget_ms, _KEPT_MS) if self._catching_up else self._stream.forget_ms
         return timeline.idle * self._stream.terms.length_ms >= patience_ms
-
-    def _terms_id(self, terms: Terms) -> str:
-        """The id of the terms of a window that opens; their messages are worded once."""
-        id_ = self._ids.get(terms)
-        if id_ is None:
-            id_ = self._ids[terms] = terms.id
-            if id_ not in self._wordings:
-                self._wordings[id_] = self._worded(terms)
-        return id_
 
     def _charge(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
         """Charge a window, or pass it for ever when the budget forbids it."""

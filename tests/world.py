@@ -5,14 +5,14 @@ shows every commit to a `Witness`, and compares what is on disk and what is ackn
 `Model` of DESIGN.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
-from meteragent import encode, grid
+from meteragent import grid
 from meteragent.decode import json as json_profile
-from meteragent.encode import Wording
+from meteragent.encode import Wording, Wordings
 from meteragent.grid import Epoch
 from meteragent.health import Counts
 from meteragent.pipeline import Effects, Pipeline, Spending, Stream
@@ -97,6 +97,18 @@ class Queued(NamedTuple):
     value_u: int
 
 
+class LabelledWordings(Wordings):
+    """How messages are worded, with labels in place of noise."""
+
+    def __init__(self, known: Mapping[str, Terms], draws: Draws) -> None:
+        self.draws = draws
+        super().__init__(known)
+
+    def make(self, terms: Terms) -> Wording:
+        """The wording of some terms."""
+        return super().make(terms)._replace(mechanism=Labelled.of(terms, self.draws))
+
+
 class World:
     """A broker, a store, a clock, and the core between them."""
 
@@ -121,14 +133,8 @@ class World:
         for meter in set(self.witness.names.values()):
             self._name(meter)
         self.pipeline = Pipeline(known, self.disk.snapshot(), Spending(), SeededBits(1), self.counts)
-        wordings = self.pipeline._wordings
-        self.pipeline._worded = self._labelled
-        wordings.update({id_: self._labelled(shared.terms) for id_, shared in wordings.items()})
+        self.pipeline._wordings = LabelledWordings(self.disk.snapshot().terms, self.draws)
         self.reconnect()
-
-    def _labelled(self, terms: Terms) -> Wording:
-        """How messages under some terms are worded, with labels in place of noise."""
-        return encode.wording(terms)._replace(mechanism=Labelled.of(terms, self.draws))
 
     def reconnect(self) -> None:
         """A new connection: what is not acknowledged comes again, and old tokens mean nothing."""

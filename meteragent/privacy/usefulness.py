@@ -1,0 +1,219 @@
+"""How far from the truth what leaves can be: (alpha, delta)-usefulness, and the papers' examples in numbers.
+
+Theory of operation
+-------------------
+A mechanism is (alpha, delta)-useful if for every x what leaves is farther than alpha from x with a
+probability of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 6). For noise on R^n of
+density ~ e^(-epsilon norm(z)), whatever the norm, the noise's norm is Gamma(n)/epsilon: balls grow with
+the n-th power of their radius. So alpha is one function of n: ln(1/delta)/epsilon for a number,
+(1 + epsilon alpha) e^(-epsilon alpha) = delta in the plane, under d_2 and d_1 alike, and for a window's
+largest error under the l_inf law. A reading's own error is less (`accuracy.half_width`).
+
+The truncated geometric on 0..k is farther than j quanta from x with e^(-a(j+1))/(1+e^-a) on each side of x
+that has so many; the worst x has both sides where k >= 2(j+1).
+
+The examples
+------------
+*Registration dates* (Fig. 3). An average of n users' dates, in a range of as many days as `span`, moves by
+span/n when one user's date is replaced: that is its noise under d_h and, as it is the same noise, under the
+normalised d_1. Under d_inf all dates may move, each by at most a radius, and the average by no more than
+that: the noise does not fall with n, nor grow with the span. For a percentile one user counts as much as the
+whole span under d_h, and the radius under d_inf. Which is better depends on n and on what is to be hidden.
+
+*Smart meters* (Fig. 4), corrected. Noise of scale 1/epsilon on each reading is epsilon |x_i - x'_i|-private
+for one reading alone. For a window of n readings that all may move it is n epsilon d_inf-private. To be
+epsilon d_inf-private with independent noise takes n/epsilon; the l_inf law takes about half of that.
+
+*Geolocation* (section 6.2). Level l within a radius r is epsilon = l/r; whoever retrieves what lies around
+the truth asks for a circle of alpha more around the point that left.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meteragent.privacy import accuracy
+from meteragent.privacy.bits import Bits, SystemBits
+from meteragent.privacy.channel.exponential import exp
+from meteragent.privacy.channel.finite import Channel
+from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
+from meteragent.privacy.metric import Distance, Metric
+
+
+def least_alpha(beyond: Callable[[float], float], delta: float) -> float:
+    """The smallest alpha >= 0 with beyond(alpha) <= delta, for a `beyond` that falls to 0: P(d > alpha).
+
+    By bisection, to the last bits: such as that of `PlanarLaplace.beyond`.
+
+    Raises:
+        ValueError: delta is not between 0 and 1.
+    """
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must lie between 0 and 1, not {delta}")
+    if beyond(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while beyond(high) > delta:
+        low, high = high, 2 * high
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if beyond(middle) > delta else (low, middle)
+    return high
+
+
+def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
+    """The alpha of noise on R^n of density ~ e^(-epsilon norm(z)): P(Gamma(n) > epsilon alpha) = delta.
+
+    Whatever the norm. n = 1: the Laplace mechanism on numbers; n = 2: on the plane, d_2 or d_1; any n: the
+    largest error of a window under the l_inf law. In the unit of 1/epsilon.
+
+    Raises:
+        TypeError: epsilon is not exact.
+        ValueError: it is not above zero, n < 1, or delta is not between 0 and 1.
+    """
+    if n < 1:
+        raise ValueError(f"noise has at least one dimension, not {n}")
+    i = np.arange(n)
+    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(i[1:]))))
+
+    def beyond(x: float) -> float:
+        return float(np.sum(np.exp(i * math.log(x) - x - log_factorial))) if x else 1.0
+
+    return least_alpha(beyond, delta) / float(positive("epsilon", epsilon))
+
+
+def channel_alpha(channel: Channel, metric: Metric, delta: Exact) -> Distance:
+    """The alpha of a finite mechanism, exactly: the least that each input exceeds with at most delta.
+
+    Raises:
+        TypeError: delta is not exact.  ValueError: it is not in [0, 1).
+    """
+    allowed = _probability(delta)
+    alpha: Distance = Fraction(0)
+    for x, row in zip(channel.inputs, channel.rows, strict=True):
+        left = allowed
+        by_distance = sorted(((metric(x, z), i) for i, z in enumerate(channel.outputs)), reverse=True)
+        for distance, i in by_distance:
+            if row[i] > left:
+                alpha = max(alpha, distance)
+                break
+            left = left - row[i]  # type: ignore[assignment]
+    return alpha
+
+
+def geometric_alpha(mechanism: TruncatedGeometric, delta: Exact) -> Fraction:
+    """The alpha of the truncated geometric mechanism, exactly, in its unit: a multiple of the quantum.
+
+    Raises:
+        TypeError: delta is not exact.  ValueError: it is not in [0, 1).
+    """
+    allowed, a, k = _probability(delta), mechanism.noise.a, mechanism.k
+    low, high = -1, k  # in quanta: too near, and far enough
+    while high - low > 1:
+        j = (low + high) // 2
+        sides = 2 if k >= 2 * (j + 1) else 1
+        low, high = (j, high) if sides * exp(-a * (j + 1)) > allowed * (1 + exp(-a)) else (low, j)
+    return high * mechanism.noise.quantum
+
+
+def _probability(delta: Exact) -> Fraction:
+    exact = rational("delta", delta)
+    if not 0 <= exact < 1:
+        raise ValueError(f"delta must be at least 0 and below 1, not {exact}")
+    return exact
+
+
+# The papers' examples -------------------------------------------------------------------------------
+
+
+def registration_dates(
+    users: int, span_days: int, level: Exact, radius_days: Exact, delta: Exact
+) -> dict[str, Fraction]:
+    """Chatzikokolakis 2013, Fig. 3: alpha, in days, of an average and a percentile of registration dates.
+
+    Dates are whole days of a span. What is protected at `level`: one user's date (d_h, and the normalised
+    d_1 with the same noise), or all users' dates, moved by up to `radius_days` each (d_inf). With the
+    truncated geometric mechanism, on days for the percentile, on `users`-ths of days for the average.
+
+    Raises:
+        TypeError: a parameter is not exact.
+        ValueError: level or radius is not above zero, delta not in [0, 1), no users, or no days.
+    """
+    if users < 1 or span_days < 1:
+        raise ValueError(f"there are users and days, not {users} and {span_days}")
+    exact, radius = positive("level", level), positive("radius_days", radius_days)
+
+    def alpha(sensitivity: Fraction, quantum: Fraction) -> Fraction:
+        mechanism = TruncatedGeometric(exact / sensitivity, quantum, int(span_days / quantum))
+        return geometric_alpha(mechanism, delta)
+
+    day, share, span = Fraction(1), Fraction(1, users), Fraction(span_days)
+    return {
+        "average, d_h": alpha(span / users, share),
+        "average, d_inf": alpha(radius, share),
+        "percentile, d_h": alpha(span, day),
+        "percentile, d_inf": alpha(radius, day),
+    }
+
+
+class NoisySignature(NamedTuple):
+    """A load signature with noise: `values` in quanta, and what was promised for it.
+
+    `reading_epsilon` is for one reading that moves alone, `window_epsilon` for d_inf, both in 1/unit;
+    `alpha` is a reading's half width at 1 - delta, in the unit.
+    """
+
+    values: NDArray[np.int64]
+    reading_epsilon: Fraction
+    window_epsilon: Fraction
+    alpha: float
+
+
+def smart_meter(
+    signature: ArrayLike, epsilon: Exact, quantum: Exact, delta: float, bits: Bits | None = None
+) -> dict[str, NoisySignature]:
+    """Chatzikokolakis 2013, Fig. 4, corrected: one signature (n integers, in quanta) under three noises.
+
+    "per reading": scale 1/epsilon, the figure's, which is n epsilon d_inf for the window. "independent":
+    scale n/epsilon, epsilon d_inf. "l_inf": the l_inf Laplace mechanism, epsilon d_inf.
+
+    Raises:
+        TypeError: epsilon or quantum is not exact, or the signature's values are no integers.
+        ValueError: epsilon or quantum is not above zero, or delta is not between 0 and 1.
+    """
+    x, exact = np.asarray(signature), positive("epsilon", epsilon)
+    source = SystemBits() if bits is None else bits
+    n = x.size
+
+    def noisy(mechanism: Laplace | LInfLaplace, window_epsilon: Fraction) -> NoisySignature:
+        slots = mechanism.n if isinstance(mechanism, LInfLaplace) else 1
+        reading = LInfLaplace(mechanism.epsilon, mechanism.quantum, slots)
+        half_width = accuracy.half_width(reading, 1 - delta)
+        return NoisySignature(
+            mechanism.release(x, bits=source), mechanism.epsilon, window_epsilon, half_width
+        )
+
+    return {
+        "per reading": noisy(Laplace(exact, quantum), n * exact),
+        "independent": noisy(Laplace(exact / n, quantum), exact),
+        "l_inf": noisy(LInfLaplace(exact, positive("quantum", quantum), n), exact),
+    }
+
+
+def geolocation_alpha(level: Exact, radius: Exact, delta: float) -> float:
+    """Chatzikokolakis 2013, section 6.2: how much farther to retrieve; planar Laplace, level l within r.
+
+        (1 + epsilon alpha) e^(-epsilon alpha) = delta,        epsilon = l/r
+
+    In the radius' unit: a circle of `alpha` around what left holds the truth with probability 1 - delta.
+
+    Raises:
+        TypeError: a parameter is not exact.
+        ValueError: level or radius is not above zero, or delta is not between 0 and 1.
+    """
+    return norm_alpha(2, positive("level", level) / positive("radius", radius), delta)

@@ -2,9 +2,16 @@
 
 from fractions import Fraction
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from meteragent.privacy.channel import Channel, Number, exp
+
+FEW = settings(max_examples=-(-settings().max_examples // 4))
+"""For exact statements about all channels: most channels refute a wrong one, and each takes a while."""
+
+VERY_FEW = settings(max_examples=-(-settings().max_examples // 16))
+"""The same, where an example is a whole family of bounds."""
 
 POWERS = st.sampled_from([Fraction(0), Fraction(1, 2), Fraction(-1)])
 LEVELS = st.fractions(Fraction(1, 10), 3, max_denominator=20)

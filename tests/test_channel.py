@@ -29,7 +29,7 @@ from meteragent.privacy.metric import (
     hamming,
     manhattan,
 )
-from tests.channels import LEVELS, ODDS, channels
+from tests.channels import FEW, LEVELS, ODDS, channels
 
 HALF = Fraction(1, 2)
 
@@ -146,6 +146,7 @@ def test_what_is_no_distance_is_refused(distance: float) -> None:
         truncated_geometric(1, HALF).is_private(1, lambda x, y: distance)
 
 
+@FEW
 @given(channels(least=1, rational=True))
 def test_the_smallest_level_is_qif_s(channel: Channel) -> None:
     """On random channels `qif` finds the same level, and its verdicts just above and below are ours."""
@@ -174,6 +175,7 @@ def test_known_channels_are_qif_s() -> None:
     )
 
 
+@FEW
 @given(channels(inputs=4, rational=True), LEVELS)
 def test_a_smaller_metric_promises_more(channel: Channel, epsilon: Fraction) -> None:
     """Proposition 1: d <= d' makes d-privacy d'-privacy; epsilon d is a metric like any other."""
@@ -192,6 +194,7 @@ def test_a_smaller_metric_promises_more(channel: Channel, epsilon: Fraction) -> 
 # Pairs (epsilon, delta) ---------------------------------------------------------------------------
 
 
+@FEW
 @given(channels(inputs=2, outputs=4), ODDS)
 def test_all_events_and_the_hockey_stick_agree_exactly(channel: Channel, odds: Number) -> None:
     """Definitions 1 and 2: the worst of all 16 events has the sum of the positive differences."""
@@ -202,12 +205,14 @@ def test_all_events_and_the_hockey_stick_agree_exactly(channel: Channel, odds: N
     assert channel.smallest_delta(odds, pairs=[(0, 1)]) == delta
 
 
+@FEW
 @given(channels(inputs=2, outputs=4), LEVELS)
 def test_no_delta_is_discrete_privacy(channel: Channel, epsilon: Fraction) -> None:
     """(epsilon, 0) between all inputs is epsilon-privacy for the discrete metric."""
     assert (channel.smallest_delta(exp(epsilon)) == 0) == channel.is_private(epsilon, discrete)
 
 
+@FEW
 @given(LEVELS, LEVELS, st.integers(1, 4))
 def test_delta_of_the_categorical_mechanism(level: Fraction, claimed: Fraction, m: int) -> None:
     """At a smaller level than its own it is (e^level - e^claimed)/(m + e^level), at a greater one 0."""
@@ -229,6 +234,7 @@ def test_odds_are_at_least_one() -> None:
 # Made of others -----------------------------------------------------------------------------------
 
 
+@FEW
 @given(channels(rational=True), channels(outputs=2), ODDS)
 def test_post_processing_reveals_no_more(channel: Channel, later: Channel, odds: Number) -> None:
     """No level and no delta grows when only the outputs are seen; the matrix is the product."""
@@ -261,6 +267,7 @@ def test_levels_add_on_one_input_and_not_on_two(one: Fraction, other: Fraction) 
     assert both.probability([(0, 2)], (1, 2)) == first.row(1)[0] * second.row(2)[2]
 
 
+@FEW
 @given(channels(), st.lists(st.integers(0, 5), min_size=3, max_size=3).filter(any))
 def test_posteriors_are_qif_s_and_average_to_the_prior(channel: Channel, weights: list[int]) -> None:
     """Bayes' rule, exactly; `qif` has the same columns in floats."""

@@ -14,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from meteragent.privacy.channel import Number, exp
+from tests.channels import FEW
 
 terms = st.lists(
     st.tuples(
@@ -38,6 +39,7 @@ def with_mpmath(sum_of: list[tuple[Fraction, Fraction]]) -> Any:
     return mpmath.fsum(parts)
 
 
+@FEW
 @given(terms, terms, terms)
 def test_numbers_are_a_field(a: Any, b: Any, c: Any) -> None:
     """Sums, products and quotients obey their laws exactly, and subtraction undoes addition."""

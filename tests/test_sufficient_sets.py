@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.privacy.channel import Channel, Number, algebra, all_events
-from tests.channels import ODDS, channels
+from tests.channels import FEW, ODDS, channels
 
 HALF = Fraction(1, 2)
 
@@ -37,6 +37,7 @@ def test_events_are_enumerated_while_there_are_few() -> None:
         all_events(range(21))
 
 
+@FEW
 @given(channels(inputs=2, outputs=4), ODDS)
 def test_an_algebra_that_tells_outputs_apart_suffices(channel: Channel, odds: Number) -> None:
     """Theorem 3: half-lines generate everything on a line, and their algebra has the true delta."""
@@ -46,6 +47,7 @@ def test_an_algebra_that_tells_outputs_apart_suffices(channel: Channel, odds: Nu
     assert channel.delta_on(algebra(half_lines, channel.outputs), 0, 1, odds) == delta
 
 
+@FEW
 @given(channels(inputs=2, outputs=4), ODDS)
 def test_an_algebra_of_a_partition_is_the_channel_to_its_parts(channel: Channel, odds: Number) -> None:
     """A coarser algebra has the delta of who sees only in which part an output lies."""

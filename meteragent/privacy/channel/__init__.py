@@ -1,8 +1,8 @@
 """Finite mechanisms as exact stochastic matrices, and the numbers that they are made of."""
 
-from meteragent.privacy.channel.exponential import Number, exp
+from meteragent.privacy.channel.exponential import Number, exp, number
 from meteragent.privacy.channel.family import same_noise
-from meteragent.privacy.channel.finite import Channel
+from meteragent.privacy.channel.finite import Channel, Distribution
 from meteragent.privacy.channel.sets import algebra, all_events
 
-__all__ = ["Channel", "Number", "algebra", "all_events", "exp", "same_noise"]
+__all__ = ["Channel", "Distribution", "Number", "algebra", "all_events", "exp", "number", "same_noise"]

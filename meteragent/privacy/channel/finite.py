@@ -30,6 +30,8 @@ Point = Hashable
 Distribution = Mapping[Any, Number | Exact]
 """Probabilities of points; one that is not named has none."""
 
+_Row = tuple[Number, ...]
+
 
 @dataclass(frozen=True, init=False)
 class Channel:
@@ -46,7 +48,7 @@ class Channel:
 
     inputs: tuple[Point, ...]
     outputs: tuple[Point, ...]
-    rows: tuple[tuple[Number, ...], ...]
+    rows: tuple[_Row, ...]
 
     def __init__(
         self,
@@ -65,6 +67,15 @@ class Channel:
                 raise ValueError(
                     f"the row of {x!r} is no distribution: entries >= 0 that sum to 1 are needed"
                 )
+
+    @classmethod
+    def _made(cls, inputs: Iterable[Point], outputs: Iterable[Point], rows: Iterable[_Row]) -> "Channel":
+        """A channel whose rows are known to be laws, and are kept as the objects that they are."""
+        channel = object.__new__(cls)
+        object.__setattr__(channel, "inputs", _distinct("inputs", inputs))
+        object.__setattr__(channel, "outputs", tuple(outputs))
+        object.__setattr__(channel, "rows", tuple(rows))
+        return channel
 
     @classmethod
     def of_weights(
@@ -90,7 +101,7 @@ class Channel:
 
     # Looking at it --------------------------------------------------------------------------------
 
-    def row(self, x: Point) -> tuple[Number, ...]:
+    def row(self, x: Point) -> _Row:
         """The law of the outputs where x is released.
 
         Raises:
@@ -150,13 +161,12 @@ class Channel:
             TypeError: epsilon is not exact.  ValueError: it is not above zero, or a distance is below.
         """
         level = positive("epsilon", epsilon)
-        for x, other in permutations(self.inputs, 2):
-            distance = _distance(metric, x, other)
-            if distance is not None:
-                odds = exp(level * distance)
-                if any(p > odds * q for p, q in zip(self.row(x), self.row(other), strict=True)):
-                    return False
-        return True
+        return not any(
+            p > odds * q
+            for row, law, distance in self._nearest(metric)
+            for odds in [exp(level * distance)]
+            for p, q in zip(row, law, strict=True)
+        )
 
     def smallest_epsilon(self, metric: Metric) -> float:
         """The smallest epsilon for which it is epsilon-d-private; math.inf where there is none.
@@ -168,24 +178,35 @@ class Channel:
             ValueError: a distance is below zero.
         """
         smallest = 0.0
-        for x, other in permutations(self.inputs, 2):
-            distance, odds = _distance(metric, x, other), self.largest_odds(x, other)
-            if distance is None or odds == 1:
-                continue
-            if odds is None or not distance:
+        for row, law, distance in self._nearest(metric):
+            odds = _largest_odds(row, law)
+            if odds is None or (odds > 1 and not distance):
                 return math.inf
-            smallest = max(smallest, odds.log() / float(distance))
+            if odds > 1:
+                smallest = max(smallest, odds.log() / float(distance))
         return smallest
 
     def largest_odds(self, x: Point, other: Point) -> Number | None:
-        """The largest P(z|x)/P(z|other) over the outputs, at least 1; None where it is infinite."""
-        ratios = []
-        for p, q in zip(self.row(x), self.row(other), strict=True):
-            if p.sign and not q.sign:
-                return None
-            if p.sign:
-                ratios.append(p / q)
-        return max(ratios)
+        """The largest P(z|x)/P(z|other) over the outputs, at least 1; None where it is infinite.
+
+        Raises:
+            ValueError: a point is no input.
+        """
+        return _largest_odds(self.row(x), self.row(other))
+
+    def _nearest(self, metric: Metric) -> Iterable[tuple[_Row, _Row, Fraction]]:
+        """Any two rows, in either order, with the least distance of inputs that have them.
+
+        Where a query comes first many inputs share a row, and its nearest ones ask for all that is asked.
+        """
+        nearest: dict[tuple[int, int], tuple[_Row, _Row, Fraction]] = {}
+        for (x, row), (other, law) in permutations(zip(self.inputs, self.rows, strict=True), 2):
+            distance, rows = _distance(metric, x, other), (id(row), id(law))
+            if row is law or distance is None:
+                continue
+            if rows not in nearest or distance < nearest[rows][-1]:
+                nearest[rows] = (row, law, distance)
+        return nearest.values()
 
     # Pairs (epsilon, delta) -----------------------------------------------------------------------
 
@@ -245,13 +266,12 @@ class Channel:
         Raises:
             ValueError: an output of this one is no input of the other.
         """
-        laws = [other.row(z) for z in self.outputs]
-        columns = range(len(other.outputs))
+        columns = list(zip(*(other.row(z) for z in self.outputs), strict=True))
         rows = (
-            (_total(p * law[j] for p, law in zip(row, laws, strict=True)) for j in columns)
+            tuple(_total(p * q for p, q in zip(row, column, strict=True)) for column in columns)
             for row in self.rows
         )
-        return Channel(self.inputs, other.outputs, rows)
+        return Channel._made(self.inputs, other.outputs, rows)
 
     def after(self, query: Callable[[Any], Point], points: Iterable[Point]) -> "Channel":
         """This channel on the answers of a query: `points` are its inputs, and x is released as query(x).
@@ -260,12 +280,12 @@ class Channel:
             ValueError: an answer is no input of this channel.
         """
         inputs = tuple(points)
-        return Channel(inputs, self.outputs, (self.row(query(x)) for x in inputs))
+        return Channel._made(inputs, self.outputs, (self.row(query(x)) for x in inputs))
 
     def times(self, other: "Channel") -> "Channel":
         """Both, independently, on a pair of inputs: parallel composition, as a product of rows."""
-        rows = ((p * q for p, q in product(row, law)) for row, law in product(self.rows, other.rows))
-        return Channel(product(self.inputs, other.inputs), product(self.outputs, other.outputs), rows)
+        rows = (tuple(p * q for p, q in product(row, law)) for row, law in product(self.rows, other.rows))
+        return Channel._made(product(self.inputs, other.inputs), product(self.outputs, other.outputs), rows)
 
     def beside(self, other: "Channel") -> "Channel":
         """Both, independently, on the same input: sequential composition, the levels of which add.
@@ -305,6 +325,16 @@ def _distance(metric: Metric, x: Point, other: Point) -> Fraction | None:
     if not distance >= 0:
         raise ValueError(f"the distance of {x!r} and {other!r} must be at least 0, not {distance}")
     return None if distance == math.inf else Fraction(distance)
+
+
+def _largest_odds(row: _Row, law: _Row) -> Number | None:
+    ratios = []
+    for p, q in zip(row, law, strict=True):
+        if p.sign and not q.sign:
+            return None
+        if p.sign:
+            ratios.append(p / q)
+    return max(ratios)
 
 
 _ZERO = number("zero", 0)

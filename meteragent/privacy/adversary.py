@@ -1,0 +1,347 @@
+"""Bayesian adversaries: what d-privacy means for what anybody concludes, and families that say it all.
+
+Theory of operation
+-------------------
+An adversary with a prior pi about the input x of a channel sees an output z and concludes the posterior.
+Two conclusions are e^d_P apart in odds, d_P the largest |ln| of the ratio of their probabilities.
+
+Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi replaces x before the mechanism sees it,
+by at most d(phi) = sup d(x, phi(x)). Let sigma and sigma' be the conclusions from z of adversaries with one
+prior, where the input was x and where it was phi(x). With L = P(z|.) and rho(x) = L(x)/L(phi(x)),
+
+    sigma(x)/sigma'(x) = rho(x) / (a mean of rho, weighted by the prior and L o phi).
+
+A mechanism that is d-private has |ln rho| <= d(phi), so d_P(sigma, sigma') <= 2 d(phi) for every prior.
+Over all priors the supremum is exactly max ln rho - min ln rho: a prior that holds nearly all its mass on
+the point of the least rho and the rest on that of the greatest comes as near as wanted.
+
+Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diameter d(N). Given that, the
+odds between posterior and prior are L(x) / (the prior's mean of L on N): so |ln| of it is at most d(N), and
+the supremum over all priors is exactly max_N ln L - min_N ln L.
+
+Families. Do the bounds of a family of neighbourhoods, all together, say as much as d-privacy? They say
+|ln L(x) - ln L(y)| <= d(N) for x, y in N, hence along every chain of neighbourhoods the sum of their
+diameters: privacy for the metric of the shortest chains, `ChainMetric`, which is never below d. Where the
+two are equal the family is maximally tight (Definition 3) and Theorem 4 restricted to it is an equivalence
+(Proposition 2). Where they are not, the channel to {0, 1} with P(1|x) = e^-chain(x, y) / 2 keeps all bounds
+of the family and is not d-private: so the condition is also needed.
+
+For hiding functions the same holds with phi that exchange x and y, as there rho(x) = 1/rho(y) and the
+supremum is 2 |ln L(x)/L(y)| at least: a family whose exchanges chain up to d is maximally tight
+(Definition 2). Functions that only replace do not suffice: rho = 1 where phi does nothing, and the bound of
+2 epsilon for all "replace row i by w" is kept by a mechanism that is no better than 2 epsilon.
+
+That is the equivalence as we prove it; it needs exchanges where the paper's phi_i,w are replacements.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cmp_to_key
+from itertools import combinations, permutations, product
+from typing import Any, NamedTuple
+
+from meteragent.privacy.channel import Channel, Distribution, Number, exp, number
+from meteragent.privacy.exact import Exact, positive
+from meteragent.privacy.metric import Distance, Metric, exceeds, shortest_paths
+
+Point = Hashable
+Database = tuple[Any, ...]
+Law = Mapping[Any, Number]
+
+
+class _Likely(NamedTuple):
+    """How likely an output is to either of two adversaries, were the input x."""
+
+    x: Point
+    one: Number
+    other: Number
+
+
+class Conclusions(NamedTuple):
+    """Where two adversaries with the same prior end: two laws of the input."""
+
+    one: Law
+    other: Law
+
+
+class Witness(NamedTuple):
+    """A prior and an output at which two conclusions are further apart than they may be."""
+
+    prior: dict[Point, Fraction]
+    output: Point
+
+
+def odds_apart(one: Law, other: Law) -> Number | None:
+    """e^d_P: the largest ratio, either way, of what two laws give a point; None where it is infinite.
+
+    On a finite set points suffice for events (Chatzikokolakis 2013, section 2).
+    """
+    ratios = []
+    for x in one.keys() | other.keys():
+        p, q = (law.get(x, _NONE) for law in (one, other))
+        if p.sign != q.sign:
+            return None
+        if p.sign:
+            ratios.append(max(p / q, q / p))
+    return max(ratios)
+
+
+# Two adversaries ----------------------------------------------------------------------------------
+
+
+class Comparison(ABC):
+    """Two adversaries with one prior, who end with two conclusions: a `Hiding` or a `Neighbourhood`."""
+
+    @abstractmethod
+    def loss(self, points: Sequence[Point], metric: Metric) -> Distance:
+        """What d-privacy lets the conclusions differ by, as d_P, at epsilon 1."""
+
+    @abstractmethod
+    def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
+        """Pairs of points, and the distance at which this comparison bounds the odds between them."""
+
+    @abstractmethod
+    def _likelihoods(self, channel: Channel, column: int) -> Iterator[_Likely]:
+        """What either adversary weighs its prior with."""
+
+    def conclusions(self, channel: Channel, prior: Distribution, output: Point) -> Conclusions:
+        """Both conclusions from `output`; the prior may be given as weights of any sum.
+
+        Raises:
+            TypeError: a probability of the prior is not exact.
+            ValueError: `output` is none of the channel's, or cannot occur for one of them.
+        """
+        likely = list(self._likelihoods(channel, channel.outputs.index(output)))
+        one = {x: p * number("a weight", prior.get(x, 0)) for x, p, _ in likely}
+        other = {x: q * number("a weight", prior.get(x, 0)) for x, _, q in likely}
+        return Conclusions(_normalised(one), _normalised(other))
+
+    def largest_odds(self, channel: Channel) -> Number | None:
+        """The supremum of `odds_apart` of both conclusions over all priors and outputs; None if infinite.
+
+        It is exact, and attained only where it is 1.
+        """
+        largest = exp(0)
+        for column in range(len(channel.outputs)):
+            if most_and_least := self._extremes(channel, column):
+                (_, p, q), (_, r, s) = most_and_least
+                if not q.sign * r.sign:
+                    return None
+                largest = max(largest, p * s / (q * r))
+        return largest
+
+    def holds(self, channel: Channel, metric: Metric, epsilon: Exact) -> bool:
+        """Whether no prior and no output take the conclusions further apart than epsilon `loss`.
+
+        Raises:
+            TypeError: epsilon is not exact.  ValueError: it is not above zero.
+        """
+        return self._bound(channel, metric, epsilon).admits(self.largest_odds(channel))
+
+    def witness(self, channel: Channel, metric: Metric, epsilon: Exact) -> Witness | None:
+        """A prior and an output that break the bound; None if it holds.
+
+        The prior is on two points: those where the likelihoods differ the most, either way, with the
+        second the more probable the closer the bound is to the supremum.
+
+        Raises:
+            TypeError: epsilon is not exact.  ValueError: it is not above zero.
+        """
+        bound = self._bound(channel, metric, epsilon)
+        for column, output in enumerate(channel.outputs):
+            if most_and_least := self._extremes(channel, column):
+                (x, p, q), (y, r, s) = most_and_least
+                if bound.admits(p * s / (q * r) if q.sign * r.sign else None):
+                    continue
+                share = Fraction(1, 2)
+                while bound.admits(odds_apart(*self.conclusions(channel, {x: share, y: 1 - share}, output))):
+                    share /= 2
+                return Witness({x: share, y: 1 - share}, output)
+        return None
+
+    def _bound(self, channel: Channel, metric: Metric, epsilon: Exact) -> "_Bound":
+        loss = self.loss(channel.inputs, metric)
+        return _Bound(None if loss == math.inf else exp(positive("epsilon", epsilon) * Fraction(loss)))
+
+    def _extremes(self, channel: Channel, column: int) -> tuple[_Likely, _Likely] | None:
+        """Where the first adversary's likelihood is greatest beside the second's, and where it is least.
+
+        None where one of them never sees this output.
+        """
+        seen = [at for at in self._likelihoods(channel, column) if at.one.sign or at.other.sign]
+        if not any(at.one.sign for at in seen) or not any(at.other.sign for at in seen):
+            return None
+        return max(seen, key=_BY_RATIO), min(seen, key=_BY_RATIO)
+
+
+@dataclass(frozen=True)
+class Hiding(Comparison):
+    """A hiding function phi: X -> X (Chatzikokolakis 2013, section 3 and Theorem 3).
+
+    One adversary's output comes from the input, the other's from phi of it; `loss` is 2 d(phi).
+    """
+
+    phi: Callable[[Any], Point]
+
+    def reach(self, points: Iterable[Point], metric: Metric) -> Distance:
+        """d(phi): the furthest that phi takes a point."""
+        return max(metric(x, self.phi(x)) for x in points)
+
+    def loss(self, points: Sequence[Point], metric: Metric) -> Distance:
+        """2 d(phi)."""
+        return 2 * self.reach(points, metric)
+
+    def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
+        """The points that phi exchanges, at d(phi): there the conclusions differ by twice their |ln odds|."""
+        reach = self.reach(points, metric)
+        return ((x, y, reach) for x in points if (y := self.phi(x)) != x and self.phi(y) == x)
+
+    def _likelihoods(self, channel: Channel, column: int) -> Iterator[_Likely]:
+        for x, row in zip(channel.inputs, channel.rows, strict=True):
+            yield _Likely(x, row[column], channel.row(self.phi(x))[column])
+
+
+@dataclass(frozen=True)
+class Neighbourhood(Comparison):
+    """A set N that the input is known to be in (Chatzikokolakis 2013, section 3 and Theorem 4).
+
+    The conclusions are posterior and prior, both given N; `loss` is the diameter of N.
+    """
+
+    members: frozenset[Point]
+
+    def loss(self, points: Sequence[Point], metric: Metric) -> Distance:  # noqa: ARG002  # of all inputs
+        """d(N): the diameter."""
+        return max((metric(x, y) for x, y in permutations(self.members, 2)), default=Fraction(0))
+
+    def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
+        """Any two members, at d(N)."""
+        diameter = self.loss(points, metric)
+        return ((x, y, diameter) for x, y in permutations(self.members, 2))
+
+    def _likelihoods(self, channel: Channel, column: int) -> Iterator[_Likely]:
+        for x, row in zip(channel.inputs, channel.rows, strict=True):
+            if x in self.members:
+                yield _Likely(x, row[column], exp(0))
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """The largest odds that are allowed; None: any."""
+
+    odds: Number | None
+
+    def admits(self, odds: Number | None) -> bool:
+        return self.odds is None or (odds is not None and odds <= self.odds)
+
+
+def _normalised(weights: Law) -> Law:
+    total = sum(weights.values(), _NONE)
+    if not total.sign:
+        raise ValueError("this output cannot occur under this prior: there is nothing to conclude")
+    return {x: weight / total for x, weight in weights.items()}
+
+
+def _order(a: _Likely, b: _Likely) -> int:
+    """Which ratio one/other is the greater; x/0 is above all."""
+    return (a.one * b.other - b.one * a.other).sign
+
+
+_BY_RATIO = cmp_to_key(_order)
+_NONE = exp(0) - 1
+
+
+# Families -----------------------------------------------------------------------------------------
+
+
+def chain_metric(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> Metric:
+    """The length of the shortest chain of links between two points; infinity where there is none.
+
+    A channel that keeps all bounds of the family is private for it; for neighbourhoods, and for no smaller
+    metric: a channel keeps all bounds exactly when it is. It is at least `metric`, if that is a metric.
+    """
+    lengths: dict[tuple[Point, Point], Distance] = {}
+    for comparison in family:
+        for x, y, length in comparison.links(points, metric):
+            lengths[x, y] = min(length, lengths.get((x, y), math.inf))
+    chains = shortest_paths(lengths)
+    return lambda x, y: Fraction(0) if x == y else chains.get(x, {}).get(y, math.inf)
+
+
+def is_maximally_tight(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> bool:
+    """Whether the bounds of a family, all together, say all that d-privacy says: no chain is longer than d.
+
+    Chatzikokolakis 2013, Definitions 2 and 3: then a channel is epsilon-d-private if (and only if) every
+    bound of the family holds (Proposition 2). For neighbourhoods the condition is also needed; hiding
+    functions could do without exchanges on some spaces.
+    """
+    chain = chain_metric(family, points, metric)
+    return not any(exceeds(chain(x, y), metric(x, y)) for x, y in combinations(points, 2))
+
+
+def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
+    """phi_i,w of Chatzikokolakis 2013, Theorem 1: row i becomes w. d_h(phi) = 1; not maximally tight."""
+    return tuple(_rowwise(n, {i: dict.fromkeys(values, w)}) for i in range(n) for w in values)
+
+
+def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
+    """Phi_h and Phi_1: v becomes w in row i, and w becomes v. d_h(phi) = 1, d_1(phi) = |v - w|.
+
+    Maximally tight for d_h, d_1 and the normalised d_1 on V^n (Chatzikokolakis 2013, Proposition 2).
+    """
+    pairs = list(combinations(values, 2))
+    return tuple(_rowwise(n, {i: {v: w, w: v}}) for i in range(n) for v, w in pairs)
+
+
+def database_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
+    """Phi_inf: v_i becomes w_i and w_i becomes v_i, in every row at once. d_inf(phi) = d_inf(v, w).
+
+    Maximally tight for d_inf on V^n (Chatzikokolakis 2013, Proposition 2), and for the others, as where v and
+    w differ in one row it is Phi_1.
+    """
+    pairs = combinations(product(values, repeat=n), 2)
+    return tuple(_rowwise(n, {i: {v[i]: w[i], w[i]: v[i]} for i in range(n)}) for v, w in pairs)
+
+
+def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
+    """N_h: all but row i is known (Chatzikokolakis 2013, Theorem 2). d_h(N) = 1; maximally tight for d_h."""
+    return tuple(
+        dict.fromkeys(Neighbourhood(_row(values, x, i)) for x in product(values, repeat=n) for i in range(n))
+    )
+
+
+def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
+    """N_1: all but row i is known, and that it lies between v and w. d_1(N) = |v - w|.
+
+    Maximally tight for d_1, and the normalised d_1, on V^n with numbers V (Chatzikokolakis 2013,
+    Proposition 2); whole rows are not.
+    """
+    between = [[u for u in values if v <= u <= w] for v, w in combinations(sorted(values), 2)]
+    databases = list(product(values, repeat=n))
+    members = (_row(segment, x, i) for segment in between for x in databases for i in range(n))
+    return tuple(dict.fromkeys(map(Neighbourhood, members)))
+
+
+def boxes(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
+    """N_inf: each row is known to lie between two values. d_inf(N) is the widest of them.
+
+    Maximally tight for d_inf on V^n with numbers V (Chatzikokolakis 2013, Proposition 2), and for the others,
+    as N_1 is among them.
+    """
+    sides = [[u for u in values if v <= u <= w] for v in values for w in values if v <= w]
+    members = (frozenset(product(*box)) for box in product(sides, repeat=n))
+    return tuple(Neighbourhood(box) for box in members if len(box) > 1)
+
+
+def _row(segment: Iterable[Any], x: Database, i: int) -> frozenset[Point]:
+    """The databases that are x but for row i, which has any value of the segment."""
+    return frozenset((*x[:i], u, *x[i + 1 :]) for u in segment)
+
+
+def _rowwise(n: int, maps: dict[int, dict[Any, Any]]) -> Hiding:
+    """Row i of a database goes through maps[i]; what that does not name stays."""
+    steps = [maps.get(i, {}) for i in range(n)]
+    return Hiding(lambda x: tuple(step.get(u, u) for u, step in zip(x, steps, strict=True)))

@@ -54,17 +54,17 @@ class Draws:
     lines: list[Drawn] = field(default_factory=lambda: [Drawn(0, TERMS)])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Labelled(LInfLaplace):
     """The mechanism of `known`, with a label for each draw instead of a random number."""
 
     known: Terms
     draws: Draws
 
-    @classmethod
-    def of(cls, known: Terms, draws: Draws) -> "Labelled":
-        """The mechanism that these terms would have."""
-        return cls(known.epsilon, known.quantum, known.n, known, draws)
+    def __init__(self, known: Terms, draws: Draws) -> None:
+        super().__init__(known.epsilon, known.quantum, known.n)
+        object.__setattr__(self, "known", known)
+        object.__setattr__(self, "draws", draws)
 
     def radius(self, bits: Bits) -> int:
         """A radius nobody else has."""

@@ -106,7 +106,7 @@ class LabelledWordings(Wordings):
 
     def make(self, terms: Terms) -> Wording:
         """The wording of some terms."""
-        return super().make(terms)._replace(mechanism=Labelled.of(terms, self.draws))
+        return super().make(terms)._replace(mechanism=Labelled(terms, self.draws))
 
 
 class World:

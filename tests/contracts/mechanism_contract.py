@@ -1,9 +1,14 @@
-"""What every mechanism must keep: inherit `MechanismContract` in the tests of one.
+"""What every mechanism must keep: inherit `Conformance` in the tests of one, pytest runs the rest.
 
-A subclass says how the mechanism is made and what its exact law is; pytest runs the rest.
+The suite is the library's, `meteragent.privacy.conformance`. A right mechanism fails one of its runs with a
+chance of ALARM at most; seeds are fixed, so a run repeats. `MechanismContract` is for noise on windows, which
+it holds against the exact law besides.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from typing import Any, Protocol
 
@@ -13,6 +18,10 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import Bits, SeededBits
+from meteragent.privacy.conformance import Report, conform
+from meteragent.privacy.mechanism.base import Guarantee
+
+ALARM = 1e-9
 
 
 class Mechanism(Protocol):
@@ -27,11 +36,111 @@ class Mechanism(Protocol):
         ...
 
 
-class MechanismContract:
-    """The conformance suite; `make` and `probabilities` are the subclass's."""
+@dataclass(frozen=True)
+class Drawn:
+    """A mechanism that promises what one says, and draws from another."""
+
+    said: Any
+    drawn: Any
+
+    def __post_init__(self) -> None:
+        for name in ("space", "n", "quantum", "step"):
+            if hasattr(self.said, name):
+                object.__setattr__(self, name, getattr(self.said, name))
+
+    def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
+        """What the other releases."""
+        released: NDArray[Any] = self.drawn.release(points, bits=bits)
+        return released
+
+    def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
+        """What the one says."""
+        mass: NDArray[np.float64] = self.said.log_mass(outputs, point)
+        return mass
+
+
+class MetricDrawn(Drawn):
+    """One with a metric promise."""
+
+    def loss(self, distance: Fraction, /) -> Fraction:
+        """What the one says."""
+        loss: Fraction = self.said.loss(distance)
+        return loss
+
+
+class PairDrawn(Drawn):
+    """One with a pair."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the one says."""
+        guarantee: Guarantee = self.said.guarantee
+        return guarantee
+
+
+class Conformance:
+    """The library's suite on a mechanism; `made` is the subclass's."""
+
+    samples = 10_000
+    tight = True
+    """Whether the loss is reached somewhere."""
+    scaled = "epsilon"
+    """The parameter that scales the noise."""
+    pairs: Iterable[tuple[Any, Any]] | None = None
+    """Points to tell apart, if not those of the space."""
+
+    def made(self) -> "partial[Any]":
+        """What makes the mechanism, with its parameters as keywords."""
+        raise NotImplementedError
+
+    def other(self, factor: Fraction) -> Any:
+        """The mechanism with `scaled` so many times as large."""
+        made = self.made()
+        return partial(made, **{self.scaled: Fraction(made.keywords[self.scaled]) * factor})()
+
+    def tried(self, mechanism: Any, made: "partial[Any] | None" = None) -> Report:
+        """The suite's findings."""
+        return conform(
+            mechanism,
+            pairs=self.pairs,
+            make=made,
+            tight=self.tight,
+            samples=self.samples,
+            alarm=ALARM,
+            bits=SeededBits(7),
+        )
+
+    def test_it_conforms(self) -> None:
+        """Promise, ratios, release and draws are as they must be: false alarm ALARM."""
+        report = self.tried(self.made()(), self.made())
+        assert report.conforms, report.table()
+
+    @pytest.mark.parametrize("factor", [Fraction(10, 9), Fraction(9, 10)])
+    def test_draws_of_another_scale_are_refused(self, factor: Fraction) -> None:
+        """Draws from a mechanism with 10 % more or less noise are refused, by what looks at draws."""
+        said, drawn = self.made()(), self.other(factor)
+        kind = MetricDrawn if hasattr(said, "loss") else PairDrawn
+        failed = self.tried(kind(said, drawn)).failed
+        assert failed
+        assert all(name.startswith(("draws", "frequencies", "law", "black box")) for name in failed)
+
+    def test_equal_parameters_make_equal_mechanisms(self) -> None:
+        """A mechanism is a value: fixed when it is made, equal to another of the same parameters."""
+        one, same = self.made()(), self.made()()
+        assert one == same
+        with pytest.raises(AttributeError):
+            one.epsilon = Fraction(100)
+
+
+class MechanismContract(Conformance):
+    """The suite for noise on windows; `make` and `probabilities` are the subclass's."""
 
     epsilon = Fraction(1, 3)
     quantum = Fraction(1, 2)
+
+    def made(self) -> "partial[Any]":
+        """Windows of three slots."""
+        return partial(self.make, epsilon=self.epsilon, quantum=self.quantum, n=3)
 
     def make(self, epsilon: Fraction, quantum: Fraction, n: int) -> Mechanism:
         """The mechanism for windows of n slots."""

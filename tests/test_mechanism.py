@@ -1,5 +1,6 @@
 """The l_inf Laplace mechanism keeps the contract of mechanisms, and its own."""
 
+from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 
 from meteragent.privacy import LInfLaplace, SeededBits, radius, uniform
+from meteragent.privacy.mechanism.base import MetricMechanism
 from meteragent.privacy.sampling.radius import envelope_of
+from meteragent.privacy.space import Windows
 from tests.contracts.mechanism_contract import Mechanism, MechanismContract
 
 
@@ -34,7 +37,86 @@ class TestLInfLaplace(MechanismContract):
 def test_a_is_epsilon_times_quantum() -> None:
     """The noise in quanta has the parameter a = epsilon q; ints are exact too."""
     assert LInfLaplace(Fraction(1, 220), Fraction(1, 10), 4).a == Fraction(1, 2200)
-    assert LInfLaplace(2, 3, 1).a == Fraction(6)  # type: ignore[arg-type]
+    assert LInfLaplace(2, 3, 1).a == Fraction(6)
+
+
+def test_parameters_may_be_written_in_any_exact_way() -> None:
+    """Strings, Decimals, ints and Fractions that are equal make equal mechanisms."""
+    written = [LInfLaplace(e, q, 2) for e, q in (("1/4", "0.1"), (Decimal("0.25"), Fraction(1, 10)))]
+    assert written[0] == written[1] == LInfLaplace(Fraction(1, 4), Fraction(1, 10), 2)
+    assert len(set(written)) == 1
+    assert repr(written[0]) == "LInfLaplace(epsilon=Fraction(1, 4), quantum=Fraction(1, 10), n=2)"
+    assert written[0].loss("0.15") == Fraction(1, 20)
+
+
+def test_its_space_is_windows_at_d_inf() -> None:
+    """Points are n whole quanta; their distance, in the unit, is what `loss` takes."""
+    mechanism = LInfLaplace("1/220", "1/2", 3)
+    assert mechanism.space == Windows(3, "1/2")
+    assert mechanism.space.metric([0, 0, 5], [4, 0, 1]) == 2
+    assert isinstance(mechanism, MetricMechanism)
+
+
+# The law ------------------------------------------------------------------------------------------
+
+
+def log_total(n: int, a: Fraction) -> mpmath.mpf:
+    """The log of the sum over Z^n of e^(-a max|z_i|): over R as it stands, or by Poisson's formula."""
+    x = mpmath.mpf(a.numerator) / a.denominator
+    if n < 48 and a >= Fraction(1, 10):
+        terms = range(int((n + 250) / a * 3) + 20)
+        total = mpmath.fsum((2 * r + 1) ** n * mpmath.exp(-x * r) for r in terms)
+        return mpmath.log(total * -mpmath.expm1(-x))
+    waves = (mpmath.re((x / (x + 2j * mpmath.pi * m)) ** (n + 1)) * (-1) ** m for m in range(1, 400))
+    integral = mpmath.loggamma(n + 1) - (n + 1) * mpmath.log(x)
+    peaks = integral + mpmath.log(1 + 2 * mpmath.fsum(waves))
+    return peaks + n * mpmath.log(2) + x / 2 + mpmath.log(-mpmath.expm1(-x))
+
+
+@pytest.mark.parametrize("n", [2, 3, 48, 96, 1440])
+@pytest.mark.parametrize("a", ["1/100000", "1/2000", "1/1000", "1/220", "1/60", "1/2", "5", "50"])
+def test_the_log_mass_is_right_to_twelve_digits(n: int, a: str) -> None:
+    """At z = 0 the log of the mass is -ln Z, to 1e-12 of itself, for a from 1e-5 to 50, also near 0."""
+    mechanism, origin = LInfLaplace(a, 1, n), np.zeros(n, np.int64)
+    with mpmath.workdps(60):
+        expected = -log_total(n, Fraction(a))
+        assert abs(float(mechanism.log_mass(origin, origin) / expected) - 1) < 1e-12
+
+
+@pytest.mark.parametrize("a", ["1/100000", "1/220", "1/2", "50"])
+def test_the_log_mass_of_a_number_is_discrete_laplace(a: str) -> None:
+    """For n = 1, P(z) = tanh(a/2) e^(-a|z|)."""
+    mechanism = LInfLaplace(a, 1, 1)
+    x = mpmath.mpf(Fraction(a).numerator) / Fraction(a).denominator
+    with mpmath.workdps(60):
+        for z in (0, 1, -7, 1000):
+            expected = mpmath.log(mpmath.tanh(x / 2)) - x * abs(z)
+            assert abs(float(mechanism.log_mass([z + 3], [3]) / expected) - 1) < 1e-12
+
+
+def test_masses_add_up() -> None:
+    """Over a box that holds nearly all of it, the mass is 1; it depends on max|z_i| alone."""
+    mechanism = LInfLaplace(1, 1, 2)
+    outputs = np.array(list(product(range(-40, 41), repeat=2))).reshape(81, 81, 2)
+    point = np.array([5, -3])
+    log_mass = mechanism.log_mass(outputs + point, point)
+    assert log_mass.shape == (81, 81)
+    assert np.exp(log_mass).sum() == pytest.approx(1, abs=1e-14)
+    assert log_mass[40 + 3, 40 - 2] == log_mass[40 - 3, 40 + 1]
+
+
+def test_the_mass_of_what_is_no_window_is_refused() -> None:
+    """A point is one window; outputs are windows."""
+    mechanism = LInfLaplace(1, 1, 2)
+    with pytest.raises(ValueError, match="the point is one window"):
+        mechanism.log_mass([[0, 0]], [[0, 0]])
+    with pytest.raises(ValueError, match="windows have shape"):
+        mechanism.log_mass([0, 0, 0], [0, 0])
+    with pytest.raises(TypeError, match="whole quanta"):
+        mechanism.log_mass([0.5, 0], [0, 0])
+
+
+# Releases -----------------------------------------------------------------------------------------
 
 
 def test_noise_beyond_int64_is_refused_when_the_mechanism_is_made() -> None:

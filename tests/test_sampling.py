@@ -85,12 +85,20 @@ def test_an_array_beyond_int64_is_refused() -> None:
         below_array(2**63 + 1, 1, SeededBits(0))
 
 
-def test_an_array_redraws_what_is_out_of_range() -> None:
-    """A value of the mask that is not below m is dropped, never folded back into the range."""
-    drawn = [255, 3, 100, 99, 101, 0, *[127] * 50]
-    size = (2 << 7) // 100 + 8
-    tape = Tape(drawn[:size], drawn[:size])
-    assert below_array(100, 2, tape).tolist() == [3, 99]
+def test_an_array_redraws_what_does_not_come_out_even() -> None:
+    """Of 2^32 words 3 have one too many, the word 0; it is drawn anew until it is another."""
+    third = 1431655765
+    words = [0, 1, third, third + 1, 2 * third, 2 * third + 1, 3 * third]
+    tape = Tape(words, [0], [2 * third + 1])
+    assert below_array(3, 7, tape).tolist() == [2, 0, 0, 1, 1, 2, 2]
+    assert below_array(1 << 32, 2, Tape([7, (1 << 32) - 1])).tolist() == [7, (1 << 32) - 1]
+
+
+def test_an_array_of_a_great_range_redraws_what_is_out_of_it() -> None:
+    """Above 2^32, a value of the mask that is not below m is drawn anew, never folded back into the range."""
+    m = (1 << 40) + 1
+    tape = Tape([m, 5 + (1 << 41), (1 << 41) - 1, m - 1], [m + 1, 6], [7])
+    assert below_array(m, 4, tape).tolist() == [7, 5, 6, m - 1]
 
 
 @given(radius_=st.integers(0, 10**30), seed=st.integers(0, 99))
@@ -194,6 +202,20 @@ def test_bits_of_a_uniform_are_revealed_only_while_needed() -> None:
     tied = Tape(tie, 0, 7)
     assert envelope.keeps(envelope.mode + 2, 0, tied)
     assert tied.left == 1
+
+
+@pytest.mark.parametrize(("n", "a"), PARAMETERS)
+def test_weights_nearby_enclose_a_weight(n: int, a: Fraction) -> None:
+    """The wider bounds that decide most comparisons contain the weight, also at zero and around the mode."""
+    envelope = envelope_of(n, a)
+    mode, block = envelope.mode, envelope.block
+    points = {max(0, mode + block * i // 24 + shift) for i in range(-60, 61) for shift in (-1, 0, 1)}
+    for point in {*points, 0, mode - 1 if mode else 0, mode, mode + 1}:
+        lo, hi = envelope.weight_bounds(point, 80)
+        near_lo, near_hi = envelope._near(point, 40)
+        assert near_lo << 40 <= hi
+        assert lo <= near_hi << 40
+        assert near_hi - near_lo <= (1 << 40) // 12 or point < block
 
 
 def test_a_proposal_is_made_of_a_side_a_block_and_a_place() -> None:

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from meteragent.privacy.bits import Bits, SeededBits
-from meteragent.privacy.sampling import bernoulli, discrete_laplace, radii, radius, uniform_rows, windows
+from meteragent.privacy.sampling import (
+    below_array,
+    bernoulli,
+    discrete_laplace,
+    radii,
+    radius,
+    uniform_rows,
+    windows,
+)
 from meteragent.privacy.sampling.windows import FALL, TABLE_FROM, _Table, _table
 from tests.tape import Tape
 
@@ -182,20 +190,27 @@ def test_few_radii_are_drawn_one_by_one() -> None:
     assert radii(6, a, 0, SeededBits(3)).shape == (0,)
 
 
-def reference_rows(cubes: list[int], n: int, bits: Bits) -> list[list[int]]:
-    """The same rows from the same bits: u m / 2^32, or u modulo a power of two, in order."""
-    wide = 2 * max(cubes) + 1 >= 1 << 32
-    ranges = [2 * cube + 1 for cube in cubes for _ in range(n)]
+def redrawn(ranges: list[int], bits: Bits) -> list[int]:
+    """An integer below each range from the same bits: floor(u m / 2^32), or for great ones u modulo 2^k."""
+    masked = max(ranges) > 1 << 32
     values, again = [0] * len(ranges), list(range(len(ranges)))
     while again:
-        words = bits.array(len(again), np.uint64 if wide else np.uint32).tolist()
-        redraw = []
+        words = bits.array(len(again), np.uint64 if masked else np.uint32).tolist()
+        out = []
         for i, word in zip(again, words, strict=True):
             m = ranges[i]
-            values[i], rest = (word % (1 << m.bit_length()), 0) if wide else divmod(word * m, 1 << 32)
-            if values[i] >= m or (not wide and rest < (1 << 32) % m):
-                redraw.append(i)
-        again = redraw
+            values[i], rest = (word % (1 << m.bit_length()), m) if masked else divmod(word * m, 1 << 32)
+            if values[i] >= m or rest < (1 << 32) % m:
+                out.append(i)
+        again = out
+    return values
+
+
+def reference_rows(cubes: list[int], n: int, bits: Bits) -> list[list[int]]:
+    """The same rows from the same bits: all at once, or row by row where a range is great."""
+    if 2 * max(cubes) + 1 > 1 << 32:
+        return [[value - cube for value in redrawn([2 * cube + 1] * n, bits)] for cube in cubes]
+    values = redrawn([2 * cube + 1 for cube in cubes for _ in range(n)], bits)
     return [[values[i * n + j] - cube for j in range(n)] for i, cube in enumerate(cubes)]
 
 
@@ -236,6 +251,14 @@ def test_windows_are_rows_of_uniforms_on_their_radii() -> None:
     assert noise.tolist() == uniform_rows(radii(6, a, 1000, same), 6, same).tolist()
     alone = windows(1, a, 1000, SeededBits(5))
     assert alone.tolist() == discrete_laplace(1000, a, SeededBits(5))[:, np.newaxis].tolist()
+
+
+def test_few_windows_are_drawn_one_by_one() -> None:
+    """Below the size from which the table pays, each window is its R, then n uniforms from it."""
+    a, same = Fraction(1, 10), SeededBits(6)
+    for row in windows(6, a, 20, SeededBits(6)).tolist():
+        cube = radius(6, a, same)
+        assert row == (below_array(2 * cube + 1, 6, same) - cube).tolist()
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])

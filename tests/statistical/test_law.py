@@ -1,7 +1,7 @@
 """The samplers have their exact laws, and the tests would notice if they had not.
 
 A chi-square test over cells of the exact law. ALARM is the chance that a right sampler fails one
-test; seeds are fixed, so a run repeats, and with fewer than 50 such tests a right sampler fails any
+test; seeds are fixed, so a run repeats, and with fewer than 100 such tests a right sampler fails any
 with a chance below 1e-9. `rejects` first computes, from the wrong law itself, the chance of a miss
 (noncentral chi-square) and demands that it is below MISS; then it draws from the wrong sampler.
 """
@@ -26,10 +26,12 @@ from meteragent.privacy import (
     radius,
     uniform,
 )
+from meteragent.privacy.sampling import radii as many_radii
+from meteragent.privacy.sampling import uniform_rows, windows
 
 pytestmark = pytest.mark.statistical
 
-ALARM = 2e-11
+ALARM = 1e-11
 MISS = 1e-6
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -230,6 +232,67 @@ def test_a_window_from_too_small_a_radius_is_told_apart() -> None:
     assert miss(wrong, right, draws) < MISS
     assert p_value(window_counts(noise), right) < ALARM
     assert p_value(window_counts(noise), wrong) > ALARM
+
+
+# Many windows at once -----------------------------------------------------------------------------
+
+WINDOWS = [
+    (2, Fraction(7, 10)),
+    (4, Fraction(1, 220)),
+    (30, Fraction(1, 10)),
+    (96, Fraction(1067, 10)),  # a >> sqrt(n)
+    (1440, Fraction(1, 220)),
+]
+
+
+@pytest.mark.parametrize(("n", "a"), [(1, Fraction(1, 50)), *WINDOWS])
+def test_many_radii_have_their_law(n: int, a: Fraction) -> None:
+    """Drawn at once, R has the law of `radius`; a scale 10 % too large or too small is told from it."""
+    cells, bits, draws = Cells(radius_law(n, a), 100), SeededBits(n), 200_000
+    assert cells.p_value(many_radii(n, a, draws, bits)) > ALARM
+    for factor in (Fraction(11, 10), Fraction(9, 10)):
+        if a < n:  # else R is nearly always one value, whatever the scale
+            assert rejects(cells, radius_law(n, a / factor), many_radii(n, a / factor, draws, bits))
+
+
+@pytest.mark.parametrize(("n", "a"), WINDOWS)
+def test_a_slot_of_many_windows_is_uniform_on_its_cube(n: int, a: Fraction) -> None:
+    """Given R, z + R falls evenly into 2R+1 values: (z+R+V)/(2R+1), V uniform, into 50 equal parts."""
+    bits, rows = SeededBits(n), 200_000 // n + 1
+    cubes = many_radii(n, a, rows, bits)
+    shares = uniform_rows(cubes, n, bits) + cubes[:, np.newaxis]
+    smooth = np.random.default_rng(1).random(shares.shape)
+    places = ((shares + smooth) / (2 * cubes + 1)[:, np.newaxis] * 50).astype(np.int64)
+    counts = np.bincount(places.ravel(), minlength=50).astype(float)
+    assert p_value(counts, np.full(50, 1 / 50)) > ALARM
+    narrow = (shares * 9 // 10 + smooth) / (2 * cubes + 1)[:, np.newaxis]
+    counts = np.bincount((narrow * 50).astype(np.int64).ravel(), minlength=50).astype(float)
+    assert p_value(counts, np.full(50, 1 / 50)) < ALARM
+
+
+@pytest.mark.parametrize(("n", "a"), [(1, Fraction(1, 220)), *WINDOWS])
+def test_the_largest_of_many_windows_has_its_law(n: int, a: Fraction) -> None:
+    """P(max|z_i| = m) ~ ((2m+1)^n - (2m-1)^n) e^(-am); with epsilon 10 % off it is told from it."""
+    draws = 5000 if n > 96 else 40_000
+    cells = Cells(largest_law(n, a))
+    assert cells.p_value(np.abs(windows(n, a, draws, SeededBits(n))).max(axis=1)) > ALARM
+    for factor in (Fraction(11, 10), Fraction(9, 10)):
+        if a < n:
+            wrong = np.abs(windows(n, a / factor, draws, SeededBits(n))).max(axis=1)
+            assert rejects(cells, largest_law(n, a / factor), wrong)
+
+
+def largest_law(n: int, a: Fraction) -> Floats:
+    """P(max|z_i| = m), m >= 0."""
+    law = radius_law(n, a)
+    m = np.arange(len(law))
+    log_share = n * np.log(np.maximum(2 * m - 1, 1) / (2 * m + 1))
+    log_count = n * np.log(2 * m + 1) + np.log(
+        np.where(m == 0, 1, -np.expm1(np.where(m == 0, -1, log_share)))
+    )
+    log_mass = log_count - float(a) * m
+    mass = np.exp(log_mass - log_mass.max())
+    return np.asarray(mass / mass.sum())
 
 
 # Uniforms and geometrics --------------------------------------------------------------------------

@@ -96,8 +96,9 @@ def _drawn(digits: _Digits, used: int, count: int, bits: Bits) -> NDArray[np.int
     table = np.arange(used)[:, np.newaxis] << _PREFIX_BITS
     r = digits.known.take((prefix.reshape(used, count) + table).ravel())
     undecided = (r < 0).nonzero()[0]
-    for i, group in enumerate(digits.groups[:used]):
-        own = undecided[undecided // max(count, 1) == i]
+    rows = undecided // max(count, 1)
+    for i in sorted(set(rows.tolist())):
+        group, own = digits.groups[i], undecided[rows == i]
         r[own] = refined(partial(_thresholds, group), _PREFIX_BITS, prefix[own], bits)
     return r.reshape(used, count).astype(np.int64)
 

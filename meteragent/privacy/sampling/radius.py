@@ -11,7 +11,8 @@ from an envelope of steps. With the least b that is at most 5.6 proposals on ave
     w(R)/w(M) = (t e^-x)^n,   t = (2R+1)/(2M+1),   x = (R-M) a/n.
 M and b are found once per (n, a) with the same certified bounds. (The mode must be that of the
 integers: where a >> sqrt(n), w falls between two integers and is negligible at both, so that
-proposals weighed against its maximum over the reals are hardly ever kept.)
+proposals weighed against its maximum over the reals are hardly ever kept.) The first 32 bits of U are
+compared with the weights of neighbours, which decide 99 in 100; the rest take the weight itself.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from meteragent.privacy.sampling.parameters import check_parameters
 from meteragent.privacy.sampling.uniform import below
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Envelope:
     """Steps above w for one n and a: M, a/n as two integers, and b, where w has fallen to 2^-fall w(M)."""
 
@@ -50,9 +51,45 @@ class Envelope:
         limit = 1 << FIRST_BITS - self.fall
         return all(self.weight_bounds(point, FIRST_BITS)[1] <= limit for point in points)
 
+    def draw(self, bits: Bits) -> int:
+        """One R; for steps with fall = 1."""
+        while True:
+            right = self.mode == 0 or bits.integer(1)
+            j = 0
+            while bits.integer(1):
+                j += 1
+            i = j * self.block + below(self.block, bits)
+            proposal = self.mode + i if right else self.mode - 1 - i
+            if proposal >= 0 and self.keeps(proposal, j, bits):
+                return proposal
+
     def keeps(self, proposal: int, j: int, bits: Bits) -> bool:
         """True with probability 2^j w(proposal)/w(M)."""
-        return bernoulli(lambda k: self.weight_bounds(proposal, k + j), bits)
+
+        def bounds(k: int) -> tuple[int, int]:
+            return self._near(proposal, k + j) if k == FIRST_BITS else self.weight_bounds(proposal, k + j)
+
+        return bernoulli(bounds, bits)
+
+    def _near(self, point: int, k: int) -> tuple[int, int]:
+        """Wider bounds, by weights nearby that are kept: on either side of M, w is monotone."""
+        i, beyond = divmod(point - self.mode, self.step)
+        lo, hi = _edge(self, i, k)
+        if not beyond:
+            return lo, hi
+        next_lo, next_hi = _edge(self, i + 1, k)
+        return min(lo, next_lo), max(hi, next_hi)
+
+    @property
+    def step(self) -> int:
+        """How far apart the weights are that are kept, from M on: 64 in a block."""
+        return max(1, self.block >> 6)
+
+
+@lru_cache(maxsize=1 << 12)
+def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
+    point = envelope.mode + i * envelope.step
+    return envelope.weight_bounds(point, k) if point >= 0 else (0, 0)
 
 
 @lru_cache(maxsize=256, typed=True)  # typed: a float that equals a cached Fraction is refused still
@@ -101,13 +138,4 @@ def radius(n: int, a: Fraction, bits: Bits) -> int:
     Raises:
         TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
     """
-    envelope = envelope_of(n, a)
-    while True:
-        right = envelope.mode == 0 or bits.integer(1)
-        j = 0
-        while bits.integer(1):
-            j += 1
-        i = j * envelope.block + below(envelope.block, bits)
-        proposal = envelope.mode + i if right else envelope.mode - 1 - i
-        if proposal >= 0 and envelope.keeps(proposal, j, bits):
-            return proposal
+    return envelope_of(n, a).draw(bits)

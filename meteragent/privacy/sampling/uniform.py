@@ -1,8 +1,8 @@
 """Integers that are equally likely, from words that are: what does not come out even is drawn anew.
 
-One range, m: of the integers below the next power of two those below m are kept. A range per row: with a
-word u of 32 bits, floor(u m / 2^32) is uniform on {0 .. m-1} where u is drawn anew while
-u m mod 2^32 < 2^32 mod m, because each value then keeps floor(2^32 / m) words (Lemire 2019).
+Arrays: with a word u of 32 bits, floor(u m / 2^32) is uniform on {0 .. m-1} where u is drawn anew while
+u m mod 2^32 < 2^32 mod m, because each value then keeps floor(2^32 / m) words (Lemire 2019). Greater m and
+single numbers: of the integers below the next power of two those below m are kept.
 """
 
 import numpy as np
@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
 
-Words = NDArray[np.uint64]
-
-_CACHED = 1 << 15  # values
+_CACHED = 1 << 15  # values at a time in rows, so that what is in work stays in the processor's cache
 
 
 def below(m: int, bits: Bits) -> int:
@@ -38,18 +36,27 @@ def below_array(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
     """
     if not 1 <= m <= 1 << 63:
         raise ValueError("m must lie in 1 .. 2^63 to draw an array")
-    k = (m - 1).bit_length()
-    dtype = next(d for d in (np.uint8, np.uint16, np.uint32, np.uint64) if k <= 8 * d().itemsize)
-    mask = dtype((1 << k) - 1)
-    out = np.empty(count, np.int64)
-    filled = 0
-    while filled < count:
-        missing = count - filled
-        drawn = bits.array((missing << k) // m + missing // 16 + 8, dtype) & mask
-        kept = drawn[drawn <= dtype(m - 1)][:missing]
-        out[filled : filled + kept.size] = kept
-        filled += kept.size
-    return out
+    if m > 1 << 32:
+        return _masked(m, count, bits)
+    factor, uneven = np.uint64(m), np.uint32((1 << 32) % m)
+    product = bits.array(count, np.uint32) * factor
+    again = (product.astype(np.uint32) < uneven).nonzero()[0]
+    while again.size:
+        product[again] = fresh = bits.array(again.size, np.uint32) * factor
+        again = again[fresh.astype(np.uint32) < uneven]
+    product >>= np.uint64(32)
+    return product.view(np.int64)
+
+
+def _masked(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
+    """The same for m > 2^32: of the integers below the next power of two those below m."""
+    mask, most = np.uint64((1 << (m - 1).bit_length()) - 1), np.uint64(m - 1)
+    drawn = bits.array(count, np.uint64) & mask
+    again = (drawn > most).nonzero()[0]
+    while again.size:
+        drawn[again] = fresh = bits.array(again.size, np.uint64) & mask
+        again = again[fresh > most]
+    return drawn.view(np.int64)
 
 
 def uniform(radius: int, bits: Bits) -> int:
@@ -67,44 +74,28 @@ def uniform_rows(radii: NDArray[np.int64], n: int, bits: Bits) -> NDArray[np.int
     Raises:
         ValueError: an R is below 0 or not below 2^62.
     """
-    if radii.size and not 0 <= radii.min() <= radii.max() < 1 << 62:
+    ranges = (2 * radii + 1).view(np.uint64)  # beyond 2^63 where a radius is out of range
+    most = int(ranges.max(initial=0))
+    if most > 1 << 63:
         raise ValueError("a row's radius must lie in 0 .. 2^62 - 1")
     out = np.empty((radii.size, n), np.int64)
-    rows = max(1, _CACHED // max(1, n))  # at a time: what is in work stays in the processor's cache
+    wide = most > 1 << 32
+    rows = 1 if wide else max(1, _CACHED // max(1, n))
     for first in range(0, radii.size, rows):
-        part = radii[first : first + rows]
-        ranges = (2 * part + 1).view(np.uint64)
-        scaled = _scaled if int(ranges.max()) >> 32 == 0 else _masked
-        np.subtract(
-            scaled(ranges, n, bits).view(np.int64), part[:, np.newaxis], out=out[first : first + rows]
-        )
+        part = slice(first, first + rows)
+        drawn = below_array(int(ranges[first]), n, bits) if wide else _scaled(ranges[part], n, bits)
+        np.subtract(drawn, radii[part, np.newaxis], out=out[part])
     return out
 
 
-def _scaled(ranges: Words, n: int, bits: Bits) -> Words:
+def _scaled(ranges: NDArray[np.uint64], n: int, bits: Bits) -> NDArray[np.int64]:
     """Rows of n integers below each of `ranges`, which are below 2^32."""
     product = bits.array(ranges.size * n, np.uint32).reshape(-1, n) * ranges[:, np.newaxis]
-    uneven = ((1 << 32) % ranges).astype(np.uint32)
-    flat = product.reshape(-1)
+    flat, uneven = product.reshape(-1), ((1 << 32) % ranges).astype(np.uint32)
     again = np.flatnonzero(product.astype(np.uint32) < uneven[:, np.newaxis])
     while again.size:
         row = again // n
         flat[again] = fresh = bits.array(again.size, np.uint32) * ranges[row]
         again = again[fresh.astype(np.uint32) < uneven[row]]
     product >>= np.uint64(32)
-    return product
-
-
-def _masked(ranges: Words, n: int, bits: Bits) -> Words:
-    """Rows of n integers below each of `ranges`, which are odd and below 2^63."""
-    mask = ranges.copy()
-    for shift in (1, 2, 4, 8, 16, 32):
-        mask |= mask >> np.uint64(shift)
-    drawn = bits.array(ranges.size * n, np.uint64).reshape(-1, n) & mask[:, np.newaxis]
-    flat = drawn.reshape(-1)
-    again = np.flatnonzero(drawn >= ranges[:, np.newaxis])
-    while again.size:
-        row = again // n
-        flat[again] = fresh = bits.array(again.size, np.uint64) & mask[row]
-        again = again[fresh >= ranges[row]]
-    return drawn
+    return product.view(np.int64)

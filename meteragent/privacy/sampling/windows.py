@@ -20,8 +20,7 @@ an end, |f''| at l. (Between two integers at M, w may exceed w(M), by a factor o
 Ends and deviations are integers, certified and rounded outwards. What the line leaves open, about one
 draw in 2,000, is decided by `bernoulli` with the bounds of `radius`.
 
-The places. With one word u of 32 bits, floor(u m / 2^32) is uniform on 0 .. m-1 if u is drawn anew where
-u m mod 2^32 < 2^32 mod m (Lemire 2019): `uniform_rows`.
+The places of a row are uniform on its cube: `uniform_rows`.
 """
 
 from dataclasses import dataclass
@@ -37,9 +36,8 @@ from numpy.typing import NDArray
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.sampling.bernoulli import bernoulli
 from meteragent.privacy.sampling.geometric import discrete_laplace
-from meteragent.privacy.sampling.parameters import check_parameters
-from meteragent.privacy.sampling.radius import Envelope, envelope_of, radius
-from meteragent.privacy.sampling.uniform import below, uniform_rows
+from meteragent.privacy.sampling.radius import Envelope, envelope_of
+from meteragent.privacy.sampling.uniform import below, below_array, uniform_rows
 
 Words = NDArray[np.uint64]
 
@@ -120,9 +118,9 @@ def radii(n: int, a: Fraction, count: int, bits: Bits) -> NDArray[np.int64]:
     Raises:
         TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
     """
-    check_parameters(n, a)
+    steps = envelope_of(n, a)
     if count < TABLE_FROM:
-        return np.array([radius(n, a, bits) for _ in range(count)], np.int64)
+        return np.array([steps.draw(bits) for _ in range(count)], np.int64)
     table = _table(n, a)
     drawn = [_proposals(table, count + count // 16, bits)]
     while (missing := count - sum(part.size for part in drawn)) > 0:
@@ -138,7 +136,13 @@ def windows(n: int, a: Fraction, count: int, bits: Bits) -> NDArray[np.int64]:
     """
     if n == 1:
         return discrete_laplace(count, a, bits)[:, np.newaxis]
-    return uniform_rows(radii(n, a, count, bits), n, bits)
+    if count >= TABLE_FROM:
+        return uniform_rows(radii(n, a, count, bits), n, bits)
+    steps, noise = envelope_of(n, a), np.empty((count, n), np.int64)
+    for row in noise:
+        cube = steps.draw(bits)
+        np.subtract(below_array(2 * cube + 1, n, bits), cube, out=row)
+    return noise
 
 
 def _proposals(table: _Table, count: int, bits: Bits) -> NDArray[np.int64]:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import combinations, pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +19,8 @@ from meteragent.privacy.curve import (
     block_means,
     chance_within,
     error_bound,
-    least_error,
 )
+from meteragent.privacy.floor import WindowFloor
 from meteragent.privacy.metric import chebyshev
 from meteragent.privacy.space import Curve, Curves, polyline, steps
 
@@ -139,15 +138,6 @@ def test_families_and_bounds_refuse_what_makes_no_sense() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 6, 30])
-def test_the_floor_of_k_points_is_the_l_inf_mechanism_s_error(k: int) -> None:
-    """(k+1)/(2 epsilon), the mean of Erlang(1..k) in equal parts (THEORY 1.2); it grows with k."""
-    epsilon = Fraction(1, 3)
-    erlang = [gamma(j, scale=3).mean() for j in range(1, k + 1)]
-    assert float(least_error(epsilon, k)) == pytest.approx(np.mean(erlang))
-    assert least_error(epsilon, k + 1) - least_error(epsilon, k) == 1 / (2 * epsilon)
-
-
-@pytest.mark.parametrize("k", [1, 2, 6, 30])
 def test_noise_rarely_stays_near_at_many_points(k: int) -> None:
     """The l_inf mechanism's largest error, Gamma(k), keeps the bound epsilon reach/k, which falls to 0."""
     for reach in (Fraction(1, 10), Fraction(1), Fraction(5), Fraction(40)):
@@ -157,19 +147,19 @@ def test_noise_rarely_stays_near_at_many_points(k: int) -> None:
     assert chance_within(1, 2 * k, k) == 1
 
 
-def test_floors_are_exact_and_of_at_least_one_point() -> None:
-    """A float epsilon and k = 0 are refused."""
-    bounds: list[Callable[[Any, int], Fraction]] = [least_error, lambda e, k: chance_within(e, 1, k)]
-    for bound in bounds:
-        with pytest.raises(TypeError, match="epsilon must be exact"):
-            bound(0.1, 1)
-        with pytest.raises(ValueError, match="k must be at least 1"):
-            bound(1, 0)
+def test_what_leaves_no_chance_is_refused() -> None:
+    """A float epsilon and k = 0 are."""
+    with pytest.raises(TypeError, match="epsilon must be exact"):
+        chance_within(0.1, 1, 1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="k must be at least 1"):
+        chance_within(1, 1, 0)
 
 
-def test_interpolants_carry_all_vectors_into_curves() -> None:
-    """Polylines at k knots are a copy of (R^k, d_inf) in C([0, T]): so k numbers' floor is the curves'."""
+def test_the_floor_of_curves_grows_without_end() -> None:
+    """Polylines at k knots are a copy of (R^k, d_inf) in C([0, T]): any k numbers' floor is the curves'."""
     vectors = [(0, 0, 0), (1, -2, 3), (5, 5, 5), (0, 4, -4)]
     space = Curves(2)
     for x, y in combinations(vectors, 2):
         assert space.metric(polyline([0, 1, 2], x), polyline([0, 1, 2], y)) == chebyshev(x, y)
+    floors = [WindowFloor(k, 1).mean_absolute for k in (1, 10, 100, 1000)]
+    assert floors == [Fraction(k + 1, 2) for k in (1, 10, 100, 1000)]

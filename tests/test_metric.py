@@ -164,6 +164,7 @@ def broken(table: dict[tuple[int, int], Any]) -> Metric:
         ({(0, 1): Fraction(-1), (1, 0): Fraction(-1)}, "d(x, y) > 0", (0, 1)),
         ({(0, 1): math.nan}, "d(x, y) > 0", (0, 1)),
         ({(0, 1): Fraction(3, 2)}, "d(x, y) = d(y, x)", (0, 1)),
+        ({(0, 1): Fraction(3, 4)}, "d(x, y) = d(y, x)", (0, 1)),
         ({(0, 2): Fraction(3), (2, 0): Fraction(3)}, "d(x, z) <= d(x, y) + d(y, z)", (0, 1, 2)),
     ],
 )
@@ -291,5 +292,6 @@ def test_infinite_distances_dominate_and_are_not_dominated() -> None:
     far = Nullable(absolute, math.inf)
     assert domination([0, None], discrete, far) == 0
     assert domination([0, None], far, discrete) == math.inf
+    assert domination([0, None], far, far) == 0
     assert domination([0, 1], discrete, lambda x, y: Fraction(0)) == math.inf
     assert domination([5], manhattan, chebyshev) == 0

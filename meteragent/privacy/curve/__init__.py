@@ -12,7 +12,6 @@ from meteragent.privacy.curve.resolution import (
     best_k,
     chance_within,
     error_bound,
-    least_error,
 )
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "chance_within",
     "error_bound",
     "hat_means",
-    "least_error",
     "lebesgue_constant",
     "reconstruct",
 ]

@@ -81,8 +81,13 @@ class Means:
         return tuple(mean(curve) for mean in self.means)
 
     @property
+    def k(self) -> int:
+        """How many."""
+        return len(self.means)
+
+    @property
     def metric(self) -> Metric:
-        """d_inf."""
+        """The metric d_inf."""
         return chebyshev
 
     @property
@@ -153,6 +158,11 @@ class Projection:
         """The curve's values at the times."""
         return tuple(curve(t) for t in self.times_s)
 
+    @property
+    def k(self) -> int:
+        """How many."""
+        return len(self.times_s)
+
     def image(self, law: Mapping[Curve, Any]) -> dict[tuple[Fraction, ...], Any]:
         """The law of the values, of a law of finitely many curves (curve: probability)."""
         summed: defaultdict[tuple[Fraction, ...], Any] = defaultdict(int)
@@ -162,7 +172,7 @@ class Projection:
 
     @property
     def metric(self) -> Metric:
-        """d_inf."""
+        """The metric d_inf."""
         return chebyshev
 
     @property

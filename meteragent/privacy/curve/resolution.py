@@ -5,7 +5,8 @@ Theory of operation
 More numbers follow a curve more closely and are noisier: the error is at most approximation(k) + noise(k),
 with (k+1)/(2 epsilon) for noise's mean and k/epsilon for its largest (THEORY 1.2, 4.2). k is chosen from
 what is public, never from the private curve. No finite number serves all curves: with k points the mean error
-is at least (k+1)/(2 epsilon), whatever the mechanism, so on all of C([0, T]) it is infinite (THEORY 4.4).
+is at least (k+1)/(2 epsilon), whatever the mechanism (`floor.WindowFloor`: polylines carry all vectors of k
+numbers into C([0, T])), so on all of C([0, T]) it is infinite (THEORY 4.4).
 Floats speak of accuracy here, never of privacy.
 """
 
@@ -105,20 +106,6 @@ def _approximation(
     if largest and isinstance(curves, BoundedVariation):
         raise ValueError("no number of blocks bounds the largest error of curves that may jump")
     return curves.approximation(positive("duration_s", duration_s))
-
-
-def least_error(epsilon: Exact, k: int) -> Fraction:
-    """The least mean error at k points of any epsilon-private mechanism on all curves: (k+1)/(2 epsilon).
-
-    It grows with k, and k is anybody's choice: no mechanism on all of C([0, T]) has a finite error (THEORY
-    1.4, 4.4). So a fixed, finite k is forced.
-
-    Raises:
-        TypeError: epsilon is not exact.  ValueError: it is not above zero, or k < 1.
-    """
-    if k < 1:
-        raise ValueError(f"k must be at least 1, not {k}")
-    return (k + 1) / (2 * positive("epsilon", epsilon))
 
 
 def chance_within(epsilon: Exact, reach: Exact, k: int) -> Fraction:

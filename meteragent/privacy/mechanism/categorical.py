@@ -7,7 +7,7 @@ With m others beside the true value, each of them leaves with probability p and 
 1 - m p = e^epsilon p + delta, so the pair (epsilon, delta) holds between any two values, and no smaller p
 has it. For two values and delta = 0 it is Warner's randomised response, p = 1/(1 + e^epsilon).
 
-It is drawn as a mixture, so that nothing done depends on the value: with probability s = (m+1) p it is
+It is drawn as a mixture, so that no draw depends on the value: with probability s = (m+1) p it is
 replaced by one of all m+1 values, each as likely. p is irrational; s is compared with certified bounds,
 
     s = (m+1)(1-delta) y/(1 + m y),        y = e^-epsilon,  growing with y.
@@ -123,7 +123,7 @@ class Categorical:
     def _replacement_bounds(self, k: int) -> list[tuple[int, int]]:
         """Integers lo <= 2^k s <= hi, one pair: what `sampling.choice` asks for two outcomes."""
         (epsilon, delta), m = self.guarantee, len(self.space.points) - 1
-        w, top = k + _GUARD_BITS, (m + 1) * (1 - delta)
+        w, top = k + _GUARD_BITS + m.bit_length(), (m + 1) * (1 - delta)  # s grows by up to m+1 times y
         lo, hi = exp_neg_bounds(epsilon.numerator, epsilon.denominator, w)
         one = 1 << w
         below, above = top * (lo << k) / (one + m * lo), top * (hi << k) / (one + m * hi)

@@ -15,8 +15,9 @@ alike (Holohan 2014, Example 5): noise of scale b = D/(epsilon - ln(1-delta)), a
 
     P(A | x) <= e^epsilon/(1-delta) P(A | x'),  hence  P(A | x) <= e^epsilon P(A | x') + delta P(A | x).
 
-The last step has slack. For real numbers the least delta is 1 - sqrt(1-delta), about half of the one that
-is asked for (THEORY 5.1), as delta P(A | x) is delta only for events that are sure.
+The least delta of that noise is smaller: 1 - sqrt(1-delta), about half, on a fine lattice (THEORY 5.1), up
+to delta/(1 + (1-delta) e^-epsilon) on a coarse one, for two numbers a quantum apart. So on a lattice there
+is no less noise for all sets and all epsilon that has the pair.
 """
 
 import math

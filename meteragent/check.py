@@ -30,16 +30,20 @@ _LEVEL_HIGH = 4
 
 
 def facts(
-    stream: settings.Stream, events: Sequence[Event] = EVENTS, channels: Collection[str] = ()
+    stream: settings.Stream,
+    events: Sequence[Event] = EVENTS,
+    channels: Collection[str] = (),
+    others: Fraction = Fraction(0),
 ) -> dict[str, Any]:
     """A stream's guarantee, its errors, what is hidden, and warnings; names as in the descriptor.
 
     Errors are one standard deviation: of a number in the unit, of totals in kWh, of the mean of
     100 and 1,000 homes (a number each, same slot) in the unit; `fit_for` names those below a tenth
     of what an average home uses. `hidden` says of each event how often anybody is right about it.
-    `channels` are the streams that the store knows.
+    `channels` are the streams that the store knows; `others` is what the other streams of the
+    configuration charge a meter that has them all on a day, as epsilon in 1/W.
     """
-    terms = settings.terms(stream)
+    terms = settings.terms(stream, others)
     shared = encode.wording(terms)
     errors = _errors(shared)
     hidden = [_hidden(event, shared) for event in events]
@@ -239,8 +243,17 @@ def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
         f"  Exactly: epsilon = {found['epsilon']} per {terms.unit}, on multiples of {found['quantum']}.",
         f"  Hidden: whatever moves at most {hides} within any {_slot(terms)}.",
         f"  Levels of windows add: {_per_day(terms)}. What repeats is learnt.",
+        *_together(found),
         "",
     ]
+
+
+def _together(found: dict[str, Any]) -> list[str]:
+    """What several streams on one meter cost it: they add."""
+    if "meter_epsilon_per_day" not in found:
+        return []
+    total = float(Fraction(found["meter_epsilon_per_day"]))
+    return [f"  Streams add too: a meter that all streams here read is charged {total:.3g} per W a day."]
 
 
 def _per_day(terms: Terms) -> str:

@@ -152,7 +152,10 @@ def _failed(error: Exception) -> int:
 def _check(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
     events, known = (*event.EVENTS, *options.event), _channels(settings.store.path)
-    found = [check.facts(stream, events, known) for stream in settings.stream]
+    found = [
+        check.facts(stream, events, known, config.others_per_day(settings, stream))
+        for stream in settings.stream
+    ]
     print(check.as_json(found) if options.json else check.as_text(found, settings))
     return 0
 

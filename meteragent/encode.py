@@ -74,7 +74,7 @@ def wording(terms: Terms) -> Wording:
 
 
 def _of_the_shape(terms: Terms) -> dict[str, Any]:
-    """What only some descriptors have: the preset's name, the zone, what the slots are."""
+    """What only some descriptors have: the preset's name, the zone, what the slots are, other streams."""
     facts: dict[str, Any] = {}
     if terms.preset is not None:
         facts["preset"] = terms.preset
@@ -85,6 +85,9 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
     if terms.space is Space.PROFILE:
         durations = {band.name: iso_duration(terms.slot_ms(i)) for i, band in enumerate(terms.bands)}
         facts |= {"space": "profile", "bands": durations}
+    if terms.others_per_day:
+        facts |= {"meter_epsilon_per_day": str(terms.per_day + terms.others_per_day)}
+        facts |= {"meter_epsilon_unit": "1/W"}
     return facts
 
 

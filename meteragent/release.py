@@ -15,6 +15,7 @@ MICRO = 10**6
 """Values are whole millionths of the unit (names end in `_u`)."""
 
 _HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
 
 
 class Kind(StrEnum):
@@ -81,6 +82,7 @@ class Terms:
     space: Space = Space.LINF
     timezone: str | None = None
     bands: tuple[Band, ...] = ()
+    others_per_day: Fraction = Fraction(0)
 
     @property
     def id(self) -> str:
@@ -138,6 +140,11 @@ class Terms:
     def epsilon_per_w(self) -> Fraction:
         """The charge of one window in 1/W, the one unit in which charges of streams add."""
         return self.level / self.radius_w
+
+    @property
+    def per_day(self) -> Fraction:
+        """What a meter is charged on a day of 24 hours, as epsilon in 1/W."""
+        return self.epsilon_per_w * _DAY_MS / self.length_ms
 
 
 class Slot(NamedTuple):

@@ -4,12 +4,13 @@ import functools
 import json
 import math
 import re
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from meteragent import check, config, encode, event
-from tests.configurations import energy, settled, written
+from tests.configurations import energy, settled, streams, written
 
 TIMED = "profile = 'json'\ntime = 't'"
 FIT = "   fit for use: below 10% of a home of 330 W"
@@ -286,3 +287,19 @@ def test_habits_are_warned_of() -> None:
         assert (row["event"] in text) == (right["1"] < 95 <= right.get("30", 0))
     strict = computed(written(privacy="level = 0.001"), event.EVENTS, ())
     assert not [warning for warning in strict["warnings"] if warning.startswith("a habit")]
+
+
+def test_streams_on_one_meter_add_and_each_descriptor_says_so() -> None:
+    """Two shapes on one meter: check and both descriptors show the sum of what they charge on a day."""
+    street = "'b/{meter}'\n[stream.privacy]\npreset = 'street'"
+    settings = config.parse(streams(("one", "m/{meter}", "'a/{meter}'"), ("two", "m/{meter}", street)))
+    one, two = settings.stream
+    others = [config.others_per_day(settings, stream) for stream in (one, two)]
+    assert others == [Fraction(48, 600), Fraction(48, 220)]
+    both = [check.facts(stream, (), (), other) for stream, other in zip((one, two), others, strict=True)]
+    for facts in both:
+        assert facts["meter_epsilon_per_day"] == str(Fraction(48, 220) + Fraction(48, 600))
+        assert facts["meter_epsilon_unit"] == "1/W"
+    assert "a meter that all streams here read is charged 0.298 per W a day" in check.as_text(both, settings)
+    assert encode.wording(config.terms(one, others[0])).id == both[0]["id"]
+    assert "meter_epsilon_per_day" not in check.facts(one, ())

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
+from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent import config as settings
@@ -68,14 +69,14 @@ class Unit(NamedTuple):
     inflight: int
 
 
-def _core(stream: settings.Stream, links: Links, secret: bytes) -> Stream:
+def _core(stream: settings.Stream, others: Fraction, links: Links, secret: bytes) -> Stream:
     """What the core needs to know of a configured stream."""
     return Stream(
         name=stream.name,
         source=SourceTopic.parse(stream.source.topic),
         sink_topic=stream.sink.topic,
         decode=settings.decoder(stream.source),
-        schedule=settings.schedule(stream),
+        schedule=settings.schedule(stream, others),
         ahead_ms=stream.window.ahead,
         forget_ms=stream.window.forget,
         spread_ms=stream.sink.spread,
@@ -191,7 +192,7 @@ class Agent:
         odometers: dict[str, Odometer],
     ) -> Unit:
         store, name = thread.store, stream.name
-        core = _core(stream, links, store.secret)
+        core = _core(stream, settings.others_per_day(self._config, stream), links, store.secret)
         spending = Spending(odometers.get(name), tuple(odometers.values()))
         known = store.snapshot(name)
         pipeline = Pipeline(core, known, spending, self._bits, self.counts)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from meteragent.config.files import endpoint, read_secret
 from meteragent.config.model import Budget, Config, Privacy, Sink, Source, Store, Stream, Window
 from meteragent.config.refuse import refuse
-from meteragent.config.terms import budget, decoder, schedule, shapes, sink_url, terms
+from meteragent.config.terms import budget, decoder, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.errors import ConfigError
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "decoder",
     "endpoint",
     "load",
+    "others_per_day",
     "parse",
     "read_secret",
     "schedule",

@@ -1,9 +1,10 @@
 """What people write (level, hide, watts) as what the mechanism needs (epsilon, radius, lattice)."""
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from meteragent.config.model import PRESETS, Preset, Source, Stream
+from meteragent.config.model import PRESETS, Config, Preset, Source, Stream
 from meteragent.decode import Decoder
 from meteragent.decode import json as json_profile
 from meteragent.decode import number as number_profile
@@ -141,20 +142,26 @@ def level(stream: Stream) -> Fraction:
     return stream.privacy.level or preset(stream).level
 
 
-def schedule(stream: Stream) -> Schedule:
-    """When the stream's windows start, and under which terms each is released."""
+def others_per_day(config: Config, stream: Stream) -> Fraction:
+    """What the other streams charge a meter that they all have on a day, as epsilon in 1/W."""
+    return sum((terms(other).per_day for other in config.stream if other is not stream), Fraction(0))
+
+
+def schedule(stream: Stream, others: Fraction = Fraction(0)) -> Schedule:
+    """When the stream's windows start, and under which terms each is released; `others` per day."""
     if unit(stream) is None:
-        return Schedule(terms(stream), grid(stream))
+        return Schedule(terms(stream, others), grid(stream))
 
     def shape(window_ms: int, bands: tuple[Band, ...]) -> Terms:
-        return _terms(stream, window_ms, bands)
+        return replace(_terms(stream, window_ms, bands), others_per_day=others)
 
-    return Schedule(terms(stream), grid(stream), hours(stream), shape)
+    return Schedule(terms(stream, others), grid(stream), hours(stream), shape)
 
 
-def terms(stream: Stream) -> Terms:
+def terms(stream: Stream, others: Fraction = Fraction(0)) -> Terms:
     """The terms of an ordinary window: all there is but where the calendar makes some longer."""
-    return _terms(stream, length_ms(stream), _usual_bands(stream))
+    usual = _terms(stream, length_ms(stream), _usual_bands(stream))
+    return replace(usual, others_per_day=others)
 
 
 def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:

@@ -98,6 +98,7 @@ EXACT: dict[str, Callable[[Any], Any]] = {
     "radius": Fraction,
     "space": Space,
     "bands": _bands,
+    "others_per_day": Fraction,
 }
 """The fields of terms that JSON holds as text or lists."""
 

@@ -254,8 +254,8 @@ def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> fl
 
 def _neighbours(key: tuple[int, ...], reach: int) -> set[tuple[int, ...]]:
     """The orbits that points at d_inf = 1 from `key` belong to: such steps make all distances."""
-    choices = [[z for z in (value - 1, value, value + 1) if -1 <= z <= reach] for value in key]
-    return {tuple(sorted(map(abs, near), reverse=True)) for near in product(*choices)}
+    choices = [[z for z in (value - 1, value, value + 1) if 0 <= z <= reach] for value in key]
+    return {tuple(sorted(near, reverse=True)) for near in product(*choices)}
 
 
 def _orbit_size(key: tuple[int, ...]) -> int:

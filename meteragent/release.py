@@ -62,6 +62,10 @@ class Terms:
     `hold_ms` is used by power (how long a reading stands), `interval_ms` by interval energy (what
     a reading covers). `gap_u`, `low_u`, `high_u` are a reading's value where there is none and the
     range it is clamped to, in millionths of the unit.
+
+    A window's slots are equal stretches of `step_ms`, or `bands`, in the order in which they begin; then
+    `step_ms` is what the shortest of them lasts in all. `timezone` is that of the local calendar.
+    `others_per_day` is what the meter's other streams charge it on a day, as epsilon in 1/W.
     """
 
     kind: Kind

@@ -52,9 +52,12 @@ def test_the_odds_change_by_the_loss_at_most(e: Fraction, q: Fraction, x: int, o
 
 @given(positive, positive, st.fractions(0, 1000))
 def test_a_number_loses_what_a_window_of_one_slot_loses(e: Fraction, q: Fraction, d: Fraction) -> None:
-    """The loss is that of `LInfLaplace` for n = 1, also between points of the lattice."""
-    assert Laplace(e, q).loss(d) == LInfLaplace(e, q, 1).loss(d)
-    assert Laplace(e, q).loss(7 * q) == 7 * e * q
+    """Loss and law are those of `LInfLaplace` for n = 1, also between points of the lattice."""
+    number, window, outputs = Laplace(e, q), LInfLaplace(e, q, 1), [-3, 0, 4, 90]
+    assert number.loss(d) == window.loss(d)
+    assert number.loss(7 * q) == 7 * e * q
+    law = window.log_mass([[y] for y in outputs], [4])
+    assert number.log_mass(outputs, 4) == pytest.approx(law, rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize(("a", "error"), ERRORS)

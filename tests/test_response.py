@@ -82,8 +82,7 @@ def test_what_was_released_is_all_that_is_kept() -> None:
 def test_any_mechanism_sanitises_a_point_of_its_space() -> None:
     """A number stays a number, a window a tuple of ints; noise may lead out of a query's own space."""
     assert isinstance(Sanitised(Laplace(1, 1), 5).released, int)
-    linf: Any = LInfLaplace(Fraction(1, 100), Fraction(1), 4)
-    window = Sanitised(linf, np.array([1, 2, 3, 4])).released
+    window = Sanitised(LInfLaplace("1/100", 1, 4), np.array([1, 2, 3, 4])).released
     assert [type(value) for value in window] == [int] * 4
     far = Sanitised(Product(LaplaceSanitisation(Numbers(0, 5), "1/100"), 3), (0, 5, 5), bits=SeededBits(2))
     assert far.released not in Databases(Numbers(0, 5), 3)

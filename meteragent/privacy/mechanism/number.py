@@ -10,14 +10,14 @@ d = |x - y|): with a = epsilon q, epsilon d-private. For a window of one slot it
 
     P(y | x) = lambda(y) e^(-a|y-x|),    lambda = e^a/(e^a+1) at the ends, (e^a-1)/(e^a+1) = tanh(a/2) inside.
 
-`LaplaceSanitisation` takes a so large that any two numbers of a set of diameter D are (epsilon, delta)
-alike (Holohan 2014, Example 5): noise of scale b = D/(epsilon - ln(1-delta)), a = q/b, so that
+`LaplaceSanitisation` adds so much that any two numbers of a set of diameter D have the pair (epsilon,
+delta): noise of scale b = D/(epsilon - ln(1-delta)), a = q/b (Holohan 2014, Example 5), for which
 
     P(A | x) <= e^epsilon/(1-delta) P(A | x'),  hence  P(A | x) <= e^epsilon P(A | x') + delta P(A | x).
 
 The least delta of that noise is smaller: 1 - sqrt(1-delta), about half, on a fine lattice (THEORY 5.1), up
-to delta/(1 + (1-delta) e^-epsilon) on a coarse one, for two numbers a quantum apart. So on a lattice there
-is no less noise for all sets and all epsilon that has the pair.
+to delta/(1 + (1-delta) e^-epsilon) on a coarse one, for two numbers a quantum apart. As that comes as near to
+delta as one likes, no formula in D, epsilon and delta asks for less noise and is right for all sets.
 """
 
 import math
@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.channel import Channel, exp
-from meteragent.privacy.exact import Exact, ln_bounds, positive
+from meteragent.privacy.exact import Exact, ln_bounds
 from meteragent.privacy.mechanism.base import Guarantee
 from meteragent.privacy.mechanism.categorical import pair
 from meteragent.privacy.mechanism.laplace import LInfLaplace
@@ -59,7 +59,7 @@ class Laplace:
     quantum: Fraction
 
     def __init__(self, epsilon: Exact, quantum: Exact) -> None:
-        exact = LInfLaplace(positive("epsilon", epsilon), positive("quantum", quantum), 1)
+        exact = LInfLaplace(epsilon, quantum, 1)
         object.__setattr__(self, "epsilon", exact.epsilon)
         object.__setattr__(self, "quantum", exact.quantum)
 

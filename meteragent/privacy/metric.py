@@ -50,7 +50,7 @@ def discrete(x: Any, y: Any) -> Distance:
 
 def absolute(x: Any, y: Any) -> Distance:
     """|x - y|, exactly."""
-    return abs(_number(x) - _number(y))
+    return abs(Fraction(_number(x) - _number(y)))
 
 
 def symmetric_difference(x: Any, y: Any) -> Distance:
@@ -58,9 +58,11 @@ def symmetric_difference(x: Any, y: Any) -> Distance:
     return Fraction(len(frozenset(x) ^ frozenset(y)))
 
 
-def _number(x: Any) -> Fraction:
+def _number(x: Any) -> Fraction | int:
     """A point's number, a float being the rational that it holds; nan and inf raise."""
-    return Fraction(int(x)) if isinstance(x, Integral) else Fraction(x)
+    if type(x) is int:
+        return x
+    return int(x) if isinstance(x, Integral) else Fraction(x)
 
 
 # Of rows ------------------------------------------------------------------------------------------
@@ -108,7 +110,7 @@ def euclidean(x: Any, y: Any) -> Distance:
     Raises:
         ValueError: points of different dimensions.
     """
-    return root(sum(((_number(u) - _number(v)) ** 2 for u, v in _matched(x, y)), Fraction(0)))
+    return root(Fraction(sum((_number(u) - _number(v)) ** 2 for u, v in _matched(x, y))))
 
 
 def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:

@@ -251,7 +251,7 @@ def test_a_mechanism_after_a_query() -> None:
     assert noisy_sum.is_private(HALF, manhattan)
     assert noisy_sum.smallest_epsilon(manhattan) == HALF
     assert noisy_sum.smallest_epsilon(hamming) == 1
-    with pytest.raises(ValueError, match="not in tuple"):
+    with pytest.raises(ValueError, match="4 is no input"):
         truncated_geometric(3, HALF).after(sum, databases)
 
 
@@ -290,6 +290,8 @@ def test_there_is_no_posterior_of_the_impossible() -> None:
     assert channel.posterior({"a": HALF, "b": HALF}, "y") == {"a": Fraction(2, 3), "b": Fraction(1, 3)}
     with pytest.raises(ValueError, match="cannot occur"):
         channel.posterior({"a": 1}, "z")
+    with pytest.raises(ValueError, match="'x' is no output"):
+        channel.posterior({"a": 1}, "x")
     for bad in ({"a": HALF}, {"a": 2, "b": -1}, {"a": HALF, "c": HALF}):
         with pytest.raises(ValueError, match="sum to 1"):
             channel.marginal(bad)

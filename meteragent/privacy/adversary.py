@@ -21,17 +21,18 @@ the supremum over all priors is exactly max_N ln L - min_N ln L.
 
 Families. Do the bounds of a family of neighbourhoods, all together, say as much as d-privacy? They say
 |ln L(x) - ln L(y)| <= d(N) for x, y in N, hence along every chain of neighbourhoods the sum of their
-diameters: privacy for the metric of the shortest chains, `ChainMetric`, which is never below d. Where the
+diameters: privacy for the metric of the shortest chains (`chain_metric`), which is never below d. Where the
 two are equal the family is maximally tight (Definition 3) and Theorem 4 restricted to it is an equivalence
-(Proposition 2). Where they are not, the channel to {0, 1} with P(1|x) = e^-chain(x, y) / 2 keeps all bounds
-of the family and is not d-private: so the condition is also needed.
+(Proposition 2). Where they differ at x, y, the channel to {0, 1} with P(1|z) = e^-chain(x, z) / 2 keeps all
+bounds of the family and is not d-private: so the condition is also needed.
 
-For hiding functions the same holds with phi that exchange x and y, as there rho(x) = 1/rho(y) and the
-supremum is 2 |ln L(x)/L(y)| at least: a family whose exchanges chain up to d is maximally tight
+For hiding functions it suffices that some of them exchange x and y, as then rho(x) = 1/rho(y) and the
+supremum is at least 2 |ln L(x)/L(y)|: a family whose exchanges chain up to d is maximally tight
 (Definition 2). Functions that only replace do not suffice: rho = 1 where phi does nothing, and the bound of
-2 epsilon for all "replace row i by w" is kept by a mechanism that is no better than 2 epsilon.
+2 epsilon for all phi_i,w, "row i becomes w", is kept by a mechanism that is 2 epsilon-private and no better.
+So the converse of Theorem 1 holds with exchanges, and with replacements up to a factor of two.
 
-That is the equivalence as we prove it; it needs exchanges where the paper's phi_i,w are replacements.
+"Maximally tight" is defined here by what is proved above: that the bounds of the family say all.
 """
 
 import math
@@ -104,7 +105,7 @@ class Comparison(ABC):
         """Pairs of points, and the distance at which this comparison bounds the odds between them."""
 
     @abstractmethod
-    def _likelihoods(self, channel: Channel, column: int) -> Iterator[_Likely]:
+    def _likelihoods(self, channel: Channel, output: Point) -> Iterator[_Likely]:
         """What either adversary weighs its prior with."""
 
     def conclusions(self, channel: Channel, prior: Distribution, output: Point) -> Conclusions:
@@ -112,9 +113,10 @@ class Comparison(ABC):
 
         Raises:
             TypeError: a probability of the prior is not exact.
-            ValueError: `output` is none of the channel's, or cannot occur for one of them.
+            ValueError: `output` is none of the channel's or cannot occur for one of them, or a hiding
+                function leaves the channel's inputs.
         """
-        likely = list(self._likelihoods(channel, channel.outputs.index(output)))
+        likely = list(self._likelihoods(channel, output))
         one = {x: p * number("a weight", prior.get(x, 0)) for x, p, _ in likely}
         other = {x: q * number("a weight", prior.get(x, 0)) for x, _, q in likely}
         return Conclusions(_normalised(one), _normalised(other))
@@ -125,8 +127,8 @@ class Comparison(ABC):
         It is exact, and attained only where it is 1.
         """
         largest = exp(0)
-        for column in range(len(channel.outputs)):
-            if most_and_least := self._extremes(channel, column):
+        for output in channel.outputs:
+            if most_and_least := self._extremes(channel, output):
                 (_, p, q), (_, r, s) = most_and_least
                 if not q.sign * r.sign:
                     return None
@@ -151,8 +153,8 @@ class Comparison(ABC):
             TypeError: epsilon is not exact.  ValueError: it is not above zero.
         """
         bound = self._bound(channel, metric, epsilon)
-        for column, output in enumerate(channel.outputs):
-            if most_and_least := self._extremes(channel, column):
+        for output in channel.outputs:
+            if most_and_least := self._extremes(channel, output):
                 (x, p, q), (y, r, s) = most_and_least
                 if bound.admits(p * s / (q * r) if q.sign * r.sign else None):
                     continue
@@ -166,12 +168,12 @@ class Comparison(ABC):
         loss = self.loss(channel.inputs, metric)
         return _Bound(None if loss == math.inf else exp(positive("epsilon", epsilon) * Fraction(loss)))
 
-    def _extremes(self, channel: Channel, column: int) -> tuple[_Likely, _Likely] | None:
+    def _extremes(self, channel: Channel, output: Point) -> tuple[_Likely, _Likely] | None:
         """Where the first adversary's likelihood is greatest beside the second's, and where it is least.
 
         None where one of them never sees this output.
         """
-        seen = [at for at in self._likelihoods(channel, column) if at.one.sign or at.other.sign]
+        seen = [at for at in self._likelihoods(channel, output) if at.one.sign or at.other.sign]
         if not any(at.one.sign for at in seen) or not any(at.other.sign for at in seen):
             return None
         return max(seen, key=_BY_RATIO), min(seen, key=_BY_RATIO)
@@ -199,9 +201,12 @@ class Hiding(Comparison):
         reach = self.reach(points, metric)
         return ((x, y, reach) for x in points if (y := self.phi(x)) != x and self.phi(y) == x)
 
-    def _likelihoods(self, channel: Channel, column: int) -> Iterator[_Likely]:
-        for x, row in zip(channel.inputs, channel.rows, strict=True):
-            yield _Likely(x, row[column], channel.row(self.phi(x))[column])
+    def _likelihoods(self, channel: Channel, output: Point) -> Iterator[_Likely]:
+        seen = dict(zip(channel.inputs, channel.column(output), strict=True))
+        for x, likelihood in seen.items():
+            if (hidden := self.phi(x)) not in seen:
+                raise ValueError(f"the hiding function takes {x!r} to {hidden!r}, which is no input")
+            yield _Likely(x, likelihood, seen[hidden])
 
 
 @dataclass(frozen=True)
@@ -222,10 +227,10 @@ class Neighbourhood(Comparison):
         diameter = self.loss(points, metric)
         return ((x, y, diameter) for x, y in permutations(self.members, 2))
 
-    def _likelihoods(self, channel: Channel, column: int) -> Iterator[_Likely]:
-        for x, row in zip(channel.inputs, channel.rows, strict=True):
+    def _likelihoods(self, channel: Channel, output: Point) -> Iterator[_Likely]:
+        for x, likelihood in zip(channel.inputs, channel.column(output), strict=True):
             if x in self.members:
-                yield _Likely(x, row[column], exp(0))
+                yield _Likely(x, likelihood, exp(0))
 
 
 @dataclass(frozen=True)

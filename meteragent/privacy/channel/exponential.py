@@ -111,7 +111,7 @@ class Number:
             k *= 2
 
     def log(self) -> float:
-        """The natural logarithm, correct to the last bits of a float.
+        """The natural logarithm, correct to the last bits of a float, or to 2^-120.
 
         Raises:
             ValueError: this number is not above zero.

@@ -107,7 +107,16 @@ class Channel:
         Raises:
             ValueError: x is no input.
         """
-        return self.rows[self.inputs.index(x)]
+        return self.rows[_index(self.inputs, x, "input")]
+
+    def column(self, output: Point) -> tuple[Number, ...]:
+        """How probable the output is, input by input.
+
+        Raises:
+            ValueError: it is no output.
+        """
+        j = _index(self.outputs, output, "output")
+        return tuple(row[j] for row in self.rows)
 
     def probability(self, event: Iterable[Point], x: Point) -> Number:
         """P(event | x); what the event holds beside outputs has no probability.
@@ -137,8 +146,7 @@ class Channel:
             TypeError: a probability is not exact.
             ValueError: prior is no distribution on the inputs, `output` is none, or has no probability.
         """
-        column = self.outputs.index(output)
-        joint = [w * row[column] for w, row in zip(self._weights(prior), self.rows, strict=True)]
+        joint = [w * p for w, p in zip(self._weights(prior), self.column(output), strict=True)]
         if not (total := _total(joint)).sign:
             raise ValueError(f"output {output!r} cannot occur under this prior: no posterior")
         return {x: p / total for x, p in zip(self.inputs, joint, strict=True)}
@@ -301,6 +309,13 @@ def _distinct(name: str, points: Iterable[Point]) -> tuple[Point, ...]:
     if not named or len(set(named)) < len(named):
         raise ValueError(f"{name} must be at least one, each named once, not {named!r}")
     return named
+
+
+def _index(points: tuple[Point, ...], point: Point, name: str) -> int:
+    try:
+        return points.index(point)
+    except ValueError:
+        raise ValueError(f"{point!r} is no {name} of this channel: {points!r} are") from None
 
 
 def _total(numbers: Iterable[Number]) -> Number:

@@ -90,11 +90,13 @@ def test_points_are_listed_once_and_reach_the_diameter(space: Space) -> None:
 
 @pytest.mark.parametrize("space", LISTED, ids=name)
 def test_a_small_space_gives_all_pairs_and_any_its_diameter(space: Space) -> None:
-    """Up to 64 points every pair is tried; a larger bounded space tries one as far apart as can be."""
+    """Up to 64 points every pair is tried, soon each point; a larger space tries one as far as can be."""
     points, pairs = listed(space), set(space.pairs())
     assert points is not None
     if len(points) <= 64:
         assert pairs == set(permutations(points, 2))
+        first = list(islice(space.pairs(), 2 * len(points)))
+        assert {x for x, _ in first} == set(points) or len(points) == 1
     assert max((space.metric(x, y) for x, y in pairs), default=Fraction(0)) == space.diameter
 
 

@@ -1,7 +1,6 @@
 """What a metric space is."""
 
-from collections.abc import Iterable, Iterator
-from itertools import permutations
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from meteragent.privacy.metric import Distance
@@ -57,9 +56,14 @@ def as_row(x: object) -> tuple[Any, ...] | None:
     return tuple(values) if isinstance(values, tuple | list) else None
 
 
-def all_pairs(points: Iterable[Any]) -> Iterator[Pair]:
-    """Every pair of different points, in both orders."""
-    return permutations(points, 2)
+def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
+    """Every pair of different points, in both orders; each point is among the first 2 len(points) pairs."""
+    n = len(points)
+    for shift in range(1, n // 2 + 1):
+        for i in range(n if 2 * shift < n else shift):
+            x, y = points[i], points[(i + shift) % n]
+            yield x, y
+            yield y, x
 
 
 def both_ways(pairs: Iterable[Pair]) -> Iterator[Pair]:

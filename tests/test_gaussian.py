@@ -78,7 +78,8 @@ def test_a_variance_that_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(TypeError, match=r"sigma\^2 must be exact"):
         discrete_gaussian(1, 2.5, SeededBits(1))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="take a coarser quantum"):
-        DiscreteGaussian("1/1000", 100_000, "1/1000", 48)
+        DiscreteGaussian("1/2", 1 << 22, 1, 1)
+    assert DiscreteGaussian("1/2", (1 << 22) - 1, 1, 1).sigma2 < 1 << 44
     assert np.abs(discrete_gaussian(10, Fraction((1 << 44) - 1), SeededBits(1))).max() > 1 << 20
 
 

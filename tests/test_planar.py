@@ -37,8 +37,15 @@ def test_the_exponent_of_what_is_kept_is_what_the_proposal_lacks(x: int, y: int,
     assert due >= -1
 
 
+def test_a_root_is_exact_where_a_float_s_is_not() -> None:
+    """10 |z|_2 just below a whole number of 31 bits: the float root is that number, the floor is one less."""
+    for x, y in [(100_118_609, 97_265_861), (104_218_756, 92_859_258)]:
+        assert math.sqrt(float(100 * (x * x + y * y))) == math.isqrt(100 * (x * x + y * y)) + 1
+        assert planar._due(np.array([[x, -y]]), 10).tolist() == [planar._due_of([x, -y], 10)]
+
+
 def test_points_near_the_limit_of_int64_are_decided_alike() -> None:
-    """Roots are exact where a float's root is off: at squares, and one below and above them."""
+    """On either side of it, one at a time or together, what is due is the same."""
     for scale in (10, 640):
         edge = planar._REACH // scale
         points = [(edge - i, j) for i in range(-3, 4) for j in (0, 1, edge // 2, edge - 1, edge, edge + 1)]

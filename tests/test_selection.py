@@ -189,6 +189,8 @@ def test_with_distance_as_utility_it_is_the_laplace_mechanism() -> None:
 def test_a_release_is_an_index_a_row(kind: Selection) -> None:
     """Values of shape (..., n) give indices of shape (...), 0 .. n-1, as int64; one value gives 0."""
     mechanism = kind(EPSILON, QUANTUM, 3)
+    rows = [[[9, 0, 0], [0, 0, 9]], [[0, 9, 0], [9, 0, 0]]]
+    assert kind(100, 1, 3).release(rows, bits=SeededBits(2)).tolist() == [[0, 2], [1, 0]]
     for shape in [(3,), (4, 3), (2, 4, 3), (0, 3)]:
         chosen = mechanism.release(np.zeros(shape, np.int64), bits=SeededBits(1))
         assert chosen.shape == shape[:-1]

@@ -17,9 +17,9 @@ e^(-ar) is that of its Fourier transform, 2 pi a/(a^2 + 4 pi^2 r^2)^(3/2), over 
 fine lattice's integral 2 pi/a^2; expanding the others in a gives Epstein's zeta function, the sum over z != 0
 of |z|_2^(-2s), Z(s) = 4 zeta(s) beta(s):
 
-    C(a) = 2 pi/a^2 + a Z(3/2)/(4 pi^2) - 3 a^3 Z(5/2)/(32 pi^4) + 15 a^5 Z(7/2)/(512 pi^6) - ..,
+    C(a) = 2 pi/a^2 + a Z(3/2)/(4 pi^2) - 3 a^3 Z(5/2)/(32 pi^4) + ..,
 
-of which the next term is below 1e-16 of C. The sum of r e^(-ar) is -C'(a).
+of which the next term is below 2e-14 of C. The sum of r e^(-ar) is -C'(a).
 """
 
 import math
@@ -39,7 +39,8 @@ from meteragent.privacy.space import Windows
 _ROOT_2_ABOVE = Fraction(99, 70)
 _DIRECT = 1 / 20  # sums over the lattice, of (45/a)^2 terms, from here on
 _END = 45.0  # of a r: what is beyond weighs below 1e-17
-_ZETA = (9.03362168310095, 5.090258233665483, 4.423117787678166)  # Z(3/2), Z(5/2), Z(7/2)
+_FIRST = 9.03362168310095 / (4 * math.pi**2)  # Z(3/2)
+_SECOND = -3 * 5.090258233665483 / (32 * math.pi**4)  # Z(5/2)
 
 
 class _Sums(NamedTuple):
@@ -56,10 +57,8 @@ def _sums(a: float) -> _Sums:
         weight = np.exp(-a * r)
         normaliser = 1 + 4 * float(weight.sum())
         return _Sums(normaliser, 4 * float((r * weight).sum()) / normaliser)
-    factors = (1 / (4 * math.pi**2), -3 / (32 * math.pi**4), 15 / (512 * math.pi**6))
-    terms = [(2 * j + 1, factor * zeta) for j, (factor, zeta) in enumerate(zip(factors, _ZETA, strict=True))]
-    normaliser = 2 * math.pi / a**2 + sum(c * a**k for k, c in terms)
-    slope = -4 * math.pi / a**3 + sum(k * c * a ** (k - 1) for k, c in terms)
+    normaliser = 2 * math.pi / a**2 + _FIRST * a + _SECOND * a**3
+    slope = -4 * math.pi / a**3 + _FIRST + 3 * _SECOND * a**2
     return _Sums(normaliser, -slope / normaliser)
 
 

@@ -151,7 +151,7 @@ class Exponential(_Selection):
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """The chosen index, 0 .. n-1, of each row of `points`, utilities in quanta of shape (..., n).
 
-        Each row is charged. `bits` are the operating system's unless given. One row at a time.
+        Each row is charged. `bits` are the operating system's unless given. Equal rows are one work.
 
         Raises:
             TypeError: the utilities are not integers.
@@ -159,14 +159,17 @@ class Exponential(_Selection):
         """
         source = sampling.SystemBits() if bits is None else bits
         rows = whole_vectors(points, self.n)
-        chosen = np.empty(rows.shape[:-1], np.int64)
-        for index in np.ndindex(chosen.shape):
-            chosen[index] = self._chosen(rows[index].tolist(), source)
-        return chosen
+        different, place, counts = np.unique(
+            rows.reshape(-1, self.n), axis=0, return_inverse=True, return_counts=True
+        )
+        chosen = np.empty(place.size, np.int64)
+        drawn = [self._chosen(u, k, source) for u, k in zip(different.tolist(), counts.tolist(), strict=True)]
+        chosen[np.argsort(place.ravel(), kind="stable")] = np.concatenate([chosen[:0], *drawn])
+        return chosen.reshape(rows.shape[:-1])
 
-    def _chosen(self, utilities: list[int], bits: sampling.Bits) -> int:
+    def _chosen(self, utilities: list[int], count: int, bits: sampling.Bits) -> NDArray[np.int64]:
         gaps = [max(utilities) - u for u in utilities]
-        return int(sampling.choice(lambda k: self._cumulative(gaps, k), 1, bits)[0])
+        return sampling.choice(lambda k: self._cumulative(gaps, k), count, bits)
 
     def _cumulative(self, gaps: list[int], k: int) -> list[tuple[int, int]]:
         """Integers below and above 2^k P(index <= i), for i = 0 .. n-2."""

@@ -45,7 +45,7 @@ def check_planar(a: Fraction) -> Fraction:
 def planar_laplace(count: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
     """`count` independent z of Z^2 with P(z) ~ e^(-a |z|_2), exactly, as int64 of shape (count, 2).
 
-    Points of 2^30 quanta and more are decided one at a time, at a third of the speed.
+    Points beyond 10^8 quanta are decided one at a time, which is slower.
 
     Raises:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 10/a >= 2^45.
@@ -81,10 +81,10 @@ def _due(points: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
     far = np.flatnonzero(sizes.max(axis=1, initial=0) >= _REACH // scale)
     sizes[far] = 0
     squares = scale**2 * (sizes**2).sum(axis=1)
-    # A float is a guess, wrong by less than one; integers correct it.
+    # A float guesses, integers decide. The guess is never too small, since the float root of r^2 is r and
+    # rounding is monotone; it is too large, by one, where a square of more than 53 bits was rounded up.
     roots = np.sqrt(squares.astype(np.float64)).astype(np.int64)
     roots -= roots**2 > squares
-    roots += (roots + 1) ** 2 <= squares
     due: NDArray[np.int64] = roots - scale // 10 * 7 * sizes.sum(axis=1)
     due[far] = [_due_of(points[i].tolist(), scale) for i in far]
     due[~points.any(axis=1)] = -1  # T > 0 = y: nothing needs to decide

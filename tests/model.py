@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent.release import Clock, Kind, Terms
+from meteragent.schedule import Schedule
 
 
 class Arrival(NamedTuple):
@@ -39,6 +40,7 @@ class Meter:
     """
 
     terms: Terms
+    schedule: Schedule
     next_ms: int
     covered_ms: int
     resume_ms: int
@@ -105,12 +107,13 @@ class Meter:
     def advance(self, open_ms: int, close_ms: int) -> Iterable[Any]:
         """Windows open to one time, slots close to another."""
         while self.next_ms <= open_ms:
-            self.windows.append((self.next_ms, self.terms))
-            self.next_ms += self.terms.length_ms
+            terms = self.schedule.terms(self.next_ms)
+            self.windows.append((self.next_ms, terms))
+            self.next_ms += terms.length_ms
         ends = [
-            start_ms + (index + 1) * terms.step_ms
+            start_ms + terms.stretches(place)[-1][1]
             for start_ms, terms in self.windows
-            for index in range(terms.n)
+            for place in range(terms.n)
         ]
         self.windows = [w for w in self.windows if w[0] + w[1].length_ms > self.covered_ms]
         due = [end_ms for end_ms in ends if end_ms + self.terms.lateness_ms <= close_ms]
@@ -137,18 +140,23 @@ class Meter:
             terms.gap_u if value is None else sorted([terms.low_u, value, terms.high_u])[1] for value in found
         )
 
-    def quanta(self, start_ms: int, terms: Terms) -> int:
+    def energy(self, window_ms: int, place: int, terms: Terms) -> int:
+        """Sum of value * duration over what is decided of a slot of a window."""
+        parts = terms.stretches(place)
+        return sum(self.total(window_ms + start, window_ms + end, terms) for start, end in parts)
+
+    def quanta(self, window_ms: int, place: int, terms: Terms) -> int:
         """A slot's value in quanta: floor(mean / q + 1/2), THEORY 2.1."""
-        total = self.total(start_ms, start_ms + terms.step_ms, terms)
-        per = terms.step_ms if terms.kind is Kind.POWER else terms.interval_ms
+        per = terms.slot_ms(place) if terms.kind is Kind.POWER else terms.interval_ms
+        total = self.energy(window_ms, place, terms)
         return int((Fraction(total, per * terms.quantum_u) + Fraction(1, 2)) // 1)
 
 
 class Model:
     """All meters of a stream."""
 
-    def __init__(self, terms: Terms) -> None:
-        self.terms = terms
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
         self.meters: dict[str, Meter] = {}
         self.accepted = 0
 
@@ -162,15 +170,16 @@ class Model:
         return free + self._advance(now_ms, min(now_ms, closing_ms))
 
     def _advance(self, open_ms: int, close_ms: int) -> list[Any]:
-        if self.terms.clock is Clock.EVENT:
+        if self.schedule.usual.clock is Clock.EVENT:
             return []
         return [t for meter in self.meters.values() for t in meter.advance(open_ms, close_ms)]
 
     def _arrive(self, arrival: Arrival, seen_ms: int) -> list[Any]:
-        event = self.terms.clock is Clock.EVENT
+        usual = self.schedule.usual
+        event = usual.clock is Clock.EVENT
         if arrival.meter not in self.meters:
-            first_ms = self._boundary(arrival.time_ms if event else arrival.received_ms)
-            self.meters[arrival.meter] = Meter(self.terms, first_ms, first_ms, first_ms)
+            first_ms = self.schedule.first_ms(arrival.time_ms if event else arrival.received_ms)
+            self.meters[arrival.meter] = Meter(usual, self.schedule, first_ms, first_ms, first_ms)
         meter = self.meters[arrival.meter]
         counts, free = meter.arrive(arrival)
         tokens = [*free]
@@ -182,19 +191,16 @@ class Model:
             tokens += meter.decide_passed(seen_ms)
         return tokens
 
-    def _boundary(self, time_ms: int) -> int:
-        return -(-time_ms // self.terms.length_ms) * self.terms.length_ms
-
     def save(self, written: Iterable[str]) -> dict[str, Meter]:
         """What survives a crash after a commit of these meters: all but what is held."""
         for name in written:
             self.meters[name].resume_ms = self.meters[name].next_ms
         return {name: meter.copy() for name, meter in self.meters.items()}
 
-    def load(self, saved: dict[str, Meter], terms: Terms) -> None:
-        """After a restart, with the terms of then; a new grid begins at or after what was opened."""
-        self.terms = terms
+    def load(self, saved: dict[str, Meter], schedule: Schedule) -> None:
+        """After a restart, with the schedule of then; a new grid begins at or after what was opened."""
+        self.schedule = schedule
         self.meters = {name: meter.copy() for name, meter in saved.items()}
         for meter in self.meters.values():
-            meter.next_ms = self._boundary(meter.resume_ms)
-            meter.terms = terms
+            meter.next_ms = schedule.first_ms(meter.resume_ms)
+            meter.terms, meter.schedule = schedule.usual, schedule

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from meteragent.grid import Epoch
 from meteragent.pipeline import Stream
-from meteragent.release import MICRO, UNITS, Clock, Kind, Terms
+from meteragent.release import MICRO, UNITS, Band, Clock, Kind, Space, Terms
+from meteragent.schedule import Schedule
 from tests.witness import TERMS
 from tests.world import World, stream
 
@@ -71,9 +74,73 @@ def on_grid(terms: Terms, grid: Grid) -> Terms:
 
 all_terms = st.builds(on_grid, meanings, grids)
 
+
+class Uneven(NamedTuple):
+    """A calendar of a few milliseconds: windows of several lengths in turn, in equal slots or in bands.
+
+    `parts` are, for each window, its stretches: how long each lasts and in which slot it counts.
+    """
+
+    grid: Grid
+    parts: tuple[tuple[tuple[int, int], ...], ...]
+    banded: bool
+
+
+class Turns(Schedule):
+    """The schedule of an uneven calendar."""
+
+    uneven: Uneven
+
+    @classmethod
+    def of(cls, terms: Terms, uneven: Uneven) -> "Turns":
+        """Its first window starts at the Unix epoch."""
+        self = cls(on_grid(terms, uneven.grid), Epoch(1))
+        object.__setattr__(self, "uneven", uneven)
+        return self
+
+    def _starts_ms(self) -> list[int]:
+        """Where the windows of one turn start, and where the next turn does."""
+        lengths = [sum(ms for ms, _ in parts) for parts in self.uneven.parts]
+        return list(accumulate(lengths, initial=0))
+
+    def first_ms(self, time_ms: int) -> int:
+        """The first start of a window at or after a time."""
+        *starts_ms, turn_ms = self._starts_ms()
+        begun_ms = time_ms - time_ms % turn_ms
+        return min(s for start in starts_ms for s in (begun_ms + start, begun_ms + turn_ms) if s >= time_ms)
+
+    def terms(self, start_ms: int) -> Terms:
+        """The terms of the window that starts at `start_ms`."""
+        starts_ms = self._starts_ms()
+        at = starts_ms.index(start_ms % starts_ms[-1])
+        length_ms = starts_ms[at + 1] - starts_ms[at]
+        usual, parts = self.usual, self.uneven.parts[at]
+        if not self.uneven.banded:
+            return replace(usual, length_ms=length_ms, step_ms=length_ms)
+        bands: dict[int, list[tuple[int, int]]] = {}
+        ends_ms = list(accumulate((ms for ms, _ in parts), initial=0))
+        for (start, end), (_, place) in zip(pairwise(ends_ms), parts, strict=True):
+            bands.setdefault(place, []).append((start, end))
+        found = tuple(Band(str(place), tuple(stretches)) for place, stretches in bands.items())
+        shortest_ms = min(sum(end - start for start, end in band.stretches) for band in found)
+        return replace(usual, length_ms=length_ms, step_ms=shortest_ms, space=Space.PROFILE, bands=found)
+
+
+_PARTS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2)), min_size=1, max_size=6).map(tuple)
+uneven = st.builds(Uneven, grids, st.lists(_PARTS, min_size=1, max_size=4).map(tuple), st.booleans())
+any_grid = st.one_of(grids, uneven)
+
+
+def scheduled(terms: Terms, grid: Grid | Uneven) -> Terms | Schedule:
+    """What a stream of the small world needs: terms on the epoch grid, or an uneven calendar."""
+    return on_grid(terms, grid) if isinstance(grid, Grid) else Turns.of(terms, grid)
+
+
+schedules = st.builds(scheduled, meanings, any_grid)
+
 streams = st.builds(
     stream,
-    all_terms,
+    schedules,
     sink_topic=st.sampled_from(["private/{meter}/power", "other/{meter}"]),
     pseudonym_key=st.sampled_from([None, b"one key", b"another"]),
     ahead_ms=st.sampled_from([0, 3, 100]),

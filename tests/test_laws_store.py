@@ -62,4 +62,6 @@ def test_values_survive_the_store(meaning: Terms, grid: made.Grid, program: list
         play(world, program, [known, known, known])
         assert world.model is not None
         for slot, record in world.witness.records.items():
-            assert record.quanta == world.model.meters[slot.meter].quanta(slot.start_ms, record.terms)
+            assert record.quanta == world.model.meters[slot.meter].quanta(
+                record.window_ms, record.place, record.terms
+            )

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from meteragent import grid
 from meteragent.privacy import Bits, LInfLaplace
-from meteragent.release import MICRO, Clock, Commit, Kind, Outgoing, Terms, TimelineState
+from meteragent.release import MICRO, Clock, Commit, Kind, Outgoing, Slot, Terms, TimelineState
 
 STRIDE = 10**12
 """Labels of draws are this many quanta apart, far more than any reading."""
@@ -78,11 +78,27 @@ class Labelled(LInfLaplace):
 
 
 class SlotSeen(NamedTuple):
-    """Where a label is: the slot of a meter."""
+    """Where a label is: the slot of a meter; a band of a window is not all of the time between."""
 
     meter: str
     start_ms: int
     end_ms: int
+    place: int | None = None
+
+    @classmethod
+    def of(cls, meter: str, window_ms: int, place: int, terms: Terms) -> "SlotSeen":
+        """The slot at a place of a window."""
+        parts = terms.stretches(place)
+        hull = window_ms + parts[0][0], window_ms + parts[-1][1]
+        return cls(meter, *hull, place if terms.bands else None)
+
+    def parts(self, terms: Terms) -> list[tuple[int, int]]:
+        """The time that is in the slot."""
+        if self.place is None:
+            return [(self.start_ms, self.end_ms)]
+        parts = terms.stretches(self.place)
+        window_ms = self.start_ms - parts[0][0]
+        return [(window_ms + start, window_ms + end) for start, end in parts]
 
 
 class Record(NamedTuple):
@@ -92,6 +108,8 @@ class Record(NamedTuple):
     quanta: int
     terms: Terms
     row: Outgoing
+    window_ms: int
+    place: int
 
 
 @dataclass
@@ -142,30 +160,38 @@ class Witness:
         if row.retain:
             self.quanta[row.topic, found["id"]] = Fraction(found["quantum"])
             return
+        band = found.pop("band", None)
         assert list(found) == ["v", "meter", "t", "for", "value", "unit", "sd", "d"], "fields that tell"
         quantum = self.quanta[f"{row.topic}/privacy/{found['d']}", found["d"]]  # said before
         value = Fraction(found["value"]) / quantum
         label = round(value / STRIDE)
         terms = self.draws.lines[label].terms
         assert (terms.quantum, value.denominator) == (quantum, 1), "a value off the lattice"
-        start_ms = grid.parse_time(found["t"])
-        slot = SlotSeen(self.names[found["meter"]], start_ms, start_ms + terms.step_ms)
-        assert found["for"] == grid.iso_duration(terms.step_ms)
+        assert found["for"] == grid.iso_duration(terms.length_ms if terms.bands else terms.step_ms)
+        window_ms, place = self._place(grid.parse_time(found["t"]), band, label, terms)
+        slot = SlotSeen.of(self.names[found["meter"]], window_ms, place, terms)
         self._drawn_once(label, slot, before)
         assert slot not in self.records, "an interval left twice"
-        self.records[slot] = Record(slot, int(value) - label * STRIDE, terms, row)
+        self.records[slot] = Record(slot, int(value) - label * STRIDE, terms, row, window_ms, place)
+
+    def _place(self, time_ms: int, band: str | None, label: int, terms: Terms) -> tuple[int, int]:
+        """The window and the place that a record names: of a band, or the so manyth draw of its radius."""
+        if terms.bands:
+            return time_ms, [one.name for one in terms.bands].index(str(band))
+        assert band is None
+        place = sum(line.radius == self.draws.lines[label].radius for line in self.draws.lines[:label])
+        return time_ms - place * terms.step_ms, place
 
     def _labels(self, meter: str, state: TimelineState | None) -> Iterator[tuple[int, SlotSeen]]:
         for window in state.windows if state else ():
             for slot in window.slots:
-                label, terms = self.draw_in(slot.accumulator, window.radius)
-                start_ms = window.start_ms + slot.place * terms.step_ms
-                yield label, SlotSeen(meter, start_ms, start_ms + terms.step_ms)
+                label, terms = self.draw_in(slot, window.radius)
+                yield label, SlotSeen.of(meter, window.start_ms, slot.place, terms)
 
-    def draw_in(self, accumulator: int, radius: int) -> tuple[int, Terms]:
+    def draw_in(self, slot: Slot, radius: int) -> tuple[int, Terms]:
         """The draw in an accumulator of a window with this radius."""
         terms = self.draws.radii[radius]
-        label = round(Fraction(accumulator, terms.lattice(0) * STRIDE))
+        label = round(Fraction(slot.accumulator, terms.lattice(slot.place) * STRIDE))
         assert self.draws.lines[label].radius == radius, "an accumulator without its noise"
         return label, terms
 
@@ -175,13 +201,13 @@ class Witness:
             assert self.slots[label] == slot, "one draw in two slots"
             return
         radius, terms = self.draws.lines[label]
-        taken, mine = self.taken[slot.meter], (slot.start_ms, slot.end_ms)
-        at = bisect(taken, mine)
-        around = taken[max(at - 1, 0) : at + 1]
-        assert all(end <= slot.start_ms or slot.end_ms <= start for start, end in around), (
-            "a second draw for one interval"
-        )
-        taken.insert(at, mine)
+        taken = self.taken[slot.meter]
+        for mine in slot.parts(terms):
+            at = bisect(taken, mine)
+            around = taken[max(at - 1, 0) : at + 1]
+            apart = all(end <= mine[0] or mine[1] <= start for start, end in around)
+            assert apart, "a second draw for one interval"
+            taken.insert(at, mine)
         if radius not in self.used:
             assert slot.start_ms >= before.get(slot.meter, 0), "a window before the mark"
             self.opened[slot.meter].add(1, terms.epsilon_per_w)

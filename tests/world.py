@@ -28,14 +28,15 @@ BASE_MS = 23_148 * grid.DAY_MS
 """A day of the year 2033; all times of the small world are near it."""
 
 
-def stream(terms: Terms = TERMS, **changes: Any) -> Stream:
-    """A stream of JSON readings under these terms."""
+def stream(terms: Terms | Schedule = TERMS, **changes: Any) -> Stream:
+    """A stream of JSON readings under these terms, or on this schedule."""
+    schedule = terms if isinstance(terms, Schedule) else Schedule(terms, Epoch(terms.length_ms))
     known = Stream(
         name="main",
         source=SourceTopic.parse("meters/{meter}/power"),
         sink_topic="private/{meter}/power",
         decode=json_profile.decoder("power", "t"),
-        schedule=Schedule(terms, Epoch(terms.length_ms)),
+        schedule=schedule,
         ahead_ms=100,
         forget_ms=10 * grid.DAY_MS,
         spread_ms=0,
@@ -122,7 +123,7 @@ class World:
         self.queue: dict[int, Queued] = {}
         self.sent = 0
         self.epoch = 0
-        self.model = Model(known.terms) if model else None
+        self.model = Model(known.schedule) if model else None
         self.saved: dict[str, Meter] = {}
         self.arrived: list[Message] = []
         self.start(known)
@@ -144,7 +145,7 @@ class World:
     def crash(self, known: Stream | None = None) -> None:
         """Lose everything in memory and start again, perhaps with another configuration."""
         if self.model is not None:
-            self.model.load(self.saved, (known or self.stream).terms)
+            self.model.load(self.saved, (known or self.stream).schedule)
         self.start(known or self.stream)
 
     def send(self, meter: str, time_ms: int, value_u: int) -> None:
@@ -201,12 +202,10 @@ class World:
             assert state.covered_ms == account.covered_ms
             for window in state.windows:
                 for slot in window.slots:
-                    label, terms = self.witness.draw_in(slot.accumulator, window.radius)
-                    start_ms = window.start_ms + slot.place * terms.step_ms
-                    total = account.total(start_ms, start_ms + terms.step_ms, terms)
-                    assert slot.accumulator - label * STRIDE * terms.lattice(0) == total, (
-                        "an accumulator is wrong"
-                    )
+                    label, terms = self.witness.draw_in(slot, window.radius)
+                    energy = account.energy(window.start_ms, slot.place, terms)
+                    noise = label * STRIDE * terms.lattice(slot.place)
+                    assert slot.accumulator - noise == energy, "an accumulator is wrong"
 
     def run_to(self, time_ms: int) -> None:
         """Let time pass, waking the core when something has arrived and whenever it wants to be."""

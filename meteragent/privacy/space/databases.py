@@ -21,7 +21,7 @@ from meteragent.privacy.space.base import (
 
 DatabaseMetric = Literal["hamming", "l1", "normalised l1", "linf"]
 
-_ROW_PAIRS = 8  # of the pairs of a row's domain, so many are tried
+_ROW_PAIRS = 4  # of a row's domain so many of the nearest pairs are tried, and of the farthest
 
 
 @dataclass(frozen=True, init=False)
@@ -85,9 +85,10 @@ class Databases:
             return all_pairs(self.points)
         last, half = self.n - 1, self.n // 2
         changed = [{0}, {half}, {last}, set(range(half)), set(range(self.n))]
+        rows = sorted(islice(self.rows.pairs(), POINTS_LIMIT), key=lambda pair: self.rows.metric(*pair))
         return both_ways(
             ((u,) * self.n, tuple(v if i in where else u for i in range(self.n)))
-            for u, v in islice(self.rows.pairs(), _ROW_PAIRS)
+            for u, v in (*rows[:_ROW_PAIRS], *rows[-_ROW_PAIRS:])
             for where in changed
         )
 

@@ -6,6 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 DEMO_STAMP := .venv/installed-demo
+BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo test lint types parts unit real bench clean
@@ -38,9 +39,9 @@ unit: $(STAMP) parts ## the fast tests: no integration, no statistics
 real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py
 
-bench: $(STAMP) parts ## every benchmark there is
-	@ls benchmarks/*.py >/dev/null 2>&1 || echo "there are no benchmarks yet"
-	@for file in $(wildcard benchmarks/*.py); do $(BIN)/python $$file || exit 1; done
+bench: $(STAMP) $(BENCH_STAMP) parts ## every benchmark there is, side by side with the peers
+	@for name in $(filter-out harness,$(notdir $(basename $(wildcard benchmarks/*.py)))); do \
+	  $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean: ## back to a fresh clone
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist demo-out
@@ -51,6 +52,10 @@ $(STAMP): pyproject.toml | .venv/made
 
 $(DEMO_STAMP): pyproject.toml | .venv/made
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	@touch $@
+
+$(BENCH_STAMP): pyproject.toml | .venv/made
+	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
 
 .venv/made:

@@ -83,7 +83,9 @@ DRAWS = 100_000
 @pytest.mark.parametrize("a", [Fraction(1, 5), Fraction(1), Fraction(7, 3)])
 def test_planar_noise_has_its_law_point_by_point(a: Fraction) -> None:
     """All of the plane in cells of 25 or more draws: length and direction are those of e^(-a|z|_2)."""
-    right, drawn = masses(a), counts(planar_laplace(DRAWS, a, SeededBits(1)))
+    points = np.full((DRAWS, 2), 7)
+    right, released = masses(a), PlanarLaplace(2 * a, "1/2").release(points, bits=SeededBits(1))
+    drawn = counts(released - points)
     assert p_value(merged(drawn, right, DRAWS), merged(right, right, DRAWS)) > ALARM
 
 

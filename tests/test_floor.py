@@ -228,7 +228,7 @@ def test_how_long_a_window_may_be() -> None:
     assert WindowFloor.longest("1/10", 155) == 30
     assert WindowFloor(30, "1/10").mean_absolute == 155
     assert WindowFloor(31, "1/10").mean_absolute > 155
-    assert WindowFloor.longest("1/10", 9) == 0
+    assert WindowFloor.longest("1/10", 9) == WindowFloor.longest("1/10", 4) == 0
 
 
 def test_a_short_range_is_beyond_the_floor() -> None:

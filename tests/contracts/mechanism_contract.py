@@ -6,7 +6,7 @@ it holds against the exact law besides.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from itertools import product
@@ -42,6 +42,7 @@ class Drawn:
 
     said: Any
     drawn: Any
+    space: Any = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("space", "n", "quantum", "step"):

@@ -231,7 +231,7 @@ def log_ratios(a: Fraction, x: int, y: int) -> NDArray[np.float64]:
 
 
 def test_sequence_adds_under_the_maximum_and_parallel_takes_the_largest_under_the_sum() -> None:
-    """Two parts at .3 and .5, all pairs and outcomes: .8 max(d_1, d_2) and .5 (d_1 + d_2), both attained."""
+    """Two parts at 3/10 and 5/10, all pairs and outcomes: 8/10 max(d_1, d_2), 5/10 (d_1 + d_2), attained."""
     first, second = Fraction("0.3"), Fraction("0.5")
     tables = {(a, x, y): log_ratios(a, x, y) for a in (first, second) for x in LEVELS for y in LEVELS}
     worst_of_max, worst_of_sum = 0.0, 0.0

@@ -215,7 +215,7 @@ def test_the_store_tells_the_sum_below_a_quantum_and_no_more(noise: int, other: 
 
 
 def test_half_a_quantum_is_rounded_up() -> None:
-    """0.5 and 1.5 quanta are 1 and 2, -0.5 is 0: never half-even, which makes of 1 quantum 2."""
+    """Half a quantum is 1, one and a half 2, minus a half 0: never half-even, which makes of 1 quantum 2."""
     sums = [-500, 500, 1500, 2500]
     assert [Accumulator.born(0, 1000).add(s).release for s in sums] == [0, 1, 2, 3]
     with pytest.raises(ValueError, match="above zero"):

@@ -11,8 +11,9 @@ In parallel. Of releases from disjoint parts x_1 .. x_m of the data the loss is
     sum over i of epsilon_i d(x_i, x'_i)  <=  max(epsilon_i) * sum of d(x_i, x'_i):
 
 the largest epsilon, where the distance is the *sum* over parts, or where neighbours differ in one part only
-(one household of a street; an event inside one window). Under d_inf all parts may differ at once, so the
-windows of one meter are in sequence for whatever lasts: that is why the ledger adds them.
+(one household of a street; an event inside one window), and then so with delta and rho. Under d_inf all
+parts may differ at once, so the windows of one meter are in sequence for whatever lasts: that is why the
+ledger adds them.
 
 What many windows cost at a radius if a small delta is accepted is less than the sum:
 `meteragent.privacy.divergence.Composed`.
@@ -20,7 +21,7 @@ What many windows cost at a radius if a small delta is accepted is less than the
 
 from collections import defaultdict
 from collections.abc import Hashable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 
 from meteragent.privacy.exact import Exact, positive, rational
@@ -50,18 +51,22 @@ class Cost:
                 raise ValueError(f"{name} is not negative: {exact}")
             object.__setattr__(self, name, exact)
 
+    @property
+    def _parts(self) -> tuple[Fraction, Fraction, Fraction]:
+        return self.epsilon, self.delta, self.rho
+
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Cost(*(a + b for a, b in zip(self._parts, other._parts, strict=True)))
 
     def __or__(self, other: "Cost") -> "Cost":
-        return Cost(*(max(a, b) for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Cost(*(max(a, b) for a, b in zip(self._parts, other._parts, strict=True)))
 
     def __mul__(self, times: int) -> "Cost":
-        return Cost(*(part * times for part in astuple(self)))
+        return Cost(*(part * times for part in self._parts))
 
     def __le__(self, other: "Cost") -> bool:
         """Whether no part is above the other's: the order is partial."""
-        return all(a <= b for a, b in zip(astuple(self), astuple(other), strict=True))
+        return all(a <= b for a, b in zip(self._parts, other._parts, strict=True))
 
     def __str__(self) -> str:
         return f"epsilon {self.epsilon}, delta {self.delta}, rho {self.rho}"

@@ -33,7 +33,7 @@ from meteragent.privacy.exact import Exact, positive
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_ATOMS_LIMIT = 1 << 20
+_ATOMS_LIMIT = 1 << 18
 _CELLS_PER_DEVIATION = 256  # of one window's loss
 _BEYOND = 1e-14  # of the tilted law, left out at either end
 _ROUNDING = 8 * 2.0**-53
@@ -71,10 +71,10 @@ def _least(function: Callable[[float], float]) -> tuple[float, float]:
     """The least value of a function of s > 0 found on a grid that is made finer three times, and its s."""
     low, high = 1e-6, 1e12
     for _ in range(4):
-        grid = [float(s) for s in np.geomspace(low, high, 48)]
+        grid = [float(s) for s in np.geomspace(low, high, 24)]
         values = [function(s) for s in grid]
         best = values.index(min(values))
-        low, high = grid[max(0, best - 1)], grid[min(47, best + 1)]
+        low, high = grid[max(0, best - 1)], grid[min(23, best + 1)]
     return values[best], grid[best]
 
 
@@ -162,7 +162,10 @@ class Composed:
             raise ValueError(f"epsilon is not negative: {epsilon}")
         if epsilon >= self.loss:
             return 0.0
-        tilt = _least(lambda s: self._moment(s) - s * epsilon)[1]
+        # Where Renyi's divergences give the least delta: `rdp_epsilon`, solved for its logarithm.
+        tilt = _least(lambda s: self._moment(s) - s * epsilon + s * math.log(s / (1 + s)) - math.log(1 + s))[
+            1
+        ]
         return _Tilted.of(self.pairs, tilt).delta(epsilon)
 
     def figures(self, delta: float) -> tuple[Figure, ...]:

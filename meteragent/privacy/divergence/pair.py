@@ -33,6 +33,7 @@ which is KL s(s+1). So Renyi's divergence of order alpha is at most alpha KL.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -158,7 +159,7 @@ class LatticePair(_Divergences):
         object.__setattr__(self, "a", positive("a", a))
         object.__setattr__(self, "k", int(k))
 
-    @property
+    @cached_property
     def loss(self) -> Fraction:
         """X = a k."""
         return self.a * self.k

@@ -215,6 +215,8 @@ def test_the_chance_to_be_further_off_is_the_law_s() -> None:
     for distance in (0.0, 0.4, 0.5, 2.5, 2.51, 30.0):
         assert mechanism.beyond(distance) == pytest.approx(float(mass[length > distance].sum()), abs=1e-12)
     assert mechanism.beyond(-0.1) == 1
+    tenths = PlanarLaplace(3, "1/10")
+    assert tenths.beyond(0.3) == tenths.beyond(0.301) < tenths.beyond(0.299)  # 0.3/0.1 < 3 as floats
     fine, nearly = PlanarLaplace("1/100", 1), PlanarLaplace("1/20", 1)
     assert fine.beyond(300) == pytest.approx(4 * math.exp(-3), abs=1e-12)
     for x in np.linspace(0, 6, 10):

@@ -38,6 +38,7 @@ from meteragent.privacy.space import Windows
 
 _ROOT_2_ABOVE = Fraction(99, 70)
 _DIRECT = 1 / 20  # sums over the lattice, of (45/a)^2 terms, from here on
+_SLACK = 1e-12  # relative: of distances as floats
 _END = 45.0  # of a r: what is beyond weighs below 1e-17
 _FIRST = 9.03362168310095 / (4 * math.pi**2)  # Z(3/2)
 _SECOND = -3 * 5.090258233665483 / (32 * math.pi**4)  # Z(5/2)
@@ -159,7 +160,8 @@ class PlanarLaplace:
         if a < _DIRECT:
             return (1 + a * quanta) * math.exp(-a * quanta)
         r = _quarter(a)
-        return 4 * float(np.exp(-a * r[r > quanta]).sum()) / _sums(a).normaliser
+        farther = r > quanta * (1 + _SLACK)  # 0.3 is not beyond three quanta of 1/10, whatever floats say
+        return 4 * float(np.exp(-a * r[farther]).sum()) / _sums(a).normaliser
 
 
 @dataclass(frozen=True, init=False)

@@ -145,7 +145,7 @@ def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     """The linear program over all mechanisms as private as this one, and what proves its value.
 
     `through`, windows in quanta of shape (m, n), may be any others of the lattice. (N+m)^2 N constraints,
-    many of which follow from others: a library of 20 takes a second, for a large one see `mixture`.
+    many of which follow from others: 20 shapes take less than a second, 40 several; for more see `mixture`.
     """
     points = _with(library, through)
     shapes = len(library.prior)

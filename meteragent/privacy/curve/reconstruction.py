@@ -64,13 +64,15 @@ def _hats(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
 
 
 def _bernstein(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
-    """De Casteljau's scheme: repeated mixing, which loses no digits."""
+    """From degree to degree, b_j = (1-s) b_j + s b_(j-1): sums of what is positive, which lose no digits."""
     share = ((times - edges[0]) / (edges[-1] - edges[0])).astype(np.float64)
-    mixed = np.broadcast_to(values[..., *(np.newaxis,) * share.ndim], (*values.shape, *share.shape))
-    mixed = np.moveaxis(mixed, values.ndim - 1, 0)
-    while len(mixed) > 1:
-        mixed = mixed[:-1] * (1 - share) + mixed[1:] * share
-    return np.array(mixed[0])
+    basis = np.ones((1, *share.shape))
+    for degree in range(1, values.shape[-1]):
+        raised = np.zeros((degree + 1, *share.shape))
+        raised[:-1] = basis * (1 - share)
+        raised[1:] += basis * share
+        basis = raised
+    return np.tensordot(values, basis, axes=1)
 
 
 _KINDS: Mapping[str, Callable[[Floats, NDArray[Any], NDArray[Any]], Floats]] = MappingProxyType(

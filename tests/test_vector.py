@@ -127,6 +127,18 @@ def test_a_release_has_the_shape_of_its_vectors() -> None:
     assert len(np.unique(noise)) > 20
 
 
+def test_what_is_no_vector_is_refused() -> None:
+    """Floats, other lengths and values beyond 2^62 quanta, on either side, are refused."""
+    with pytest.raises(TypeError, match="whole quanta"):
+        made(2).release([0.0, 1.0])
+    with pytest.raises(ValueError, match=r"points have shape \(..., 2\)"):
+        made(2).release([1, 2, 3])
+    for value in (2**62 + 1, -(2**62) - 1):
+        with pytest.raises(ValueError, match="beyond 2\\^62 quanta"):
+            made(2).release([0, value])
+    assert made(2).release([2**62, -(2**62)]).shape == (2,)
+
+
 def test_each_number_has_its_own_noise() -> None:
     """Numbers of a vector are independent: no two are always alike, and their noise is uncorrelated."""
     noise = made(3).release(np.zeros((4000, 3), np.int64), bits=SeededBits(3)).astype(float)

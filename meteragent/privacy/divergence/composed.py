@@ -162,11 +162,12 @@ class Composed:
             raise ValueError(f"epsilon is not negative: {epsilon}")
         if epsilon >= self.loss:
             return 0.0
-        # Where Renyi's divergences give the least delta: `rdp_epsilon`, solved for its logarithm.
-        tilt = _least(lambda s: self._moment(s) - s * epsilon + s * math.log(s / (1 + s)) - math.log(1 + s))[
-            1
-        ]
-        return _Tilted.of(self.pairs, tilt).delta(epsilon)
+
+        def log_delta(s: float) -> float:
+            """By `rdp_epsilon`, solved for delta: near its least value the tilted law is where it counts."""
+            return self._moment(s) - s * epsilon + s * math.log(s / (1 + s)) - math.log(1 + s)
+
+        return _Tilted.of(self.pairs, _least(log_delta)[1]).delta(epsilon)
 
     def figures(self, delta: float) -> tuple[Figure, ...]:
         """(epsilon, delta) by each method: basic (whose delta is 0), zcdp, rdp, pld."""

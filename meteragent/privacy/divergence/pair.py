@@ -1,4 +1,4 @@
-"""How far apart what leaves can be: the Laplace pairs, that dominate all others, and their composition.
+"""How far apart what leaves can be: the Laplace pairs, that dominate all others (THEORY 5.1, 7).
 
 Theory of operation
 -------------------

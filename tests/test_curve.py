@@ -146,6 +146,13 @@ def test_functionals_that_make_no_sense_are_refused() -> None:
         Means(Curves(6), ())
     with pytest.raises(ValueError, match="sup norm"):
         Means(Curves(6, "L2"), FUNCTIONALS[0].means)
+    with pytest.raises(ValueError, match="end at 5 s"):
+        Means(Curves(5), FUNCTIONALS[0].means)
+    for start, end in ((3, 2), (2, 2), (-1, 2)):
+        with pytest.raises(ValueError, match="grow in time"):
+            weight((start, end, 1, 1))
+    with pytest.raises(TypeError, match="weight must be exact"):
+        Mean(((Fraction(0), Fraction(1), (0.5, 0.5)),))  # type: ignore[arg-type]
 
 
 # Projections --------------------------------------------------------------------------------------
@@ -180,6 +187,7 @@ def test_a_mechanism_is_private_if_all_its_projections_are(
         drawn = row[: len(outputs)]
         laws.append({f: Fraction(w, sum(drawn)) for f, w in zip(outputs, drawn, strict=True)})
     whole, some = Projection(6, [Fraction(i, 2) for i in range(13)]), Projection(6, times)
+    assert all(sum(some.image(law).values()) == 1 for law in laws)
     assert level([some.image(law) for law in laws]) <= level(laws)
     assert level([whole.image(law) for law in laws]) == level(laws)
 

@@ -28,9 +28,21 @@ Weight = tuple[Fraction, Fraction, Piece]
 
 @dataclass(frozen=True)
 class Mean:
-    """The weighted mean integral w f, with w piecewise linear and zero where no piece is."""
+    """The weighted mean integral w f, with w piecewise linear and zero where no piece is.
+
+    Raises:
+        TypeError: a number is not exact.  ValueError: it does not end after its start, or starts before 0.
+    """
 
     pieces: tuple[Weight, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what has no norm: a negative length would hide what a mean may move."""
+        for start, end, ends in self.pieces:
+            if not 0 <= rational("start", start) < rational("end", end):
+                raise ValueError(f"a piece of a weight must grow in time from 0 on: not {start} to {end}")
+            for value in ends:
+                rational("weight", value)
 
     def __call__(self, curve: Curve) -> Fraction:
         """The mean of a curve, exactly."""
@@ -66,7 +78,7 @@ class Means:
     From the sup norm to d_inf (THEORY 4.1).
 
     Raises:
-        ValueError: no mean, or the curves' norm is not sup.
+        ValueError: no mean, one that goes beyond T, or the curves' norm is not sup.
     """
 
     domain: Curves
@@ -75,6 +87,8 @@ class Means:
     def __post_init__(self) -> None:
         if not self.means or self.domain.norm != "sup":
             raise ValueError("at least one mean, of curves under the sup norm, is needed")
+        if any(end > self.domain.duration_s for mean in self.means for _, end, _ in mean.pieces):
+            raise ValueError(f"a mean's weight must end at {self.domain.duration_s} s, where the curves do")
 
     def __call__(self, curve: Curve) -> tuple[Fraction, ...]:
         """The k numbers of a curve, exactly."""

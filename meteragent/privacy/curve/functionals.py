@@ -31,7 +31,8 @@ class Mean:
     """The weighted mean integral w f, with w piecewise linear and zero where no piece is.
 
     Raises:
-        TypeError: a number is not exact.  ValueError: it does not end after its start, or starts before 0.
+        TypeError: a number is not exact.
+        ValueError: a piece does not end after its start, or starts before 0.
     """
 
     pieces: tuple[Weight, ...]

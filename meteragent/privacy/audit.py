@@ -239,24 +239,23 @@ def _added(bench: _Bench) -> Check:
 def _ratio(bench: _Bench) -> Check:
     """The largest |ln P(y | x)/P(y | x')| in parts of the loss, over adversarial x, x' and y."""
     uneven = bench.base + bench.per * (np.arange(bench.n) % 3)
-    worst = 0.0
+    worst, noise = 0.0, bench.noise(bench.base, 8)
     for shift in map(np.array, directions(bench.n)):
         for x, k in ((bench.base, 1), (uneven, 1), (bench.base, bench.telling), (uneven, 2)):
             other = x + k * bench.per * shift
-            outputs = _outputs(bench, x, other, shift)
+            outputs = _outputs(bench, x, other, shift, noise)
             here, there = (bench.mechanism.log_mass(outputs, window) for window in (x, other))
             worst = max(worst, ratio_excess(here, there, bench.loss(k)))
     return Check("density ratio", worst <= 1, f"at most {worst:.6g} times the loss", {"worst": worst})
 
 
-def _outputs(bench: _Bench, x: Integers, other: Integers, shift: Integers) -> NDArray[Any]:
-    """Where a ratio may be large: at the windows, beside them, at corners far away, and what was released."""
+def _outputs(bench: _Bench, x: Integers, other: Integers, shift: Integers, noise: Any) -> NDArray[Any]:
+    """Where a ratio may be large: at the windows, beside them, at corners far away, and what noise makes."""
     centres = [bench.quanta(x), bench.quanta(other)]
     single = np.eye(1, bench.n, dtype=np.int64)[0]
     far = [k * shift for k in (1, -1, -bench.telling, 9 * bench.telling * bench.n)]
     near = [c + move for c in centres for move in (0 * shift, single, -single, *far)]
-    released = [bench.quanta(w) + bench.noise(w, 4) for w in (x, other)]
-    return np.concatenate([np.array(near), *released])
+    return np.concatenate([np.array(near), *(c + noise for c in centres)])
 
 
 def ratio_excess(p: Floats, q: Floats, loss: float) -> float:

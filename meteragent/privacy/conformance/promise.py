@@ -17,6 +17,9 @@ from meteragent.privacy.space import listed
 _SLACK = 1e-9
 """Of a delta, and of what is reached: floats' last digits."""
 
+_DRAWN = 8
+"""So many draws of each point join the outputs at which ratios are looked at."""
+
 
 def loss_is_one(mechanism: MetricMechanism) -> Check:
     """0 at 0, a Fraction, never falling; a float is a TypeError, a negative distance a ValueError."""
@@ -67,9 +70,12 @@ def _raises(error: type[Exception], call: Any, *args: Any, **keywords: Any) -> b
 
 def ratios(trial: Trial, *, tight: bool) -> Iterator[Check]:
     """The largest ratio of masses in parts of the loss, over all pairs; and whether it is reached."""
-    parts = []
+    parts, released = [], {repr(x): x for pair in trial.pairs for x in (pair.x, pair.other)}
+    released = {name: trial.draw(point, _DRAWN) for name, point in released.items()}
     for pair in trial.pairs:
-        outputs = trial.outputs(pair)
+        # Where a ratio may be large: at what was released of both points, and at the points themselves.
+        both = np.concatenate([released[repr(pair.x)], released[repr(pair.other)]])
+        outputs = with_points(both, (pair.x, pair.other))
         masses = trial.log_mass(outputs, pair.x), trial.log_mass(outputs, pair.other)
         parts.append(ratio_excess(masses[0], masses[1], max(pair.loss, _SLACK)))
     worst, where = max(zip(parts, map(repr, trial.pairs), strict=True))

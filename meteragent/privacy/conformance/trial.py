@@ -133,11 +133,6 @@ class Trial:
                 )
         return pair
 
-    def outputs(self, pair: PointPair) -> NDArray[Any]:
-        """Where a ratio may be large: what was released of both points, and the points themselves."""
-        released = np.concatenate([self.draw(point, 16) for point in (pair.x, pair.other)])
-        return with_points(released, (pair.x, pair.other))
-
 
 def with_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]:
     """Outputs, and the points too if they look like outputs."""

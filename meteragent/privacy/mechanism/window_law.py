@@ -2,7 +2,7 @@
 
 P(z) ~ e^(-a max|z_i|) for z in Z^n. z is uniform on {-R .. R}^n, and r = R + 1/2 has P(r) ~ r^n e^(-ar) on
 the half-integers, so that k given slots all lie within m with probability E[min(1, (m + 1/2)/r)^k].
-More than 2^17 half-integers are replaced by 2^13 midpoints: a << 1 then, and the sums are integrals
+More than 2^14 half-integers are replaced by 2^13 midpoints: a << 1 then, and the sums are integrals
 (THEORY 1.2: r is Gamma(n+1, 1/a), the largest |z_i| Gamma(n, 1/a)) to about 1e-5.
 """
 
@@ -17,7 +17,7 @@ from meteragent.privacy.mechanism.base import MetricMechanism
 
 Floats = NDArray[np.float64]
 
-_TERMS_LIMIT, _MIDPOINTS = 1 << 17, 1 << 13
+_TERMS_LIMIT, _MIDPOINTS = 1 << 14, 1 << 13
 
 
 class WindowMechanism(MetricMechanism, Protocol):

@@ -132,6 +132,7 @@ def test_extended_metrics() -> None:
     assert told.largest_odds("a", "c") == 3
     assert told.largest_odds("c", "a") is None
     assert not told.is_private(10**6, discrete)
+    assert not told.is_private(1, Scaled(discrete, 10**6))
     assert told.smallest_epsilon(lambda x, y: 0) == math.inf
     assert Channel("ab", "yz", [[HALF, HALF]] * 2).smallest_epsilon(lambda x, y: 0) == 0
     assert Channel("ab", "yz", [[HALF, HALF]] * 2).is_private("1/1000", lambda x, y: 0)
@@ -229,6 +230,8 @@ def test_odds_are_at_least_one() -> None:
     with pytest.raises(TypeError, match="odds must be exact"):
         channel.delta_by_events(0, 1, 1.5)  # type: ignore[arg-type]
     assert channel.hockey_stick(0, 1, 1) == HALF
+    assert channel.delta_on([{0, 1}], 0, 1, 2) == 0
+    assert channel.smallest_delta(1, pairs=[]) == 0
 
 
 # Made of others -----------------------------------------------------------------------------------
@@ -251,6 +254,9 @@ def test_a_mechanism_after_a_query() -> None:
     assert noisy_sum.is_private(HALF, manhattan)
     assert noisy_sum.smallest_epsilon(manhattan) == HALF
     assert noisy_sum.smallest_epsilon(hamming) == 1
+    noisy_largest = truncated_geometric(2, HALF).after(max, databases)
+    assert noisy_largest.smallest_epsilon(hamming) == 1
+    assert noisy_largest.smallest_epsilon(chebyshev) == HALF
     with pytest.raises(ValueError, match="4 is no input"):
         truncated_geometric(3, HALF).after(sum, databases)
 

@@ -51,6 +51,8 @@ def test_numbers_are_a_field(a: Any, b: Any, c: Any) -> None:
         assert x / y * y == x
         assert (x / y + z / y) * y == x + z
         assert 1 / (1 / y) == y
+    if y != 0 and z != 0:
+        assert (x / y + x / z) * (y * z) == x * (z + y)
         assert (x / y < z / y) == ((x < z) if y > 0 else (x > z))
 
 

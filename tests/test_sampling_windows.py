@@ -116,6 +116,21 @@ def test_a_tail_is_a_side_a_block_and_a_place() -> None:
     assert low.tail(Tape(0, 0, 5, certain)) == low.envelope.mode - 1 - low.reach - 5
 
 
+@pytest.mark.parametrize(("n", "a"), PARAMETERS)
+def test_an_open_comparison_is_decided_by_the_fraction_of_u(n: int, a: Fraction) -> None:
+    """H + U < S w/w(M): certain below and above the integer part of the right side, by U's bits upon it."""
+    table, certain = _table(n, a), (0, (1 << 32) - 1)
+    for point in {table.envelope.mode + table.reach // 3, max(0, table.envelope.mode - table.left // 2)}:
+        lo, hi = table.bounds(point, 96)
+        whole, fraction = lo >> 96, lo >> 64 & (1 << 32) - 1
+        if hi >> 96 == whole and 0 < fraction < (1 << 32) - 1:
+            assert table.keeps(point, whole, Tape(fraction - 1))
+            assert not table.keeps(point, whole, Tape(fraction + 1))
+        assert all(table.keeps(point, whole - 1, Tape(u)) for u in certain)
+        assert not any(table.keeps(point, whole + 2, Tape(u)) for u in certain)
+    assert not table.keeps(-1, 0, Tape())
+
+
 def test_the_guide_names_the_cell_of_a_word() -> None:
     """Every word is found in the area in which it lies, at both ends of each area too."""
     for n, a in PARAMETERS:

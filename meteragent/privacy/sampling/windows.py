@@ -51,7 +51,7 @@ GUIDE_BITS = 12
 """So many bits of a word say its cell, but for one in 16; a search says the others'."""
 
 TABLE_FROM = 256
-"""From so many windows on the table is worth its making (about as long as so many radii one by one)."""
+"""From so many windows on the table is used; it is kept, and making it takes as long as 1,500 radii do."""
 
 _WORD = 64
 
@@ -168,7 +168,7 @@ def _proposals(table: _Table, count: int, bits: Bits) -> NDArray[np.int64]:
     return point[kept]
 
 
-@lru_cache(maxsize=64, typed=True)  # of about 20 KB each
+@lru_cache(maxsize=64, typed=True)  # of about 40 KB each
 def _table(n: int, a: Fraction) -> _Table:
     steps = envelope_of(n, a, FALL)
     steep = abs(Fraction(2 * n, 2 * steps.mode + 1) - a)  # |f'(M)|; above 1/2 only where R is hardly spread
@@ -176,9 +176,8 @@ def _table(n: int, a: Fraction) -> _Table:
     reach, left = (-(-size >> shift) << shift for size in (steps.block, min(steps.block, steps.mode)))
     points = range(steps.mode - left, steps.mode + reach + 1, 1 << shift)
     ends = [steps.weight_bounds(max(0, point), _WORD) for point in points]
-    area = (sum(max(hi, right) if shift else hi for (_, hi), (_, right) in pairwise(ends)) << shift) + (
-        reach << _WORD - FALL + 2
-    )
+    tops = (max(hi, right) if shift else hi for (_, hi), (_, right) in pairwise(ends))
+    area = (sum(tops) << shift) + (4 * reach << _WORD - FALL)  # of cells and tails, if S were 2^64
     # Rounding up costs each place of a cell less than 2 units.
     unit = ((1 << _WORD) - (2 * len(ends) << shift) << _WORD) // area >> FALL << FALL
     scaled = [(lo * unit >> _WORD, (hi * unit >> _WORD) + 1) for lo, hi in ends]

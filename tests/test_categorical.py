@@ -123,17 +123,33 @@ def test_what_is_drawn_does_not_depend_on_the_labels() -> None:
 # What it takes ------------------------------------------------------------------------------------
 
 
-def test_labels_of_any_kind_keep_their_shape() -> None:
-    """Texts, numbers, truth values and mixed sets: an array of any shape comes back in it, as values."""
-    for values in (["a", "kettle"], [3, -1, 10], [True, False], ["1", 1, None], [2**70, 5], ["a\0", "a"]):
-        mechanism = Categorical(Categories(values), "1/2")
-        for shape in [(), (3,), (2, 4), (0, 2)]:
-            given_labels = np.empty(shape, object)
-            given_labels.fill(values[0])
-            released = mechanism.release(given_labels, bits=SeededBits(1))
+ANY_VALUES: list[list[Any]] = [
+    ["a", "kettle"],
+    [3, -1, 10],
+    [True, False],
+    ["1", 1, None],
+    [1, 2.5],
+    [2**70, 5],
+    ["a\0", "a"],
+    [(1, 2), ()],
+]
+
+
+@pytest.mark.parametrize("values", ANY_VALUES)
+def test_labels_of_any_kind_keep_their_shape(values: list[Any]) -> None:
+    """Texts, numbers, truth values, anything mixed: what is kept comes back as it was, in its array's shape."""
+    kept, replaced = (Categorical(Categories(values), epsilon) for epsilon in (100, "1/2"))
+    for shape in [(), (3,), (2, 4), (0, 2)]:
+        for value in values:
+            labels = np.empty(shape, object)
+            for place in np.ndindex(shape):
+                labels[place] = value
+            released = kept.release(labels, bits=SeededBits(1))
             assert released.shape == shape
-            assert set(released.ravel().tolist()) <= set(values)
-            assert all(label is values[0] for label in given_labels.ravel().tolist())
+            same = [type(label) is type(value) and label == value for label in released.ravel().tolist()]
+            assert same == [True] * labels.size
+            assert all(label is value for label in labels.ravel().tolist())
+            assert set(replaced.release(labels, bits=SeededBits(1)).ravel().tolist()) <= set(values)
 
 
 def test_the_width_of_texts_tells_nothing() -> None:

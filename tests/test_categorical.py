@@ -137,7 +137,7 @@ ANY_VALUES: list[list[Any]] = [
 
 @pytest.mark.parametrize("values", ANY_VALUES)
 def test_labels_of_any_kind_keep_their_shape(values: list[Any]) -> None:
-    """Texts, numbers, truth values, anything mixed: what is kept comes back as it was, in its array's shape."""
+    """Texts, numbers, truth values, mixed ones: what is kept comes back as it was, in its array's shape."""
     kept, replaced = (Categorical(Categories(values), epsilon) for epsilon in (100, "1/2"))
     for shape in [(), (3,), (2, 4), (0, 2)]:
         for value in values:

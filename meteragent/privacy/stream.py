@@ -23,7 +23,7 @@ E/T: `energy_loss` (THEORY 3.5).
 """
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -254,7 +254,7 @@ def hold_means(times: Sequence[int], values: Sequence[Exact], edges: Sequence[in
 
 def _held(times: Sequence[int], values: Sequence[Exact], start: int, end: int) -> Fraction:
     """The integral from start to end."""
-    first, last = bisect_right(times, start) - 1, bisect_right(times, end - 1)
+    first, last = bisect_right(times, start) - 1, bisect_left(times, end)
     bounds = [start, *times[first + 1 : last], end]
     held = [rational("value", value) for value in values[first:last]]
     return sum((v * (b - a) for v, (a, b) in zip(held, pairwise(bounds), strict=True)), Fraction(0))

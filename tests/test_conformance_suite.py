@@ -220,6 +220,30 @@ def test_a_report_is_data_and_a_table() -> None:
     ]
 
 
+class Voids(Bent):
+    """It has no mass where it often is."""
+
+    def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
+        """None at 2."""
+        return np.where(np.asarray(outputs) == 2, -np.inf, super().log_mass(outputs, point))
+
+
+class NoNumber(Bent):
+    """Its mass is no number somewhere."""
+
+    def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
+        """Not at 2."""
+        return np.where(np.asarray(outputs) == 2, np.nan, super().log_mass(outputs, point))
+
+
+def test_what_leaves_has_mass() -> None:
+    """An output to which log_mass gives nothing at any point refutes it; no number at all is unusable."""
+    right = BENT["as it is"][1]
+    assert "draws are calibrated" in conform(Voids(right), samples=200, bits=SeededBits(1)).failed
+    with pytest.raises(Unusable, match="not a number"):
+        conform(NoNumber(right), samples=200, bits=SeededBits(1))
+
+
 class Nothing:
     """No mechanism."""
 

@@ -53,6 +53,11 @@ class Check:
     found: str
     figures: Mapping[str, Any]
 
+    def plain(self) -> dict[str, Any]:
+        """As data for JSON, which knows no infinite numbers: they are strings."""
+        infinite = {k: str(v) for k, v in self.figures.items() if isinstance(v, float) and math.isinf(v)}
+        return {**asdict(self), "figures": {**self.figures, **infinite}}
+
 
 # Statistics ---------------------------------------------------------------------------------------
 
@@ -136,7 +141,8 @@ class Audit:
     def figures(self) -> dict[str, Any]:
         """As plain data; exact numbers are strings."""
         exact = {"epsilon": str(self.epsilon), "detects": self.detects if self.detects < math.inf else None}
-        return {**asdict(self), **exact, "holds": self.holds, "miss": MISS}
+        checks = [check.plain() for check in self.checks]
+        return {**asdict(self), **exact, "checks": checks, "holds": self.holds, "miss": MISS}
 
 
 def _detects(trials: int, x: float, alarm: float) -> float:

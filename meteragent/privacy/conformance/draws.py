@@ -108,9 +108,9 @@ def calibrated(trial: Trial, alarm: float) -> Check:
     drawn = [_labelled(trial, pair, trial.samples) for pair in pairs]
     ratios, second = np.concatenate([t for t, _ in drawn]), np.concatenate([label for _, label in drawn])
     side, scale, variance = calibration(ratios, second)
-    detects = (
-        (math.sqrt(2 * math.log(4 / alarm)) + stats.norm.isf(MISS)) / math.sqrt(variance) if variance else 0.0
-    )
+    detects = math.inf
+    if variance:
+        detects = (math.sqrt(2 * math.log(4 / alarm)) + stats.norm.isf(MISS)) / math.sqrt(variance)
     figures = {"side": side, "scale": scale, "detects": detects, "draws": second.size}
     text = f"p = {min(side, scale):.2g}; a scale {detects:.1%} off would be seen"
     return Check("draws are calibrated", min(side, scale) > alarm / 2, text, figures)
@@ -120,7 +120,10 @@ def _labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, NDArra
     second = trial.bits.array(count, np.uint8) & np.uint8(1) == 1
     ratios = np.empty(count)
     for label, point in ((False, pair.x), (True, pair.other)):
-        ratios[second == label] = trial.log_ratio(trial.draw(point, int((second == label).sum())), pair)
+        drawn = trial.draw(point, int((second == label).sum()))
+        # What has no mass where it was drawn counts as sure to come from the other point.
+        void = np.isneginf(trial.log_mass(drawn, point))
+        ratios[second == label] = np.where(void, -np.inf if label else np.inf, trial.log_ratio(drawn, pair))
     return ratios, second
 
 

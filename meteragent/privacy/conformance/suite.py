@@ -38,7 +38,8 @@ class Report:
 
     def figures(self) -> dict[str, Any]:
         """As plain data."""
-        return {**asdict(self), "conforms": self.conforms, "miss": MISS}
+        checks = [check.plain() for check in self.checks]
+        return {**asdict(self), "checks": checks, "conforms": self.conforms, "miss": MISS}
 
     def table(self) -> str:
         """A line for each check, and what the error rates are."""

@@ -103,6 +103,8 @@ class Trial:
             raise Unusable(
                 f"log_mass of {len(outputs)} outputs has shape {mass.shape}: one number each is needed"
             )
+        if np.isnan(mass).any():
+            raise Unusable("log_mass of an output is not a number: -inf says that it cannot leave")
         return mass
 
     def log_ratio(self, outputs: NDArray[Any], pair: PointPair) -> Floats:

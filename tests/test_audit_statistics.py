@@ -72,7 +72,7 @@ def test_windows_needed_are_those_of_the_theory(excess: float, needed: int) -> N
 
 
 def test_the_midrange_s_power_is_that_of_the_theory() -> None:
-    """An excess of a tenth is shown by 3200 windows a side with 63 %, by 6500 with 94 %; none, hardly ever."""
+    """An excess of a tenth is shown by 3200 windows a side with 63 %, by 6500 with 94 %; none hardly ever."""
     assert midrange_power(3200, 2, 1.1) == pytest.approx(0.64, abs=0.02)
     assert midrange_power(6500, 2, 1.1) == pytest.approx(0.95, abs=0.02)
     assert midrange_power(3200, 2, 1.0) <= 0.015

@@ -204,7 +204,7 @@ def test_bits_of_a_uniform_are_revealed_only_while_needed() -> None:
     assert tied.left == 1
 
 
-@pytest.mark.parametrize(("n", "a"), PARAMETERS)
+@pytest.mark.parametrize(("n", "a"), [*PARAMETERS, (1, Fraction(1, 1000)), (2, Fraction(1, 333))])
 def test_weights_nearby_enclose_a_weight(n: int, a: Fraction) -> None:
     """The wider bounds that decide most comparisons contain the weight, also at zero and around the mode."""
     envelope = envelope_of(n, a)

@@ -193,8 +193,11 @@ def test_what_lies_beyond_the_digits_is_added() -> None:
     while last.cumulative(16 + 32 * draws)[-1][1] >= 1 << 16 + 32 * draws:
         draws += 1
     assert draws > 10
-    tape = Tape([0xFFFF], *[[0xFFFFFFFF]] * draws, [0])
-    assert geometric(1, a, tape).tolist() == [256]
+    beyond = [[0xFFFF], *[[0xFFFFFFFF]] * draws]
+    assert geometric(1, a, Tape(*beyond, [0])).tolist() == [256]
+    # Then U = 1 - 2^-372, and 1 - e^-256 <= U < 1 - e^-512: that is 1, in units of 2^8.
+    tape = Tape(*beyond, [0xFFFF], *[[0xFFFFFFFF]] * 11, [0xF0000000])
+    assert geometric(1, a, tape).tolist() == [256 * (1 + 1)]
     assert tape.left == 0
 
 

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from dp_accounting.pld import privacy_loss_distribution as pld  # type: ignore[import-untyped]
+from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray

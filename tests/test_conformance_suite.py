@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
 from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.conformance import Unusable, calibration, conform
@@ -60,6 +60,13 @@ def test_calibration_holds_its_error_rate() -> None:
     t, second = coin_and_ratios(2000 * 30, 1.0)
     found = [calibration(t[i : i + 30], second[i : i + 30])[:2] for i in range(0, t.size, 30)]
     assert (np.array(found) < 0.05).mean(axis=0).max() <= 0.05
+
+
+def test_calibration_is_bernstein_s_bound() -> None:
+    """60 heads of 100 where both points are as likely: t = 10, V = 25, B = 1, p = 2 e^(-t^2/(2(V + Bt/3)))."""
+    side = calibration(np.zeros(100), np.arange(100) < 60)[0]
+    assert side == pytest.approx(2 * math.exp(-100 / (2 * (25 + 10 / 3))))
+    assert side > stats.binomtest(60, 100).pvalue
 
 
 def test_what_cannot_happen_has_p_0() -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from meteragent.privacy.audit import (
+    _shown,
     audit,
     chi_square,
     clopper_pearson,
@@ -81,6 +82,13 @@ def test_the_midrange_s_power_is_that_of_the_theory() -> None:
     mass = np.outer(stats.binom.pmf(k, trials, 0.5), stats.binom.pmf(k, trials, math.exp(-3) / 2))
     shown = lower_bound(k[:, np.newaxis], k, trials, 0.05) > 1
     assert midrange_power(trials, 1, 3) == pytest.approx(mass[shown].sum(), rel=1e-9)
+
+
+def test_what_chooses_an_event_does_not_test_it() -> None:
+    """A difference that only the first half of the draws has shows nothing; one in both halves does."""
+    low, high = np.zeros(400), np.ones(400)
+    assert _shown(np.r_[low, low], np.r_[high, low], 0.05) < 0
+    assert _shown(np.r_[low, low], np.r_[high, high], 0.05) > 4
 
 
 # Chi-square ---------------------------------------------------------------------------------------

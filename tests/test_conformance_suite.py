@@ -63,7 +63,7 @@ def test_calibration_holds_its_error_rate() -> None:
 
 
 def test_calibration_is_bernstein_s_bound() -> None:
-    """60 heads of 100 where both points are as likely: t = 10, V = 25, B = 1, p = 2 e^(-t^2/(2(V + Bt/3)))."""
+    """60 heads of 100 for points as likely: t = 10, V = 25, B = 1, and p = 2 e^(-t^2/(2(V + Bt/3)))."""
     side = calibration(np.zeros(100), np.arange(100) < 60)[0]
     assert side == pytest.approx(2 * math.exp(-100 / (2 * (25 + 10 / 3))))
     assert side > stats.binomtest(60, 100).pvalue
@@ -181,9 +181,13 @@ BENT = {
     "in one row": (("shapes",), lambda right, points, bits: right.release(points, bits=bits).ravel()),
     "in place": (("shapes",), added_to),
     "with other bits": (("randomness is the bits given",), lambda right, points, _: right.release(points)),
-    "with the same bits": (
+    "with one seed for any bits": (
         ("randomness is the bits given",),
-        lambda right, points, _: right.release(points, bits=SeededBits(1)),
+        lambda right, points, bits: right.release(points, bits=bits and SeededBits(1)),
+    ),
+    "with a seed unless bits are given": (
+        ("randomness is the bits given",),
+        lambda right, points, bits: right.release(points, bits=bits or SeededBits(1)),
     ),
     "in pairs": (("draws are independent",), twice),
     "even numbers": (
@@ -241,6 +245,21 @@ class NoNumber(Bent):
     def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
         """Not at 2."""
         return np.where(np.asarray(outputs) == 2, np.nan, super().log_mass(outputs, point))
+
+
+class Boasting(Bent):
+    """It promises a tenth less than its mass keeps."""
+
+    def loss(self, distance: Fraction, /) -> Fraction:
+        """Too little."""
+        return super().loss(distance) * Fraction(9, 10)
+
+
+def test_a_loss_that_is_too_small_is_refused_by_the_ratio() -> None:
+    """Where the mass is honest, the ratio says by how much the promise is broken; draws have no complaint."""
+    report = conform(Boasting(BENT["as it is"][1]), samples=500, bits=SeededBits(1))
+    assert report.failed == ["ratio within the loss"]
+    assert report.checks[1].figures["worst"] == pytest.approx(10 / 9)
 
 
 def test_what_leaves_has_mass() -> None:

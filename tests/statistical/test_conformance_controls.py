@@ -40,13 +40,14 @@ class Case:
 
 
 LARGEST, SCALE, SLOT = "law: largest of a window", "law: its scale", "law: one slot"
+PARTS = ("law: two slots", "law: half of the slots")
 RATIO, ALL, PAIR = "density ratio", "black box: all slots", "black box: one against another"
 
 CASES = {
     # Per-reading 1/epsilon Laplace labelled as a promise for the window: its own mass gives it away, and
     # where it lies its law and a black box do.
     "per reading": Case(Control(6, A, controls.per_reading, controls.per_reading_mass), (RATIO, ALL)),
-    "per reading, lying": Case(Control(30, A, controls.per_reading), (LARGEST, SCALE, SLOT, ALL)),
+    "per reading, lying": Case(Control(30, A, controls.per_reading), (LARGEST, SCALE, SLOT, *PARTS, ALL)),
     # Gamma(n) in place of Gamma(n+1): a leak at the centre, which no black box sees (THEORY 6).
     "Gamma(n)": Case(Control(6, A, controls.one_less, controls.one_less_mass), (RATIO,)),
     "Gamma(n), lying": Case(Control(6, A, controls.one_less), (LARGEST, SCALE, SLOT)),

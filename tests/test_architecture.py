@@ -147,10 +147,14 @@ def test_the_agent_starts_light() -> None:
 
 
 def test_the_mathematics_stands_alone() -> None:
-    """Importing meteragent.privacy loads nothing else of ours."""
-    code = "import sys, meteragent.privacy; print(*(n for n in sys.modules if n.startswith('meteragent.')))"
+    """Importing meteragent.privacy loads nothing else of ours, and neither scipy nor pydantic."""
+    code = "import sys, meteragent.privacy; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert not [name for name in done.stdout.split() if not name.startswith("meteragent.privacy")]
+    loaded = done.stdout.split()
+    ours = [name for name in loaded if name.startswith("meteragent.")]
+    assert all(name.startswith("meteragent.privacy") for name in ours)
+    assert {"numpy", "meteragent.privacy.mechanism.gaussian"} <= set(loaded)
+    assert not {"scipy", "pydantic"} & set(loaded)
 
 
 def test_error_tree() -> None:

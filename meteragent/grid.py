@@ -102,6 +102,10 @@ class Calendar:
             day = self._next(day)
         return start_ms
 
+    def start_ms(self, time_ms: int) -> int:
+        """The start of the unit that a time lies in."""
+        return self._instant_ms(self._first_day(self._date(time_ms)))
+
     def end_ms(self, start_ms: int) -> int:
         """The start of the next unit that has any time in it."""
         day = self._next(self._first_day(self._date(start_ms)))

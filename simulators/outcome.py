@@ -96,7 +96,7 @@ class Outcome:
     def energy_kwh(self, count: int, days: int) -> Compared:
         """The mean over so many homes of their energy in the first days."""
         slots = days * DAY_MS // self.terms.step_ms
-        kwh = float(self.terms.kwh_per_unit)
+        kwh = float(self.terms.kwh_per_unit())
         if count > self.street.homes or days > self.street.days:
             return Compared(None, None, kwh * self._promised(count, slots))
         chosen = self.some(count)

@@ -252,7 +252,7 @@ def test_energy_is_where_it_is_said_to_be(terms: Terms, slots: int) -> None:
     loads, released = noisy(terms, slots * COUNT, seed=slots)
     home, stretch_ms = series(terms, released.tolist()), slots * terms.step_ms
     found = [home.energy(t, t + stretch_ms, COVERAGE) for t in home.time_ms[::slots].tolist()]
-    kwh = float(Descriptor.parse(described(terms)).kwh_per_unit * terms.quantum)
+    kwh = float(Descriptor.parse(described(terms)).kwh_per_unit() * terms.quantum)
     truth = kwh * loads.reshape(-1, slots).sum(axis=1)
     (half,) = {round(one.high - one.value, 9) for one in found}
     assert_covered(np.array([one.value for one in found]) - truth, half)

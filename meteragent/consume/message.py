@@ -13,13 +13,14 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from meteragent import encode
 from meteragent.errors import RecordError
-from meteragent.grid import HOUR_MS, parse_time
+from meteragent.grid import DAY_MS, HOUR_MS, Calendar, parse_time
 from meteragent.privacy.accuracy import sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.release import UNIT_FACTOR, UNITS, Kind
+from meteragent.release import UNIT_FACTOR, UNITS, Kind, Space
 
 Message = bytes | str | Mapping[str, Any]
 """A message as it came, or already parsed by a JSON library."""
@@ -40,6 +41,9 @@ class Descriptor:
 
     `level`, `radius` and the mechanism's parameters are exact, in `unit`; `facts` are all fields as
     they came. Meters under the same terms have descriptors with one id, which are equal.
+
+    Slots are `step_ms` long, or the `bands` of a mean day: by name, how long each is in its window.
+    Windows are aligned to the Unix epoch, or those of the local calendar of `timezone`.
     """
 
     id: str
@@ -52,6 +56,9 @@ class Descriptor:
     mechanism: LInfLaplace
     length_ms: int
     step_ms: int
+    space: Space
+    timezone: str | None
+    bands: Mapping[str, int] = field(compare=False)
     facts: Mapping[str, Any] = field(repr=False, compare=False)
 
     @classmethod
@@ -75,6 +82,9 @@ class Descriptor:
             mechanism=_mechanism(fields),
             length_ms=fields.parsed("length", _duration_ms),
             step_ms=fields.parsed("step", _duration_ms),
+            space=fields.parsed("space", Space) if "space" in fields.facts else Space.LINF,
+            timezone=fields.text("timezone") if "timezone" in fields.facts else None,
+            bands=_bands(fields),
             facts=fields.facts,
         )
         for name, agrees in found._agreements(fields):
@@ -91,20 +101,44 @@ class Descriptor:
         yield "epsilon_unit", fields.text("epsilon_unit") == f"1/{self.unit}"
         yield "radius", self.radius > 0
         yield "epsilon", noise.epsilon * self.radius == self.level
-        yield "length", noise.n * self.step_ms == self.length_ms
-        yield "hides_wh", fields.parsed("hides_wh", _exact) == self.radius * self.kwh_per_unit * 1000
+        yield "timezone", self.timezone is None or _is_zone(self.timezone)
+        if self.space is Space.PROFILE:
+            yield "bands", len(self.bands) == noise.n and self.timezone is not None
+            yield "step", min(self.bands.values()) == self.step_ms
+            yield "length", sum(self.bands.values()) <= self.length_ms
+        else:
+            yield "bands", not self.bands
+            yield "length", noise.n * self.step_ms == self.length_ms
+        yield "hides_wh", fields.parsed("hides_wh", _exact) == self.radius * self.kwh_per_unit() * 1000
         yield "sd", math.isclose(fields.number("sd"), sd(noise), rel_tol=1e-3)
 
-    @property
-    def kwh_per_unit(self) -> Fraction:
-        """The energy of one slot, in kWh, per unit of its value."""
+    def slot_ms(self, band: str | None = None) -> int:
+        """How long a slot lasts in all; the band, where slots are bands."""
+        return self.step_ms if band is None else self.bands[band]
+
+    def kwh_per_unit(self, band: str | None = None) -> Fraction:
+        """The energy of one slot, in kWh, per unit of its value; of the band, where slots are bands."""
         kilo = Fraction(UNIT_FACTOR[self.unit], 1000)
-        return kilo * self.step_ms / HOUR_MS if self.kind is Kind.POWER else kilo
+        return kilo * self.slot_ms(band) / HOUR_MS if self.kind is Kind.POWER else kilo
+
+    def window_ms(self, time_ms: int) -> int:
+        """The start of the window that a slot starting at `time_ms` lies in."""
+        if self.timezone is None:
+            return time_ms - time_ms % self.length_ms
+        return self.calendar(self.timezone).start_ms(time_ms)
+
+    def calendar(self, timezone: str) -> Calendar:
+        """The calendar whose days, weeks or months windows are; a day and a half is more than any day."""
+        days = self.length_ms / DAY_MS
+        return Calendar(timezone, "1d" if days < 1.5 else "1w" if days < 8 else "1mo")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The private value of one slot: exact, in `unit`; `descriptor` is the id of its terms."""
+    """The private value of one slot: exact, in `unit`; `descriptor` is the id of its terms.
+
+    A `band` of a mean day has the time and the duration of its whole window.
+    """
 
     meter: str
     time_ms: int
@@ -113,6 +147,7 @@ class Record:
     unit: str
     sd: float
     descriptor: str
+    band: str | None = None
 
     @classmethod
     def parse(cls, message: Message) -> Self:
@@ -130,6 +165,7 @@ class Record:
             unit=fields.text("unit"),
             sd=float(fields.number("sd")),
             descriptor=fields.text("d"),
+            band=fields.text("band") if "band" in fields.facts else None,
         )
 
 
@@ -196,6 +232,20 @@ def _mechanism(fields: _Fields) -> LInfLaplace:
         with suppress(ValueError):
             return LInfLaplace(epsilon, quantum, n.numerator)
     raise RecordError("a descriptor whose 'epsilon', 'quantum' and 'n' make no mechanism")
+
+
+def _bands(fields: _Fields) -> Mapping[str, int]:
+    """How long each band of a mean day is in its window, in ms; none where slots are not bands."""
+    found = fields.facts.get("bands", {})
+    with suppress(ValueError, TypeError, AttributeError):
+        return {name: _duration_ms(text) for name, text in found.items()}
+    raise fields.error("bands", "cannot be read")
+
+
+def _is_zone(name: str) -> bool:
+    with suppress(ZoneInfoNotFoundError, ValueError, OSError):
+        return bool(ZoneInfo(name))
+    return False
 
 
 def _exact(text: str) -> Fraction:

@@ -6,7 +6,7 @@ independent from window to window and from meter to meter, dependent within a wi
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from meteragent.consume.message import Descriptor, Message, Record, load
 from meteragent.errors import RecordError
-from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
+from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -46,7 +46,8 @@ class Estimate:
 class Series:
     """The records of one meter in order of time, one per slot, and the descriptors they name.
 
-    They have one kind and one unit; slots do not overlap; what is missing is in `gaps`.
+    They have one kind and one unit; slots do not overlap; what is missing is in `gaps`. The bands of
+    a mean day follow one another in the order of their names, each with the time of its whole window.
     """
 
     meter: str
@@ -61,15 +62,15 @@ class Series:
             RecordError: there is none; two differ about one slot, overlap, or are of two meters or
                 units; a descriptor is missing or does not fit.
         """
-        by_time: dict[int, Record] = {}
+        by_slot: dict[tuple[int, str], Record] = {}
         for record in records:
             _check(record, descriptors)
-            if by_time.setdefault(record.time_ms, record) != record:
+            if by_slot.setdefault((record.time_ms, record.band or ""), record) != record:
                 raise RecordError("two records of one slot that differ")
-        ordered = tuple(by_time[time_ms] for time_ms in sorted(by_time))
+        ordered = tuple(by_slot[slot] for slot in sorted(by_slot))
         if len({(record.meter, record.unit) for record in ordered}) != 1:
             raise RecordError("records of no meter, of several, or in several units")
-        if any(one.time_ms + one.step_ms > other.time_ms for one, other in pairwise(ordered)):
+        if any(_overlap(one, other) for one, other in pairwise(ordered)):
             raise RecordError("records whose slots overlap")
         named = {record.descriptor for record in ordered}
         return cls(ordered[0].meter, ordered, {id_: descriptors[id_] for id_ in sorted(named)})
@@ -100,13 +101,17 @@ class Series:
         holes = np.flatnonzero(self.end_ms[:-1] < self.time_ms[1:])
         return tuple((int(self.end_ms[i]), int(self.time_ms[i + 1])) for i in holes)
 
-    def value(self, time_ms: int, coverage: float = 0.95) -> Estimate:
+    def value(self, time_ms: int, coverage: float = 0.95, band: str | None = None) -> Estimate:
         """The value of the slot that starts at `time_ms`, in `unit`; raises as `mean_value`."""
-        return mean_value([self], time_ms, coverage)
+        return mean_value([self], time_ms, coverage, band)
 
     def energy(self, start_ms: int, end_ms: int, coverage: float = 0.95) -> Estimate:
         """The energy from `start_ms` to `end_ms`, in kWh; raises as `mean_energy`."""
         return mean_energy([self], start_ms, end_ms, coverage)
+
+    def terms(self, record: Record) -> Descriptor:
+        """The descriptor that a record names."""
+        return self.descriptors[record.descriptor]
 
     def between(self, start_ms: int, end_ms: int) -> Self:
         """The records of the slots that fill the time from `start_ms` to `end_ms`.
@@ -115,22 +120,24 @@ class Series:
             ValueError: there are none, one is missing, or a slot lies across an end.
         """
         first, last = np.searchsorted(self.time_ms, (start_ms, end_ms))
-        starts, ends = self.time_ms[first:last], self.end_ms[first:last]
-        filled = last > first and starts[0] == start_ms and ends[-1] == end_ms
-        if not filled or (ends[:-1] < starts[1:]).any():
+        found = replace(self, records=self.records[first:last])
+        filled = last > first and found.time_ms[0] == start_ms and found.end_ms[-1] == end_ms
+        if not filled or found.gaps or not _whole(found):
             raise ValueError(f"no records of whole slots that fill the time from {start_ms} to {end_ms} ms")
-        return replace(self, records=self.records[first:last])
+        return found
 
-    def slot(self, time_ms: int) -> Self:
-        """The record of the slot that starts at `time_ms`, alone.
+    def slot(self, time_ms: int, band: str | None = None) -> Self:
+        """The record of the slot that starts at `time_ms`, alone; of the band, where slots are bands.
 
         Raises:
             ValueError: there is none.
         """
         first, last = np.searchsorted(self.time_ms, (time_ms, time_ms + 1))
-        if first == last:
-            raise ValueError(f"no record of a slot that starts at {time_ms} ms")
-        return replace(self, records=self.records[first:last])
+        found = tuple(record for record in self.records[first:last] if record.band == band)
+        if not found:
+            of_band = f" of the band {band!r}" if band else ""
+            raise ValueError(f"no record of a slot{of_band} that starts at {time_ms} ms")
+        return replace(self, records=found)
 
 
 def collect(messages: Iterable[Message]) -> dict[str, Series]:
@@ -152,19 +159,22 @@ def collect(messages: Iterable[Message]) -> dict[str, Series]:
     return {meter: Series.of(records[meter], descriptors) for meter in sorted(records)}
 
 
-def mean_value(meters: Iterable[Series], time_ms: int, coverage: float = 0.95) -> Estimate:
+def mean_value(
+    meters: Iterable[Series], time_ms: int, coverage: float = 0.95, band: str | None = None
+) -> Estimate:
     """The mean over meters of the slot that starts at `time_ms`, in their unit; unbiased.
+
+    Of a mean day the slot is a `band`, and `time_ms` where its window starts.
 
     Raises:
         ValueError: there is no meter, one has no record of that slot, or they differ in kind, unit or
-            step; or coverage is not between 0 and 1.
+            duration; or coverage is not between 0 and 1.
     """
-    slots = [series.slot(time_ms) for series in meters]
-    terms = {one.descriptors[one.records[0].descriptor] for one in slots}
-    units = {(one.kind, one.unit, one.step_ms) for one in terms}
-    if len(units) != 1:
-        raise ValueError("no meters, or meters that differ in kind, unit or step, have no mean value")
-    return _mean(slots, lambda _: Fraction(1), slots[0].unit, coverage)
+    slots = [series.slot(time_ms, band) for series in meters]
+    terms = [one.terms(one.records[0]) for one in slots]
+    if len({(one.kind, one.unit, one.slot_ms(band)) for one in terms}) != 1:
+        raise ValueError("no meters, or meters that differ in kind, unit or duration, have no mean value")
+    return _mean(slots, lambda _terms, _band: Fraction(1), slots[0].unit, coverage)
 
 
 def mean_energy(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float = 0.95) -> Estimate:
@@ -177,38 +187,65 @@ def mean_energy(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: 
     stretches = [series.between(start_ms, end_ms) for series in meters]
     if not stretches:
         raise ValueError("no meters have no mean energy")
-    return _mean(stretches, lambda terms: terms.kwh_per_unit, "kWh", coverage)
+    return _mean(stretches, Descriptor.kwh_per_unit, "kWh", coverage)
 
 
 def _mean(
-    meters: Sequence[Series], weigh: Callable[[Descriptor], Fraction], unit: str, coverage: float
+    meters: Sequence[Series],
+    weigh: Callable[[Descriptor, str | None], Fraction],
+    unit: str,
+    coverage: float,
 ) -> Estimate:
-    """The mean over meters of the sum of all values, each with the weight of its terms."""
-    value, parts = 0.0, list[Part]()
+    """The mean over meters of the sum of all values, each with the weight of its terms and band."""
+    value, parts = 0.0, list[Weighted]()
     for series in meters:
-        named = np.array([record.descriptor for record in series.records])
-        for id_ in set(named.tolist()):
-            terms, mine = series.descriptors[id_], named == id_
-            weight = float(weigh(terms) / len(meters))
-            value += weight * float(series.values[mine].sum())
-            parts += _parts(terms, series.time_ms[mine], weight)
+        weight = {
+            (terms.id, band): float(weigh(terms, band) / len(meters))
+            for terms in series.descriptors.values()
+            for band in (None, *terms.bands)
+        }
+        weights = np.array([weight[record.descriptor, record.band] for record in series.records])
+        value += float(weights @ series.values)
+        parts += parts_of(series, weights)
     half = half_width_of_total(parts, coverage)
     return Estimate(value, sd_of_total(parts), value - half, value + half, coverage, unit)
 
 
-def _parts(terms: Descriptor, time_ms: Integers, weight: float) -> Iterator[Part]:
-    """Slots by their windows, which are aligned to the epoch; windows by how many slots they have here."""
-    _, sizes = np.unique(time_ms // terms.length_ms, return_counts=True)
-    for size, windows in zip(*np.unique(sizes, return_counts=True), strict=True):
-        yield Part(terms.mechanism, int(size), int(windows), weight)
+def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
+    """A weighted sum of a series' records, as parts: its slots by their windows, alike windows together."""
+    windows: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
+    for record, weight in zip(series.records, weights.tolist(), strict=True):
+        window_ms = series.terms(record).window_ms(record.time_ms)
+        windows[record.descriptor, window_ms].append(weight)
+    alike = Counter((id_, tuple(sorted(found))) for (id_, _), found in windows.items())
+    for (id_, found), count in alike.items():
+        yield Weighted(series.descriptors[id_].mechanism, found, count)
+
+
+def _whole(series: Series) -> bool:
+    """Whether the bands of each window are all there, and all of its time."""
+    lasting: defaultdict[int, int] = defaultdict(int)
+    for record in series.records:
+        lasting[record.time_ms] += series.terms(record).slot_ms(record.band)
+    return all(lasting[record.time_ms] == record.step_ms for record in series.records)
+
+
+def _overlap(one: Record, other: Record) -> bool:
+    """Whether two records that follow one another speak for the same time: bands of one window do not."""
+    bands = one.band is not None and other.band is not None
+    same = (one.time_ms, one.step_ms) == (other.time_ms, other.step_ms)
+    return one.time_ms + one.step_ms > other.time_ms and not (bands and same)
 
 
 def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:
     terms = descriptors.get(record.descriptor)
     if terms is None:
         raise RecordError("a record whose descriptor is not among those received")
-    if (record.unit, record.step_ms) != (terms.unit, terms.step_ms):
+    duration_ms = terms.step_ms if record.band is None else terms.length_ms
+    if (record.unit, record.step_ms) != (terms.unit, duration_ms):
         raise RecordError("a record whose unit or duration is not its descriptor's")
+    if (record.band is None) != (not terms.bands) or record.band not in {None, *terms.bands}:
+        raise RecordError("a record whose band is not one of its descriptor's")
     if record.value % terms.mechanism.quantum or not math.isclose(record.sd, terms.facts["sd"], rel_tol=1e-3):
         raise RecordError("a record whose value or sd cannot be its descriptor's")
 

@@ -4,10 +4,10 @@ Theory of operation
 -------------------
 As in `accuracy` an error is counted against what was there before it was rounded to the quantum, its
 rounding taken as uniform on the quantum's cell. So, with r = R + 1/2, the error of each slot of a window
-is uniform on (-r, r), in quanta, independent of the others given r; and that of a sum of m slots is r
-times a sum of m uniforms on (-1, 1):
+is uniform on (-r, r), in quanta, independent of the others given r; and that of a sum of slots with
+weights w_i is r times a weighted sum of uniforms on (-1, 1):
 
-    P(|error| <= h) = sum over r of P(r) G_m(h/r),        G_m(x) = P(|u_1 + .. + u_m| <= x).
+    P(|error| <= h) = sum over r of P(r) G_w(h/r),        G_w(x) = P(|w_1 u_1 + .. + w_m u_m| <= x).
 
 That is why slots of one window are uncorrelated but not independent: they share r. Windows are
 independent: their errors add by convolution, by the fast Fourier transform on a grid whose cells hold the
@@ -16,9 +16,10 @@ the cells themselves), so that what wraps around does not count.
 
 What is approximated: a window's error is moved to the middle of its cell, which is 1/256 of the total's
 deviation wide, or 1/32 of the windows' root mean square if that is less; where R has many values,
-neighbours are merged into 1024 (for m = 1: 16384); G_m is that of a sum over 513 points. All three change
-the spread first, and the result is scaled to the exact deviation. What is left is below 5e-5 of a half
-width, and below 1e-5 for the usual coverages (measured by the tests against independent formulas).
+neighbours are merged into 1024 (for m = 1: 16384); G_w is that of a sum over 513 points of the heaviest
+slot. All three change the spread first, and the result is scaled to the exact deviation. What is left is
+below 5e-5 of a half width, and below 1e-5 for the usual coverages (measured by the tests against
+independent formulas).
 """
 
 import math
@@ -38,8 +39,8 @@ Floats = NDArray[np.float64]
 _BEYOND = 1e-12
 _CELLS_PER_DEVIATION = 256  # of the total
 _CELLS_PER_WINDOW = 32  # of a window's deviation
-_HALF_POINTS = 256  # of the uniforms behind G_m
-_FAR = 7.5  # P(|u_1 + .. + u_m| > 7.5 sqrt(m)) < 2 e^(-7.5^2/2) = 1.3e-12 (Hoeffding)
+_HALF_POINTS = 256  # of the heaviest uniform behind G_w
+_FAR = 7.5  # P(|w_1 u_1 + .. + w_m u_m| > 7.5 |w|_2) < 2 e^(-7.5^2/2) = 1.3e-12 (Hoeffding)
 
 
 class Part(NamedTuple):
@@ -54,12 +55,59 @@ class Part(NamedTuple):
     weight: float = 1.0
 
 
-def sd_of_total(parts: Iterable[Part]) -> float:
-    """The standard deviation of the noise in a total: slots are uncorrelated (THEORY 1.2)."""
-    return math.hypot(*(p.weight * math.sqrt(p.slots * p.windows) * _sd(p.mechanism) for p in parts))
+class Weighted(NamedTuple):
+    """Of each of `windows` windows the sum of as many of its values as `weights`, each times its own."""
+
+    mechanism: LInfLaplace
+    weights: tuple[float, ...]
+    windows: int = 1
 
 
-def half_width_of_total(parts: Iterable[Part], coverage: float = 0.95) -> float:
+class _Window(NamedTuple):
+    """What is taken of one window: how many slots with which weight, the heaviest first."""
+
+    mechanism: LInfLaplace
+    slots: tuple[tuple[float, int], ...]
+
+    @property
+    def weight(self) -> float:
+        """That of the heaviest slot."""
+        return self.slots[0][0]
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is one slot."""
+        return len(self.slots) == self.slots[0][1] == 1
+
+    @property
+    def squares(self) -> float:
+        """The sum of the weights' squares."""
+        return math.fsum(count * weight**2 for weight, count in self.slots)
+
+    @property
+    def reach(self) -> float:
+        """What the weighted sum of uniforms exceeds with a chance of 1.3e-12 at most."""
+        return min(math.fsum(count * weight for weight, count in self.slots), _FAR * math.sqrt(self.squares))
+
+
+class Law(NamedTuple):
+    """The law of a total's error: P(|error| <= h[i]) = within[i]; between them it goes straight."""
+
+    h: Floats
+    within: Floats
+
+
+def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
+    """The standard deviation of the noise in a total: slots are uncorrelated (THEORY 1.2).
+
+    Raises:
+        ValueError: as `half_width_of_total`.
+    """
+    windows = _windows(parts).items()
+    return math.hypot(*(math.sqrt(count * one.squares) * _sd(one.mechanism) for one, count in windows))
+
+
+def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95) -> float:
     """The h such that what was measured lies within total +- h with probability `coverage`.
 
     In the total's unit; right to 5e-5 of itself for coverages up to 1 - 1e-9. The error of rounding is
@@ -72,38 +120,66 @@ def half_width_of_total(parts: Iterable[Part], coverage: float = 0.95) -> float:
     """
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
-    windows: Counter[Part] = Counter()
+    windows = tuple(_windows(parts).items())
+    return _half_width(windows, coverage)
+
+
+def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
+    """The law of the error of a total, whose quantiles `half_width_of_total` are.
+
+    Raises:
+        ValueError: as there.
+    """
+    return _law(tuple(_windows(parts).items()))
+
+
+def _windows(parts: Iterable[Part | Weighted]) -> Counter[_Window]:
+    """How many windows of each kind a total has."""
+    windows: Counter[_Window] = Counter()
     for part in parts:
-        if not (1 <= part.slots <= part.mechanism.n and part.windows >= 1 and 0 < part.weight < math.inf):
+        weights = {part.weight: part.slots} if isinstance(part, Part) else Counter(part.weights)
+        slots = sum(weights.values())
+        fits = 1 <= slots <= part.mechanism.n and part.windows >= 1
+        if not (fits and all(0 < weight < math.inf for weight in weights)):
             raise ValueError(f"no such part of a total: {part}")
-        windows[part._replace(windows=1)] += part.windows
+        windows[_Window(part.mechanism, tuple(sorted(weights.items(), reverse=True)))] += part.windows
     if not windows:
         raise ValueError("a total has at least one part")
-    return _half_width(tuple(windows.items()), coverage)
+    return windows
 
 
 @lru_cache(maxsize=1024)
-def _half_width(windows: tuple[tuple[Part, int], ...], coverage: float) -> float:
+def _half_width(windows: tuple[tuple[_Window, int], ...], coverage: float) -> float:
     first, count = windows[0]
-    if len(windows) == count == first.slots == 1:
+    if len(windows) == count == 1 and first.alone:
         return first.weight * accuracy.half_width(first.mechanism, coverage)
-    exact = math.sqrt(sum(count * _variance(part) for part, count in windows))
+    law = _law(windows)
+    return float(np.interp(coverage, law.within, law.h))
+
+
+@lru_cache(maxsize=32)
+def _law(windows: tuple[tuple[_Window, int], ...]) -> Law:
+    exact = math.sqrt(sum(count * _variance(window) for window, count in windows))
     fineness = _CELLS_PER_WINDOW * math.sqrt(sum(count for _, count in windows))
     deviation = max(_CELLS_PER_DEVIATION, fineness)  # in cells
-    law = _convolved([(_cells(part, exact / deviation), count) for part, count in windows], deviation)
+    law = _convolved([(_cells(window, exact / deviation), count) for window, count in windows], deviation)
     cell = exact / math.sqrt(2 * np.sum(law * np.arange(law.size, dtype=float) ** 2))
     within = np.maximum.accumulate(2 * np.cumsum(law) - law[0])
-    edges = np.arange(law.size) + 0.5
-    return cell * float(np.interp(coverage, np.append(0, within), np.append(0, edges)))
+    return Law(_frozen(cell * np.append(0, np.arange(law.size) + 0.5)), _frozen(np.append(0, within)))
+
+
+def _frozen(array: Floats) -> Floats:
+    array.setflags(write=False)
+    return array
 
 
 _sd = lru_cache(maxsize=1024)(accuracy.sd)
 
 
-def _variance(part: Part) -> float:
+def _variance(window: _Window) -> float:
     """Of the error of one window's sum: its rounding has q^2/12 a slot."""
-    noise, quantum = _sd(part.mechanism), float(part.mechanism.quantum)
-    return part.slots * part.weight**2 * (noise**2 + quantum**2 / 12)
+    noise, quantum = _sd(window.mechanism), float(window.mechanism.quantum)
+    return window.squares * (noise**2 + quantum**2 / 12)
 
 
 def _convolved(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
@@ -130,27 +206,29 @@ def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
     return reach
 
 
-def _cells(part: Part, cell: float) -> Floats:
+def _cells(window: _Window, cell: float) -> Floats:
     """The masses of cells 0, 1, 2 .. of the error of one window's sum."""
-    r, probability = _radii(part.mechanism, 1 << 14 if part.slots == 1 else 1 << 10)
-    r = r * part.weight * float(part.mechanism.quantum)
-    end = r[-1] * min(part.slots, _FAR * math.sqrt(part.slots))
+    r, probability = _radii(window.mechanism, 1 << 14 if window.alone else 1 << 10)
+    r = r * window.weight * float(window.mechanism.quantum)
+    end = r[-1] * window.reach / window.weight
     edges = (np.arange(math.ceil(end / cell) + 1) + 0.5) * cell
-    law = _slot_within if part.slots == 1 else _sum_within
-    within = law(r, probability, edges, part.slots)
+    if window.alone:
+        within = _slot_within(r, probability, edges)
+    else:
+        shares = tuple((weight / window.weight, count) for weight, count in window.slots)
+        within = _sum_within(r, probability, edges, *_uniform_sum(shares, window.reach / window.weight))
     return np.append(within[0], np.diff(within) / 2)
 
 
-def _slot_within(r: Floats, probability: Floats, h: Floats, _: int) -> Floats:
+def _slot_within(r: Floats, probability: Floats, h: Floats) -> Floats:
     """P(|error| <= h) of one slot: 1 - sum over r > h of P(r) (1 - h/r)."""
     tail, steepness = (np.append(np.cumsum(p[::-1])[::-1], 0) for p in (probability, probability / r))
     first = np.searchsorted(r, h)
     return np.asarray(1 - tail[first] + h * steepness[first])
 
 
-def _sum_within(r: Floats, probability: Floats, h: Floats, slots: int) -> Floats:
-    """P(|error| <= h) of the sum of several slots: the mean of G_m(h/r)."""
-    points, law = _uniform_sum(slots)
+def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: Floats) -> Floats:
+    """P(|error| <= h) of the sum of several slots: the mean of G_w(h/r), a table `law` at `points`."""
     within = np.zeros(h.size)
     for one, mass in zip(r, probability, strict=True):
         within += mass * np.interp(h / one, points, law)
@@ -170,12 +248,25 @@ def _radii(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
 
 
 @lru_cache(maxsize=64)
-def _uniform_sum(m: int) -> tuple[Floats, Floats]:
-    """G_m as a table: points x and P(|u_1 + .. + u_m| <= x)."""
-    reach = math.ceil(_HALF_POINTS * min(m, _FAR * math.sqrt(m)))
-    circle = np.zeros(1 << math.ceil(math.log2(2 * reach + 2)))
-    circle[np.arange(-_HALF_POINTS, _HALF_POINTS + 1)] = 1 / (2 * _HALF_POINTS + 1)
-    law = np.fft.irfft(np.fft.rfft(circle).real ** m, circle.size)[: reach + 1]
+def _uniform_sum(shares: tuple[tuple[float, int], ...], end: float) -> tuple[Floats, Floats]:
+    """G_w as a table up to `end`: points x and P(|w_1 u_1 + .. + w_m u_m| <= x); the largest weight is 1."""
+    reach = math.ceil(_HALF_POINTS * end)
+    size = 1 << math.ceil(math.log2(2 * reach + 2))
+    spectrum = np.ones(size // 2 + 1)
+    for weight, count in shares:
+        spectrum *= np.fft.rfft(_uniform(weight, size)).real ** count
+    law = np.fft.irfft(spectrum, size)[: reach + 1]
     points = (np.arange(reach + 1) + 0.5) / (_HALF_POINTS + 0.5)
     within = np.minimum(2 * np.cumsum(law) - law[0], 1)
     return np.append(0, points), np.append(0, within)
+
+
+def _uniform(weight: float, size: int) -> Floats:
+    """The masses in cells around a circle of a uniform on (-weight, weight), as wide as all points for 1."""
+    half = weight * (_HALF_POINTS + 0.5)  # in cells
+    edges = np.minimum(np.arange(_HALF_POINTS + 1) + 0.5, half)
+    masses = np.diff(edges, prepend=-edges[0]) / (2 * half)
+    circle = np.zeros(size)
+    circle[: masses.size] = masses
+    circle[size - masses.size + 1 :] = masses[:0:-1]
+    return circle

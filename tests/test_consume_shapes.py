@@ -1,0 +1,197 @@
+"""What a receiver makes of curves, mean days and windows of the local calendar.
+
+Messages are made by `meteragent.encode`, under terms that `meteragent.config` makes.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meteragent import config, encode
+from meteragent.consume import Descriptor, Series, collect, mean_energy, mean_value
+from meteragent.errors import RecordError
+from meteragent.grid import DAY_MS, HOUR_MS, iso_time, parse_time
+from meteragent.privacy import sd
+from meteragent.privacy.totals import Weighted, half_width_of_total
+from meteragent.release import Space
+from meteragent.schedule import Schedule
+from tests.configurations import written
+from tests.messages import changed
+
+BANDS = "bands = ['00-06', '06-17', '17-21', '21-24']"
+PROFILE = "preset = 'typical-day'"
+CURVE = "hide = '110Wh'\nspace = 'curve'"
+ZONES = ("Europe/Amsterdam", "America/Havana", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia")
+
+
+@functools.cache
+def schedule(privacy: str, window: str = "", zone: str = "Europe/Amsterdam") -> Schedule:
+    """The schedule of a configuration on a local calendar."""
+    text = written(privacy=privacy, window=f"timezone = '{zone}'\n{window}")
+    return config.schedule(config.parse(text).stream[0])
+
+
+def sent(known: Schedule, start: str, quanta: Sequence[Sequence[int]], meter: str = "m1") -> list[bytes]:
+    """All messages of consecutive windows from a local midnight on, `quanta` per window."""
+    start_ms, messages = parse_time(start), []
+    assert known.first_ms(start_ms) == start_ms
+    for window in quanta:
+        shared = encode.wording(known.terms(start_ms))
+        assert len(window) == shared.terms.n
+        messages.append(encode.descriptor(shared, meter, start_ms))
+        messages += [encode.record(shared, meter, start_ms, i, z) for i, z in enumerate(window)]
+        start_ms = known.grid.end_ms(start_ms)
+    return messages
+
+
+def received(known: Schedule, start: str, quanta: Sequence[Sequence[int]], meter: str = "m1") -> Series:
+    """The series of a meter that sent them."""
+    return collect(sent(known, start, quanta, meter))[meter]
+
+
+# Mean days ----------------------------------------------------------------------------------------
+
+JUNE, JULY = "2026-05-31T22:00:00Z", "2026-06-30T22:00:00Z"
+JUNE_MS, JULY_MS = parse_time(JUNE), parse_time(JULY)
+
+
+def test_a_mean_day_is_read_back() -> None:
+    """Its space, zone and bands are in the descriptor; its records have the month's time and a band each."""
+    home = received(schedule(PROFILE, BANDS), JUNE, [[10, 20, 40, 30]])
+    (terms,) = home.descriptors.values()
+    assert (terms.space, terms.timezone) == (Space.PROFILE, "Europe/Amsterdam")
+    assert terms.bands == {
+        "00:00/06:00": 180 * HOUR_MS,
+        "06:00/17:00": 330 * HOUR_MS,
+        "17:00/21:00": 120 * HOUR_MS,
+        "21:00/24:00": 90 * HOUR_MS,
+    }
+    assert [record.band for record in home.records] == list(terms.bands)
+    assert {(one.time_ms, one.step_ms) for one in home.records} == {(JUNE_MS, 30 * DAY_MS)}
+    assert home.value(JUNE_MS, band="17:00/21:00").value == pytest.approx(0.4)
+    assert home.gaps == ()
+
+
+def test_the_energy_of_a_month_is_that_of_its_bands() -> None:
+    """Each band counts by its own hours, and all share the month's radius."""
+    home = received(schedule(PROFILE, BANDS), JUNE, [[10_000, 20_000, 40_000, 30_000]])
+    found = home.energy(JUNE_MS, JULY_MS)
+    hours = np.array([180, 330, 120, 90])
+    assert found.value == pytest.approx(float(hours @ [100, 200, 400, 300]) / 1000)
+    (terms,) = home.descriptors.values()
+    assert found.sd == pytest.approx(sd(terms.mechanism) * float(np.linalg.norm(hours)) / 1000)
+    half = half_width_of_total([Weighted(terms.mechanism, tuple(hours / 1000))])
+    assert found.high - found.value == pytest.approx(half, rel=1e-9)
+
+
+def test_two_months_add() -> None:
+    """June and July of two meters: each month's hours, its own radius; the mean of the homes."""
+    known = schedule(PROFILE, BANDS)
+    homes = [received(known, JUNE, [[100] * 4, [300] * 4], f"m{i}") for i in range(2)]
+    august_ms = parse_time("2026-07-31T22:00:00Z")
+    found = mean_energy(homes, JUNE_MS, august_ms)
+    assert found.value == pytest.approx(0.72 + 3 * 0.744)
+    laws = [homes[0].terms(homes[0].records[i]).mechanism for i in (0, -1)]
+    hours = np.array([[180, 330, 120, 90], [186, 341, 124, 93]]) / 2000
+    parts = [Weighted(law, tuple(row), 2) for law, row in zip(laws, hours, strict=True)]
+    assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
+    assert mean_value(homes, JULY_MS, band="00:00/06:00").value == pytest.approx(3)
+
+
+def test_a_part_of_a_mean_day_has_no_energy() -> None:
+    """A month of which a band is missing, or whose bands leave hours out, has no total; bands have values."""
+    whole = sent(schedule(PROFILE, BANDS), JUNE, [[1, 2, 3, 4]])
+    some = received(schedule(PROFILE, "bands = ['00-06', '17-21']"), JUNE, [[1, 2]])
+    for home in (collect(whole[:-1])["m1"], some):
+        with pytest.raises(ValueError, match="no records of whole slots"):
+            home.energy(JUNE_MS, JULY_MS)
+        assert home.value(JUNE_MS, band="17:00/21:00").sd > 0
+    with pytest.raises(ValueError, match="no record of a slot that"):
+        some.value(JUNE_MS)
+    with pytest.raises(ValueError, match="of the band '06:00/17:00'"):
+        some.value(JUNE_MS, band="06:00/17:00")
+
+
+def test_a_band_is_its_descriptor_s() -> None:
+    """A record without a band, or with one that the descriptor does not know, is refused."""
+    messages = sent(schedule(PROFILE, BANDS), JUNE, [[1, 2, 3, 4]])
+    for band in (None, "00:00/07:00"):
+        with pytest.raises(RecordError, match=r"band is not one|unit or duration"):
+            collect([*messages[:-1], changed(messages[-1], band=band)])
+    plain = sent(schedule("preset = 'bill'"), JUNE, [[1]])
+    with pytest.raises(RecordError, match="band is not one"):
+        collect([plain[0], changed(plain[1], band="00:00/06:00")])
+    twice = changed(messages[-1], value=77)
+    with pytest.raises(RecordError, match="differ"):
+        collect([*messages, twice])
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"bands": None}, "bands"),
+        ({"bands": {"00:00/06:00": "PT186H"}}, "bands"),
+        ({"bands": 5}, "bands"),
+        ({"bands": {"a": 5}}, "bands"),
+        ({"timezone": None}, "bands"),
+        ({"timezone": "Europe/Nowhere"}, "timezone"),
+        ({"timezone": "../etc/passwd"}, "timezone"),
+        ({"step": "PT91H"}, "step"),
+        ({"length": "PT719H"}, "length"),
+        ({"space": "linf"}, "bands"),
+        ({"space": "planar"}, "space"),
+    ],
+)
+def test_a_mean_day_s_descriptor_agrees_with_itself(change: dict[str, object], name: str) -> None:
+    """Bands, zone, step and length that cannot be a mean day's are refused by name, though the id fits."""
+    first = sent(schedule(PROFILE, BANDS), JUNE, [[1, 2, 3, 4]])[0]
+    with pytest.raises(RecordError, match=f"'{name}'"):
+        Descriptor.parse(changed(first, sealed=True, **change))
+
+
+# Days and curves ----------------------------------------------------------------------------------
+
+
+def test_days_of_23_and_25_hours_add() -> None:
+    """A week over the change of the clock: each day's hours, each day's own noise."""
+    home = received(schedule("preset = 'day'"), "2026-03-27T23:00:00Z", [[1000], [1000], [1000]])
+    assert [record.step_ms // HOUR_MS for record in home.records] == [24, 23, 24]
+    found = home.energy(parse_time("2026-03-27T23:00:00Z"), parse_time("2026-03-30T22:00:00Z"))
+    assert found.value == pytest.approx(0.1 * 71)
+    parts = [Weighted(home.terms(one).mechanism, (one.step_ms / HOUR_MS / 1000,)) for one in home.records]
+    assert len(home.descriptors) == 2
+    assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_blocks_of_a_local_day_share_its_radius(zone: str) -> None:
+    """Slots of local days are counted by those days, not by those of the epoch."""
+    known = schedule(f"{CURVE}", "length = '1d'\nblocks = 4", zone)
+    start_ms = known.first_ms(parse_time("2026-06-10T00:00:00Z"))
+    start = iso_time(start_ms)
+    home = received(known, start, [[1, 2, 3, 4], [5, 6, 7, 8]])
+    (terms,) = home.descriptors.values()
+    assert terms.space is Space.CURVE
+    found = home.energy(start_ms + 12 * HOUR_MS, start_ms + 30 * HOUR_MS)
+    parts = [Weighted(terms.mechanism, (0.006,) * 2), Weighted(terms.mechanism, (0.006,))]
+    assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
+    assert [terms.window_ms(t) for t in home.time_ms.tolist()] == [start_ms] * 4 + [start_ms + DAY_MS] * 4
+
+
+@given(
+    zone=st.sampled_from(ZONES),
+    unit=st.sampled_from(["1d", "1w", "1mo"]),
+    day=st.integers(0, 5000),
+    share=st.floats(0, 1, exclude_max=True),
+)
+def test_a_slot_s_window_is_the_one_it_was_released_in(zone: str, unit: str, day: int, share: float) -> None:
+    """Of any time of a window, on any calendar, its start is found from the descriptor alone."""
+    known = schedule("quantum = '0.1'\nradius = '50'", f"length = '{unit}'", zone)
+    start_ms = known.first_ms(parse_time("2020-01-01T00:00:00Z") + day * DAY_MS)
+    terms = known.terms(start_ms)
+    found = Descriptor.parse(encode.descriptor(encode.wording(terms), "m1", start_ms))
+    assert found.window_ms(start_ms + int(share * terms.length_ms)) == start_ms

@@ -99,7 +99,7 @@ def messages(truths_w: Floats, seed: int) -> list[bytes]:
     sent = []
     for home, row in enumerate(noisy.tolist()):
         sent.append(encode.descriptor(WORDING, f"m{home}", START_MS))
-        sent += [encode.record(WORDING, f"m{home}", START_MS + i * SLOT_MS, z) for i, z in enumerate(row)]
+        sent += [encode.record(WORDING, f"m{home}", START_MS + i * SLOT_MS, 0, z) for i, z in enumerate(row)]
     return sent
 
 

@@ -102,14 +102,14 @@ class Plan:
 
 
 class Curve:
-    """The integral of readings held, in millionths of a watt times milliseconds."""
+    """The integral of readings held for at most `hold_ms`, in millionths of a watt times milliseconds."""
 
-    def __init__(self, readings: Iterable[Reading]) -> None:
+    def __init__(self, readings: Iterable[Reading], hold_ms: int = HOLD_MS) -> None:
         ordered = sorted(readings)
         self._times_ms = [r.time_ms for r in ordered]
         self._values_u = [floor(Fraction(r.watts) * MICRO + Fraction(1, 2)) for r in ordered]
-        next_ms = [*self._times_ms[1:], self._times_ms[-1] + HOLD_MS]
-        self._held_ms = [min(b - a, HOLD_MS) for a, b in zip(self._times_ms, next_ms, strict=True)]
+        next_ms = [*self._times_ms[1:], self._times_ms[-1] + hold_ms]
+        self._held_ms = [min(b - a, hold_ms) for a, b in zip(self._times_ms, next_ms, strict=True)]
         spans = (value * held for value, held in zip(self._values_u, self._held_ms, strict=True))
         self._before = list(accumulate(spans, initial=0))
 

@@ -1,0 +1,206 @@
+"""Streams of the local calendar, and what must come of each, computed without the agent's code.
+
+A shape is one stream by the event clock. Its windows, and the bands of their days, are read off a wall
+clock that is looked at every quarter of an hour: a window begins where the date first belongs to another
+day or month, and a quarter of an hour belongs to the band whose hours that clock shows. What is in them
+is an exact sample-and-hold on integers (`plan.Curve`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from math import ceil, floor
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from tests.integration.plan import MICRO, Curve, Reading
+from tests.integration.service import stream
+
+QUARTER_MS = 900_000
+HOUR_MS = 4 * QUARTER_MS
+DAY_MS = 24 * HOUR_MS
+HOLD_MS = HOUR_MS * 3 // 2
+LATENESS_MS = 2 * HOUR_MS
+QUIET = 10**9
+"""A level with noise that is zero but for a chance below e^-1000."""
+USUAL_MS = {"1d": DAY_MS, "1mo": 30 * DAY_MS}
+
+
+class Key(NamedTuple):
+    """What a record says that it is of: its time, its duration, and its band or ''."""
+
+    start_ms: int
+    duration: str
+    band: str
+
+
+class Part(NamedTuple):
+    """A slot of a window: what its record says, and the stretches of time in it, in ms."""
+
+    key: Key
+    stretches: tuple[tuple[int, int], ...]
+
+    @property
+    def duration_ms(self) -> int:
+        """How long it lasts in all."""
+        return sum(end - start for start, end in self.stretches)
+
+    def energy_wh(self, curve: Curve) -> Fraction:
+        """What is in it."""
+        energy = sum(curve.energy(end) - curve.energy(start) for start, end in self.stretches)
+        return Fraction(energy, MICRO * HOUR_MS)
+
+
+class Window(NamedTuple):
+    """A window: from and to, and its slots."""
+
+    start_ms: int
+    end_ms: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One stream: a day or a month of a zone, in equal blocks or in bands of the day."""
+
+    name: str
+    preset: str
+    length: str
+    zone: str
+    hide_wh: int
+    quantum: Fraction
+    space: str = "linf"
+    blocks: int = 1
+    bands: tuple[tuple[int, int], ...] = ()
+    level: int = QUIET
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the noise is negligible."""
+        return self.level > 1
+
+    def topic(self, meter: str) -> str:
+        """Where a meter's records leave."""
+        return f"private/{self.name}/{meter}"
+
+    def toml(self, url: str) -> str:
+        """The stream in the agent's configuration."""
+        names = ", ".join(f'"{start:02}-{end:02}"' for start, end in self.bands)
+        slots = f"bands = [{names}]" if self.bands else f"blocks = {self.blocks}"
+        return stream(
+            url,
+            name=self.name,
+            source=f'hold = "{HOLD_MS}ms"',
+            window=f'length = "{self.length}"\ntimezone = "{self.zone}"\n{slots}\n'
+            f'lateness = "{LATENESS_MS}ms"\nclock = "event"',
+            privacy=f'preset = "{self.preset}"\nhide = "{self.hide_wh}Wh"\nspace = "{self.space}"\n'
+            f"quantum = {float(self.quantum)}\nlevel = {self.level}",
+        )
+
+    # --- windows -------------------------------------------------------------------------------
+
+    def windows(self, from_ms: int, to_ms: int) -> list[Window]:
+        """Those that begin in a stretch of time, both ends included."""
+        starts_ms = _starts_ms(self.zone, self.length, from_ms, to_ms)
+        return [self._window(start, end) for start, end in pairwise(starts_ms) if start <= to_ms]
+
+    def _window(self, start_ms: int, end_ms: int) -> Window:
+        parts = self._bands(start_ms, end_ms) if self.bands else self._blocks(start_ms, end_ms)
+        return Window(start_ms, end_ms, tuple(parts))
+
+    def _blocks(self, start_ms: int, end_ms: int) -> Iterator[Part]:
+        step_ms, rest = divmod(end_ms - start_ms, self.blocks)
+        assert rest == 0
+        for at_ms in range(start_ms, end_ms, step_ms):
+            yield Part(Key(at_ms, iso(step_ms), ""), ((at_ms, at_ms + step_ms),))
+
+    def _bands(self, start_ms: int, end_ms: int) -> Iterator[Part]:
+        quarters = {at_ms: clock(self.zone, at_ms) for at_ms in range(start_ms, end_ms, QUARTER_MS)}
+        for first, last in self.bands:
+            inside = [at_ms for at_ms, shown in quarters.items() if first <= shown.hour < last]
+            if inside:
+                key = Key(start_ms, iso(end_ms - start_ms), f"{first:02}:00/{last:02}:00")
+                yield Part(key, tuple((at_ms, at_ms + QUARTER_MS) for at_ms in inside))
+
+    # --- what must come ------------------------------------------------------------------------
+
+    def opened(self, readings: Sequence[Reading]) -> list[Window]:
+        """The windows that must have been charged: from the first boundary on, those that have begun."""
+        return self.windows(readings[0].time_ms, max(reading.time_ms for reading in readings))
+
+    def due(self, readings: Sequence[Reading]) -> list[Part]:
+        """The slots that must leave, for readings in order of arrival."""
+        until_ms = max(reading.time_ms for reading in readings) - LATENESS_MS
+        parts = [part for window in self.opened(readings) for part in window.parts]
+        return [part for part in parts if part.stretches[-1][1] <= until_ms]
+
+    def truth(self, readings: Sequence[Reading]) -> dict[Key, Fraction]:
+        """The watts of each, on the lattice: floor(mean / q + 1/2) q."""
+        curve = Curve(readings, HOLD_MS)
+        return {part.key: self.value(part, curve) for part in self.due(readings)}
+
+    def value(self, part: Part, curve: Curve) -> Fraction:
+        """The watts of a slot, on the lattice."""
+        mean_w = part.energy_wh(curve) * HOUR_MS / part.duration_ms
+        return floor(mean_w / self.quantum + Fraction(1, 2)) * self.quantum
+
+    # --- what it costs -------------------------------------------------------------------------
+
+    def epsilon(self, window: Window) -> Fraction:
+        """Level / radius in 1/W; the radius hides the energy in the shortest slot, on the lattice."""
+        return self._epsilon(min(part.duration_ms for part in window.parts))
+
+    def _epsilon(self, shortest_ms: int) -> Fraction:
+        return self.level / (
+            ceil(Fraction(self.hide_wh * HOUR_MS, shortest_ms) / self.quantum) * self.quantum
+        )
+
+    def per_day(self, window: Window) -> Fraction:
+        """Epsilon for 24 hours of such a window."""
+        return self.epsilon(window) * DAY_MS / (window.end_ms - window.start_ms)
+
+    @property
+    def usual_per_day(self) -> Fraction:
+        """Epsilon for 24 hours of a day of 24 hours, or a month of 30 days."""
+        usual_ms = USUAL_MS[self.length]
+        hours = min((last - first for first, last in self.bands), default=0)
+        shortest_ms = hours * HOUR_MS * usual_ms // DAY_MS if hours else usual_ms // self.blocks
+        return self._epsilon(shortest_ms) * DAY_MS / usual_ms
+
+
+@lru_cache(maxsize=100_000)
+def clock(zone: str, time_ms: int) -> datetime:
+    """What a clock on the wall shows."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).astimezone(ZoneInfo(zone))
+
+
+def _starts_ms(zone: str, length: str, from_ms: int, to_ms: int) -> Iterator[int]:
+    """The quarters of an hour, from the first on, at which a new day or month begins, and one beyond."""
+
+    def unit(at_ms: int) -> tuple[int, ...]:
+        shown = clock(zone, at_ms)
+        return shown.timetuple()[: 2 if length == "1mo" else 3]
+
+    at_ms = -(-from_ms // QUARTER_MS) * QUARTER_MS
+    while True:
+        if unit(at_ms) != unit(at_ms - QUARTER_MS):
+            yield at_ms
+            if at_ms > to_ms:
+                return
+        at_ms += QUARTER_MS
+
+
+def iso(duration_ms: int) -> str:
+    """A duration in ISO 8601, by hand."""
+    hours, rest = divmod(timedelta(milliseconds=duration_ms), timedelta(hours=1))
+    minutes, rest = divmod(rest, timedelta(minutes=1))
+    seconds = f"{rest.total_seconds():g}S" if rest else ""
+    return "PT" + (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "") + seconds
+
+
+def usual_sum(shapes: Sequence[Shape], but: Shape) -> Fraction:
+    """What the other streams of a meter charge it on a day."""
+    return sum((shape.usual_per_day for shape in shapes if shape is not but), Fraction(0))

@@ -154,11 +154,11 @@ def reference(signed: bool, count: int, a: Fraction, bits: Bits) -> list[int]:
     drawn = [grouped(group, prefixes[i * count : (i + 1) * count], bits) for i, group in enumerate(groups)]
     numbers = drawn[: len(groups) - signed]
     values = [sum(r << 8 * i for i, r in enumerate(rs)) for rs in zip(*numbers, strict=True)]
-    width = 8 * len(numbers)
+    last = 8 * (len(numbers) - 1)
     beyond = [i for i in range(count) if numbers[-1][i] == 256]
     if beyond:
-        for i, more in zip(beyond, reference(False, len(beyond), a * (1 << width), bits), strict=True):
-            values[i] += more << width
+        for i, more in zip(beyond, reference(False, len(beyond), a * (1 << last), bits), strict=True):
+            values[i] += more << last
     return [-1 - g if s else g for g, s in zip(values, drawn[-1], strict=True)] if signed else values
 
 
@@ -185,20 +185,20 @@ def test_the_numbers_are_those_of_a_plain_reference(a: Fraction) -> None:
     assert discrete_laplace(400, a, SeededBits(2)).tolist() == reference(True, 400, a, SeededBits(2))
 
 
-def test_what_lies_beyond_the_digits_is_added() -> None:
-    """A number beyond its groups continues with a geometric of parameter 2^8 a, in units of 2^8."""
-    a = Fraction(1)  # one group's worth is 1, the next one's 256: beyond is e^-256
-    last = _digits(a).groups[0]
+@pytest.mark.parametrize(("a", "place"), [(Fraction(1), 1), (Fraction(1, 5), 1), (Fraction(1, 220), 256)])
+def test_beyond_its_digits_a_number_goes_on_by_the_same_law(a: Fraction, place: int) -> None:
+    """Beyond, the last group is 256 and one more number of its law: 257 is e^-x times as likely as 256."""
+    *lower, last, _ = _digits(a).groups
     draws = 0
     while last.cumulative(16 + 32 * draws)[-1][1] >= 1 << 16 + 32 * draws:
         draws += 1
-    assert draws > 10
-    beyond = [[0xFFFF], *[[0xFFFFFFFF]] * draws]
-    assert geometric(1, a, Tape(*beyond, [0])).tolist() == [256]
-    # Then U = 1 - 2^-372, and 1 - e^-256 <= U < 1 - e^-512: that is 1, in units of 2^8.
-    tape = Tape(*beyond, [0xFFFF], *[[0xFFFFFFFF]] * 11, [0xF0000000])
-    assert geometric(1, a, tape).tolist() == [256 * (1 + 1)]
-    assert tape.left == 0
+    assert draws > 0
+    for more, prefix in enumerate((0, 0xC000)):
+        r = sum(hi <= prefix for _, hi in last.cumulative(16))  # what the prefix says of the number added
+        tape = Tape([*[0] * len(lower), 0xFFFF], *[[0xFFFFFFFF]] * draws, [prefix])
+        assert geometric(1, a, tape).tolist() == [(256 + r) * place]
+        assert tape.left == 0
+        assert (r > 0) == (more > 0)
 
 
 @settings(max_examples=15)

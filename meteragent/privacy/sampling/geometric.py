@@ -1,8 +1,9 @@
 """Geometric and discrete Laplace numbers, many at a time: P(g) = (1-e^-a) e^(-ag).
 
 The binary digits of g are independent: digit j is one with probability 1/(1+e^(a 2^j)), and what is
-beyond 2^J is again geometric (THEORY 2.4). So groups of 8 digits are independent, and a group that is
-worth x = a 2^j is r with P(r) ~ e^(-xr) for r < 256; the last one also takes what is beyond. Each number
+above digit J is again geometric (THEORY 2.4). So groups of 8 digits are independent, and a group that is
+worth x = a 2^j is r with P(r) ~ e^(-xr) for r < 256; the last one goes on: beyond, r is 256 and one more
+number of that law, which has no memory. Each number
 spends 16 random bits on a group: a table says which r they are, but for those prefixes, 1 in 256, in
 which one r ends and another begins; they are refined by 32 more bits at a time.
 
@@ -108,10 +109,10 @@ def _joined(r: NDArray[np.int64], a: Fraction, bits: Bits) -> NDArray[np.int64]:
     values: NDArray[np.int64] = r[0]
     for place in range(1, len(r)):
         values += r[place] << _DIGITS * place
-    width = _DIGITS * len(r)
     beyond = (r[-1] >> _DIGITS).nonzero()[0]
-    if beyond.size:
-        values[beyond] += geometric(beyond.size, a * (1 << width), bits) << width
+    if beyond.size:  # the last group's r is 2^8 and what a number without memory adds to it
+        last = _DIGITS * (len(r) - 1)
+        values[beyond] += geometric(beyond.size, a * (1 << last), bits) << last
     return values
 
 

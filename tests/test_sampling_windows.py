@@ -25,6 +25,7 @@ PARAMETERS = [
     (1, Fraction(1, 2**45 - 1)),
     (2, Fraction(1, 60)),
     (2, Fraction(7, 10)),
+    (2, Fraction(5)),  # the slope of ln w at M is -1
     (6, Fraction(1, 10)),
     (48, Fraction(1, 220)),
     (96, Fraction(1067, 10)),  # a >> sqrt(n)

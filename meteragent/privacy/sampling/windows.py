@@ -182,7 +182,7 @@ def _table(n: int, a: Fraction) -> _Table:
     unit = ((1 << _WORD) - (2 * len(ends) << shift) << _WORD) // area >> FALL << FALL
     scaled = [(lo * unit >> _WORD, (hi * unit >> _WORD) + 1) for lo, hi in ends]
     cells = zip(points, pairwise(scaled), strict=False)
-    lines = [_line(steps, 1 / (1 - steep), shift, point, *pair) for point, pair in cells]
+    lines = [_line(steps, steep, shift, point, *pair) for point, pair in cells]
     areas = list(accumulate((line.top << shift for line in lines), initial=0))
     areas.append(areas[-1] + 4 * reach * (unit >> FALL))
     lines += [_Line(0, 0, 0, (1 << _WORD) - 1), _Line(0, 0, 0, 0)]
@@ -201,7 +201,7 @@ def _guide(areas: Words) -> NDArray[np.int64]:
 
 
 def _line(
-    steps: Envelope, peak: Fraction, shift: int, point: int, left: tuple[int, int], right: tuple[int, int]
+    steps: Envelope, steep: Fraction, shift: int, point: int, left: tuple[int, int], right: tuple[int, int]
 ) -> _Line:
     """The cell that begins at `point`, its weight in `left`, the next one's in `right`."""
     if shift == 0:
@@ -209,7 +209,7 @@ def _line(
     top, low = max(left[1], right[1]), min(left[0], right[0])
     n, odd, next_odd = steps.n, 2 * point + 1, 2 * (point + (1 << shift)) + 1
     if point >= 0:
-        scale = (top << 2 * shift) * peak / 8
+        scale = (top << 2 * shift) / (8 * (1 - steep))
         slopes = (n * (Fraction(2, x) - Fraction(steps.slope_num, steps.slope_den)) for x in (odd, next_odd))
         fall, rise = ceil(scale * max(slope**2 for slope in slopes)), ceil(scale * Fraction(4 * n, odd**2))
         if fall <= low:

@@ -90,7 +90,7 @@ def _usual(name: str, terms: Terms) -> float:
 def _hidden(event: Event, shared: encode.Wording) -> dict[str, Any]:
     """How often anybody can be right about an event, out of 100, when either answer is as likely."""
     times = TIMES if event.daily else TIMES[:1]
-    right = {str(often): math.ceil(100 * _right(event, shared, often) - 1e-6) for often in times}
+    right = {str(often): right_of_100(event, shared, often) for often in times}
     return {
         "event": event.name,
         "watts": event.power_w,
@@ -98,6 +98,11 @@ def _hidden(event: Event, shared: encode.Wording) -> dict[str, Any]:
         "source": event.source,
         "right_of_100": right,
     }
+
+
+def right_of_100(event: Event, shared: encode.Wording, days: int) -> int:
+    """How often of 100 anybody is right about an event that happens on so many days, rounded up."""
+    return math.ceil(100 * _right(event, shared, days) - 1e-6)
 
 
 def _right(event: Event, shared: encode.Wording, days: int) -> float:

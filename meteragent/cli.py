@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from meteragent import __version__, check, config, event, grid, ledger
+from meteragent import __version__, check, config, event, grid, ledger, plan
 from meteragent.agent import Agent
 from meteragent.errors import ConfigError, MeteragentError, StoreError
 from meteragent.store import read_only, restored_at
@@ -29,6 +29,8 @@ EXIT_CRASH = 1
 EXIT_CONFIG = 78
 _SAFE_TO_SHOW = (MeteragentError, OSError, sqlite3.Error)
 """Exceptions whose text cannot hold a reading; of the others only type and place are shown."""
+
+_PLAN = "From any two of what to hide, what to share, how many homes at what error: the third."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,6 +78,9 @@ def _parser() -> argparse.ArgumentParser:
         type=_time_ms,
         help="make a restored store usable: nothing before TIME (RFC 3339) is released again",
     )
+    planning = commands.add_parser("plan", help=_PLAN, description=_PLAN)
+    plan.arguments(planning)
+    planning.set_defaults(command=_plan, refuse=planning.error)
     demo = commands.add_parser("demo", help="The whole chain with simulated homes, in about a minute.")
     demo.add_argument("--homes", metavar="N", help="default 100")
     demo.add_argument("--days", metavar="N", help="default 1")
@@ -157,6 +162,22 @@ def _check(options: argparse.Namespace) -> int:
         for stream in settings.stream
     ]
     print(check.as_json(found) if options.json else check.as_text(found, settings))
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    try:
+        answer = plan.solve(plan.question(options))
+    except ValueError as error:
+        options.refuse(str(error))
+    if options.plot is not None:
+        if importlib.util.find_spec("matplotlib") is None:
+            text = "meteragent: a picture needs the extra: pip install 'meteragent[analysis]'"
+            print(text, file=sys.stderr)
+            return EXIT_CRASH
+        picture = importlib.import_module("meteragent.plan.picture")
+        picture.draw(answer, options.plot)
+    print(plan.as_json(answer) if options.json else plan.as_text(answer))
     return 0
 
 

@@ -5,18 +5,29 @@ Messages are made by `meteragent.encode`, under terms that `meteragent.config` m
 
 import functools
 from collections.abc import Sequence
+from datetime import datetime
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config, encode
-from meteragent.consume import Descriptor, Series, collect, mean_energy, mean_value
+from meteragent.consume import (
+    Descriptor,
+    Series,
+    collect,
+    curve,
+    mean_day,
+    mean_energy,
+    mean_value,
+    total,
+)
 from meteragent.errors import RecordError
 from meteragent.grid import DAY_MS, HOUR_MS, iso_time, parse_time
 from meteragent.privacy import sd
-from meteragent.privacy.totals import Weighted, half_width_of_total
+from meteragent.privacy.totals import Weighted, half_width_of_total, half_width_of_window
 from meteragent.release import Space
 from meteragent.schedule import Schedule
 from tests.configurations import written
@@ -195,3 +206,102 @@ def test_a_slot_s_window_is_the_one_it_was_released_in(zone: str, unit: str, day
     terms = known.terms(start_ms)
     found = Descriptor.parse(encode.descriptor(encode.wording(terms), "m1", start_ms))
     assert found.window_ms(start_ms + int(share * terms.length_ms)) == start_ms
+
+
+# Windows as what they are -------------------------------------------------------------------------
+
+JUNE_10_MS = parse_time("2026-06-09T22:00:00Z")
+JUNE_10 = iso_time(JUNE_10_MS)
+
+
+def test_a_curve_has_a_value_at_any_time() -> None:
+    """Steps are a block's mean in it; hats go straight between middles; both with one band everywhere."""
+    home = received(schedule(CURVE, "length = '1d'\nblocks = 4"), JUNE_10, [[1, 2, 3, 4], [100, 300, 200, 0]])
+    found = curve(home, JUNE_10_MS + DAY_MS)
+    assert (found.edges_ms - JUNE_10_MS).tolist() == [(24 + 6 * i) * HOUR_MS for i in range(5)]
+    times_ms = JUNE_10_MS + DAY_MS + HOUR_MS * np.array([[0, 3, 5, 6], [9, 12, 18, 24]])
+    values, low, high = found.at(times_ms)
+    assert values.tolist() == [[100, 100, 100, 300], [300, 200, 0, 0]]
+    assert np.allclose(values - low, found.half_width)
+    assert np.allclose(high - values, found.half_width)
+    hats, *_ = found.at(times_ms, "hats")
+    assert np.allclose(hats, np.array([[100, 100, 100 + 200 / 3, 200], [300, 250, 100, 0]]))
+    (terms,) = home.descriptors.values()
+    assert found.half_width == half_width_of_window(terms.mechanism)
+    with pytest.raises(ValueError, match="times must lie in"):
+        found.at(JUNE_10_MS)
+
+
+def test_a_curve_s_day_can_have_23_hours() -> None:
+    """On the day of the change the blocks are as long as they were."""
+    home = received(schedule(CURVE, "length = '1d'\nblocks = 24"), "2026-03-28T23:00:00Z", [[7] * 24])
+    found = curve(home, int(home.time_ms[0]), 0.5)
+    assert found.edges_ms[-1] - found.edges_ms[0] == 23 * HOUR_MS
+    assert len(found.values) == 24
+
+
+def test_a_mean_day_is_an_array_with_a_band() -> None:
+    """Bands in order, their hours, values in the unit, and how far they all are off at once."""
+    home = received(schedule(PROFILE, BANDS), JUNE, [[10_000, 20_000, 40_000, 30_000], [1, 2, 3, 4]])
+    found = mean_day(home, JUNE_MS, 0.8)
+    assert found.bands == ("00:00/06:00", "06:00/17:00", "17:00/21:00", "21:00/24:00")
+    assert found.values.tolist() == [100, 200, 400, 300]
+    assert (found.duration_ms / HOUR_MS).tolist() == [180, 330, 120, 90]
+    assert found.half_width == half_width_of_window(home.terms(home.records[0]).mechanism, 0.8)
+    assert mean_day(home, JULY_MS).values.tolist() == [0.01, 0.02, 0.03, 0.04]
+
+
+def test_what_is_no_window_is_refused() -> None:
+    """A window without one of its records, a time where none starts, and the wrong shape are refused."""
+    blocks = sent(schedule(CURVE, "length = '1d'\nblocks = 4"), JUNE_10, [[1, 2, 3, 4]])
+    bands = sent(schedule(PROFILE, BANDS), JUNE, [[1, 2, 3, 4]])
+    with pytest.raises(ValueError, match="is missing"):
+        curve(collect(blocks[:-1])["m1"], JUNE_10_MS)
+    with pytest.raises(ValueError, match="is missing"):
+        mean_day(collect(bands[:-1])["m1"], JUNE_MS)
+    with pytest.raises(ValueError, match="no records of a window"):
+        curve(collect(blocks)["m1"], JUNE_10_MS + 6 * HOUR_MS)
+    with pytest.raises(ValueError, match="see mean_day"):
+        curve(collect(bands)["m1"], JUNE_MS)
+    with pytest.raises(ValueError, match="see curve"):
+        mean_day(collect(blocks)["m1"], JUNE_10_MS)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        curve(collect(blocks)["m1"], JUNE_10_MS, 0)
+
+
+def test_a_mean_day_s_hours_are_not_cut() -> None:
+    """A part of a month has no energy of its own, even if one would take the load as even."""
+    home = received(schedule(PROFILE, BANDS), JUNE, [[1, 2, 3, 4]])
+    with pytest.raises(ValueError, match="cannot be cut"):
+        home.energy(JUNE_MS, JUNE_MS + DAY_MS, cut="even")
+    assert home.energy(JUNE_MS, JULY_MS, cut="even") == home.energy(JUNE_MS, JULY_MS)
+
+
+def test_a_register_of_mean_days_grows_by_months() -> None:
+    """The running sum of bands is known when their window ends."""
+    home = received(schedule(PROFILE, BANDS), JUNE, [[100] * 4, [300] * 4])
+    found = total(home)
+    assert found.time_ms.tolist() == [JULY_MS, parse_time("2026-07-31T22:00:00Z")]
+    assert found.kwh == pytest.approx([0.72, 0.72 + 3 * 0.744])
+
+
+# Columns ------------------------------------------------------------------------------------------
+
+
+def test_columns_are_what_arrow_takes() -> None:
+    """Times, durations, values, deviations, units and bands as arrays of one length, types and all."""
+    home = received(schedule(PROFILE, BANDS), JUNE, [[10_000, 20_000, 40_000, 30_000]])
+    table = pa.table(home.columns())
+    assert table.column_names == ["time", "duration_s", "value", "sd", "unit", "band"]
+    assert table.schema.field("time").type == pa.timestamp("ms")
+    rows = table.to_pylist()
+    assert rows[2] == {
+        "time": datetime.fromisoformat("2026-05-31T22:00:00"),
+        "duration_s": 30 * 86400.0,
+        "value": 400.0,
+        "sd": pytest.approx(home.records[0].sd, rel=1e-3),
+        "unit": "W",
+        "band": "17:00/21:00",
+    }
+    day = received(schedule("preset = 'day'"), JUNE_10, [[1], [2]])
+    assert pa.table(day.columns())["band"].to_pylist() == ["", ""]

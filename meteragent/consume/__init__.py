@@ -5,22 +5,48 @@
     home.time_ms, home.values, home.gaps    # negative values are normal: cutting them off biases sums
     home.value(t_ms)                        # one slot: Estimate(value, sd, low, high, coverage, unit)
     home.energy(start_ms, end_ms)           # any whole number of slots, in kWh
+    home.energy(.., cut="even")             # any time: a slot that it cuts counts with its share
+    total(home)                             # a private register: the running sum with its intervals
+    curve(home, window_ms).at(times_ms)     # a window at any time, with a band that holds everywhere
+    mean_day(home, window_ms)               # the bands of a month's mean day
+    nonnegative(home).values                # a view that keeps every day's energy
     mean_value(meters.values(), t_ms)       # of many homes, in the stream's unit
     mean_energy(meters.values(), start_ms, end_ms)
+    peak(meters.values(), start_ms, end_ms) # the largest mean of a slot, without the bias of picking it
+    pandas.DataFrame(home.columns())        # or pyarrow.table(home.columns())
 
-`message` says what a descriptor and a record are, `series` what follows from many of them.
+An interval holds what the meter's agent had (after fill and clamp) with the stated probability, by the
+exact law of the noise that the descriptor names. What one record says is the mean or the energy of its
+slot: how the load went within a slot was never sent.
+
+`message` says what a descriptor and a record are, `series` what follows from many of them; `register`,
+`shape`, `feeder` and `view` go on from there.
 """
 
+from meteragent.consume.feeder import Peak, peak
 from meteragent.consume.message import Descriptor, Message, Record
+from meteragent.consume.register import Register, total
 from meteragent.consume.series import Estimate, Series, collect, mean_energy, mean_value
+from meteragent.consume.shape import Curve, MeanDay, curve, mean_day
+from meteragent.consume.view import View, nonnegative
 
 __all__ = [
+    "Curve",
     "Descriptor",
     "Estimate",
+    "MeanDay",
     "Message",
+    "Peak",
     "Record",
+    "Register",
     "Series",
+    "View",
     "collect",
+    "curve",
+    "mean_day",
     "mean_energy",
     "mean_value",
+    "nonnegative",
+    "peak",
+    "total",
 ]

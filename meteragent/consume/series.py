@@ -10,20 +10,22 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.consume.message import Descriptor, Message, Record, load
 from meteragent.errors import RecordError
+from meteragent.privacy.accuracy import sd
 from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Cut = Literal["even"] | None
+"""What to make of a slot of which a part is asked for: nothing, or as if the load were even."""
 T = TypeVar("T", bound=NDArray[Any])
 
 
@@ -83,17 +85,42 @@ class Series:
     @cached_property
     def time_ms(self) -> Integers:
         """Where slots start, in milliseconds since the Unix epoch."""
-        return _frozen(np.array([record.time_ms for record in self.records], np.int64))
+        return frozen(np.array([record.time_ms for record in self.records], np.int64))
 
     @cached_property
     def end_ms(self) -> Integers:
         """Where slots end."""
-        return _frozen(np.array([record.time_ms + record.step_ms for record in self.records], np.int64))
+        return frozen(np.array([record.time_ms + record.step_ms for record in self.records], np.int64))
 
     @cached_property
     def values(self) -> Floats:
         """The private values, in `unit`: right on average, and often negative where little is used."""
-        return _frozen(np.array([float(record.value) for record in self.records]))
+        return frozen(np.array([float(record.value) for record in self.records]))
+
+    @cached_property
+    def window_ms(self) -> Integers:
+        """Where the windows start that the slots lie in."""
+        found = [self.terms(record).window_ms(record.time_ms) for record in self.records]
+        return frozen(np.array(found, np.int64))
+
+    @cached_property
+    def kwh_per_unit(self) -> Floats:
+        """The energy of each slot, in kWh, per unit of its value."""
+        return frozen(self._by_slot(lambda terms, band: float(terms.kwh_per_unit(band))))
+
+    @cached_property
+    def sds(self) -> Floats:
+        """The standard deviation of the noise of each value, in `unit`."""
+        return frozen(self._by_slot(lambda terms, _: sd(terms.mechanism)))
+
+    def _by_slot(self, tell: Callable[[Descriptor, str | None], float]) -> Floats:
+        """What follows from the descriptor and the band, for each slot."""
+        known: dict[tuple[str, str | None], float] = {}
+        for record in self.records:
+            key = record.descriptor, record.band
+            if key not in known:
+                known[key] = tell(self.terms(record), record.band)
+        return np.array([known[record.descriptor, record.band] for record in self.records])
 
     @property
     def gaps(self) -> tuple[tuple[int, int], ...]:
@@ -101,13 +128,27 @@ class Series:
         holes = np.flatnonzero(self.end_ms[:-1] < self.time_ms[1:])
         return tuple((int(self.end_ms[i]), int(self.time_ms[i + 1])) for i in holes)
 
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The records as columns of one length, for `pandas.DataFrame(..)` or `pyarrow.table(..)`.
+
+        `time` (UTC) is datetime64[ms], `duration_s` of seconds; `band` is empty where slots are not bands.
+        """
+        return {
+            "time": self.time_ms.astype("datetime64[ms]"),
+            "duration_s": (self.end_ms - self.time_ms) / 1000,
+            "value": self.values,
+            "sd": self.sds,
+            "unit": np.array([record.unit for record in self.records]),
+            "band": np.array([record.band or "" for record in self.records]),
+        }
+
     def value(self, time_ms: int, coverage: float = 0.95, band: str | None = None) -> Estimate:
         """The value of the slot that starts at `time_ms`, in `unit`; raises as `mean_value`."""
         return mean_value([self], time_ms, coverage, band)
 
-    def energy(self, start_ms: int, end_ms: int, coverage: float = 0.95) -> Estimate:
+    def energy(self, start_ms: int, end_ms: int, coverage: float = 0.95, cut: Cut = None) -> Estimate:
         """The energy from `start_ms` to `end_ms`, in kWh; raises as `mean_energy`."""
-        return mean_energy([self], start_ms, end_ms, coverage)
+        return mean_energy([self], start_ms, end_ms, coverage, cut)
 
     def terms(self, record: Record) -> Descriptor:
         """The descriptor that a record names."""
@@ -125,6 +166,29 @@ class Series:
         if not filled or found.gaps or not _whole(found):
             raise ValueError(f"no records of whole slots that fill the time from {start_ms} to {end_ms} ms")
         return found
+
+    def around(self, start_ms: int, end_ms: int) -> Self:
+        """The records of the slots that fill the time from `start_ms` to `end_ms`, and what they go beyond.
+
+        Raises:
+            ValueError: there are none, or one is missing.
+        """
+        first = np.searchsorted(self.end_ms, start_ms, side="right")
+        last = np.searchsorted(self.time_ms, end_ms)
+        if not first < last:
+            raise ValueError(f"no records of slots that fill the time from {start_ms} to {end_ms} ms")
+        return self.between(min(start_ms, int(self.time_ms[first])), max(end_ms, int(self.end_ms[last - 1])))
+
+    def of_window(self, start_ms: int) -> Self:
+        """The records of the window that starts at `start_ms`.
+
+        Raises:
+            ValueError: there are none.
+        """
+        first, last = np.searchsorted(self.window_ms, (start_ms, start_ms + 1))
+        if first == last:
+            raise ValueError(f"no records of a window that starts at {start_ms} ms")
+        return replace(self, records=self.records[first:last])
 
     def slot(self, time_ms: int, band: str | None = None) -> Self:
         """The record of the slot that starts at `time_ms`, alone; of the band, where slots are bands.
@@ -174,48 +238,58 @@ def mean_value(
     terms = [one.terms(one.records[0]) for one in slots]
     if len({(one.kind, one.unit, one.slot_ms(band)) for one in terms}) != 1:
         raise ValueError("no meters, or meters that differ in kind, unit or duration, have no mean value")
-    return _mean(slots, lambda _terms, _band: Fraction(1), slots[0].unit, coverage)
+    share = np.array([1 / len(slots)])
+    return _weighted(slots, [share] * len(slots), slots[0].unit, coverage)
 
 
-def mean_energy(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float = 0.95) -> Estimate:
+def mean_energy(
+    meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float = 0.95, cut: Cut = None
+) -> Estimate:
     """The mean over meters of the energy from `start_ms` to `end_ms`, in kWh; unbiased.
 
+    The records say nothing of how a load goes within a slot, so a time that cuts one has no total. With
+    `cut="even"` the part of a slot that lies inside counts with its share, as if the load were even
+    there: then the interval holds that share of the slot's measured energy, and how uneven the load
+    was is not in it.
+
     Raises:
-        ValueError: there is no meter, or the records of one do not fill that time with whole slots; or
-            coverage is not between 0 and 1.
+        ValueError: there is no meter, or the records of one do not fill that time, with whole slots
+            unless `cut` says otherwise; bands of a mean day are cut; or coverage is not between 0 and 1.
     """
-    stretches = [series.between(start_ms, end_ms) for series in meters]
+    find = Series.between if cut is None else Series.around
+    stretches = [find(series, start_ms, end_ms) for series in meters]
     if not stretches:
         raise ValueError("no meters have no mean energy")
-    return _mean(stretches, Descriptor.kwh_per_unit, "kWh", coverage)
+    shares = [_shares(series, start_ms, end_ms) for series in stretches]
+    weights = [
+        series.kwh_per_unit * share / len(stretches) for series, share in zip(stretches, shares, strict=True)
+    ]
+    return _weighted(stretches, weights, "kWh", coverage)
 
 
-def _mean(
-    meters: Sequence[Series],
-    weigh: Callable[[Descriptor, str | None], Fraction],
-    unit: str,
-    coverage: float,
-) -> Estimate:
-    """The mean over meters of the sum of all values, each with the weight of its terms and band."""
-    value, parts = 0.0, list[Weighted]()
-    for series in meters:
-        weight = {
-            (terms.id, band): float(weigh(terms, band) / len(meters))
-            for terms in series.descriptors.values()
-            for band in (None, *terms.bands)
-        }
-        weights = np.array([weight[record.descriptor, record.band] for record in series.records])
-        value += float(weights @ series.values)
-        parts += parts_of(series, weights)
+def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
+    """Which part of each slot lies within a time."""
+    inside = np.minimum(series.end_ms, end_ms) - np.maximum(series.time_ms, start_ms)
+    shares = np.asarray(inside / (series.end_ms - series.time_ms))
+    if any(record.band and share < 1 for record, share in zip(series.records, shares, strict=True)):
+        raise ValueError("the bands of a mean day cannot be cut: they say nothing of single days")
+    return shares
+
+
+def _weighted(meters: Sequence[Series], weights: Sequence[Floats], unit: str, coverage: float) -> Estimate:
+    """The sum over meters of the weighted sum of their values."""
+    both = list(zip(meters, weights, strict=True))
+    value = sum(float(weight @ series.values) for series, weight in both)
+    parts = [part for series, weight in both for part in parts_of(series, weight)]
     half = half_width_of_total(parts, coverage)
     return Estimate(value, sd_of_total(parts), value - half, value + half, coverage, unit)
 
 
 def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
-    """A weighted sum of a series' records, as parts: its slots by their windows, alike windows together."""
+    """A weighted sum of a series' first records, as parts: slots by their windows, like windows together."""
     windows: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
-    for record, weight in zip(series.records, weights.tolist(), strict=True):
-        window_ms = series.terms(record).window_ms(record.time_ms)
+    first = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
+    for record, window_ms, weight in first:
         windows[record.descriptor, window_ms].append(weight)
     alike = Counter((id_, tuple(sorted(found))) for (id_, _), found in windows.items())
     for (id_, found), count in alike.items():
@@ -250,6 +324,7 @@ def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:
         raise RecordError("a record whose value or sd cannot be its descriptor's")
 
 
-def _frozen(array: T) -> T:
+def frozen(array: T) -> T:
+    """The same array, fixed."""
     array.setflags(write=False)
     return array

@@ -118,10 +118,26 @@ def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95
         ValueError: there is no part; or slots not in 1..n, windows < 1, a weight not above zero, or
             a coverage not between 0 and 1.
     """
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
-    windows = tuple(_windows(parts).items())
-    return _half_width(windows, coverage)
+    _check_coverage(coverage)
+    return _half_width(tuple(_windows(parts).items()), coverage)
+
+
+def half_width_of_window(mechanism: LInfLaplace, coverage: float = 0.95) -> float:
+    """The h such that with probability `coverage` all n slots of a window lie within value +- h at once.
+
+    In the unit; rounding is included. Given r all n errors are uniform on (-r, r), so that it is the h with
+    sum over r of P(r) min(1, h/r)^n = coverage; for n = 1 it is `accuracy.half_width`.
+
+    Raises:
+        ValueError: coverage is not between 0 and 1.
+    """
+    _check_coverage(coverage)
+    r, probability = _radii(mechanism, 1 << 14)
+    low, high = 0.0, float(r[-1])
+    while (middle := (low + high) / 2) not in (low, high):
+        within = float(np.sum(probability * np.minimum(1, middle / r) ** mechanism.n))
+        low, high = (middle, high) if within < coverage else (low, middle)
+    return float(mechanism.quantum) * high
 
 
 def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
@@ -131,6 +147,11 @@ def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
         ValueError: as there.
     """
     return _law(tuple(_windows(parts).items()))
+
+
+def _check_coverage(coverage: float) -> None:
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
 
 
 def _windows(parts: Iterable[Part | Weighted]) -> Counter[_Window]:

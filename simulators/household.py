@@ -1,135 +1,103 @@
-"""A household's load as synthetic signatures: a first cut, good for demonstrations.
+"""Who lives in the homes: what stays the same from day to day, and when nobody is there.
 
-Appliances run through cycles of (watts, seconds), start at random within their hours, on top of a
-standby load and a refrigerator. A home keeps its traits (size, rhythm, what it owns, the power of each
-appliance) from day to day; how much happens differs by the day. The same (seed, home, day) gives the
-same watts, whatever else is simulated; seed 0 is a seed.
-
-Sizes and habits are assumptions, scaled so that homes use about 8 kWh a day (330 W) on average, half of
-them between 230 and 385 W. Weather, seasons, weekends and absences are left out.
+Homes differ in standby power, in how busy they are, in how late they do everything, and in whether all go
+out to work on weekdays. They also travel: each week has a chance of a journey of 1 to 14 days. While nobody
+is home no attended appliance is started. Sizes and habits are assumptions, scaled so that homes use about
+8 kWh a day (330 W) on average; the folder's README compares them with real ones. Weather, seasons and
+holidays of everybody at once are left out. Day 0 is a Monday.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-DAY_S = 86_400
-GRID_S = 10
-"""The resolution of the simulation; coarser series are means over it."""
-MAIN_FUSE_W = 17_250
-"""No home takes more: three phases of 25 A at 230 V."""
+from simulators.chance import Floats, Integers, lognormal, normal, uniforms
+from simulators.signature import DAY_S
 
-_HOME_SPREAD = 0.5
-_DAY_SPREAD = 0.3
+_HOME_SPREAD, _DAY_SPREAD = 0.45, 0.3
 """Of log-normal factors with mean 1: how busy a home is and its standby, how busy a day is."""
+_STANDBY_W = 112
+_LATE_S = 2900
+_COMMUTERS = 0.45
+_LEAVING_S, _RETURNING_S = (7.25 * 3600, 9.25 * 3600), (15.5 * 3600, 18.5 * 3600)
+_JOURNEYS_A_WEEK = 0.06
+JOURNEY_MAX_DAYS = 14
 
 
-@dataclass(frozen=True, slots=True)
-class Appliance:
-    """A cycle of (watts, seconds), when it starts, and how many homes have it.
+@dataclass(frozen=True, slots=True, eq=False)
+class Absences:
+    """When nobody is home on a day: [begin_s, end_s) after midnight, shape (homes,); equal where somebody is.
 
-    `starts_per_day` is the mean in homes that have it; `hours` are (from, to, weight).
+    One absence a day: at work, or the whole day on a journey.
     """
 
-    name: str
-    cycle: tuple[tuple[float, int], ...]
-    starts_per_day: float
-    hours: tuple[tuple[int, int, float], ...]
-    owners: float = 1.0
+    begin_s: Integers
+    end_s: Integers
 
-    def hour_weights(self) -> NDArray[np.float64]:
-        """The probability of each hour of the day for a start."""
-        weights = np.zeros(24)
-        for begin, end, weight in self.hours:
-            weights[begin:end] += weight
-        return np.asarray(weights / weights.sum())
+    def cover(self, row: Integers, second: Integers) -> NDArray[np.bool_]:
+        """Whether nobody was home, for each (row of a home, second after midnight)."""
+        return (self.begin_s[row] <= second) & (second < self.end_s[row])
 
 
-_EVENING = (17, 23, 5.0)
-_WASHING = ((120, 180), (2050, 900), (150, 3000), (450, 600))
-_DISHES = ((70, 300), (2000, 1200), (70, 1500), (2000, 600))
-_BAKING = ((2300, 600), *((2300, 50), (30, 100)) * 12)
-_FRYING = ((1800, 180), *((1800, 40), (0, 40)) * 10)
-APPLIANCES = (
-    Appliance("kettle", ((2200, 180),), 5, ((6, 9, 3), (9, 17, 1), (17, 23, 2))),
-    Appliance("microwave", ((1250, 120),), 1.5, ((7, 9, 2), (12, 14, 2), (18, 21, 2))),
-    Appliance("toaster", ((900, 150),), 0.8, ((6, 10, 1),)),
-    Appliance("hob", _FRYING, 2, ((7, 9, 1), (11, 13, 2), (17, 20, 4)), owners=0.8),
-    Appliance("oven", _BAKING, 0.7, ((11, 13, 1), (17, 20, 3))),
-    Appliance("washing machine", _WASHING, 0.7, ((8, 20, 1),)),
-    Appliance("tumble dryer", ((2100, 3000),), 0.5, ((10, 21, 1),), owners=0.4),
-    Appliance("dishwasher", _DISHES, 0.8, ((12, 14, 1), _EVENING), owners=0.6),
-    Appliance("vacuum cleaner", ((1100, 900),), 0.25, ((9, 18, 1),)),
-    Appliance("lights", ((80, 7200),), 5, ((6, 8, 1), _EVENING)),
-    Appliance("television", ((95, 5400),), 2.5, ((7, 9, 1), (12, 17, 1), _EVENING)),
-    Appliance("computer", ((80, 7200),), 2.5, ((8, 22, 1),)),
-)
+@dataclass(frozen=True, slots=True, eq=False)
+class Households:
+    """Homes and their traits, each an array of shape (homes,); `homes` are their numbers.
 
-
-@dataclass(frozen=True, slots=True)
-class Home:
-    """What stays the same from day to day."""
-
-    standby_w: float
-    busy: float
-    late_h: float
-    """How much later than others it does everything."""
-    cold_w: float
-    cold_period_s: float
-    scales: NDArray[np.float64]
-    """Of each appliance's power, around 1; 0 where the home has none."""
-
-
-def home_of(seed: int, home: int) -> Home:
-    """The traits of a home."""
-    draw = np.random.default_rng(np.random.SeedSequence([seed, home]))
-    owned = draw.random(len(APPLIANCES)) < [appliance.owners for appliance in APPLIANCES]
-    return Home(
-        standby_w=95 * _factor(draw, _HOME_SPREAD),
-        busy=_factor(draw, _HOME_SPREAD),
-        late_h=draw.normal(0, 0.8),
-        cold_w=80 + 50 * draw.random(),
-        cold_period_s=1800 + 1800 * draw.random(),
-        scales=np.where(owned, 0.85 + 0.3 * draw.random(len(APPLIANCES)), 0),
-    )
-
-
-def load_w(seed: int, home: int, day: int, step_s: int = 300) -> NDArray[np.float64]:
-    """One home's day as mean watts over steps, shape (86400 / step_s,).
-
-    Raises ValueError when `step_s` is not a multiple of GRID_S that divides a day.
+    `busy` is a factor with mean 1 on how often things are started, `late_s` how much later than others,
+    `commutes` whether nobody is home on working days.
     """
-    if step_s % GRID_S or DAY_S % step_s:
-        raise ValueError(f"a step is a multiple of {GRID_S} s that divides a day, not {step_s} s")
-    traits = home_of(seed, home)
-    # A spawn key, because without one [seed, home] and [seed, home, 0] are the same seed.
-    draw = np.random.default_rng(np.random.SeedSequence([seed, home], spawn_key=(day,)))
-    series = traits.standby_w + _cold_w(traits, draw)
-    busy = traits.busy * _factor(draw, _DAY_SPREAD)
-    for appliance, scale in zip(APPLIANCES, traits.scales, strict=True):
-        starts = draw.poisson(appliance.starts_per_day * busy)
-        hours = draw.choice(24, starts, p=appliance.hour_weights()) + draw.random(starts)
-        for hour in hours if scale else ():
-            _run(series, appliance, scale, (hour + traits.late_h) % 24 * 3600)
-    np.minimum(series, MAIN_FUSE_W, out=series)
-    return np.asarray(series.reshape(-1, step_s // GRID_S).mean(axis=1))
+
+    seed: int
+    homes: Integers
+    standby_mw: Integers
+    busy: Floats
+    late_s: Integers
+    commutes: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, seed: int, homes: Integers) -> Self:
+        """The traits of these homes: a home's own, whatever others are asked for."""
+        size, people = uniforms(seed, "size", homes), uniforms(seed, "people", homes)
+        standby_w = _STANDBY_W * lognormal(size[0], size[1], _HOME_SPREAD)
+        return cls(
+            seed,
+            homes,
+            np.rint(1000 * standby_w).astype(np.int64),
+            lognormal(size[2], size[3], _HOME_SPREAD),
+            np.rint(_LATE_S * normal(people[0], people[1])).astype(np.int64),
+            people[2] < _COMMUTERS,
+        )
+
+    def activity(self, day: int) -> Floats:
+        """How busy each home is on a day: the factor on every rate of starts."""
+        drawn = uniforms(self.seed, "day", self.homes, day)
+        return self.busy * lognormal(drawn[0], drawn[1], _DAY_SPREAD)
+
+    def absences(self, day: int) -> Absences:
+        """When nobody is home on a day."""
+        drawn = uniforms(self.seed, "absence", self.homes, day)
+        begin, end = _within(_LEAVING_S, drawn[0]), _within(_RETURNING_S, drawn[1])
+        working = self.commutes & (day % 7 < 5)
+        travels = self.travels(day)
+        return Absences(
+            np.where(working & ~travels, begin, 0), np.where(travels, DAY_S, np.where(working, end, 0))
+        )
+
+    def travels(self, day: int) -> NDArray[np.bool_]:
+        """Whether each home is on a journey for the whole of a day.
+
+        A journey begins in its week at a day of its own; those that can reach this day are looked at.
+        """
+        away = np.zeros(len(self.homes), np.bool_)
+        for week in range(day // 7 - JOURNEY_MAX_DAYS // 7, day // 7 + 1):
+            drawn = uniforms(self.seed, "journey", self.homes, week)
+            first = week * 7 + np.floor(7 * drawn[1])
+            days = 1 + np.floor(JOURNEY_MAX_DAYS * drawn[2] ** 2)
+            away |= (drawn[0] < _JOURNEYS_A_WEEK) & (first <= day) & (day < first + days)
+        return away
 
 
-def _factor(draw: np.random.Generator, spread: float) -> float:
-    """A log-normal factor with mean 1."""
-    return float(draw.lognormal(-(spread**2) / 2, spread))
-
-
-def _cold_w(home: Home, draw: np.random.Generator) -> NDArray[np.float64]:
-    """The refrigerator: a compressor that is on for a third of its period."""
-    phase = np.arange(DAY_S // GRID_S) * GRID_S / home.cold_period_s + draw.random()
-    return np.where(phase % 1 < 1 / 3, home.cold_w, 0.0)
-
-
-def _run(series: NDArray[np.float64], appliance: Appliance, scale: float, at_s: float) -> None:
-    """Add one run of an appliance; what lies beyond midnight is left out."""
-    for watts, seconds in appliance.cycle:
-        begin, end = round(at_s / GRID_S), round((at_s + seconds) / GRID_S)
-        series[begin:end] += scale * watts
-        at_s += seconds
+def _within(bounds: tuple[float, float], uniform: Floats) -> Integers:
+    return np.floor(bounds[0] + (bounds[1] - bounds[0]) * uniform).astype(np.int64)

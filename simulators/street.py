@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.grid import DAY_MS, parse_time
-from simulators.household import load_w
+from simulators.fleet import Fleet
 
 START_MS = parse_time("2025-01-06T00:00:00Z")
 """The first midnight: past, because an agent refuses readings of the future."""
@@ -30,11 +30,9 @@ class Street:
     @classmethod
     def simulated(cls, seed: int, homes: int, days: int) -> Self:
         """The same seed gives the same homes, and the same home the same days, whatever else is asked for."""
-        step_s = READING_MS // 1000
-        series = [
-            np.concatenate([load_w(seed, home, day, step_s) for day in range(days)]) for home in range(homes)
-        ]
-        return cls(seed, np.round(series, 1))
+        simulated = Fleet(seed, range(homes)).days(0, days, READING_MS // 1000)
+        watts = np.concatenate([day.watts for day in simulated], axis=1)
+        return cls(seed, watts.astype(np.float64).round(1))
 
     @property
     def homes(self) -> int:

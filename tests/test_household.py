@@ -1,87 +1,94 @@
-"""simulators.household: homes that differ, days that differ, the same from the same seed."""
+"""simulators.household: homes that differ and stay themselves, who are away now and then."""
 
 import numpy as np
 import pytest
 
-from simulators.household import APPLIANCES, MAIN_FUSE_W, home_of, load_w
+from simulators.household import JOURNEY_MAX_DAYS, Households
+from simulators.signature import DAY_S
 
-HOMES = 400
+HOMES = np.arange(2000)
+MONDAY, SATURDAY = 0, 5
 
 
 @pytest.fixture(scope="module")
-def days() -> np.ndarray:
-    """A day of many homes in 5-minute means."""
-    return np.array([load_w(1, home, 0) for home in range(HOMES)])
+def people() -> Households:
+    """Two thousand homes."""
+    return Households.of(1, HOMES)
 
 
-def test_mean(days: np.ndarray) -> None:
-    """Homes use about 330 W (8 kWh a day) on average.
+def test_traits_are_a_homes_own(people: Households) -> None:
+    """A home has the same traits alone, among others and in another order."""
+    some = Households.of(1, HOMES[[1999, 7]])
+    for name in ("standby_mw", "busy", "late_s", "commutes"):
+        assert np.array_equal(getattr(some, name), getattr(people, name)[[1999, 7]])
 
-    Days of homes have a relative deviation of about 0.5, so that the mean of 400 has one of 2.5 %; the seed
-    is fixed, so this cannot fail by chance, and 10 % off is seen.
+
+def test_homes_differ(people: Households) -> None:
+    """Traits are as stated: factors with mean 1, 45 % commute; limits are 5 standard errors."""
+    assert people.busy.mean() == pytest.approx(1, abs=5 * 0.45 / 2000**0.5)
+    assert np.log(people.busy).std() == pytest.approx(0.45, rel=0.08)
+    assert people.standby_mw.mean() == pytest.approx(112_000, rel=5 * 0.45 / 2000**0.5)
+    assert people.commutes.mean() == pytest.approx(0.45, abs=5 * 0.011)
+    assert abs(np.corrcoef(people.busy, people.standby_mw)[0, 1]) < 5 / 2000**0.5
+    assert not np.array_equal(people.busy, Households.of(2, HOMES).busy)
+
+
+def test_days_differ(people: Households) -> None:
+    """How busy a day is has a mean of 1 around the home's own, and is new each day."""
+    factors = np.array([people.activity(day) / people.busy for day in range(5)])
+    assert factors.mean() == pytest.approx(1, abs=5 * 0.3 / 10_000**0.5)
+    assert abs(np.corrcoef(factors[0], factors[1])[0, 1]) < 5 / 2000**0.5
+
+
+def test_at_work(people: Households) -> None:
+    """Commuters are out on weekdays from the morning to the afternoon, others are not; nobody at weekends."""
+    absences, stay = people.absences(MONDAY), ~people.travels(MONDAY)
+    working = stay & people.commutes
+    assert (absences.begin_s[working] >= 7 * 3600).all()
+    assert (absences.end_s[working] <= 19 * 3600).all()
+    assert (absences.end_s - absences.begin_s)[working].min() >= 6 * 3600
+    at_home = stay & ~people.commutes
+    assert (absences.end_s[at_home] == absences.begin_s[at_home]).all()
+    weekend = people.absences(SATURDAY)
+    assert set(weekend.end_s[~people.travels(SATURDAY)]) == {0}
+
+
+def test_on_a_journey(people: Households) -> None:
+    """Who travels is away for the whole day, for 1 to 14 days in a row, on about 16 days of a year.
+
+    A journey takes 1 + 14 u² days on average 5.2, six weeks of a hundred: 4.3 % of all days.
     """
-    assert days.mean() == pytest.approx(330, rel=0.06)
+    away = np.array([people.travels(day) for day in range(364)])
+    absences = people.absences(10)
+    assert (absences.begin_s[away[10]] == 0).all()
+    assert (absences.end_s[away[10]] == DAY_S).all()
+    assert away.mean() == pytest.approx(0.043, rel=0.1)
+    # Journeys of neighbouring weeks can touch: among 2,000 homes the longest absence is one or two of them.
+    longest = max(_longest(row) for row in away.T)
+    assert 10 <= longest <= 3 * JOURNEY_MAX_DAYS
+    assert _longest(away[:, away.any(axis=0)][:, 0]) >= 1
 
 
-def test_spread(days: np.ndarray) -> None:
-    """Homes differ: the upper quarter uses at least half as much again as the lower, none uses nothing."""
-    daily_w = days.mean(axis=1)
-    low, high = np.percentile(daily_w, [25, 75])
-    assert 1.5 < high / low < 2.2
-    assert daily_w.min() > 50
-    assert daily_w.max() < 3000
+def _longest(days: np.ndarray) -> int:
+    """The longest run of days."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], days.astype(int), [0]])))
+    return int((edges[1::2] - edges[::2]).max(initial=0))
 
 
-def test_shape_of_a_day(days: np.ndarray) -> None:
-    """Evenings are higher than afternoons, and nights lower than both."""
-    hourly = days.mean(axis=0).reshape(24, -1).mean(axis=1)
-    night, afternoon, evening = hourly[1:5].mean(), hourly[13:17].mean(), hourly[18:21].mean()
-    assert 1.5 * night < afternoon < evening / 1.5
+def test_a_journey_starts_on_any_day(people: Households) -> None:
+    """Weekdays are alike for journeys, and one from two weeks ago may still go on."""
+    away = np.array([people.travels(day) for day in range(364)])
+    begins = away[1:] & ~away[:-1]
+    by_weekday = np.array([begins[day::7].sum() for day in range(7)])
+    assert by_weekday.max() < 1.25 * by_weekday.min()
 
 
-def test_peaks(days: np.ndarray) -> None:
-    """A kettle or an oven shows: readings reach 2 kW in most homes, and never what the fuse forbids."""
-    assert np.median(days.max(axis=1)) > 2000
-    assert days.max() <= MAIN_FUSE_W
-    assert days.min() >= 0
-
-
-def test_same_seed() -> None:
-    """The same seed, home and day give the same watts, in whatever order they are asked for."""
-    forwards = [load_w(0, home, day) for home in range(3) for day in range(2)]
-    backwards = [load_w(0, home, day) for home in (2, 1, 0) for day in (1, 0)][::-1]
-    assert np.array_equal(forwards, backwards)
-
-
-def test_different() -> None:
-    """Another seed, home or day gives another load."""
-    loads = [load_w(*key) for key in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1))]
-    assert len({load.tobytes() for load in loads}) == len(loads)
-
-
-def test_traits_stay() -> None:
-    """A home keeps its standby and its appliances from day to day."""
-    lowest = [load_w(3, 5, day, 10).min() for day in range(5)]
-    assert set(lowest) == {home_of(3, 5).standby_w}
-    assert home_of(3, 5).standby_w != home_of(3, 6).standby_w
-
-
-def test_owners() -> None:
-    """As many homes have a tumble dryer as are said to: within 4 standard errors, seed fixed."""
-    at, dryer = next((i, a) for i, a in enumerate(APPLIANCES) if a.name == "tumble dryer")
-    share = np.mean([home_of(2, home).scales[at] > 0 for home in range(HOMES)])
-    assert share == pytest.approx(dryer.owners, abs=4 * (0.4 * 0.6 / HOMES) ** 0.5)
-
-
-def test_steps_agree() -> None:
-    """A coarser series is the mean of the finer one."""
-    fine = load_w(1, 7, 0, 10)
-    assert load_w(1, 7, 0, 1800) == pytest.approx(fine.reshape(48, 180).mean(axis=1))
-    assert load_w(1, 7, 0).shape == (288,)
-
-
-@pytest.mark.parametrize("step_s", [1, 15, 7000])
-def test_bad_step(step_s: int) -> None:
-    """A step that the simulation does not have is refused."""
-    with pytest.raises(ValueError, match=f"not {step_s} s"):
-        load_w(1, 1, 1, step_s)
+def test_cover(people: Households) -> None:
+    """An absence covers its first second and not the one it ends in."""
+    absences = people.absences(MONDAY)
+    row = np.flatnonzero(absences.begin_s > 0)[:1]
+    begin, end = absences.begin_s[row], absences.end_s[row]
+    assert absences.cover(row, begin).all()
+    assert absences.cover(row, end - 1).all()
+    assert not absences.cover(row, begin - 1).any()
+    assert not absences.cover(row, end).any()

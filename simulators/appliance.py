@@ -1,0 +1,219 @@
+"""Appliances: how often they run, when, in how many homes, and the runs that come of it.
+
+A run belongs to the day that it starts in, even where it lasts over midnight. What is drawn for it is keyed
+by (seed, appliance, home, day, number of the run). Times are whole seconds and powers whole milliwatts:
+sums are exact, so that no order of adding changes a bit.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulators.chance import Floats, Integers, normal, poisson, uniforms
+from simulators.household import Absences, Households
+from simulators.signature import DAY_S, Signature
+
+STRETCH_MAX = 4
+"""No run takes longer than so many times its signature, nor is shorter than that part of it."""
+_HOME_SPREAD, _RUN_SPREAD = 0.15, 0.03
+"""How far an appliance's power is from the signature's, in a home and again in a run: uniform, relative."""
+_JITTER = 0.2
+"""Of a thermostat's period and of its time on, relative."""
+_RUNS_MAX = 4096
+"""Runs of one appliance in a home and a day, and steps in a signature, are fewer: their draws' places."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Runs of one appliance that start on one day, r of them with k steps each.
+
+    `row`: of the home, shape (r,); `start_s` after midnight; `ends_s`: of each step after the start, shape
+    (r, k), rising; `levels_mw`: of each step, shape (r, k).
+    """
+
+    row: Integers
+    start_s: Integers
+    ends_s: Integers
+    levels_mw: Integers
+
+    @property
+    def stop_s(self) -> Integers:
+        """When each ends, after the midnight of the day that it starts in."""
+        return np.asarray(self.start_s + self.ends_s[:, -1])
+
+    @property
+    def mean_w(self) -> Floats:
+        """The mean power of each."""
+        lengths = np.diff(self.ends_s, axis=1, prepend=0)
+        return np.asarray((lengths * self.levels_mw).sum(axis=1) / (1000 * self.ends_s[:, -1]))
+
+    def where(self, chosen: NDArray[np.bool_]) -> "Runs":
+        """Some of them."""
+        return Runs(self.row[chosen], self.start_s[chosen], self.ends_s[chosen], self.levels_mw[chosen])
+
+
+class Load(Protocol):
+    """Whatever runs in homes."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables of events."""
+
+    def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
+        """Its runs that start on a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appliance:
+    """What people start, or let start: `starts_per_day` on average where there is one, at their `hours`.
+
+    `hours` are (from, to, weight); `owners` the share of homes that have one; `spread` the standard
+    deviation of the logarithm of a run's length. An attended one is not started while nobody is home (the
+    runs that would are left out, so that such homes have fewer), and one that is not `many` does not start
+    before its last run of that day ended.
+
+    Raises ValueError where a run could last longer than a day.
+    """
+
+    name: str
+    signature: Signature
+    starts_per_day: float
+    hours: tuple[tuple[int, int, float], ...]
+    owners: float = 1.0
+    spread: float = 0.15
+    attended: bool = True
+    many: bool = False
+
+    def __post_init__(self) -> None:
+        if self.signature.duration_s * STRETCH_MAX > DAY_S or len(self.signature.watts) > _RUNS_MAX:
+            raise ValueError(f"{self.name}: a run must be shorter than {DAY_S // STRETCH_MAX} s")
+
+    def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
+        """As drawn for each home."""
+        row, number, start_s, drawn = self.starts(people, activity, day)
+        stretch = np.exp(self.spread * normal(drawn[2], drawn[3])).clip(1 / STRETCH_MAX, STRETCH_MAX)
+        ends_s = np.floor(np.cumsum(self.signature.seconds) * stretch[:, None] + 0.5).astype(np.int64)
+        ends_s[:, -1] = np.maximum(ends_s[:, -1], 1)
+        factor = owned_power(people, self.name)[row] * (1 + _RUN_SPREAD * (2 * drawn[1] - 1))
+        levels = np.asarray(self.signature.watts) * factor[:, None]
+        if self.signature.swing:
+            levels *= self._swings(people, row, number, day)
+        runs = Runs(row, start_s, ends_s, np.rint(1000 * levels).astype(np.int64))
+        kept = np.ones(len(row), np.bool_) if self.many else _apart(runs)
+        if self.attended:
+            kept &= ~absences.cover(row, start_s)
+        return runs.where(kept)
+
+    def starts(
+        self, people: Households, activity: Floats, day: int
+    ) -> tuple[Integers, Integers, Integers, Floats]:
+        """Rows, numbers within the home, seconds after midnight, and four uniform numbers each, by row."""
+        owned = uniforms(people.seed, f"{self.name}: owned", people.homes)[0] < self.owners
+        count = poisson(
+            uniforms(people.seed, f"{self.name}: count", people.homes, day)[0],
+            self.starts_per_day * activity * owned,
+        )
+        row = np.repeat(np.arange(len(count)), count)
+        number = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        drawn = uniforms(people.seed, self.name, people.homes[row], day, number)
+        second = np.floor(np.interp(drawn[0], self._hours_below(), np.arange(25)) * 3600).astype(np.int64)
+        return row, number, (second + people.late_s[row]) % DAY_S, drawn
+
+    def _hours_below(self) -> Floats:
+        """The probability of a start before each hour, 0 to 24."""
+        weights = np.zeros(25)
+        for begin, end, weight in self.hours:
+            weights[begin + 1 : end + 1] += weight
+        return np.asarray(np.cumsum(weights) / weights.sum())
+
+    def _swings(self, people: Households, row: Integers, number: Integers, day: int) -> Floats:
+        """A factor for each step of each run."""
+        steps = len(self.signature.watts)
+        at = number[:, None] * _RUNS_MAX + np.arange(-(-steps // 4))
+        drawn = uniforms(people.seed, f"{self.name}: steps", people.homes[row][:, None], day, at)
+        by_step = np.moveaxis(drawn, 0, -1).reshape(len(row), 4 * at.shape[1])[:, :steps]
+        return np.asarray(1 + self.signature.swing * (2 * by_step - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Thermostat:
+    """What switches itself, day and night: run k of a home starts about k periods after its phase.
+
+    `period_s` and `duty` (the share of time on) are (least, most) over homes.
+    """
+
+    name: str
+    signature: Signature
+    period_s: tuple[float, float]
+    duty: tuple[float, float]
+    owners: float = 1.0
+
+    def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
+        """A pure function of time: a day has the runs that start in it, whoever is home."""
+        del absences, activity
+        trait = uniforms(people.seed, f"{self.name}: trait", people.homes)
+        period = self.period_s[0] + (self.period_s[1] - self.period_s[0]) * trait[0]
+        on_s = period * (self.duty[0] + (self.duty[1] - self.duty[0]) * trait[1])
+        first = np.floor(day * DAY_S / period - trait[2]).astype(np.int64) - 1
+        number = first[:, None] + np.arange(int(DAY_S / self.period_s[0]) + 4)
+        drawn = uniforms(people.seed, self.name, people.homes[:, None], 0, number)
+        at = (number + trait[2][:, None] + _JITTER * (drawn[0] - 0.5)) * period[:, None]
+        start_s = np.floor(at).astype(np.int64) - day * DAY_S
+        owned = trait[3] < self.owners
+        row, column = np.nonzero((start_s >= 0) & (start_s < DAY_S) & owned[:, None])
+        lasting = on_s[row] * (1 + _JITTER * (2 * drawn[1][row, column] - 1))
+        ends_s = np.floor(
+            np.cumsum(self.signature.seconds) * (lasting / self.signature.duration_s)[:, None] + 0.5
+        )
+        levels = np.asarray(self.signature.watts) * owned_power(people, self.name)[row][:, None]
+        return Runs(
+            row, start_s[row, column], ends_s.astype(np.int64), np.rint(1000 * levels).astype(np.int64)
+        )
+
+
+def owned_power(people: Households, name: str) -> Floats:
+    """By what factor each home's own differs from the signature, shape (homes,)."""
+    return np.asarray(1 + _HOME_SPREAD * (2 * uniforms(people.seed, f"{name}: power", people.homes)[0] - 1))
+
+
+def _apart(runs: Runs) -> NDArray[np.bool_]:
+    """Whether each run starts after the one before it in its home has ended."""
+    order = np.lexsort((runs.start_s, runs.row))
+    row, start_s, stop_s = runs.row[order], runs.start_s[order], runs.stop_s[order]
+    kept = np.ones(len(order), np.bool_)
+    kept[order[1:]] = (row[1:] != row[:-1]) | (start_s[1:] >= stop_s[:-1])
+    return kept
+
+
+_MEALS = (7, 9, 1.0), (11, 14, 2.0), (17, 20, 4.0)
+_EVENING = (17, 23, 5.0)
+_TUMBLING = ((180.0, 12), (20.0, 8)) * 110
+WASHING = Signature.cycle((120, 180), (2050, 720), *_TUMBLING, (350, 120), (60, 60), (500, 420))
+DISHES = Signature.cycle((70, 300), (2000, 900), (70, 2100), (2000, 700), (10, 600))
+BAKING = Signature.cycle((2300, 600), *((2300, 50), (30, 100)) * 12)
+FRYING = Signature.cycle((1800, 180), *((1800, 40), (0, 40)) * 10)
+DEFROSTING = Signature.cycle((1250, 60), *((1250, 12), (60, 10)) * 3)
+
+CATALOGUE: tuple[Load, ...] = (
+    Thermostat("refrigerator", Signature.settling(500, 95, 2, 1000), (2400, 4200), (0.2, 0.35)),
+    Thermostat("freezer", Signature.settling(700, 140, 2, 500), (2400, 3600), (0.1, 0.2), owners=0.5),
+    Appliance("kettle", Signature.on(2200, 140), 6, ((6, 9, 3), (9, 17, 1), (17, 23, 2)), spread=0.5),
+    Appliance("microwave", DEFROSTING, 2.3, ((7, 9, 2), (12, 14, 2), (18, 21, 2)), spread=0.5),
+    Appliance("toaster", Signature.on(800, 150), 0.8, ((6, 10, 1),)),
+    Appliance("hob", FRYING, 3, _MEALS, owners=0.8, spread=0.3),
+    Appliance("oven", BAKING, 0.9, ((11, 13, 1), (17, 20, 3)), spread=0.2),
+    Appliance("washing machine", WASHING, 0.8, ((8, 20, 1),), spread=0.1),
+    Appliance(
+        "tumble dryer", Signature.settling(2300, 2000, 600, 3000), 0.8, ((10, 21, 1),), owners=0.4, spread=0.2
+    ),
+    Appliance("dishwasher", DISHES, 1.0, ((12, 14, 1), _EVENING), owners=0.6, spread=0.1),
+    Appliance("vacuum cleaner", Signature.settling(1800, 1150, 2, 700), 0.25, ((9, 18, 1),), spread=0.4),
+    Appliance("hair dryer", Signature.varying(1300, 0.3, 20, 100), 0.4, ((6, 9, 2), (19, 22, 1)), owners=0.6),
+    Appliance(
+        "lights", Signature.settling(60, 85, 60, 7200), 5.5, ((6, 8, 1), _EVENING), spread=0.5, many=True
+    ),
+    Appliance("computer", Signature.varying(80, 0.5, 60, 7200), 3, ((8, 22, 1),), spread=0.6),
+)
+"""What homes have, beside a television."""

@@ -1,0 +1,79 @@
+"""What an appliance draws in one run: the classes of Hart, as steps of constant power.
+
+Hart (1992, Nonintrusive appliance load monitoring) tells appliances that are on or off, that go through
+states, and that vary continuously; Reinhardt (2015, AMBAL) adds power that decays or grows after the start.
+All are one value here: steps of (watts, seconds), with a swing that redraws each step's watts in each run.
+An exponential is a ladder of steps with its exact energy in each: 0–1 s, 1–2 s, 2–4 s, 4–8 s, ….
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+DAY_S = 86_400
+
+_TAU_MAX = 5
+"""A decay ends after so many time constants: less than 1 % is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Steps of constant power; what comes after the last one draws nothing.
+
+    `swing`: in every run each step's watts are multiplied by a number uniform in [1 - swing, 1 + swing].
+    """
+
+    watts: tuple[float, ...]
+    seconds: tuple[int, ...]
+    swing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.watts or len(self.watts) != len(self.seconds):
+            raise ValueError("a signature has one duration for each of its steps, and at least one step")
+        if min(self.seconds) < 1 or not 0 <= self.swing < 1:
+            raise ValueError("a step lasts 1 s or longer, and a swing is at least 0 and below 1")
+
+    @property
+    def duration_s(self) -> int:
+        """How long a run takes."""
+        return sum(self.seconds)
+
+    @property
+    def energy_wh(self) -> float:
+        """What a run uses on average."""
+        return sum(w * s for w, s in zip(self.watts, self.seconds, strict=True)) / 3600
+
+    def then(self, other: "Signature") -> "Signature":
+        """One after the other."""
+        return Signature(self.watts + other.watts, self.seconds + other.seconds, max(self.swing, other.swing))
+
+    @classmethod
+    def on(cls, watts: float, seconds: int) -> Self:
+        """On or off: a kettle."""
+        return cls((watts,), (seconds,))
+
+    @classmethod
+    def cycle(cls, *states: tuple[float, int]) -> Self:
+        """One state after the other, each (watts, seconds): a washing machine."""
+        return cls(tuple(w for w, _ in states), tuple(s for _, s in states))
+
+    @classmethod
+    def settling(cls, first_w: float, watts: float, tau_s: float, seconds: int) -> Self:
+        """Power that moves from `first_w` to `watts` as exp(-t / tau_s): a motor's decay, a lamp's growth."""
+        bounds = [
+            0,
+            *(1 << k for k in range(seconds.bit_length()) if 1 << k < min(seconds, _TAU_MAX * tau_s)),
+        ]
+        bounds.append(seconds)
+        means = [
+            watts + (first_w - watts) * tau_s * (math.exp(-a / tau_s) - math.exp(-b / tau_s)) / (b - a)
+            for a, b in pairwise(bounds)
+        ]
+        return cls(tuple(means), tuple(b - a for a, b in pairwise(bounds)))
+
+    @classmethod
+    def varying(cls, watts: float, swing: float, hold_s: int, seconds: int) -> Self:
+        """Power that takes a new value every `hold_s`: a computer at work."""
+        steps = max(1, round(seconds / hold_s))
+        return cls((watts,) * steps, (hold_s,) * steps, swing)

@@ -71,7 +71,7 @@ def test_all_slots_of_a_window_are_within_a_band(n: int, a: str, coverage: float
     assert windows_within(n, float(Fraction(a)), h) == pytest.approx(coverage, abs=1e-5)
     assert half_width_of_window(mechanism(n, a, Fraction(1, 10)), coverage) == pytest.approx(h / 10)
     if n == 1:
-        assert h == pytest.approx(half_width(mechanism(n, a), coverage), rel=1e-5)
+        assert h == half_width(mechanism(n, a), coverage)
     else:
         assert h > half_width(mechanism(n, a), coverage)
     with pytest.raises(ValueError, match="between 0 and 1"):

@@ -132,6 +132,8 @@ def half_width_of_window(mechanism: LInfLaplace, coverage: float = 0.95) -> floa
         ValueError: coverage is not between 0 and 1.
     """
     _check_coverage(coverage)
+    if mechanism.n == 1:
+        return accuracy.half_width(mechanism, coverage)
     r, probability = _radii(mechanism, 1 << 14)
     low, high = 0.0, float(r[-1])
     while (middle := (low + high) / 2) not in (low, high):

@@ -247,14 +247,14 @@ class Pipeline:
 
     # --- the schedule --------------------------------------------------------------------------
 
-    def _schedule(self, meter: str, timeline: Timeline) -> None:
-        """Ask to be woken for a timeline (wall clock only)."""
+    def _schedule(self, meter: str, timeline: Timeline, known_ms: int | None = None) -> None:
+        """Ask to be woken for the next opening, and the next closing unless it is known (wall clock only)."""
         if self._stream.terms.clock is Clock.EVENT:
             return
         opens_ms, closes_ms = timeline.next_open_ms(), timeline.next_close_ms()
         if opens_ms is not None:
             heapq.heappush(self._opens, (opens_ms, meter))
-        if closes_ms is not None:
+        if closes_ms is not None and closes_ms != known_ms:
             heapq.heappush(self._closes, (closes_ms, self._label(meter), meter))
 
     def _advance(self, open_ms: int, close_ms: int, now_ms: int, touched: set[str]) -> None:
@@ -265,7 +265,7 @@ class Pipeline:
             closes_ms = self._closes[0][0] if self._closes else close_ms + 1
             if closes_ms <= close_ms and closes_ms <= opens_ms:
                 _, _, meter = heapq.heappop(self._closes)
-                self._close_due(meter, self._timelines[meter], closes_ms, now_ms)
+                self._close_due(meter, closes_ms, now_ms)
             elif opens_ms <= open_ms:
                 _, meter = heapq.heappop(self._opens)
                 self._open_due(meter, self._timelines[meter], now_ms)
@@ -274,16 +274,15 @@ class Pipeline:
             touched.add(meter)
 
     def _open_due(self, meter: str, timeline: Timeline, now_ms: int) -> None:
-        closing = timeline.next_close_ms() is not None
+        known_ms = timeline.next_close_ms()
         self._open(meter, timeline, now_ms)
-        opens_ms, closes_ms = timeline.next_open_ms(), timeline.next_close_ms()
-        if opens_ms is not None:
-            heapq.heappush(self._opens, (opens_ms, meter))
-        if not closing and closes_ms is not None:
-            heapq.heappush(self._closes, (closes_ms, self._label(meter), meter))
+        self._schedule(meter, timeline, known_ms)
         self._drop_forgotten(meter, timeline)
 
-    def _close_due(self, meter: str, timeline: Timeline, closes_ms: int, now_ms: int) -> None:
+    def _close_due(self, meter: str, closes_ms: int, now_ms: int) -> None:
+        timeline = self._timelines.get(meter)
+        if timeline is None or timeline.next_close_ms() != closes_ms:
+            return  # a band that began later ended earlier, and what was asked for then has been done
         self._close_until(meter, timeline, closes_ms, now_ms)
         next_ms = timeline.next_close_ms()
         if next_ms is not None:

@@ -131,12 +131,16 @@ uneven = st.builds(Uneven, grids, st.lists(_PARTS, min_size=1, max_size=4).map(t
 any_grid = st.one_of(grids, uneven)
 
 
-def scheduled(terms: Terms, grid: Grid | Uneven) -> Terms | Schedule:
-    """What a stream of the small world needs: terms on the epoch grid, or an uneven calendar."""
-    return on_grid(terms, grid) if isinstance(grid, Grid) else Turns.of(terms, grid)
+def scheduled(terms: Terms, grid: Grid | Uneven) -> Schedule:
+    """The windows of a stream of the small world: on the epoch grid, or on an uneven calendar."""
+    if isinstance(grid, Uneven):
+        return Turns.of(terms, grid)
+    known = on_grid(terms, grid)
+    return Schedule(known, Epoch(known.length_ms))
 
 
 schedules = st.builds(scheduled, meanings, any_grid)
+by_the_wall = st.builds(scheduled, meanings.map(lambda terms: replace(terms, clock=Clock.WALL)), any_grid)
 
 streams = st.builds(
     stream,

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, positive, rational
-from meteragent.privacy.mechanism.vector import checked_distance, whole_vectors
+from meteragent.privacy.mechanism.vector import checked_distance, moved_by, whole_vectors
 from meteragent.privacy.space import Windows
 
 _SMOOTH = 5.0  # sigma^2 from which the sum's law is a discrete Gaussian to 1e-16
@@ -128,9 +128,14 @@ class DiscreteGaussian:
         return rows + sampling.discrete_gaussian(rows.size, self.sigma2, source).reshape(rows.shape)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """The logarithm of P(y | x) of each of `outputs` (..., n), in quanta, for x = `point`."""
+        """The logarithm of P(y | x) of each of `outputs` (..., n), in quanta, for x = `point`.
+
+        Raises:
+            TypeError: the values are not integers.
+            ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+        """
         variance = float(self.sigma2)
-        z = np.asarray(outputs, np.float64) - np.asarray(point)
+        z = moved_by(outputs, point, self.n).astype(np.float64)
         return np.asarray(-(z**2).sum(axis=-1) / (2 * variance) - self.n * math.log(_normaliser(variance)))
 
     @property

@@ -92,7 +92,8 @@ class LInfLaplace:
         x = self._lattice(point)
         if x.ndim != 1:
             raise ValueError(f"the point is one window, of shape ({self.n},), not {x.shape}")
-        largest = np.abs(self._lattice(outputs) - x).max(axis=-1)
+        # What two values of 2^62 differ by fits a uint64.
+        largest = np.abs(self._lattice(outputs) - x).view(np.uint64).max(axis=-1)
         a = float(self.a)
         return np.asarray(-a * largest - _log_total(self.n, a), np.float64)
 

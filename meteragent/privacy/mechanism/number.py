@@ -102,8 +102,9 @@ class Laplace:
 
     def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
         """The logarithm of P(y | x) = tanh(a/2) e^(-a|y-x|), y each of `outputs`, x = `point`, in quanta."""
-        a, distances = float(self.a), np.abs(quanta(outputs, self.space) - quanta(point, self.space))
-        mass: NDArray[np.float64] = math.log(math.tanh(a / 2)) - a * distances
+        a, moved = float(self.a), np.abs(quanta(outputs, self.space) - quanta(point, self.space))
+        # What two values of 2^62 differ by fits a uint64.
+        mass: NDArray[np.float64] = math.log(math.tanh(a / 2)) - a * moved.view(np.uint64)
         return mass
 
 

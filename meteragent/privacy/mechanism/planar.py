@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, positive
-from meteragent.privacy.mechanism.vector import VectorLaplace, checked_distance, whole_vectors
+from meteragent.privacy.mechanism.vector import VectorLaplace, checked_distance, moved_by, whole_vectors
 from meteragent.privacy.space import Windows
 
 _ROOT_2_ABOVE = Fraction(99, 70)
@@ -136,9 +136,13 @@ class PlanarLaplace:
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
         """The logarithm of P(y | x) of each of `outputs` (..., 2), in quanta, for x = `point`.
 
-        -a |y-x|_2 - ln C(a)
+            -a |y-x|_2 - ln C(a)
+
+        Raises:
+            TypeError: the values are not integers.
+            ValueError: the last axis is not 2, or a value is beyond 2^62 quanta.
         """
-        x, y = np.moveaxis(np.asarray(outputs) - np.asarray(point), -1, 0)
+        x, y = np.moveaxis(moved_by(outputs, point, 2), -1, 0)
         return np.asarray(-float(self.a) * np.hypot(x, y) - math.log(_sums(float(self.a)).normaliser))
 
     @property

@@ -115,7 +115,7 @@ class NoisyMax(_Selection):
         most v. Work of 45 n/a.
         """
         u = whole_vectors(point, self.n)
-        a, gap = float(self.a), (u.max() - u)[:, np.newaxis]
+        a, gap = float(self.a), (u.max() - u).view(np.uint64).astype(np.float64)[:, np.newaxis]  # to 2^63
         end, step = math.ceil(_TAIL / a) + 1, max(1, _TERMS // self.n)
         total = np.zeros(self.n)
         for start in range(0, end, step):
@@ -125,7 +125,7 @@ class NoisyMax(_Selection):
         return np.asarray(log_mass[np.asarray(outputs)])
 
 
-def _others_allow(a: float, distance: NDArray[np.int64]) -> NDArray[np.float64]:
+def _others_allow(a: float, distance: NDArray[np.float64]) -> NDArray[np.float64]:
     """For each i and v the chance that j < i are below v and j > i at most v, distance_j = v - u_j >= 0."""
     with np.errstate(divide="ignore"):  # a sum that cannot be below v: the chance is 0
         below = np.cumsum(np.log(-np.expm1(-a * distance)), axis=0)

@@ -57,6 +57,16 @@ def whole_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
     return given.astype(np.int64)
 
 
+def moved_by(outputs: ArrayLike, point: ArrayLike, n: int) -> NDArray[np.uint64]:
+    """|y_i - x_i| of each y of `outputs` (..., n) and x = `point`; what two values of 2^62 differ by fits too.
+
+    Raises:
+        TypeError: the values are not integers.
+        ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+    """
+    return np.abs(whole_vectors(outputs, n) - whole_vectors(point, n)).view(np.uint64)
+
+
 @dataclass(frozen=True, init=False)
 class VectorLaplace:
     """n numbers with independent discrete Laplace noise: (epsilon/Delta) d_1-private (Pauwels, Prop. 5).
@@ -127,10 +137,14 @@ class VectorLaplace:
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
         """The logarithm of P(y | x) of each of `outputs` (..., n), in quanta, for x = `point`.
 
-        n ln tanh(a/2) - a |y-x|_1
+            n ln tanh(a/2) - a |y-x|_1
+
+        Raises:
+            TypeError: the values are not integers.
+            ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
         """
         a = float(self.a)
-        distance = np.abs(np.asarray(outputs) - np.asarray(point)).sum(axis=-1)
+        distance = moved_by(outputs, point, self.n).sum(axis=-1, dtype=np.float64)
         return np.asarray(self.n * math.log(math.tanh(a / 2)) - a * distance)
 
     @property

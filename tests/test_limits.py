@@ -1,0 +1,58 @@
+"""Mechanisms at the ends of the lattice and with arrays of any make."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from meteragent.privacy.bits import SeededBits
+from meteragent.privacy.mechanism import (
+    DiscreteGaussian,
+    Laplace,
+    LInfLaplace,
+    NoisyMax,
+    PlanarLaplace,
+    VectorLaplace,
+)
+
+A = Fraction(1, 10)
+VECTORS = [LInfLaplace(A, 1, 2), VectorLaplace(A, 1, 2), PlanarLaplace(A, 1), DiscreteGaussian(A, 2, 1, 2)]
+MAKES: list[Any] = [np.uint8, np.uint64, ">i4", np.int16]
+
+
+@pytest.mark.parametrize("mechanism", VECTORS, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("make", MAKES, ids=str)
+def test_integers_of_any_make_are_the_same_points(mechanism: Any, make: Any) -> None:
+    """Unsigned, narrow, foreign, strided and read-only arrays: the same mass, and noise on the same values."""
+    outputs, point = np.array([[3, 9], [0, 55]]), np.array([5, 7])
+    given = np.repeat(outputs, 2, axis=1).astype(make)[:, ::2]
+    given.setflags(write=False)
+    right = mechanism.log_mass(outputs, point)
+    assert mechanism.log_mass(given, point.astype(make)).tolist() == right.tolist()
+    released = mechanism.release(given, bits=SeededBits(1))
+    assert released.dtype == np.int64
+    assert released.tolist() == mechanism.release(outputs, bits=SeededBits(1)).tolist()
+
+
+@pytest.mark.parametrize("mechanism", VECTORS, ids=lambda m: type(m).__name__)
+def test_a_mass_is_of_whole_quanta(mechanism: Any) -> None:
+    """What is not on the lattice has no mass there, and no density."""
+    for outputs, point in ([[3.5, 1.0]], [1, 2]), ([[3, 1]], [1.0, 2.0]), ([[math.nan, 1]], [1, 2]):
+        with pytest.raises(TypeError, match="whole quanta: an array of integers, not of float64"):
+            mechanism.log_mass(outputs, point)
+
+
+def test_the_ends_of_the_lattice_are_far_apart() -> None:
+    """From -2^62 to 2^62 it is 2^63, which int64 does not hold: the mass is next to nothing, not more than 1."""
+    end, a = 1 << 62, float(A)
+    for mechanism, distance in zip(VECTORS, (1, 2, math.sqrt(2)), strict=False):
+        assert mechanism.log_mass([[end, end]], [-end, -end])[0] == pytest.approx(-a * distance * 2.0**63)
+    assert VECTORS[-1].log_mass([[end, end]], [-end, -end])[0] == pytest.approx(-(2.0**126) / 40)
+    assert Laplace(A, 1).log_mass([end], -end)[0] == pytest.approx(-a * 2.0**63)
+    first, second = NoisyMax(1, 1, 2).log_mass([0, 1], [end, -end])
+    assert first == pytest.approx(0)
+    assert second == pytest.approx(-(2.0**62))
+    near = DiscreteGaussian(A, 2, 1, 2)
+    assert near.log_mass([[end - 3, end]], [end, end]).tolist() == near.log_mass([[0, 3]], [3, 3]).tolist()

@@ -59,6 +59,14 @@ def test_no_array_is_an_array(bits: Bits) -> None:
     assert bits.array(0, np.uint64).size == 0
 
 
+@pytest.mark.parametrize("bits", [SystemBits(), SeededBits(0)])
+def test_less_than_no_array_is_refused(bits: Bits) -> None:
+    """A negative count would be all that is buffered."""
+    bits.integer(8)
+    with pytest.raises(ValueError, match="a count is not negative: -1"):
+        bits.array(-1, np.uint16)
+
+
 def test_no_bits_are_handed_out_twice() -> None:
     """Single numbers, small arrays and large ones, mixed, never share a byte of the source."""
     bits = CountingBits()

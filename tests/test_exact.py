@@ -4,6 +4,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,13 @@ def test_a_float_is_refused_with_what_to_write() -> None:
     """A float parameter is refused and the error shows the exact number to write instead."""
     with pytest.raises(TypeError, match=r"epsilon must be exact.*Fraction\('0.1'\)"):
         rational("epsilon", 0.1)
+
+
+@pytest.mark.parametrize(("value", "text"), [(np.float32(0.5), "'0.5'"), (np.int64(3), "'3'")])
+def test_a_number_of_an_array_is_refused_with_what_to_write(value: object, text: str) -> None:
+    """A number that an array held is one of the machine's, and the error shows it written exactly."""
+    with pytest.raises(TypeError, match=rf"epsilon must be exact.*Fraction\({text}\)"):
+        rational("epsilon", value)
 
 
 @pytest.mark.parametrize("value", ["", "one", "1/0", "nan", "inf", Decimal("inf"), Decimal("nan")])

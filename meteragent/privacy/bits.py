@@ -64,7 +64,13 @@ class _BufferedBits(ABC):
         return int.from_bytes(self._take(k + 7 >> 3), "little") >> (-k & 7)
 
     def array(self, count: int, dtype: type[np.unsignedinteger[Any]]) -> UnsignedArray:
-        """`count` integers, uniform on all values of `dtype`; read-only."""
+        """`count` integers, uniform on all values of `dtype`; read-only.
+
+        Raises:
+            ValueError: count < 0.
+        """
+        if count < 0:
+            raise ValueError(f"a count is not negative: {count}")
         return np.frombuffer(self._take(count * np.dtype(dtype).itemsize), dtype=dtype)
 
 

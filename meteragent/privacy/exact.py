@@ -8,6 +8,7 @@ that are certified to lie below and above it, as closely as asked.
 
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 Exact = Fraction | Decimal | int | str
@@ -27,7 +28,7 @@ def rational(name: str, value: Any) -> Fraction:
     if isinstance(value, Fraction):
         return value
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
-        shown = repr(str(value)) if isinstance(value, float) else "'1/220'"
+        shown = repr(str(value)) if isinstance(value, Real) and not isinstance(value, bool) else "'1/220'"
         raise TypeError(f"{name} must be exact, not {type(value).__name__}: write Fraction({shown})")
     try:
         return Fraction(value)

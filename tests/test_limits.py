@@ -18,14 +18,19 @@ from meteragent.privacy.mechanism import (
 )
 
 A = Fraction(1, 10)
-VECTORS = [LInfLaplace(A, 1, 2), VectorLaplace(A, 1, 2), PlanarLaplace(A, 1), DiscreteGaussian(A, 2, 1, 2)]
+VECTORS: list[Any] = [
+    LInfLaplace(A, 1, 2),
+    VectorLaplace(A, 1, 2),
+    PlanarLaplace(A, 1),
+    DiscreteGaussian(A, 2, 1, 2),
+]
 MAKES: list[Any] = [np.uint8, np.uint64, ">i4", np.int16]
 
 
 @pytest.mark.parametrize("mechanism", VECTORS, ids=lambda m: type(m).__name__)
 @pytest.mark.parametrize("make", MAKES, ids=str)
 def test_integers_of_any_make_are_the_same_points(mechanism: Any, make: Any) -> None:
-    """Unsigned, narrow, foreign, strided and read-only arrays: the same mass, and noise on the same values."""
+    """Unsigned, narrow, foreign, strided and read-only arrays: equal masses, equal noise."""
     outputs, point = np.array([[3, 9], [0, 55]]), np.array([5, 7])
     given = np.repeat(outputs, 2, axis=1).astype(make)[:, ::2]
     given.setflags(write=False)
@@ -45,7 +50,7 @@ def test_a_mass_is_of_whole_quanta(mechanism: Any) -> None:
 
 
 def test_the_ends_of_the_lattice_are_far_apart() -> None:
-    """From -2^62 to 2^62 it is 2^63, which int64 does not hold: the mass is next to nothing, not more than 1."""
+    """From -2^62 to 2^62 it is 2^63, more than an int64: the mass is next to nothing."""
     end, a = 1 << 62, float(A)
     for mechanism, distance in zip(VECTORS, (1, 2, math.sqrt(2)), strict=False):
         assert mechanism.log_mass([[end, end]], [-end, -end])[0] == pytest.approx(-a * distance * 2.0**63)

@@ -58,7 +58,7 @@ def whole_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
 
 
 def moved_by(outputs: ArrayLike, point: ArrayLike, n: int) -> NDArray[np.uint64]:
-    """|y_i - x_i| of each y of `outputs` (..., n) and x = `point`; what two values of 2^62 differ by fits too.
+    """|y_i - x_i| of each y of `outputs` (..., n) and x = `point`; 2^62 and -2^62 differ by 2^63.
 
     Raises:
         TypeError: the values are not integers.

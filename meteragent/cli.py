@@ -11,6 +11,7 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -26,9 +27,13 @@ from meteragent.errors import ConfigError, MeteragentError, StoreError
 from meteragent.store import read_only, restored_at
 
 EXIT_CRASH = 1
+EXIT_VIOLATED = 3
 EXIT_CONFIG = 78
 _SAFE_TO_SHOW = (MeteragentError, OSError, sqlite3.Error)
 """Exceptions whose text cannot hold a reading; of the others only type and place are shown."""
+
+_SAMPLES_LEAST = 100
+"""With fewer windows an audit sees next to nothing."""
 
 _PLAN = "From any two of what to hide, what to share, how many homes at what error: the third."
 
@@ -78,6 +83,14 @@ def _parser() -> argparse.ArgumentParser:
         type=_time_ms,
         help="make a restored store usable: nothing before TIME (RFC 3339) is released again",
     )
+    auditing = add("audit", _audit, "Test that the mechanism a configuration runs keeps its word.")
+    auditing.add_argument("--json", action="store_true", help="the same facts as JSON")
+    auditing.add_argument(
+        "--samples",
+        metavar="N",
+        type=_samples,
+        help="windows for each thing that is looked at; by default as many as take a few seconds",
+    )
     planning = commands.add_parser("plan", help=_PLAN, description=_PLAN)
     plan.arguments(planning)
     planning.set_defaults(command=_plan, refuse=planning.error)
@@ -89,17 +102,39 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _lacks(module: str, what: str, extra: str) -> bool:
+    """Whether an optional part is missing, which is then said."""
+    missing = importlib.util.find_spec(module) is None
+    if missing:
+        print(f"meteragent: {what} needs the extra: pip install 'meteragent[{extra}]'", file=sys.stderr)
+    return missing
+
+
 def _demo(options: argparse.Namespace) -> int:
     """Run the simulators' demonstration in a process of its own: the agent never imports them."""
     chosen = {"--homes": options.homes, "--days": options.days, "--out": options.out}
     arguments = [text for flag, value in chosen.items() if value is not None for text in (flag, value)]
-    if importlib.util.find_spec("amqtt") is None:
-        print(
-            "meteragent: the demonstration needs the extra: pip install 'meteragent[demo]'", file=sys.stderr
-        )
+    if _lacks("amqtt", "the demonstration", "demo"):
         return EXIT_CRASH
     command = [sys.executable, "-m", "simulators", "demo", *arguments]
     return subprocess.run(command, check=False).returncode  # noqa: S603  our own module, no shell
+
+
+def _audit(options: argparse.Namespace) -> int:
+    settings = config.load(options.config)
+    if _lacks("scipy", "an audit", "analysis"):
+        return EXIT_CRASH
+    from meteragent import audit  # noqa: PLC0415  scipy, which the agent starts without
+
+    found = audit.trials(settings, samples=options.samples)
+    print(audit.as_json(found) if options.json else audit.as_text(found))
+    return 0 if all(trial.holds for trial in found) else EXIT_VIOLATED
+
+
+def _samples(text: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text) or int(text) < _SAMPLES_LEAST:
+        raise argparse.ArgumentTypeError(f"a whole number from {_SAMPLES_LEAST} on, not {text!r}")
+    return int(text)
 
 
 def _time_ms(text: str) -> int:
@@ -171,9 +206,7 @@ def _plan(options: argparse.Namespace) -> int:
     except ValueError as error:
         options.refuse(str(error))
     if options.plot is not None:
-        if importlib.util.find_spec("matplotlib") is None:
-            text = "meteragent: a picture needs the extra: pip install 'meteragent[analysis]'"
-            print(text, file=sys.stderr)
+        if _lacks("matplotlib", "a picture", "analysis"):
             return EXIT_CRASH
         picture = importlib.import_module("meteragent.plan.picture")
         picture.draw(answer, options.plot)

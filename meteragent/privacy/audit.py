@@ -41,6 +41,7 @@ ALARM, MISS = 1e-6, 0.1
 """The chance to refuse an honest mechanism, unless another is asked for; to miss what is said to be found."""
 
 _EXPECTED = 20.0  # in a cell of chi-square
+_SURE = -27.0  # ln of the chance that other bits make equal noise, if they do
 _LAST_DIGITS = 1e-12  # relative: what floats may lose of a log mass
 
 
@@ -161,14 +162,14 @@ def audit(
 ) -> Audit:
     """Whether a mechanism on windows keeps its word, as the module's text has it.
 
-    `samples` windows for the law, and as many for each side of each shift (20,000, fewer where windows are
-    long); `bits` are the operating system's unless given.
+    `samples` windows, two or more, for the law, and as many for each side of each shift (20,000, fewer where
+    windows are long); `bits` are the operating system's unless given.
 
     Raises:
         ValueError: it does not take windows of its n, or the loss of a quantum is not above zero.
     """
     count = max(4000, min(20_000, (1 << 22) // mechanism.n)) if samples is None else samples
-    bench = _Bench(mechanism, bits or SystemBits())
+    bench = _Bench(mechanism, bits or SystemBits(), min(256, count))
     exact = [_lattice(bench), _reproducible(bench), _added(bench), _ratio(bench)]
     law, shifts = list(_law(bench, count, alarm / 2)), _shifts(bench)
     each = alarm / 2 / len(shifts) / len(_STATISTICS)
@@ -187,17 +188,17 @@ def audit(
 
 
 class _Bench:
-    """A mechanism, what it claims, and where its draws come from."""
+    """A mechanism, what it claims, where its draws come from, and how many are few."""
 
-    def __init__(self, mechanism: WindowMechanism, bits: Bits) -> None:
-        self.mechanism, self.bits, self.n, self.quantum = mechanism, bits, mechanism.n, mechanism.quantum
+    def __init__(self, mechanism: WindowMechanism, bits: Bits, few: int) -> None:
+        self.mechanism, self.bits, self.few = mechanism, bits, few
+        self.n, self.quantum = mechanism.n, mechanism.quantum
         self.per, rest = divmod(self.quantum, Fraction(getattr(mechanism, "step", self.quantum)))
         self.a = self.loss(1)
         if not self.a > 0 or rest:
             raise ValueError("the loss of a quantum must be above zero, and a quantum a multiple of the step")
         self.law, self.telling = WindowLaw(self.n, self.a), max(1, round(2 / self.a))
-        # Half a quantum is where ways to round differ.
-        self.base = np.full(self.n, self.per // 2)
+        self.base = np.full(self.n, self.per // 2)  # half a quantum: where ways to round differ
 
     def loss(self, k: int) -> float:
         """The claim for windows k quanta apart."""
@@ -220,24 +221,25 @@ class _Bench:
 
 
 def _lattice(bench: _Bench) -> Check:
-    noise = bench.noise(bench.base, 256)
+    noise = bench.noise(bench.base, bench.few)
     off = float(np.mean(noise != np.rint(noise)))
     return Check("on the lattice", off == 0, f"{off:.0%} of the values are not whole quanta", {"off": off})
 
 
 def _reproducible(bench: _Bench) -> Check:
     """Its randomness is the bits given: equal ones make equal noise, others (nearly always) do not."""
-    one, same, other = (bench.noise(bench.base, 256, SeededBits(seed)) for seed in (1, 1, 2))
-    certain = bench.law.at_most(0, bench.n)[0] > 0.9
+    one, same, other = (bench.noise(bench.base, bench.few, SeededBits(seed)) for seed in (1, 1, 2))
+    certain = bench.few * bench.law.log_most > _SURE  # no window is likelier than zeros
     passed = bool((one == same).all()) and (certain or bool((one != other).any()))
     return Check("bits", passed, "what leaves is decided by the bits given" if passed else "it is not", {})
 
 
 def _added(bench: _Bench) -> Check:
     """Equal bits make equal noise, whatever the windows: it is added to them, rounded half up."""
-    right, i = bench.noise(bench.base, 64, SeededBits(3)), np.arange(bench.n)
+    few, i = min(64, bench.few), np.arange(bench.n)
+    right = bench.noise(bench.base, few, SeededBits(3))
     others = [bench.base * 0, bench.base + bench.per, bench.base - 3 * i, (1 << 40) + 7 * i]
-    moved = sum(bool((bench.noise(x, 64, SeededBits(3)) != right).any()) for x in others)
+    moved = sum(bool((bench.noise(x, few, SeededBits(3)) != right).any()) for x in others)
     found = f"with equal bits {moved} of {len(others)} other windows got other noise"
     return Check("same noise for any window", not moved, found, {"windows": len(others), "moved": moved})
 
@@ -279,8 +281,7 @@ def ratio_excess(p: Floats, q: Floats, loss: float) -> float:
 
 # 2. By its law ------------------------------------------------------------------------------------
 
-_LAW_TESTS = 10
-_CELLS = 20
+_LAW_TESTS, _CELLS = 10, 20
 
 
 def _law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:

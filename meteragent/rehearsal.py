@@ -1,0 +1,166 @@
+"""The pipeline as a mechanism: windows of numbers go in as readings, and are read back from what leaves.
+
+So whatever tests mechanisms tests all of it: accumulators, rounding, the draws of slots one by one, the
+messages. The core runs under the terms of a stream for one meter, its windows one after another, with three
+things that a household has not: a decoder of its own, since what a device writes says nothing of noise; no
+`range`, since windows that are told apart may be far apart (clamping only brings them nearer); and a grid on
+which all windows are alike (on the calendar, one day of 23 hours after another).
+
+A slot's number is put where one reading can reach: the first millisecond and as much as follows of the
+slot's first stretch of time. The rest of the slot is gap, which those two values make up for, to the
+millionth of a millisecond: so `hold`, `interval` and `gap` take part as they are.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meteragent import encode
+from meteragent.grid import Epoch, iso_time
+from meteragent.health import Counts
+from meteragent.pipeline import Pipeline, Spending, Stream
+from meteragent.privacy.bits import Bits, SystemBits
+from meteragent.privacy.space import Windows
+from meteragent.reading import Message, Reading
+from meteragent.release import MICRO, Kind, Snapshot, Terms
+from meteragent.schedule import Schedule
+from meteragent.topic import SourceTopic
+
+_FAR_U = 1 << 100
+"""Beyond any number that is tried."""
+
+
+class Rehearsal:
+    """What leaves of windows under some terms: a mechanism on windows of n slots, with the terms' promise.
+
+    Windows are integers in multiples of `step`: half a quantum where that is a whole accumulator (it is, but
+    for slots of odd milliseconds), so that rounding takes part. What leaves is in quanta.
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = replace(terms, low_u=-_FAR_U, high_u=_FAR_U)
+        self._claim = encode.wording(self._terms).mechanism
+        self._per = 1 if any(terms.lattice(place) % 2 for place in range(terms.n)) else 2
+
+    @property
+    def n(self) -> int:
+        """Slots in a window."""
+        return self._terms.n
+
+    @property
+    def quantum(self) -> Fraction:
+        """The lattice of what leaves, in the unit."""
+        return self._terms.quantum
+
+    @property
+    def step(self) -> Fraction:
+        """What windows are counted in, in the unit."""
+        return self.quantum / self._per
+
+    @property
+    def space(self) -> Windows:
+        """The windows that it takes."""
+        return Windows(self.n, self.step)
+
+    def loss(self, distance: Fraction, /) -> Fraction:
+        """The privacy lost between windows at `distance`, as the configured mechanism has it."""
+        return self._claim.loss(distance)
+
+    def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
+        """The logarithm of P(output | point) if all is right: the mechanism's, the window rounded half up."""
+        rounded = (2 * np.asarray(point) + self._per) // (2 * self._per)
+        return self._claim.log_mass(np.rint(outputs).astype(np.int64), rounded)
+
+    def release(self, windows: ArrayLike, *, bits: Bits | None = None) -> NDArray[np.number]:
+        """Windows of shape (.., n) in steps, as records have them in quanta; each window is charged.
+
+        Raises:
+            ValueError: a slot's record did not leave.
+        """
+        given = np.asarray(windows)
+        rows = given.reshape(-1, self.n).tolist()
+        core = Pipeline(self._stream(), Snapshot({}, {}, {}), Spending(), bits or SystemBits(), Counts())
+        messages, length_ms = self._messages(rows), self._terms.length_ms
+        end_ms = messages[-1].received_ms
+        left = [one.payload for one in core.feed(messages, end_ms, end_ms).commit.outgoing if not one.retain]
+        values = dict(map(self._value, left))
+        try:
+            quanta = [values[key] for row in range(len(rows)) for key in self._keys((row + 1) * length_ms)]
+        except KeyError:
+            raise ValueError("a slot's record did not leave") from None
+        return np.array(quanta).reshape(given.shape)
+
+    def _stream(self) -> Stream:
+        return Stream(
+            name="rehearsal",
+            source=SourceTopic.parse("{meter}"),
+            sink_topic="private/{meter}",
+            decode=_decode,
+            schedule=Schedule(self._terms, Epoch(self._terms.length_ms)),
+            ahead_ms=0,
+            forget_ms=self._terms.length_ms,
+            spread_ms=0,
+            max_meters=1,
+            max_payload=1000,
+            secret=b"",
+        )
+
+    def _messages(self, rows: Sequence[Sequence[int]]) -> list[Message]:
+        """The readings of windows one after another, the first of which starts at its length; and an end."""
+        terms, length_ms = self._terms, self._terms.length_ms
+        silent, spoken = {length_ms - 1: terms.gap_u}, dict[int, int]()
+        slots = [(place, terms.stretches(place)[0]) for place in range(terms.n)]
+        for start_ms, row in enumerate(rows, 1):
+            for (place, (from_ms, to_ms)), number in zip(slots, row, strict=True):
+                self._speak(start_ms * length_ms + from_ms, to_ms - from_ms, place, number, silent, spoken)
+        end_ms = (len(rows) + 1) * length_ms + terms.lateness_ms
+        readings = {end_ms: terms.gap_u, **silent, **spoken}
+        return [
+            Message("m", b"%d %d" % (time_ms, readings[time_ms]), False, time_ms, None)
+            for time_ms in sorted(readings)
+        ]
+
+    def _speak(
+        self,
+        at_ms: int,
+        stretch_ms: int,
+        place: int,
+        number: int,
+        silent: dict[int, int],
+        spoken: dict[int, int],
+    ) -> None:
+        """The readings of one slot; a silent one is that of the gap, wherever nothing is spoken."""
+        terms, power = self._terms, self._terms.kind is Kind.POWER
+        reach_ms = min(stretch_ms, terms.hold_ms + 1 if power else terms.interval_ms)
+        sought = number * (terms.lattice(place) // self._per)
+        sought -= terms.gap_u * (terms.slot_ms(place) - reach_ms)
+        steady, first = divmod(sought, reach_ms - 1) if reach_ms > 1 else (0, sought)
+        end_ms = at_ms + reach_ms
+        if power:  # a reading stands from its time on
+            silent[end_ms] = terms.gap_u
+            spoken |= {at_ms + 1: steady, at_ms: first} if reach_ms > 1 else {at_ms: first}
+        else:  # a reading covers what comes before its time
+            silent[at_ms] = terms.gap_u
+            spoken |= {end_ms: steady, at_ms + 1: first}
+
+    def _keys(self, start_ms: int) -> list[tuple[str, str | None]]:
+        """The time and the band of each slot's record, in order."""
+        if self._terms.bands:
+            return [(iso_time(start_ms), band.name) for band in self._terms.bands]
+        return [(iso_time(start_ms + place * self._terms.step_ms), None) for place in range(self.n)]
+
+    def _value(self, payload: bytes) -> tuple[tuple[str, str | None], float]:
+        """A record's time, band and value in quanta: whole, unless it is off the lattice."""
+        record = json.loads(payload, parse_float=Decimal)
+        whole, rest = divmod(int(record["value"] * MICRO), self._terms.quantum_u)
+        return (record["t"], record.get("band")), whole + rest / self._terms.quantum_u if rest else whole
+
+
+def _decode(payload: bytes) -> Reading:
+    time_ms, value_u = payload.split()
+    return Reading(int(time_ms), int(value_u))

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from meteragent import check
 from meteragent.event import EVENTS
 from meteragent.plan.ask import Hide
-from meteragent.plan.setting import Setting, least
+from meteragent.plan.say import error
+from meteragent.plan.setting import Setting, enough
 from meteragent.plan.solve import Answer, around
 
 ONE, MANY, FLOOR = "#0072B2", "#D55E00", "#222222"
@@ -66,16 +67,16 @@ def _lines(axes: Axes, setting: Setting, homes: int) -> None:
         label = "the floor: no noise that keeps the promise is below" if count == 1 else None
         axes.plot(hidden_wh, floors, color=FLOOR, linewidth=1.2, linestyle="--", label=label)
         here = setting.error_w(count) * unit
-        chosen = f"this setting: {here:,.3g} with one home" if count == 1 else None
+        chosen = (
+            f"this setting: {error(setting.error_w(), setting.share)} for one home" if count == 1 else None
+        )
         axes.plot([float(setting.hide_wh)], [here], "o", color=color, markersize=10, label=chosen)
 
 
 def _examples(axes: Axes, setting: Setting) -> None:
     """The public examples, where they begin to be hidden."""
     wanted = [Hide(event.name, event.energy_wh, event) for event in EVENTS]
-    starts = [
-        (least(one, setting.share, setting.level, setting.timezone).hide_wh, one.name) for one in wanted
-    ]
+    starts = [(enough(one, setting).hide_wh, one.name) for one in wanted]
     labels: list[tuple[float, str]] = []
     for at_wh, name in sorted(starts):
         if not setting.hide_wh / _REACH <= at_wh <= setting.hide_wh * _REACH:

@@ -116,8 +116,8 @@ def _found(answer: Answer, setting: Setting) -> list[str]:
         )
     within = error(half_width(setting.noise, 0.95), share)
     lines.append(f"  95 times of 100 one home's number is within {within}.")
-    takes = [f"{needed(setting, float(goal * check.MEAN_W)):,} for {float(100 * goal):g} %" for goal in GOALS]
-    lines.append(f"  Homes whose mean is right to a part of that: {', '.join(takes)}.")
+    takes = [f"to {float(100 * goal):g} %: {needed(setting, float(goal * check.MEAN_W)):,}" for goal in GOALS]
+    lines.append(f"  Homes that it takes for a mean that is right {', '.join(takes)}.")
     lines += _slack(answer, setting)
     lines.append(
         f"  The floor: no noise that keeps this promise has less error than {error(setting.floor_w, share)};"
@@ -197,11 +197,8 @@ def _slots(answer: Answer, setting: Setting) -> list[str]:
     tried = candidates(question.hide, setting.share, question.level, question.timezone)
     if len(tried) == 1:
         return []
-    cells = [f"{one.slots}: {error(one.error_w(), one.share)}" for one in tried]
-    return [
-        f"Numbers in a window: {setting.slots} has the least error of",
-        *("  " + ", ".join(cells[start : start + 5]) for start in range(0, len(cells), 5)),
-    ]
+    cells = ", ".join(f"{one.slots}: {error(one.error_w(), one.share)}" for one in tried)
+    return _wrapped(f"Numbers in a window: {setting.slots} has the least error of {cells}; more cost more.")
 
 
 def _sliding(found: Sliding) -> list[str]:
@@ -212,9 +209,9 @@ def _sliding(found: Sliding) -> list[str]:
     text = (
         f"Stronger, if you want it: odds within e^{windows * setting.level} over the whole event, wherever "
         f"it starts and whatever its shape below {setting.radius_w} W. Any {plan.span} {share.name} in a row "
-        f"touch at most {windows} windows of {length}, each at level {setting.level}. One home's error is then "
-        f"{error(setting.error_w(), share)}; to hide {energy(simple.hide_wh)} in each number instead would "
-        f"cost {error(simple.error_w(), share)}. To paste:"
+        f"touch at most {windows} windows of {length}, each at level {setting.level}. One home's error is "
+        f"then {error(setting.error_w(), share)}; to hide {energy(simple.hide_wh)} in each number instead "
+        f"would cost {error(simple.error_w(), share)}. To paste:"
     )
     return [*_wrapped(text), "", *setting.text.splitlines()]
 
@@ -267,7 +264,7 @@ def as_json(answer: Answer) -> str:
         "setting": _facts(setting, answer.homes) if answer.possible and setting else None,
         "considered": [_facts(one, answer.homes) for one in answer.considered],
         "nearest": [{"change": near.change} | _facts(near.setting, near.homes) for near in answer.nearest],
-        "sliding": windows and _facts(windows.setting, answer.homes),
+        "sliding": windows and _windows(windows, answer.homes),
         "error_against_hiding": [
             {name: value for name, value in _facts(one, answer.homes).items() if name != "configuration"}
             for one in (around(setting, FACTORS) if answer.possible and setting else ())
@@ -293,3 +290,9 @@ def _facts(setting: Setting, homes: int) -> dict[str, Any]:
         "hides": [event.name for event in covered(setting)],
         "configuration": setting.text,
     }
+
+
+def _windows(found: Sliding, homes: int) -> dict[str, Any]:
+    """Any `span` numbers in a row touch at most so many windows."""
+    plan = found.plan
+    return {"span": plan.span, "windows": plan.touched(plan.span), **_facts(found.setting, homes)}

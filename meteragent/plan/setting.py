@@ -28,7 +28,7 @@ _FIGURES = 3
 _FINE = 50
 """A quantum is at most this part of the radius: an event that lies off the grid costs 2 % more at most."""
 _FINEST_W = Fraction(1, 10**6)
-_SLOTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 48)
+_SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)
 """Blocks of a local day: each divides 23, 24 and 25 hours."""
 
@@ -217,15 +217,23 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
     """The least setting that hides it for each number of slots, in windows of at most a day.
 
     Energy of any shape may all lie in one slot. So may an event that is no longer than a slot: further
-    slots only add noise. A longer one moves a window of many slots only by its power.
+    slots only add noise. A longer one moves a window of many slots only by its power; numbers of slots
+    that cost more than fewer, even if that were enough, are left out.
     """
     if share.space is Space.CURVE:
         return (advised(hide, share, level, timezone),)
-    if share.unit is not None:
-        return (_least(hide, Setting(share, share.blocks, hide.energy_wh, level, timezone)),)
-    long = hide.event is not None and hide.event.duration_ms > share.step_ms
-    counts = [n for n in _SLOTS if n * share.step_ms <= DAY_MS] if long else [1]
-    return tuple(_least(hide, Setting(share, n, hide.energy_wh, level, timezone)) for n in counts)
+    event, start = hide.event, Setting(share, share.blocks or 1, hide.energy_wh, level, timezone)
+    found = [enough(hide, start)]
+    if event is None or share.unit is not None or event.duration_ms <= share.step_ms:
+        return tuple(found)
+    power_wh = event.power_w * share.hours
+    for n in _SLOTS:
+        if n * share.step_ms > DAY_MS:
+            break
+        # Some slot is filled, so no radius below the power is enough.
+        if replace(start, slots=n, hide_wh=power_wh).error_w() < min(one.error_w() for one in found):
+            found.append(enough(hide, replace(start, slots=n)))
+    return tuple(found)
 
 
 def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
@@ -235,12 +243,12 @@ def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting
     chosen on a private trace is a release of its own.
     """
     curves = BoundedVariation(sum(2 * event.power_w for event in EVENTS))
-    found = [_least(hide, Setting(share, k, hide.energy_wh, level, timezone)) for k in _BLOCKS]
+    found = [enough(hide, Setting(share, k, hide.energy_wh, level, timezone)) for k in _BLOCKS]
     return min(found, key=lambda one: error_bound(curves, one.noise.epsilon, DAY_MS // 1000, one.slots))
 
 
-def _least(hide: Hide, setting: Setting) -> Setting:
-    """The setting with the least energy, of three figures, that hides it."""
+def enough(hide: Hide, setting: Setting) -> Setting:
+    """The same windows, with the least energy of three figures that hides it."""
     if hide.event is None:
         return setting
     hours = setting.terms.step_ms / Fraction(HOUR_MS)

@@ -29,11 +29,11 @@ class Question:
         return least(hide, share, self.level, self.timezone)
 
     def most(self, share: Share, homes: int, goal_w: float) -> Setting | None:
-        """The setting that hides most, of a curve with the blocks that it would have for what is hidden."""
+        """The setting that hides most; of a curve with a number of blocks that is advised for some event."""
         error_w = goal_w * math.sqrt(homes)
         if share.space is not CURVE.space:
             return most(share, self.level, self.timezone, error_w)
-        counts = {self.least(Hide(one.name, one.energy_wh, one), share).slots for one in EVENTS}
+        counts = {self.least(Hide(one.name, one.energy_wh), share).slots for one in EVENTS}
         found = [most(share, self.level, self.timezone, error_w, count) for count in sorted(counts)]
         return max((one for one in found if one), key=lambda one: one.radius_w, default=None)
 
@@ -173,11 +173,9 @@ def _hide(question: Question, share: Share, goal: Goal) -> Answer:
     if setting is not None and covered(setting):
         return Answer(question, setting, homes)
     why = "what can be hidden then is less than any of the examples"
-    least_event = min(
-        EVENTS, key=lambda one: question.least(Hide(one.name, one.energy_wh, one), share).error_w()
-    )
-    smallest = question.least(Hide(least_event.name, least_event.energy_wh, least_event), share)
-    near = [Near(f"more homes: enough to hide {least_event.name!r}", smallest, needed(smallest, goal_w))]
+    event = min(EVENTS, key=lambda one: one.energy_wh)
+    smallest = question.least(Hide(event.name, event.energy_wh, event), share)
+    near = [Near(f"more homes: enough to hide {event.name!r}", smallest, needed(smallest, goal_w))]
     for other in SHARES:
         other_w = _watts(goal, other)
         found = question.most(other, homes, other_w) if other_w and other != share else None

@@ -1,0 +1,538 @@
+"""Planning backwards: from any two of what to hide, what to share and at what error, the third."""
+
+import importlib.util
+import json
+import math
+import re
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meteragent import check, config, plan
+from meteragent.cli import EXIT_CRASH, main
+from meteragent.config.model import PRESETS
+from meteragent.event import EVENTS, Event, parse
+from meteragent.grid import DAY_MS, MINUTE_MS
+from meteragent.plan import ask, setting
+from meteragent.plan.setting import Setting
+from meteragent.plan.solve import sliding
+from meteragent.privacy.curve.resolution import BoundedVariation, error_bound
+
+ONE = Fraction(1)
+KETTLE, TV, AWAY_8H, AWAY_DAY = (EVENTS[place] for place in (1, 2, 5, 6))
+NUMBERS = (ask.HALF_HOUR, ask.DAY, ask.TYPICAL_DAY, ask.MONTH)
+QUICK = (KETTLE, TV, EVENTS[4])
+"""Events that keep the search for a setting short."""
+
+
+def hide(event: Event) -> ask.Hide:
+    """An event to hide."""
+    return ask.Hide(event.name, event.energy_wh, event)
+
+
+def asking(**given: Any) -> plan.Question:
+    """A question as text."""
+    read: dict[str, Any] = {"hide": ask.hide, "share": ask.share, "homes": ask.homes, "goal": ask.goal}
+    found: dict[str, Any] = {name: read.get(name, lambda own: own)(text) for name, text in given.items()}
+    return plan.Question(**found)
+
+
+def answered(**given: Any) -> plan.Answer:
+    """The answer to a question as text."""
+    return plan.solve(asking(**given))
+
+
+def found(**given: Any) -> Setting:
+    """The setting of a question that has one."""
+    answer = answered(**given)
+    assert answer.possible
+    assert answer.setting is not None
+    return answer.setting
+
+
+def facts(one: Setting) -> dict[str, Any]:
+    """What `check` says of a setting's configuration."""
+    return check.facts(one.stream)
+
+
+# What is asked --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("kettle", "a kettle"),
+        ("The Kettle", "a kettle"),
+        ("tv evening", "a TV evening"),
+        ("television", "a TV evening"),
+        ("washing machine", "a washing machine"),
+        ("oven", "the oven, 45 min"),
+        ("away 8h", "away 8 h"),
+        ("away a day", "away a day"),
+        ("week", "away a week"),
+        ("programme", "which programme, 1 h"),
+    ],
+)
+def test_an_event_is_found_by_its_words(text: str, name: str) -> None:
+    """An event is named by some of its words, whatever their case, articles or spaces."""
+    asked = ask.hide(text)
+    assert asked.name == name
+    assert asked.event in EVENTS
+
+
+def test_what_to_hide_is_an_energy_or_an_event_of_ones_own() -> None:
+    """An energy has no shape; watts for a time are an event of one's own."""
+    for text, energy_wh in (("110Wh", 110), (" 0.3 kWh", 300)):
+        assert ask.hide(text).energy_wh == energy_wh
+        assert ask.hide(text).event is None
+    own = ask.hide("2000W 30min")
+    assert own.energy_wh == 1000
+    assert own.event == parse("2000W 30min")
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "expected"),
+    [
+        (ask.hide, "away", "'away 8 h', 'away a day', 'away a week'"),
+        (ask.hide, "kettel", "'a kettle', or one of"),
+        (ask.hide, "", "one of 'which programme"),
+        (ask.hide, "0Wh", "an energy above zero and up to 10000kWh"),
+        (ask.hide, "10001kWh", "an energy above zero and up to 10000kWh"),
+        (ask.hide, "2W 32d", "an event of at most 31 days"),
+        (ask.share, "fortnight", "half-hour, day, month or typical-day"),
+        (ask.goal, "5", "a percentage of a home of 330 W such as 5%, a power such as 20W"),
+        (ask.goal, "0W", "a percentage of a home"),
+        (ask.homes, "0", "a whole number from 1 on"),
+        (ask.homes, "ten", "a whole number from 1 on"),
+    ],
+)
+def test_what_is_not_understood_is_refused(read: Any, text: str, expected: str) -> None:
+    """A text that is none of what it could be is refused with what it could be."""
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("half-hour", "half hours"),
+        ("half hours", "half hours"),
+        ("30min", "half hours"),
+        ("Day", "days"),
+        ("1mo", "months"),
+        ("typical-day", "a typical day of each month"),
+        ("hour", "hours"),
+        ("15min", "quarter hours"),
+        ("curve", "days as curves"),
+    ],
+)
+def test_what_to_share_has_several_names(text: str, name: str) -> None:
+    """What to share is named as people name it, one or many."""
+    assert ask.share(text).name == name
+
+
+def test_a_goal_is_a_power_over_a_numbers_time() -> None:
+    """Percentages are of an average home's use, energies are spread over the number's time."""
+    assert ask.goal("5%").watts(ask.DAY) == 0.05 * check.MEAN_W
+    assert ask.goal("0.02kW").watts(ask.DAY) == 20
+    assert ask.goal("0.48kWh").watts(ask.DAY) == 20
+    assert ask.goal("10Wh").watts(ask.HALF_HOUR) == 20
+    for share in (ask.TYPICAL_DAY, ask.CURVE):
+        with pytest.raises(ValueError, match="a percentage such as 5%, or watts such as 20W"):
+            ask.goal("1kWh").watts(share)
+
+
+@pytest.mark.parametrize("given", [{}, {"hide": "kettle"}, {"share": "day"}, {"goal": "5%"}, {"homes": "9"}])
+def test_one_of_three_is_not_enough(given: dict[str, str]) -> None:
+    """Two of the three have to be given; homes without an error are none of them."""
+    with pytest.raises(ValueError, match="two of: --hide; --share; --error"):
+        answered(**given)
+
+
+# What to hide and what to share ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [*NUMBERS, *ask.OTHERS], ids=lambda share: share.name)
+@pytest.mark.parametrize("event", QUICK, ids=lambda event: event.name)
+def test_the_configuration_means_what_was_planned(share: ask.Share, event: Event) -> None:
+    """The configuration is accepted, has the terms that were planned, and hides what was asked for."""
+    one = plan.Question(timezone="Europe/Amsterdam").least(hide(event), share)
+    assert config.terms(one.stream) == replace(one.terms, preset=one.preset)
+    said = facts(one)
+    (row,) = (row for row in said["hidden"] if row["event"] == event.name)
+    assert row["right_of_100"]["1"] <= 70
+    assert said["errors"]["number"] == pytest.approx(one.error_w(), rel=1e-3)
+    assert said["errors"]["mean_of_1000"] == pytest.approx(one.error_w(1000), rel=1e-3)
+
+
+@pytest.mark.parametrize("event", [KETTLE, TV, AWAY_8H, AWAY_DAY], ids=lambda event: event.name)
+def test_nothing_less_hides_it(event: Event) -> None:
+    """The energy is the least, to three figures and the quantum: with 2 % less the event is not hidden."""
+    for share in (ask.HALF_HOUR, ask.DAY):
+        one = setting.enough(hide(event), Setting(share, 1, event.energy_wh, ONE))
+        assert setting.hides(one, event)
+        assert not setting.hides(replace(one, hide_wh=one.hide_wh * 98 / 100), event)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_called_by_their_names(name: str) -> None:
+    """What a preset hides in what it shares is that preset, to the quantum."""
+    preset = PRESETS[name]
+    share = {"30min": "half-hour", "1d": "day", "1mo": "month"}.get(str(preset.length), "half-hour")
+    share = "typical-day" if preset.blocks > 1 else share
+    one = found(hide=f"{preset.hide_wh}Wh", share=share)
+    assert one.preset == config.terms(one.stream).preset == name
+    assert f'privacy.preset = "{name}"' in one.text
+    assert "hide" not in one.text
+
+
+@pytest.mark.parametrize(
+    ("event", "share", "name"),
+    [
+        ("kettle", "half-hour", "appliance"),
+        ("tv evening", "half-hour", "appliance"),
+        ("tv evening", "day", "day"),
+        ("away a day", "month", "bill"),
+        ("away 8 h", "typical-day", "typical-day"),
+    ],
+)
+def test_the_presets_hide_what_they_are_for(event: str, share: str, name: str) -> None:
+    """Who asks for what a preset is made for gets it."""
+    assert found(hide=event, share=share).preset == name
+
+
+def test_a_level_is_kept() -> None:
+    """Another level is in the configuration, exactly; with half of it the error is twice as large."""
+    one, half = (found(hide="110Wh", share="half-hour", level=level) for level in (ONE, ONE / 3))
+    assert config.terms(half.stream).level == ONE / 3
+    assert half.error_w() == pytest.approx(3 * one.error_w(), rel=1e-4)
+    assert half.preset is None
+
+
+def test_the_number_of_slots_is_the_best_there_is() -> None:
+    """Of all windows up to a day that hide an event of several slots, the one of least error is taken."""
+    tried = setting.candidates(hide(AWAY_8H), ask.HALF_HOUR, ONE, "UTC")
+    assert [one.slots for one in tried] == [1, 2, 3, 4, 6]
+    assert all(setting.hides(one, AWAY_8H) for one in tried)
+    best = found(hide="away 8 h", share="half-hour")
+    assert best.error_w() == min(one.error_w() for one in tried)
+    assert setting.enough(hide(AWAY_8H), replace(best, slots=16)).error_w() > best.error_w()
+    week = found(hide="250W 7d", share="hour")
+    assert week.slots == 2
+
+
+def test_one_slot_is_best_for_what_fits_into_it() -> None:
+    """Energy of any shape, and an event that fits into a slot, have windows of one slot."""
+    for text in ("kettle", "5kWh"):
+        assert [one.slots for one in setting.candidates(ask.hide(text), ask.HALF_HOUR, ONE, "UTC")] == [1]
+
+
+def test_the_odds_of_a_whole_event_add() -> None:
+    """An evening of 100 W costs 50 Wh of the 110 Wh that are hidden, in each of six half hours."""
+    one = found(hide="tv evening", share="half-hour")
+    assert setting.odds_level(one, TV) == pytest.approx(600 / 220)
+    assert setting.odds_level(found(hide="kettle", share="half-hour"), KETTLE) == 1
+
+
+@given(st.sampled_from(NUMBERS), st.integers(1, 10**6), st.sampled_from([ONE, ONE / 3, ONE * 2]))
+def test_the_floor_is_met(share: ask.Share, energy_wh: int, level: Fraction) -> None:
+    """No noise with the promise is below sqrt((n+1)(n+2)/3) radius/level; ours is, but for the lattice."""
+    one = Setting(share, share.blocks, Fraction(energy_wh), level)
+    n = one.slots
+    assert one.floor_w == pytest.approx(math.sqrt((n + 1) * (n + 2) / 3) * float(one.radius_w / level))
+    assert one.error_w() == pytest.approx(one.floor_w, rel=1e-3)
+
+
+# And at what error ----------------------------------------------------------------------------------
+
+
+def test_with_an_error_enough_homes_are_found() -> None:
+    """Hide, share and error give the least number of homes; one less is not enough."""
+    answer = answered(hide="kettle", share="half-hour", goal="5%")
+    assert answer.possible
+    assert answer.setting is not None
+    goal_w = 0.05 * check.MEAN_W
+    assert answer.setting.error_w(answer.homes) <= goal_w < answer.setting.error_w(answer.homes - 1)
+    assert answer.homes == 356
+    assert answered(hide="kettle", share="half-hour", homes="356", goal="5%").possible
+    assert not answered(hide="kettle", share="half-hour", homes="355", goal="5%").possible
+
+
+@pytest.mark.parametrize(
+    ("homes", "goal", "share"),
+    [("1000", "5%", "half hours"), ("100", "5%", "days"), ("1", "1%", "a typical day of each month")],
+)
+def test_the_finest_that_is_good_enough_is_shared(homes: str, goal: str, share: str) -> None:
+    """Hide and error give the finest share that is good enough; those before it are not."""
+    answer = answered(hide="kettle", homes=homes, goal=goal)
+    assert answer.setting is not None
+    assert answer.setting.share.name == share
+    for one in answer.considered:
+        good = one.error_w(int(homes)) <= ask.goal(goal).watts(one.share)
+        assert good or one.share != answer.setting.share
+        if one.share == answer.setting.share:
+            break
+        assert not good
+
+
+@pytest.mark.parametrize("share", ["half-hour", "day", "month", "typical-day", "curve"])
+def test_the_most_that_can_be_hidden(share: str) -> None:
+    """Share and error give the most energy of three figures that can be hidden; a little more is too much."""
+    one = found(share=share, homes="1000", goal="10%")
+    assert (
+        one.error_w(1000) <= 0.1 * check.MEAN_W < replace(one, hide_wh=one.hide_wh * 102 / 100).error_w(1000)
+    )
+    assert config.terms(one.stream) == replace(one.terms, preset=one.preset)
+
+
+@given(st.sampled_from(NUMBERS), st.integers(100, 10**6))
+def test_hiding_and_error_are_each_others_inverse(share: ask.Share, energy_wh: int) -> None:
+    """With the error of what hides an energy, at least that energy can be hidden, to its third figure."""
+    one = Setting(share, share.blocks, Fraction(energy_wh), ONE)
+    back = setting.most(share, ONE, "UTC", one.error_w() * (1 + 1e-9))
+    assert back is not None
+    assert 0.98 * energy_wh <= back.hide_wh <= 1.02 * energy_wh
+    assert back.error_w() <= one.error_w() * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"hide": "kettle", "share": "half-hour", "homes": "100", "goal": "1%"},
+        {"hide": "washing machine", "share": "day", "homes": "10", "goal": "0.1kWh"},
+        {"hide": "42kWh", "homes": "1", "goal": "5%"},
+        {"share": "half-hour", "homes": "1", "goal": "1W"},
+        {"share": "curve", "homes": "1", "goal": "1W"},
+    ],
+)
+def test_what_is_near_is_possible(given: dict[str, str]) -> None:
+    """Where it is not possible, each setting that is offered meets the goal and is accepted."""
+    answer = answered(**given)
+    assert not answer.possible
+    assert len(answer.nearest) >= 2
+    for near in answer.nearest:
+        goal_w = ask.goal(given["goal"]).watts(near.setting.share)
+        assert near.setting.error_w(near.homes) <= goal_w * (1 + 1e-9)
+        terms = config.terms(near.setting.stream)
+        assert terms == replace(near.setting.terms, preset=near.setting.preset)
+        if "hide" in given and not near.change.startswith("hide"):
+            assert near.setting == plan.Question().least(ask.hide(given["hide"]), near.setting.share)
+    more = [near for near in answer.nearest if near.change.startswith("more homes")]
+    for near in more:
+        goal_w = ask.goal(given["goal"]).watts(near.setting.share)
+        assert near.setting.error_w(near.homes - 1) > goal_w
+
+
+# Windows in a row -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("power_w", "slots"), [(100, 6), (250, 16), (250, 48), (37, 11)])
+def test_windows_in_a_row_keep_the_odds_of_a_whole_event(power_w: int, slots: int) -> None:
+    """However an event lies, the levels of the windows that it touches add to the level at most."""
+    event = parse(f"{power_w}W {slots * 30}min")
+    question = plan.Question(hide(event), ask.HALF_HOUR)
+    offered = sliding(question, question.least(hide(event), ask.HALF_HOUR))
+    assert offered is not None
+    terms = config.terms(offered.setting.stream)
+    assert terms == offered.setting.terms
+    for start_ms in range(0, terms.length_ms, 7 * MINUTE_MS):
+        touched = (start_ms + event.duration_ms - 1) // terms.length_ms - start_ms // terms.length_ms + 1
+        assert touched * terms.level <= 1
+    assert terms.radius == power_w
+    assert setting.odds_level(offered.setting, event) <= 1
+    assert setting.odds_level(offered.simple, event) <= 1.01
+    assert offered.setting.error_w() < offered.simple.error_w()
+
+
+def test_windows_in_a_row_are_offered_where_they_help() -> None:
+    """They are offered for events of many slots, in days of UTC too; not for what fits into one."""
+    for event, share, zone, helps in (
+        (KETTLE, ask.HALF_HOUR, "UTC", False),
+        (AWAY_8H, ask.HALF_HOUR, "UTC", True),
+        (AWAY_8H, ask.DAY, "UTC", False),
+        (AWAY_8H, ask.MONTH, "UTC", False),
+        (parse("250W 21d"), ask.DAY, "UTC", True),
+        (parse("250W 21d"), ask.DAY, "Europe/Amsterdam", False),
+    ):
+        question = plan.Question(hide(event), share, timezone=zone)
+        offered = sliding(question, Setting(share, 1, event.energy_wh, ONE, zone))
+        assert (offered is not None) is helps
+    asked = plan.Question(None, ask.HALF_HOUR)
+    assert sliding(asked, Setting(ask.HALF_HOUR, 1, Fraction(110), ONE)) is None
+
+
+# The number of blocks -------------------------------------------------------------------------------
+
+
+def test_the_number_of_blocks_is_advised_from_public_examples() -> None:
+    """A curve has the blocks of least worst-case error for a day of all public events, each up and down."""
+    one = found(hide="kettle", share="curve")
+    curves = BoundedVariation(2 * sum(event.power_w for event in EVENTS))
+    bounds = {
+        k: error_bound(curves, Fraction(24, 110 * k), DAY_MS // 1000, k)
+        for k in (1, 2, 3, 4, 6, 8, 12, 24, 48)
+    }
+    assert one.slots == min(bounds, key=lambda k: bounds[k])
+
+
+@pytest.mark.parametrize("share", ["curve", "typical-day"])
+def test_choosing_blocks_on_a_private_trace_is_a_release(share: str) -> None:
+    """Whoever gets a number of blocks is told that a private trace must not choose it."""
+    text = plan.as_text(answered(hide="kettle", share=share))
+    told = " ".join(text.split())
+    assert "Never choose it by a private trace: that choice is itself a release" in told
+    assert "private trace" not in plan.as_text(answered(hide="kettle", share="half-hour"))
+
+
+# The command ----------------------------------------------------------------------------------------
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    """What `plan` prints."""
+    assert main(["plan", *arguments]) == code
+    return capsys.readouterr().out
+
+
+def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """Error, hiding, configuration, table, slots, the stronger promise and what `check` says are printed."""
+    text = said(capsys, "--hide", "away 8h", "--share", "half-hour", "--homes", "500", "--error", "20%")
+    for part in (
+        "To hide away 8 h, share half hours, the mean of 500 homes within 20%: possible.",
+        "one home                        1,321 W       400 % of a home of 330 W",
+        "Within 20%: the mean of 500 homes has 10 % to spare; 401 homes are enough.",
+        "The floor: no noise that keeps this promise has less error than 1,321 W;",
+        "All windows that away 8 h touches together change its odds by at most e^4.28.",
+        "Numbers in a window: 1 has the least error of",
+        "Stronger, if you want it: odds within e^1 over the whole event",
+        'privacy.level = "1/5"',
+        "Stream main: power in W, windows of 30min, one number each",
+    ):
+        assert part in text
+    rows = [line for line in text.splitlines() if line.startswith(" *")]
+    assert len(rows) == 1
+    assert rows[0].split()[1:3] == ["467", "Wh"]
+
+
+def test_a_plan_is_what_check_says_of_its_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`check` on the configuration that was printed says what `plan` said at the end."""
+    text = said(capsys, "--share", "day", "--error", "10%", "--timezone", "Europe/Amsterdam")
+    block = text.split("Paste this\n\n")[1].split("\n\n")[0]
+    path = tmp_path / "home.toml"
+    path.write_text(block, encoding="utf-8")
+    assert main(["check", str(path)]) == 0
+    assert text.endswith(capsys.readouterr().out)
+    assert 'window.timezone = "Europe/Amsterdam"\n' in block
+
+
+def test_not_possible_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is not possible ends with 0: why, what would be, and the first of it to paste."""
+    text = said(capsys, "--hide", "kettle", "--share", "half-hour", "--homes", "100", "--error", "1%")
+    assert "NOT possible: the error is 843 % above what is asked for." in text
+    assert "more homes: half hours, the mean of 8,889 homes, 110Wh hidden: 3.3 W" in text
+    assert "share days: days, the mean of 100 homes, 110Wh hidden: 0.0156 kWh" in text
+    assert "The first of these, to paste (it is the preset 'appliance')" in text
+    text = said(capsys, "--hide", "42kWh", "--error", "5%")
+    assert "NOT possible: none of what could be shared is that good." in text
+    assert re.search(r"months +59\.4 kWh +25 % +no", text)
+    text = said(capsys, "--share", "day", "--error", "1W")
+    assert "NOT possible: what can be hidden then is less than any of the examples." in text
+
+
+def test_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The JSON has the same: the setting, its configuration, what is near, and the facts of `check`."""
+    told = json.loads(said(capsys, "--hide", "away 8h", "--share", "half-hour", "--homes", "100", "--json"))
+    assert told["possible"] is True
+    assert told["setting"]["error_w"] == pytest.approx(132.1)
+    assert told["setting"]["hides_wh"] == "467"
+    assert told["check"] == facts(found(hide="away 8h", share="half-hour"))
+    assert (told["sliding"]["span"], told["sliding"]["windows"]) == (17, 5)
+    errors = [row["error_w"] for row in told["error_against_hiding"]]
+    assert all(a < b for a, b in pairwise(errors))
+    told = json.loads(said(capsys, "--hide", "5kWh", "--error", "1W", "--json"))
+    assert told["possible"] is False
+    assert told["setting"] is None
+    assert {near["change"] for near in told["nearest"]} == {"more homes", "hide less"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ["--hide", "kettel", "--share", "day"],
+            "argument --hide: found 'kettel'; expected 'a kettle', or one",
+        ),
+        (["--share", "day", "--error", "5"], "argument --error: found '5'; expected a percentage"),
+        (
+            ["--share", "day", "--error", "5%", "--homes", "x"],
+            "argument --homes: found 'x'; expected a whole",
+        ),
+        (
+            ["--hide", "kettle", "--share", "x"],
+            "argument --share: found 'x'; expected half-hour, day, month or",
+        ),
+        (["--level", "0"], "argument --level: found '0'; expected a number from 0.001 to 100"),
+        (["--level", "1/0"], "argument --level: found '1/0'; expected a number from 0.001 to 100"),
+        (["--timezone", "Europe/Amsterdm"], "expected a time zone such as Europe/Amsterdam"),
+        (
+            ["--plot", "x.txt"],
+            "argument --plot: found 'x.txt'; expected a name that ends in .png, .pdf or .svg",
+        ),
+        (["--hide", "kettle"], "two of: --hide; --share; --error"),
+        (["--share", "typical-day", "--error", "1kWh"], "a percentage such as 5%, or watts such as 20W"),
+    ],
+)
+def test_bad_arguments_are_refused(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What cannot be understood ends with 2, the flag, what was found and what would be right."""
+    with pytest.raises(SystemExit) as left:
+        main(["plan", *arguments])
+    assert left.value.code == 2
+    assert expected in capsys.readouterr().err
+
+
+HEADS = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
+
+
+@pytest.mark.parametrize("suffix", HEADS)
+def test_a_picture_is_drawn(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--plot` writes the picture in the format of the name, also of what is not possible."""
+    path = tmp_path / f"plan{suffix}"
+    share = "half-hour" if suffix == ".png" else "day"
+    said(capsys, "--hide", "kettle", "--share", share, "--error", "5%", "--homes", "9", "--plot", str(path))
+    assert path.read_bytes().startswith(HEADS[suffix])
+
+
+def test_a_picture_says_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Axes have units; the floor, the setting, the goal and the examples are named."""
+    path = tmp_path / "plan.svg"
+    said(capsys, "--hide", "tv evening", "--share", "day", "--error", "5%", "--plot", str(path))
+    drawn = path.read_text(encoding="utf-8")
+    for text in (
+        "energy hidden in each number, in Wh",
+        "error (one standard deviation), in kWh",
+        "the floor: no noise that keeps the promise is below",
+        "this setting: 0.424 kWh for one home",
+        "the error that is wanted",
+        "a kettle",
+    ):
+        assert f"<!-- {text} -->" in drawn
+
+
+def test_without_matplotlib_the_extra_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without matplotlib `--plot` ends with 1 and says what to install; nothing else needs it."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    given = ("--hide", "kettle", "--share", "day")
+    assert "possible" in said(capsys, *given)
+    assert main(["plan", *given, "--plot", str(tmp_path / "x.png")]) == EXIT_CRASH
+    assert "pip install 'meteragent[analysis]'" in capsys.readouterr().err

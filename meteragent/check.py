@@ -13,7 +13,7 @@ from meteragent.event import EVENTS, Event, distances
 from meteragent.grid import DAY_MS, HOUR_MS, format_duration
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.inference import success_bound
-from meteragent.release import UNIT_FACTOR, Clock, Kind, Space, Terms
+from meteragent.release import MICRO, UNIT_FACTOR, Clock, Kind, Space, Terms
 
 MONTH_DAYS = 30
 HOMES = (100, 1000)
@@ -145,12 +145,10 @@ def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[st
     arrival = "readings have no time of their own: what waited in the broker counts from its arrival"
     event = "clock = 'event' is for replay and archives: when a record leaves tells when a reading came"
     many = f"{terms.n} slots share one radius of noise; {_one_slot(terms)}"
-    high = (
-        f"level {terms.level} lets the odds change by a factor of {math.exp(min(float(terms.level), 99)):.3g}"
-    )
+    high = f"level {shown(terms.level)} lets the odds change by a factor of {odds(terms):.3g}"
     names = ", ".join(sorted(channels))
     new = f"the store knows {names}, not {stream.name}: on the same meters a new stream adds to the spent"
-    quantum = _amount(float(terms.quantum), terms.unit)
+    quantum = amount(float(terms.quantum), terms.unit)
     coarse = f"the quantum of {quantum} is coarser than the noise: a finer one is free"
     energy_late = terms.kind is Kind.INTERVAL_ENERGY and terms.lateness_ms == 0
     found = {
@@ -173,13 +171,13 @@ def _one_slot(terms: Terms) -> str:
     radius = -(-wide // terms.quantum) * terms.quantum
     one = encode.wording(replace(terms, step_ms=terms.length_ms, radius=radius, preset=None, bands=()))
     length = format_duration(terms.length_ms)
-    return f"one slot of {length} that hides the same costs {_amount(sd(one.mechanism), terms.unit)}"
+    return f"one slot of {length} that hides the same costs {amount(sd(one.mechanism), terms.unit)}"
 
 
 def _not_hidden(terms: Terms) -> list[str]:
-    hides = _amount(float(terms.hides_wh), "Wh")
+    hides = amount(float(terms.hides_wh), "Wh")
     return [
-        f"an event that moves much more than {hides} within one {_slot(terms)}",
+        f"an event that moves much more than {hides} within one {slot(terms)}",
         "what repeats: the levels of its windows add, and in the end it is learnt",
         "that the meter exists, and its grid in time: they are public",
         "the exact bill, if you send it elsewhere",
@@ -197,12 +195,20 @@ def as_text(found: Sequence[dict[str, Any]], config: settings.Config) -> str:
     return "\n\n".join(_stream_text(facts, settings.terms(stream)) for facts, stream in both)
 
 
-def _odds(terms: Terms) -> float:
+def odds(terms: Terms) -> float:
+    """The factor by which a window changes the odds at most: e^level."""
     return math.exp(min(float(terms.level), 99))
 
 
-def _amount(number: float, unit: str) -> str:
+def amount(number: float, unit: str) -> str:
+    """A number of three figures with its unit."""
     return f"{number:,.3g} {unit}" if abs(number) < 1000 else f"{number:,.0f} {unit}"
+
+
+def shown(number: Fraction) -> str:
+    """An exact number as people write it: a decimal where it has one of six places."""
+    micro = number * MICRO
+    return encode.decimal_text(int(micro)) if micro.denominator == 1 else str(number)
 
 
 def _stream_text(found: dict[str, Any], terms: Terms) -> str:
@@ -220,10 +226,11 @@ def _head(found: dict[str, Any], terms: Terms) -> list[str]:
     slots = "one number each" if terms.n == 1 else f"{terms.n} numbers each"
     what = {Space.CURVE: f", the means of {terms.n} blocks of a curve", Space.PROFILE: ", a mean day"}
     slots += what.get(terms.space, "")
-    return [f"Stream {found['stream']}: {terms.kind} in {terms.unit}, {_windows(terms)}, {slots}", ""]
+    return [f"Stream {found['stream']}: {terms.kind} in {terms.unit}, {windows(terms)}, {slots}", ""]
 
 
-def _windows(terms: Terms) -> str:
+def windows(terms: Terms) -> str:
+    """The windows in words."""
     if terms.timezone is None:
         return f"windows of {format_duration(terms.length_ms)}"
     days = terms.length_ms // DAY_MS
@@ -231,7 +238,8 @@ def _windows(terms: Terms) -> str:
     return f"local {name} of {terms.timezone}"
 
 
-def _slot(terms: Terms) -> str:
+def slot(terms: Terms) -> str:
+    """A slot in words; of a mean day, its shortest band."""
     if terms.bands:
         return f"band of the day ({format_duration(terms.step_ms)} in all)"
     return f"slot of {format_duration(terms.step_ms)}"
@@ -239,14 +247,14 @@ def _slot(terms: Terms) -> str:
 
 def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
     what = "slot means" if terms.kind is Kind.POWER else "slot energies"
-    odds = f"e^{terms.level} = {_odds(terms):.3g}"
-    hides = _amount(float(terms.hides_wh), "Wh")
+    factor = f"e^{shown(terms.level)} = {odds(terms):.3g}"
+    hides = amount(float(terms.hides_wh), "Wh")
     return [
         "The promise",
-        f"  For any two load shapes whose {what} differ by at most {terms.radius} {terms.unit},",
-        f"  what leaves in a window changes the odds between them by a factor of at most {odds}.",
-        f"  Exactly: epsilon = {found['epsilon']} per {terms.unit}, on multiples of {found['quantum']}.",
-        f"  Hidden: whatever moves at most {hides} within any {_slot(terms)}.",
+        f"  For any two load shapes whose {what} differ by at most {shown(terms.radius)} {terms.unit},",
+        f"  what leaves in a window changes the odds between them by a factor of at most {factor}.",
+        f"  Exactly: epsilon = {found['epsilon']} per {terms.unit}, on multiples of {shown(terms.quantum)}.",
+        f"  Hidden: whatever moves at most {hides} within any {slot(terms)}.",
         f"  Levels of windows add: {_per_day(terms)}. What repeats is learnt.",
         *_together(found),
         "",
@@ -263,20 +271,20 @@ def _together(found: dict[str, Any]) -> list[str]:
 
 def _per_day(terms: Terms) -> str:
     if terms.length_ms > DAY_MS:
-        return f"{terms.level} in each of the {_windows(terms)}"
-    return f"{terms.level * DAY_MS / terms.length_ms} a day"
+        return f"{shown(terms.level)} in each of the {windows(terms)}"
+    return f"{shown(terms.level * DAY_MS / terms.length_ms)} a day"
 
 
 def _cost(found: dict[str, Any], terms: Terms) -> list[str]:
     errors, unit, fit = found["errors"], terms.unit, found["fit_for"]
-    band = _amount(errors["ci95"], unit)
-    rows = [("a number", "number", f"{_amount(errors['number'], unit)} (95 % within {band})")]
+    band = amount(errors["ci95"], unit)
+    rows = [("a number", "number", f"{amount(errors['number'], unit)} (95 % within {band})")]
     for name, key in (("a day", "day_kwh"), (f"a month of {MONTH_DAYS} days", "month_kwh")):
         if key in errors:
-            rows.append((name, key, _amount(errors[key], "kWh")))
+            rows.append((name, key, amount(errors[key], "kWh")))
     for homes in HOMES:
         key = f"mean_of_{homes}"
-        rows.append((f"the mean of {homes:,} homes", key, _amount(errors[key], unit)))
+        rows.append((f"the mean of {homes:,} homes", key, amount(errors[key], unit)))
     marks = dict.fromkeys(fit, f"   fit for use: below {FIT:.0%} of a home of {MEAN_W} W")
     lines = [f"  {name:<26}{text}{marks.get(key, '')}" for name, key, text in rows]
     return ["What it costs (one standard deviation)", *lines, ""]
@@ -289,7 +297,7 @@ def _table(found: dict[str, Any], _: Terms) -> list[str]:
     lines = ["What anybody can tell: right in at most so many of 100 guesses (50 is a coin)", head]
     for row in found["hidden"]:
         cells = [str(row["right_of_100"].get(str(often), "-")) for often in TIMES]
-        energy = _amount(float(Fraction(row["wh"])) / 1000, "kWh")
+        energy = amount(float(Fraction(row["wh"])) / 1000, "kWh")
         lines.append(f"  {row['event']:<26}{energy:>9}  {cells[0]:>5}  {cells[1]:>8}  {cells[2]:>8}")
     return [*lines, ""]
 

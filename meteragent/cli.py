@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from meteragent import __version__, check, config, event, grid, ledger, plan
+from meteragent import __version__, check, config, event, export, grid, ledger, plan
 from meteragent.agent import Agent
 from meteragent.errors import ConfigError, MeteragentError, StoreError
 from meteragent.store import read_only, restored_at
@@ -82,6 +82,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TIME",
         type=_time_ms,
         help="make a restored store usable: nothing before TIME (RFC 3339) is released again",
+    )
+    left = add("export", _export, "Write what already left, again.")
+    left.add_argument("--csv", action="store_true", required=True, help="as CSV, to standard output")
+    left.add_argument(
+        "--nonnegative",
+        action="store_true",
+        help="one more column: no value below zero, every day's energy kept (biased for single slots)",
     )
     auditing = add("audit", _audit, "Test that the mechanism a configuration runs keeps its word.")
     auditing.add_argument("--json", action="store_true", help="the same facts as JSON")
@@ -241,6 +248,17 @@ def _ledger(options: argparse.Namespace) -> int:
     print(layout.format("METER", "DAY (UTC)", "STREAM", "WINDOWS", "EPSILON (1/W)"))
     for row in rows:
         print(layout.format(*row.values()))
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    with read_only(config.load(options.config).store.path) as connection:
+        if not options.nonnegative:
+            export.write(connection, sys.stdout)
+            return 0
+        raised = export.write_nonnegative(connection, sys.stdout)
+    if raised:
+        print(f"{raised} days or windows have a negative total: they are zero there", file=sys.stderr)
     return 0
 
 

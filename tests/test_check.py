@@ -78,7 +78,7 @@ def test_the_guarantee_of_energies_in_words() -> None:
     sections = {"source": energy("kWh"), "window": "length = '1h'\nstep = '30min'"}
     text = told((), sections | {"privacy": "level = 0.1"})
     assert text.startswith("Stream main: interval_energy in kWh, windows of 1h, 2 numbers each\n")
-    assert "whose slot energies differ by at most 11/100 kWh," in text
+    assert "whose slot energies differ by at most 0.11 kWh," in text
     assert "epsilon = 10/11 per kWh, on multiples of 1/2000." in text
     assert "Levels of windows add: 12/5 a day." in text
 
@@ -235,7 +235,7 @@ WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         (),
     ),
     "the quantum of 1 W is coarser than the noise": ({"source": TIMED, "privacy": "radius = 1"}, ()),
-    "level 9/2 lets the odds change by a factor of 90": ({"source": TIMED, "privacy": "level = 4.5"}, ()),
+    "level 4.5 lets the odds change by a factor of 90": ({"source": TIMED, "privacy": "level = 4.5"}, ()),
     "the store knows a, b, not main": ({"source": TIMED}, ("b", "a")),
 }
 QUIET: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {

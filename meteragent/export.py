@@ -1,0 +1,98 @@
+"""What already left, again: the delivered records that the store still keeps, as CSV.
+
+Only bytes that the broker has acknowledged are read, so that an export says nothing that has not left; a
+record that waits is not in it. Numbers are written as the record had them, digit for digit.
+"""
+
+import csv
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import IO, NamedTuple
+
+from meteragent import encode, outbox
+from meteragent.consume import Descriptor, Record, Series, nonnegative
+from meteragent.errors import RecordError, StoreError
+from meteragent.grid import iso_time
+from meteragent.store import schema
+
+COLUMNS = ("stream", "meter", "time", "for", "band", "value", "unit", "sd", "descriptor", "delivered")
+VIEW = "nonnegative"
+
+
+class Left(NamedTuple):
+    """A record that left: its stream, its fields as they were written, and when the broker had it."""
+
+    stream: str
+    payload: bytes
+    delivered_ms: int
+
+    def row(self) -> list[str]:
+        """Its columns: the very digits of the record; `band` is empty where slots are not bands."""
+        known = json.loads(self.payload, parse_float=str, parse_int=str)
+        fields = (known.get(name, "") for name in ("meter", "t", "for", "band", "value", "unit", "sd", "d"))
+        return [self.stream, *fields, iso_time(self.delivered_ms)]
+
+
+def records(connection: sqlite3.Connection) -> Iterator[Left]:
+    """All records that have left and are still kept, in the order in which they were made."""
+    for row in outbox.export(connection):
+        if "value" in json.loads(row.payload):  # the others are descriptors
+            yield Left(row.channel, row.payload, row.delivered_ms)
+
+
+def write(connection: sqlite3.Connection, out: IO[str]) -> None:
+    """All records as CSV with a header, line by line as they are read."""
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(COLUMNS)
+    table.writerows(left.row() for left in records(connection))
+
+
+def write_nonnegative(connection: sqlite3.Connection, out: IO[str]) -> int:
+    """The same with one more column, the view of `consume.nonnegative`; how many totals it cannot keep.
+
+    The view has up to six decimals. Of a day of which some records have not left yet, it is that of the
+    rest: it changes when they have.
+
+    Raises:
+        StoreError: the terms of a record are not known any more.
+    """
+    found = list(records(connection))
+    views, raised = _views(found, _descriptors(connection))
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow((*COLUMNS, VIEW))
+    table.writerows([*left.row(), _decimal(view)] for left, view in zip(found, views, strict=True))
+    return raised
+
+
+def _descriptors(connection: sqlite3.Connection) -> dict[str, Descriptor]:
+    """The descriptors of all terms that the store has ever known."""
+    found = {}
+    for (text,) in connection.execute("SELECT terms FROM terms").fetchall():
+        shared = encode.wording(schema.decode_terms(text))
+        found[shared.id] = Descriptor.parse(encode.descriptor(shared, "", 0))
+    return found
+
+
+def _views(found: Iterable[Left], known: dict[str, Descriptor]) -> tuple[list[float], int]:
+    """The view's value of each record, and of how many days or windows the total is negative."""
+    meters: defaultdict[tuple[str, str, str], dict[int, Record]] = defaultdict(dict)
+    for place, left in enumerate(found):
+        record = Record.parse(left.payload)
+        meters[left.stream, record.meter, record.unit][place] = record
+    values, raised = {}, 0
+    for (stream, meter, _), rows in meters.items():
+        try:
+            series = Series.of(rows.values(), known)
+        except RecordError as error:
+            raise StoreError(f"stream {stream}, meter {meter}: {error}") from None
+        view = nonnegative(series)
+        by_slot = dict(zip(series.records, view.values.tolist(), strict=True))
+        values.update({place: by_slot[record] for place, record in rows.items()})
+        raised += len(view.raised_ms)
+    return [values[place] for place in sorted(values)], raised
+
+
+def _decimal(value: float) -> str:
+    return f"{value:.6f}".rstrip("0").rstrip(".")

@@ -37,15 +37,18 @@ class Schedule:
         """The terms of the window that starts at `start_ms`."""
         if self.shape is None:
             return self.usual
-        bands = self._bands(start_ms)
+        bands = _bands(self.grid, self.hours, start_ms) if isinstance(self.grid, Calendar) else ()
         return _shaped(self.shape, self.grid.end_ms(start_ms) - start_ms, bands)
 
-    def _bands(self, start_ms: int) -> tuple[Band, ...]:
-        """The bands of a window in the order in which they begin; hours that never come have none."""
-        if not isinstance(self.grid, Calendar):
-            return ()
-        found = [Band(hours.name, self.grid.stretches(start_ms, hours)) for hours in self.hours]
-        return tuple(sorted((band for band in found if band.stretches), key=lambda band: band.stretches[0]))
+
+@lru_cache(maxsize=256)
+def _bands(calendar: Calendar, hours: tuple[Hours, ...], start_ms: int) -> tuple[Band, ...]:
+    """The bands of a window in the order in which they begin; hours that never come have none.
+
+    Remembered, because all meters open the same window at once.
+    """
+    found = [Band(one.name, calendar.stretches(start_ms, one)) for one in hours]
+    return tuple(sorted((band for band in found if band.stretches), key=lambda band: band.stretches[0]))
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent import config, encode
-from meteragent.grid import DAY_MS, HOUR_MS, parse_time
+from meteragent.grid import DAY_MS, HOUR_MS, Calendar, Hours, parse_time
 from meteragent.health import Counts
 from meteragent.pipeline import Pipeline, Spending
 from meteragent.privacy import SeededBits
@@ -190,3 +190,22 @@ def test_new_time_zone_data_never_lowers_a_mark(shifts: list[int]) -> None:
 
 def _day(usual: Terms, length_ms: int) -> Terms:
     return replace(usual, length_ms=length_ms, step_ms=length_ms, clock=Clock.EVENT)
+
+
+def test_meters_that_open_the_same_month_share_its_bands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the hours of a month lie is computed once, however many meters begin it at the same moment."""
+    known = schedule(f"preset = 'typical-day'\n{QUIET}", zone="Australia/Lord_Howe")
+    asked: list[Hours] = []
+    compute = Calendar.stretches
+
+    def counted(calendar: Calendar, start_ms: int, hours: Hours) -> tuple[tuple[int, int], ...]:
+        asked.append(hours)
+        return compute(calendar, start_ms, hours)
+
+    monkeypatch.setattr(Calendar, "stretches", counted)
+    pipeline = Pipeline(stream(known), Snapshot({}, {}, {}), Spending(), SeededBits(1), Counts())
+    from_ms = parse_time("2024-03-31T00:00:00Z") - BASE_MS
+    for meter in range(10):
+        at_ms = [from_ms, from_ms + 2 * DAY_MS]
+        pipeline.feed([message(ms, 100, meter=f"m{meter}") for ms in at_ms], BASE_MS, BASE_MS)
+    assert asked == [Hours(0, 360), Hours(360, 720), Hours(720, 1080), Hours(1080, 1440)]

@@ -82,15 +82,20 @@ def test_with_one_a_delta_is_the_enumerated_one(pairs: dict[Pair, int], epsilon:
     assert composed.epsilon(exact) == pytest.approx(epsilon, rel=1e-6)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.5, 9.0, 11.99])
-def test_different_quanta_are_never_below_the_truth(epsilon: float) -> None:
-    """Pairs whose losses share no grid: above the law on their common grid by less than 1e-3 of delta."""
-    pairs: dict[Pair, int] = {
-        LatticePair(Fraction(1, 2), 3): 2,
-        LatticePair(Fraction(3, 4), 2): 4,
-        LatticePair(3, 1): 1,
-    }
-    # The same losses, as laws on the grid of 1/4: z of the pair (a, k) is 4 a z quarters of a loss of 2.
+@pytest.mark.parametrize(
+    ("pairs", "epsilon"),
+    [
+        *(
+            ({LatticePair("1/2", 3): 2, LatticePair("3/4", 2): 4, LatticePair(3, 1): 1}, epsilon)
+            for epsilon in (0.0, 1.0, 3.5, 9.0, 11.99)
+        ),
+        # Steps far smaller than the grid's cells:
+        ({LatticePair("1/3", 2): 1, LatticePair(2, 2): 2, LatticePair("1/1000", 3): 3}, 4.98),
+        ({LatticePair("1/3", 2): 1, LatticePair(2, 2): 2, LatticePair("1/1000", 3): 3}, 8.64),
+    ],
+)
+def test_different_quanta_are_never_below_the_truth(pairs: dict[Pair, int], epsilon: float) -> None:
+    """Pairs whose losses share no grid: above the law of all sums of losses by less than 1e-3 of delta."""
     with mpmath.workdps(40):
         law = {Fraction(0): mpmath.mpf(1)}
         for pair in [pair for pair, count in pairs.items() for _ in range(count)]:
@@ -103,6 +108,20 @@ def test_different_quanta_are_never_below_the_truth(epsilon: float) -> None:
         exact = float(sum(p * (1 - mpmath.exp(epsilon - float(x))) for x, p in law.items() if x > epsilon))
     bound = Composed(pairs).delta(epsilon)
     assert exact * (1 - 1e-12) <= bound <= exact * (1 + 1e-3) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("quantum", "count"), [("1/10", 48), ("1/10", 17_520), ("1/100", 48), ("1/1200", 48)]
+)
+def test_a_fine_quantum_is_little_more_than_its_limit(quantum: str, count: int) -> None:
+    """A lattice so fine that several quanta share a cell costs what its limit costs, to 1e-5, and not less.
+
+    Two of its figures may be wrong by 1e-6 each, so "not less" is to that.
+    """
+    lattice, limit = (
+        Composed.at_radius({Fraction(1, 220): count}, 220, q).epsilon(1e-6) for q in (quantum, None)
+    )
+    assert limit * (1 - 1e-6) < lattice < limit * (1 + 1e-5)
 
 
 @pytest.mark.parametrize(("count", "loss"), [(24, 0.1), (96, 0.5), (30, 1.0)])

@@ -226,13 +226,15 @@ class _Tilted(NamedTuple):
     def of(cls, pairs: Mapping[Pair, int], tilt: float) -> "_Tilted":
         """Put on a grid, tilt and convolve."""
         width = _width(pairs)
-        top = float(sum(pair.loss * count for pair, count in pairs.items()))
         laws: list[tuple[_Law, int]] = []
-        log_moment = tilt * top
+        top = log_moment = 0.0
         for pair, count in pairs.items():
-            law, log_scale = _deficits(pair, width, tilt)
+            fine = _fine(pair, width)
+            law, log_scale = _deficits(fine, width, tilt)
             laws.append((law, count))
+            top += float(fine.loss) * count
             log_moment += count * log_scale
+        log_moment += tilt * top
         low, high = _reach(laws)
         size = 1 << max(1, math.ceil(math.log2(high - low + 1)))
         spectrum, rounding = np.ones(size // 2 + 1, np.complex128), 1.0
@@ -265,14 +267,20 @@ def _width(pairs: Mapping[Pair, int]) -> float:
     return float(step) * max(1, math.floor(width / step))
 
 
-def _deficits(pair: Pair, width: float, tilt: float) -> tuple[_Law, float]:
+def _fine(pair: Pair, width: float) -> LatticePair:
+    """A lattice pair as far apart as `pair`; steps are joined only where they are too many."""
+    if isinstance(pair, LatticePair):
+        return pair.lattice(_ATOMS_LIMIT)
+    return pair.lattice(min(_ATOMS_LIMIT, math.ceil(2 * pair.loss / width)))
+
+
+def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float]:
     """X - L under P in cells, tilted by e^(tilt L), and the logarithm of what that made of the mass.
 
     What lies between cells is split: of an atom at L between l and l + width the upper end takes
     (1 - e^(l - L))/(1 - e^-width). So Q keeps its mass too, delta is right at the grid's losses and a
     chord between them.
     """
-    fine = pair.lattice(min(_ATOMS_LIMIT, math.ceil(2 * pair.loss / width)))
     place = 2 * float(fine.a) / width * np.arange(fine.k + 1)
     cells = np.floor(place).astype(np.int64)
     masses = fine.masses()

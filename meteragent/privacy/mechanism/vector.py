@@ -64,7 +64,8 @@ def moved_by(outputs: ArrayLike, point: ArrayLike, n: int) -> NDArray[np.uint64]
         TypeError: the values are not integers.
         ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
     """
-    return np.abs(whole_vectors(outputs, n) - whole_vectors(point, n)).view(np.uint64)
+    difference: NDArray[np.int64] = np.abs(whole_vectors(outputs, n) - whole_vectors(point, n))
+    return difference.view(np.uint64)
 
 
 @dataclass(frozen=True, init=False)

@@ -18,7 +18,8 @@ demo: $(DEMO_STAMP) ## the main job by itself, with simulated homes and a broker
 	@$(BIN)/python -m simulators demo
 
 test: lint types parts ## everything: style, types, import contracts, all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto -m "not integration"
+	$(BIN)/python -m pytest -m integration
 	@echo "make test ran: ruff check, ruff format, import contracts, mypy --strict, and the tests"
 	@echo "of units, statistics and integration; what was NOT RUN is listed above."
 
@@ -34,7 +35,7 @@ parts: $(STAMP)
 	@$(BIN)/python tests/tools/system_parts.py mosquitto openssl
 
 unit: $(STAMP) parts ## the fast tests: no integration, no statistics
-	$(BIN)/python -m pytest -m "not integration and not statistical"
+	$(BIN)/python -m pytest -n auto -m "not integration and not statistical"
 
 real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py

@@ -202,7 +202,7 @@ def odds(terms: Terms) -> float:
 
 def amount(number: float, unit: str) -> str:
     """A number of three figures with its unit."""
-    return f"{number:,.3g} {unit}" if abs(number) < 1000 else f"{number:,.0f} {unit}"
+    return f"{number:,.3g} {unit}" if abs(number) < 999.5 else f"{number:,.0f} {unit}"
 
 
 def shown(number: Fraction) -> str:

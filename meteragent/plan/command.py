@@ -12,9 +12,10 @@ from typing import TypeVar
 from meteragent.plan import ask
 from meteragent.plan.solve import Question
 
-FORMATS = (".png", ".pdf", ".svg")
+_FORMATS = (".png", ".pdf", ".svg")
 _LEVEL = re.compile(r"\d{1,6}(\.\d{1,6}|/\d{1,6})?", re.ASCII)
-_LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 100
+_LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
+"""Above it whoever guesses is nearly always right, and nothing is hidden."""
 T = TypeVar("T")
 
 
@@ -78,6 +79,8 @@ def _zone(text: str) -> str:
 
 def _plot(text: str) -> Path:
     path = Path(text)
-    if path.suffix.lower() not in FORMATS:
-        raise ValueError(f"a name that ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+    if path.suffix.lower() not in _FORMATS:
+        raise ValueError(f"a name that ends in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}")
+    if not path.parent.is_dir():
+        raise ValueError("a name in a folder that exists")
     return path

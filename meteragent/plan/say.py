@@ -18,14 +18,11 @@ GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
 FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 
 
-def figure(number: float, unit: str) -> str:
-    """A number of three figures and its unit."""
-    return f"{number:,.3g} {unit}" if abs(number) < 1000 else f"{number:,.0f} {unit}"
-
-
 def error(watts: float, share: Share) -> str:
     """An error as people read what is shared: a power, or the energy of a day or a month."""
-    return figure(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else figure(watts, "W")
+    return (
+        check.amount(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else check.amount(watts, "W")
+    )
 
 
 def _part(watts: float) -> str:
@@ -139,7 +136,7 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
 
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
     names = ", ".join(event.name for event in covered(setting)) or "none of the examples"
-    hides = f"What it hides: {energy(setting.hide_wh)} in each number, at level {setting.level}."
+    hides = f"What it hides: {energy(setting.hide_wh)} in each number, at level {check.shown(setting.level)}."
     guess = f"Whoever guesses is right at most {bet(setting)} of 100 times (50 is a coin) about: {names}."
     return _wrapped(f"{hides} {guess} {_odds(answer, setting)}")
 
@@ -150,7 +147,10 @@ def _odds(answer: Answer, setting: Setting) -> str:
     if hide is None:
         return ""
     if hide.event is None:
-        return f"The odds change by at most e^{setting.level}, whatever its shape and when it starts."
+        return (
+            f"Within one window it changes the odds by at most e^{check.shown(setting.level)}, whatever its "
+            "shape; spread over several by no more, but for a quantum's worth in each."
+        )
     odds = odds_level(setting, hide.event)
     return f"All windows that {hide.name} touches together change its odds by at most e^{odds:.3g}."
 
@@ -179,9 +179,9 @@ def _table(answer: Answer, setting: Setting) -> list[str]:
             error(one.floor_w, one.share),
         )
         hidden = (
-            figure(float(one.hide_wh) / 1000, "kWh")
+            check.amount(float(one.hide_wh) / 1000, "kWh")
             if one.hide_wh >= 1000
-            else figure(float(one.hide_wh), "Wh")
+            else check.amount(float(one.hide_wh), "Wh")
         )
         lines.append(
             f"{mark}{hidden:>10}{cells[0]:>12}{cells[1]:>16}{cells[2]:>13}   {', '.join(names) or '-'}"
@@ -205,11 +205,11 @@ def _sliding(found: Sliding) -> list[str]:
     """The offer of a stronger promise."""
     plan, setting, simple = found.plan, found.setting, found.simple
     share, windows = setting.share, plan.touched(plan.span)
-    length = format_duration(share.step_ms * setting.slots)
+    length, level = format_duration(share.step_ms * setting.slots), check.shown(setting.level)
     text = (
-        f"Stronger, if you want it: odds within e^{windows * setting.level} over the whole event, wherever "
-        f"it starts and whatever its shape below {setting.radius_w} W. Any {plan.span} {share.name} in a row "
-        f"touch at most {windows} windows of {length}, each at level {setting.level}. One home's error is "
+        f"Stronger, if you want it: odds within e^{check.shown(windows * setting.level)} over the whole event, "
+        f"wherever it starts and whatever its shape below {setting.radius_w} W. Any {plan.span} {share.name} in "
+        f"a row touch at most {windows} windows of {length}, each at level {level}. One home's error is "
         f"then {error(setting.error_w(), share)}; to hide {energy(simple.hide_wh)} in each number instead "
         f"would cost {error(simple.error_w(), share)}. To paste:"
     )

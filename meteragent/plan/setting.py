@@ -27,6 +27,8 @@ _FIGURES = 3
 """Energies to hide are rounded up to so many figures."""
 _FINE = 50
 """A quantum is at most this part of the radius: an event that lies off the grid costs 2 % more at most."""
+_ALIKE = 1.02
+"""Chances above a coin's that differ by less are alike to who reads numbers of 100."""
 _FINEST_W = Fraction(1, 10**6)
 _SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)
@@ -166,14 +168,15 @@ def figures(wh: float) -> Fraction:
 # What hides an event --------------------------------------------------------------------------------
 
 
-def hides(setting: Setting, event: Event) -> bool:
+def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     """Whether an event is as hard to tell as any change of the radius in one window.
 
     So whoever guesses whether it happened is right no more often than what the level says: 70 of 100 at
     level 1 (`success_bound`), wherever the event lies on the grid and however many windows it touches.
+    With `slack` the chance above a coin's may be so much larger.
     """
     noise = setting.noise
-    most = success_bound(noise, (setting.radius_w,))
+    most = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)
     ways = sorted(distances(event, setting.terms), key=sum, reverse=True)
     return all(success_bound(noise, way) <= most for way in ways)
 
@@ -184,8 +187,8 @@ def bet(setting: Setting) -> int:
 
 
 def is_covered(setting: Setting, event: Event) -> bool:
-    """Whether `check` says of an event no more than that: its number of 100, which is rounded up."""
-    return check.right_of_100(event, setting.shared, 1) <= bet(setting)
+    """Whether an event is hidden as far as `check` can tell: its number of 100 is rounded up."""
+    return hides(setting, event, _ALIKE) and check.right_of_100(event, setting.shared, 1) <= bet(setting)
 
 
 def covered(setting: Setting) -> list[Event]:
@@ -194,9 +197,12 @@ def covered(setting: Setting) -> list[Event]:
 
 
 def odds_level(setting: Setting, event: Event) -> float:
-    """The level of a whole event: what it costs in all windows that it touches, added up."""
+    """The level of a whole event: what it costs in all windows that it touches, added up.
+
+    One that starts off the grid is rounded up in two windows instead of one, which a quantum covers.
+    """
     ways = distances(event, setting.terms)
-    return max(float(sum(map(setting.noise.loss, way))) for way in ways)
+    return float(max(sum(map(setting.noise.loss, way)) for way in ways) + setting.noise.a)
 
 
 def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:

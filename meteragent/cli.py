@@ -21,10 +21,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from meteragent import __version__, check, config, event, export, grid, ledger, plan
+from meteragent import __version__, check, config, event, export, grid, ledger, plan, statement
 from meteragent.agent import Agent
 from meteragent.errors import ConfigError, MeteragentError, StoreError
-from meteragent.store import read_only, restored_at
+from meteragent.release import Terms
+from meteragent.store import read_only, restored_at, terms
 
 EXIT_CRASH = 1
 EXIT_VIOLATED = 3
@@ -65,7 +66,11 @@ def _parser() -> argparse.ArgumentParser:
 
     add("run", _run, "Run the agent until SIGTERM.")
     checking = add("check", _check, "Say what a configuration promises, hides and costs.")
-    checking.add_argument("--json", action="store_true", help="the same facts as JSON")
+    form = checking.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the same facts as JSON")
+    form.add_argument(
+        "--statement", action="store_true", help="a page for the file of whoever is responsible (Markdown)"
+    )
     checking.add_argument(
         "--event",
         metavar="'2000W 30min'",
@@ -198,7 +203,11 @@ def _failed(error: Exception) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
-    events, known = (*event.EVENTS, *options.event), _channels(settings.store.path)
+    events = (*event.EVENTS, *options.event)
+    if options.statement:
+        print(statement.page(settings, events, _terms(settings.store.path)), end="")
+        return 0
+    known = _channels(settings.store.path)
     found = [
         check.facts(stream, events, known, config.others_per_day(settings, stream))
         for stream in settings.stream
@@ -227,6 +236,14 @@ def _channels(path: Path) -> set[str]:
         return set()
     with read_only(path) as connection:
         return ledger.channels(connection)
+
+
+def _terms(path: Path) -> dict[str, list[Terms]] | None:
+    """The terms that a store knows, by stream; None when there is no store, or it is not ours to read."""
+    if not os.access(path, os.R_OK):
+        return None
+    with read_only(path) as connection:
+        return terms(connection)
 
 
 def _ledger(options: argparse.Namespace) -> int:

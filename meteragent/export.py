@@ -15,7 +15,7 @@ from meteragent import encode, outbox
 from meteragent.consume import Descriptor, Record, Series, nonnegative
 from meteragent.errors import RecordError, StoreError
 from meteragent.grid import iso_time
-from meteragent.store import schema
+from meteragent.store import terms
 
 COLUMNS = ("stream", "meter", "time", "for", "band", "value", "unit", "sd", "descriptor", "delivered")
 VIEW = "nonnegative"
@@ -68,11 +68,8 @@ def write_nonnegative(connection: sqlite3.Connection, out: IO[str]) -> int:
 
 def _descriptors(connection: sqlite3.Connection) -> dict[str, Descriptor]:
     """The descriptors of all terms that the store has ever known."""
-    found = {}
-    for (text,) in connection.execute("SELECT terms FROM terms").fetchall():
-        shared = encode.wording(schema.decode_terms(text))
-        found[shared.id] = Descriptor.parse(encode.descriptor(shared, "", 0))
-    return found
+    found = (encode.wording(one) for known in terms(connection).values() for one in known)
+    return {shared.id: Descriptor.parse(encode.descriptor(shared, "", 0)) for shared in found}
 
 
 def _views(found: Iterable[Left], known: dict[str, Descriptor]) -> tuple[list[float], int]:

@@ -79,8 +79,8 @@ def test_the_guarantee_of_energies_in_words() -> None:
     text = told((), sections | {"privacy": "level = 0.1"})
     assert text.startswith("Stream main: interval_energy in kWh, windows of 1h, 2 numbers each\n")
     assert "whose slot energies differ by at most 0.11 kWh," in text
-    assert "epsilon = 10/11 per kWh, on multiples of 1/2000." in text
-    assert "Levels of windows add: 12/5 a day." in text
+    assert "epsilon = 10/11 per kWh, on multiples of 0.0005." in text
+    assert "Levels of windows add: 2.4 a day." in text
 
 
 def test_the_errors_in_words() -> None:

@@ -34,11 +34,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from meteragent.errors import StoreError, StoreRestored
-from meteragent.release import Commit, Snapshot
+from meteragent.release import Commit, Snapshot, Terms
 from meteragent.store import file, schema
 from meteragent.store.file import meta
 
-__all__ = ["Store", "meta", "read_only", "restored_at"]
+__all__ = ["Store", "meta", "read_only", "restored_at", "terms"]
 
 STATE_BYTES = 512
 """The smallest row of a state; larger ones are powers of two."""
@@ -288,6 +288,14 @@ def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
         if not file.is_ours(connection, path):
             raise StoreError(f"{path}: there is no store")
         yield connection
+
+
+def terms(connection: sqlite3.Connection) -> dict[str, list[Terms]]:
+    """All terms that the streams of a store have ever had, by stream; raises StoreError."""
+    found: dict[str, list[Terms]] = {}
+    for channel, text in connection.execute("SELECT channel, terms FROM terms").fetchall():
+        found.setdefault(channel, []).append(schema.decode_terms(text))
+    return found
 
 
 def _put(tx: sqlite3.Connection, **values: Any) -> None:

@@ -1,0 +1,306 @@
+"""A page for the file of whoever is responsible: what leaves, under which guarantee, and what follows.
+
+All of it is said by the configuration, the versions, and the terms that the store has known. Nothing is
+measured and there is no date: the same facts make the same page, byte for byte.
+"""
+
+import json
+import platform
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from meteragent import __version__, check, config, encode
+from meteragent.check import amount, odds, shown, slot, windows
+from meteragent.config.files import address
+from meteragent.event import EVENTS, Event
+from meteragent.grid import DAY_MS, format_duration
+from meteragent.release import Clock, Kind, Terms
+
+_WIDTH = 100
+_EXAMPLE_MS = 1_795_129_200_000
+_MEANINGS = {
+    "v": "the version of the format; public",
+    "meter": "the meter's name, as below; public",
+    "t": "where the slot starts, in UTC; public",
+    "for": "how long the slot is; public",
+    "band": "which hours of the day the number is for; public",
+    "value": "**private**: what was measured in the slot, with noise",
+    "unit": "its unit; public",
+    "sd": "the standard deviation of the noise; public",
+    "d": "the id of the descriptor; public",
+}
+
+Known = Mapping[str, Sequence[Terms]]
+"""The terms that a store knows, by stream."""
+
+
+class Page(NamedTuple):
+    """What a stream's part is made of: its settings, what `check` finds, its shapes, what the store knows."""
+
+    settings: config.Config
+    stream: config.Stream
+    terms: Terms
+    found: Mapping[str, Any]
+    shapes: Mapping[str, encode.Wording]
+    known: Known | None
+
+
+def page(settings: config.Config, events: Sequence[Event] = EVENTS, known: Known | None = None) -> str:
+    """The page of a configuration, in Markdown; `known` is None where there is no store."""
+    lines = _head(settings)
+    for stream in settings.stream:
+        others = config.others_per_day(settings, stream)
+        terms = config.terms(stream, others)
+        found = check.facts(stream, events, known or (), others)
+        one = Page(settings, stream, terms, found, _shapes(stream, others), known)
+        lines += ["", f"## Stream {stream.name}"]
+        for title, section in _SECTIONS.items():
+            lines += ["", f"### {title}", "", *section(one)]
+    return "\n".join(lines) + "\n"
+
+
+def _shapes(stream: config.Stream, others: Fraction) -> dict[str, encode.Wording]:
+    """The wordings of all windows that differ in what is said of them, an ordinary one first; by id."""
+    shapes = (replace(terms, others_per_day=others) for terms in config.shapes(stream))
+    found = (encode.wording(terms) for terms in (config.terms(stream, others), *shapes))
+    return {wording.id: wording for wording in found}
+
+
+def _text(text: str) -> list[str]:
+    """A paragraph."""
+    return textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _item(text: str) -> list[str]:
+    """An item of a list."""
+    return textwrap.wrap(
+        f"- {text}", _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _items(*texts: str) -> list[str]:
+    return [line for text in texts for line in _item(text)]
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _rows(*heads: str) -> list[str]:
+    return [_row(*heads), "|" + "---|" * len(heads)]
+
+
+def _head(settings: config.Config) -> list[str]:
+    names = ", ".join(stream.name for stream in settings.stream)
+    kept = format_duration(settings.store.keep)
+    return [
+        "# Smart-meter data: what leaves, and under which guarantee",
+        "",
+        *_text(
+            "Made from the configuration by `meteragent check --statement`; nothing in it was measured."
+            " Keep each version of this page: where two differ, what leaves or what is said of it has"
+            " changed."
+        ),
+        "",
+        *_items(
+            f"Streams: {names}",
+            f"Versions: meteragent {__version__}, Python {platform.python_version()}, format v1",
+            "Readings are never stored and never sent. The noise of a slot is drawn from the operating"
+            " system's random numbers before its first reading is added, and no key takes it off again.",
+            f"What left is kept for {kept} and can be exported; what was spent is kept for ever.",
+        ),
+    ]
+
+
+def _leaves(one: Page) -> list[str]:
+    stream, terms = one.stream, one.terms
+    where = address("sink", config.sink_url(stream), stream.sink, None)
+    keyed = stream.sink.pseudonym_key_file is not None
+    named = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
+    example = json.loads(encode.record(one.shapes[one.found["id"]], "m1", _EXAMPLE_MS, 0, 0))
+    latest, by_id = encode.descriptor_topics(stream.sink.topic, "<id>")
+    return [
+        *_text(f"To the broker {where.host}:{where.port}, {'with' if where.tls else 'without'} TLS:"),
+        "",
+        *_items(
+            f"a record for each {'band' if terms.bands else 'slot'} of each meter, on `{stream.sink.topic}`;"
+            f" a meter is named {named}",
+            f"the terms of the records, their descriptor, retained on `{latest}` and `{by_id}`",
+        ),
+        "",
+        *_rows("field of a record", "what it says"),
+        *(_row(f"`{name}`", _MEANINGS[name]) for name in example),
+        "",
+        *_text(
+            "Nothing else leaves but the signs of a connection. All fields but `value` follow from the"
+            " configuration, the clock, and when a meter is first heard."
+        ),
+        "",
+        *_items(*_schedule(stream, terms)),
+    ]
+
+
+def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
+    low, high = (f"{shown(bound)} W" for bound in stream.window.range)
+    late = f"{format_duration(terms.lateness_ms)} after its end" if terms.lateness_ms else "at its end"
+    lines = [
+        f"{terms.n} in each of the {windows(terms)}",
+        f"each is closed {late}, and its record leaves, whatever was measured in it",
+        f"time without a reading counts as {shown(stream.window.gap)} {terms.unit}",
+        f"values are clamped to {low} .. {high}",
+    ]
+    if terms.clock is Clock.EVENT:
+        return [*lines, "`clock = 'event'`: when a record leaves tells when a reading came"]
+    if stream.sink.spread:
+        upto = format_duration(stream.sink.spread)
+        lines.append(f"a meter's records leave later by a fixed time of its own, up to {upto}")
+    silence = format_duration(stream.window.forget)
+    return [*lines, f"a meter that is silent for {silence} stops sending: that is not hidden"]
+
+
+def _guarantee(one: Page) -> list[str]:
+    terms, unit = one.terms, one.terms.unit
+    what = "means" if terms.kind is Kind.POWER else "energies"
+    hides = amount(float(terms.hides_wh), "Wh")
+    return [
+        *_text(
+            f"Take any two ways in which a home may use energy whose slot {what} differ by at most"
+            f" {shown(terms.radius)} {unit} in a window. What leaves of that window changes the odds"
+            f" between the two by a factor of at most e^{shown(terms.level)} = {odds(terms):.3g}, for whoever"
+            " sees it, whatever else they know and however they compute. So it hides whatever moves at"
+            f" most {hides} within any {slot(terms)}."
+        ),
+        "",
+        "Exactly: for all readings x and y of a window, and all sets S of what may leave of it,",
+        "",
+        "    P(what leaves of x is in S) <= exp(epsilon d(x, y)) P(what leaves of y is in S)",
+        "",
+        *_text(
+            f"with epsilon = {one.found['epsilon']} per {unit} and d(x, y) the largest difference of slot"
+            f" {what}, after fill and clamp, rounded to multiples of {shown(terms.quantum)} {unit}. Where"
+            " some windows are longer than others, the radius and epsilon of each are under Changes."
+        ),
+    ]
+
+
+def _hidden(one: Page) -> list[str]:
+    rows = []
+    for found in one.found["hidden"]:
+        right = (found["right_of_100"].get(str(often), "-") for often in check.TIMES)
+        rows.append(_row(found["event"], amount(float(Fraction(found["wh"])) / 1000, "kWh"), *right))
+    return [
+        *_text("Whoever guesses whether it happened is right at most so many times of 100 (50 is a coin):"),
+        "",
+        *_rows("what happened", "moves", "once", *(f"on {days} days" for days in check.TIMES[1:])),
+        *rows,
+        "",
+        "Not hidden:",
+        "",
+        *_items(*one.found["does_not_hide"]),
+    ]
+
+
+def _adds(one: Page) -> list[str]:
+    terms, days = one.terms, check.MONTH_DAYS
+    per_day = terms.level * DAY_MS / terms.length_ms
+    budget = one.stream.privacy.budget
+    average = f"on average {_rate(per_day)} a day, {_rate(days * per_day)} in {days} days"
+    lines = [f"this stream: level {shown(terms.level)} in each window; {average}"]
+    if "meter_epsilon_per_day" in one.found:
+        total = float(Fraction(one.found["meter_epsilon_per_day"]))
+        lines.append(
+            f"all streams on one meter: epsilon {total:.3g} per W a day (levels of different radii have no"
+            " sum)"
+        )
+    if budget is not None:
+        lines.append(
+            f"a budget of level {shown(budget.level)} in {format_duration(budget.per)} over all streams of a"
+            " meter: a window beyond it never opens"
+        )
+    lines.append("`meteragent ledger` says what each meter has spent, by day and stream")
+    return [*_text("Levels of windows add. What repeats is learnt in the end."), "", *_items(*lines)]
+
+
+def _rate(level: Fraction) -> str:
+    return shown(level) if (level * 1000).denominator == 1 else f"{float(level):.3g}"
+
+
+def _invariants(one: Page) -> list[str]:
+    return [f"What leaves exactly, without noise: {', '.join(one.found['invariants']) or 'nothing'}."]
+
+
+def _errors(one: Page) -> list[str]:
+    errors, unit = one.found["errors"], one.terms.unit
+    names = {"day_kwh": "a day's energy", "month_kwh": f"the energy of {check.MONTH_DAYS} days"}
+    return _items(
+        f"a number: {amount(errors['number'], unit)}; 95 of 100 within {amount(errors['ci95'], unit)}",
+        *(f"{text}: {amount(errors[key], 'kWh')}" for key, text in names.items() if key in errors),
+        *(f"the mean of {n:,} homes: {amount(errors[f'mean_of_{n}'], unit)}" for n in check.HOMES),
+    )
+
+
+def _changes(one: Page) -> list[str]:
+    rows = []
+    for id_, wording in one.shapes.items():
+        terms = wording.terms
+        radius = f"{shown(terms.radius)} {terms.unit}"
+        rows.append(
+            _row(f"`{id_}`", format_duration(terms.length_ms), terms.n, radius, wording.facts["epsilon"])
+        )
+    return [
+        *_text(
+            "Every record names its descriptor by an id that is made of its facts: other terms have another"
+            " id. A change holds from the first window that overlaps nothing released. The ids of this"
+            " configuration:"
+        ),
+        "",
+        *_rows("id", "window", "slots", "radius", f"epsilon (1/{one.terms.unit})"),
+        *rows,
+        "",
+        *_text(_earlier(one)),
+    ]
+
+
+def _earlier(one: Page) -> str:
+    """Terms in the store that are not those of the configuration."""
+    if one.known is None:
+        return "There is no store yet: nothing has left under other terms, as far as this page can know."
+    ids = {encode.wording(terms).id for terms in one.known.get(one.stream.name, ())}
+    others = ", ".join(f"`{id_}`" for id_ in sorted(ids - one.shapes.keys()))
+    return f"Other terms that the store has known: {others or 'none'}."
+
+
+def _warnings(one: Page) -> list[str]:
+    return _items(*one.found["warnings"] or ["none"])
+
+
+def _descriptors(one: Page) -> list[str]:
+    usual = one.shapes[one.found["id"]]
+    lines = [
+        *_text("That of an ordinary window, without the meter and the time from which it holds:"),
+        "",
+        "```json",
+        json.dumps({"id": usual.id, **usual.facts}, indent=2, ensure_ascii=False),
+        "```",
+        "",
+        *_text("And of all windows what their ids are made of, the first 8 hex digits of its SHA-256:"),
+        "",
+        "```",
+    ]
+    return [*lines, *(encode.canonical(wording.facts).decode() for wording in one.shapes.values()), "```"]
+
+
+_SECTIONS: Mapping[str, Callable[[Page], list[str]]] = {
+    "What leaves": _leaves,
+    "The guarantee": _guarantee,
+    "What is hidden, and what is not": _hidden,
+    "What repeats and adds": _adds,
+    "Invariants": _invariants,
+    "What it costs (one standard deviation)": _errors,
+    "Changes": _changes,
+    "Warnings": _warnings,
+    "Descriptors": _descriptors,
+}

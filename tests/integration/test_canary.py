@@ -12,11 +12,7 @@ there, in an accumulator, or it could not find them anywhere.
 """
 
 import asyncio
-import re
 import sqlite3
-import struct
-from collections.abc import Iterable
-from fractions import Fraction
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -25,10 +21,10 @@ import pytest
 
 from tests.broker import Broker
 from tests.conftest import MakeBroker
+from tests.integration.canary import NOTE, WATTS, everything, files, found
 from tests.integration.service import (
     TELL_ALL,
     Meters,
-    Service,
     meters,
     now_ms,
     service,
@@ -41,47 +37,7 @@ from tests.integration.service import (
 pytestmark = pytest.mark.integration
 
 LENGTH_MS = 1000
-WATTS = {"one": "13371.337", "two": "17771.771", "three": "19191.919"}
-NOTE = "canary-note-0042"
 WINDOW = 'length = "1s"\nlateness = "200ms"\ncatch_up = "500ms"'
-
-
-def varint(number: int) -> bytes:
-    """SQLite's: seven bits a byte, the most significant first."""
-    low = [number & 0x7F]
-    while number := number >> 7:
-        low.append(number & 0x7F | 0x80)
-    return bytes(reversed(low))
-
-
-def patterns(watts: str) -> dict[str, bytes]:
-    """How a canary might be written."""
-    micro, milli = int(Fraction(watts) * 10**6), int(Fraction(watts) * 10**3)
-    return {
-        "text": watts.encode(),
-        "digits": str(milli).encode(),
-        **{
-            f"{size} bytes of {name}, {order}": number.to_bytes(size, order)
-            for name, number, sizes in (("micro", micro, (5, 6, 8)), ("milli", milli, (4, 6, 8)))
-            for size in sizes
-            for order in ("big", "little")
-        },
-        "varint of micro": varint(micro),
-        "varint of milli": varint(milli),
-        "double, big": struct.pack(">d", float(watts)),
-        "double, little": struct.pack("<d", float(watts)),
-    }
-
-
-def found(data: bytes) -> set[str]:
-    """What of the canaries is in there: how each is written, and numbers that are multiples of one."""
-    seen = {f"{NOTE}"} if NOTE.encode() in data else set()
-    for watts in WATTS.values():
-        seen |= {f"{watts} as {name}" for name, pattern in patterns(watts).items() if pattern in data}
-        micro = int(Fraction(watts) * 10**6)
-        numbers = {int(text) for text in re.findall(rb"\d{9,}", data)}
-        seen |= {f"a multiple of {watts}" for number in numbers if number and number % micro == 0}
-    return seen
 
 
 class Run(NamedTuple):
@@ -130,16 +86,6 @@ async def send(line: Meters) -> None:
             payload = f'{{"power": {watts}, "t": {now_ms()}, "note": "{NOTE}"}}'
             await line.raw(f"meters/{meter}/power", payload)
         await asyncio.sleep(0.1)
-
-
-def files(agent: Service) -> dict[str, bytes]:
-    """The store and all that stands beside it."""
-    return {path.name: path.read_bytes() for path in agent.store.parent.glob("db*")}
-
-
-def everything(of: Iterable[bytes]) -> bytes:
-    """One after the other."""
-    return b"\0".join(of)
 
 
 def test_the_run_is_one(run: Run) -> None:

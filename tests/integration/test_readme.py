@@ -118,7 +118,9 @@ def test_a_record_is_as_shown() -> None:
     """The record shown is what the configuration above it sends, byte for byte."""
     (shown,) = blocks("json")
     record = json.loads(shown)
-    made = encode.record(encode.wording(terms()), record["meter"], parse_time(record["t"]), 0, record["value"])
+    made = encode.record(
+        encode.wording(terms()), record["meter"], parse_time(record["t"]), 0, record["value"]
+    )
     assert made.decode() == shown.strip()
     assert record["d"] == facts()["id"]
 
@@ -165,16 +167,22 @@ def running(line: str, folder: Path) -> Iterator[None]:
 async def test_the_commands_work_in_their_order(broker: Broker, tmp_path: Path) -> None:
     """With the four lines in home.toml, every command does what is said of it, as a new user types them."""
     commands = [line for line in LINES if line.startswith(PROGRAM)]
-    assert [shlex.split(line)[1] for line in commands] == ["check", "check", "run", "ledger"]
-    plain, own, run, ledger = commands
+    names = ["check", "check", "run", "ledger", "export", "plan", "audit"]
+    assert [shlex.split(line)[1] for line in commands] == names
+    plain, own, run, ledger, export, plan, audit = commands
     (tmp_path / "home.toml").write_text(FOUR_LINES)
     assert "factor of at most e^1 = 2.72" in printed(plain, tmp_path)
     assert event.parse(shlex.split(own)[-1]).name in printed(own, tmp_path)
+    assert "To hide a TV evening" in printed(plan, tmp_path)
+    assert "nothing found speaks against the promise" in printed(audit, tmp_path)
     (tmp_path / "home.toml").write_text(FOUR_LINES + SHORT.format(url=broker.url))
     with running(run, tmp_path):
         record = await first_record(broker)
     assert_as_documented(record, await retained(broker, record["d"]))
     assert re.search(r"^m1 +\d{4}-\d\d-\d\d +main +[1-9]", printed(ledger, tmp_path), re.MULTILINE)
+    rows = printed(export, tmp_path).splitlines()
+    assert rows[1].split(",")[:2] == ["main", "m1"]
+    assert record["t"] in rows[1]
 
 
 async def first_record(broker: Broker) -> dict[str, Any]:
@@ -216,9 +224,9 @@ def assert_as_documented(record: dict[str, Any], descriptor: dict[str, Any]) -> 
 def test_the_table_of_commands_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
     """Every command of the table exists, with the options shown there and no others."""
     documented: dict[str, set[str]] = {}
-    for command, *_ in COMMANDS[1:]:
+    for command, does, *_ in COMMANDS[1:]:
         if agent := re.match(r"`meteragent (\w+)", command):
-            documented.setdefault(agent[1], set()).update(re.findall(r"--[\w-]+", command))
+            documented.setdefault(agent[1], set()).update(re.findall(r"--[\w-]+", command + does))
         else:
             assert command.startswith("`python -m simulators replay TRACE")
     for name, options in documented.items():
@@ -290,10 +298,13 @@ def test_the_presets_are_those_of_check() -> None:
     names = [re.findall(r"`(.+)`", row[0])[0] for row in PRESETS[1:]]
     assert names == list(model.PRESETS)
     assert 'privacy.preset = "street"' in README
-    for name, (label, hides, number, thousand) in zip(names, PRESETS[1:], strict=True):
-        found = facts(f'privacy.preset = "{name}"\n')
-        assert_shows(hides, float(Fraction(found["hides_wh"])), "Wh")
+    for name, (label, _, hides, number, month, thousand) in zip(names, PRESETS[1:], strict=True):
+        zone = 'window.timezone = "Europe/Amsterdam"\n' if isinstance(model.PRESETS[name].length, str) else ""
+        found = facts(f'privacy.preset = "{name}"\n{zone}')
+        unit, per = ("kWh", 1000) if zone else ("Wh", 1)
+        assert_shows(hides, float(Fraction(found["hides_wh"])) / per, unit)
         assert_shows(number, found["errors"]["number"], "W")
+        assert_shows(month, found["errors"]["month_kwh"], "kWh")
         assert_shows(thousand, found["errors"]["mean_of_1000"], "W")
         assert (found["id"] == facts()["id"]) == label.endswith("(default)")
 

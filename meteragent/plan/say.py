@@ -135,7 +135,7 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
 
 
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
-    names = ", ".join(event.name for event in covered(setting)) or "none of the examples"
+    names = "; ".join(event.name for event in covered(setting)) or "none of the examples"
     hides = f"What it hides: {energy(setting.hide_wh)} in each number, at level {check.shown(setting.level)}."
     guess = f"Whoever guesses is right at most {bet(setting)} of 100 times (50 is a coin) about: {names}."
     return _wrapped(f"{hides} {guess} {_odds(answer, setting)}")
@@ -184,7 +184,7 @@ def _table(answer: Answer, setting: Setting) -> list[str]:
             else check.amount(float(one.hide_wh), "Wh")
         )
         lines.append(
-            f"{mark}{hidden:>10}{cells[0]:>12}{cells[1]:>16}{cells[2]:>13}   {', '.join(names) or '-'}"
+            f"{mark}{hidden:>10}{cells[0]:>12}{cells[1]:>16}{cells[2]:>13}   {'; '.join(names) or '-'}"
         )
     return lines
 
@@ -206,10 +206,11 @@ def _sliding(found: Sliding) -> list[str]:
     plan, setting, simple = found.plan, found.setting, found.simple
     share, windows = setting.share, plan.touched(plan.span)
     length, level = format_duration(share.step_ms * setting.slots), check.shown(setting.level)
+    all_of_it = check.shown(windows * setting.level)
     text = (
-        f"Stronger, if you want it: odds within e^{check.shown(windows * setting.level)} over the whole event, "
-        f"wherever it starts and whatever its shape below {setting.radius_w} W. Any {plan.span} {share.name} in "
-        f"a row touch at most {windows} windows of {length}, each at level {level}. One home's error is "
+        f"Stronger, if you want it: odds within e^{all_of_it} over the whole event, wherever it "
+        f"starts and whatever its shape below {setting.radius_w} W. Any {plan.span} {share.name} "
+        f"in a row touch at most {windows} windows of {length}, each at level {level}. One home's error is "
         f"then {error(setting.error_w(), share)}; to hide {energy(simple.hide_wh)} in each number instead "
         f"would cost {error(simple.error_w(), share)}. To paste:"
     )
@@ -240,10 +241,11 @@ def _nearest(answer: Answer) -> list[str]:
     lines = ["What would be"]
     for near in answer.nearest:
         setting = near.setting
-        what = f"{setting.share.name}, {_homes(near.homes)}, {energy(setting.hide_wh)} hidden"
+        of = "" if near.change.startswith("share") else f"{setting.share.name}, "
+        what = f"{of}{_homes(near.homes)}, {energy(setting.hide_wh)} hidden"
         lines.append(f"  {near.change}: {what}: {error(setting.error_w(near.homes), setting.share)}")
         if near.change.startswith("hide") or answer.question.hide is None:
-            names = ", ".join(event.name for event in covered(setting)) or "none of the examples"
+            names = "; ".join(event.name for event in covered(setting)) or "none of the examples"
             lines.append(f"    hides {names}")
     return lines
 

@@ -120,8 +120,7 @@ def _error(question: Question, hide: Hide, share: Share) -> Answer:
     homes = question.homes or needed(setting, goal_w)
     if _meets(setting, homes, goal_w):
         return Answer(question, setting, homes)
-    percent = 100 * setting.error_w(homes) / goal_w - 100
-    why = f"the error is {percent:,.0f} % above what is asked for"
+    why = f"the error is {setting.error_w(homes) / goal_w:,.3g} times what is asked for"
     more = Near("more homes", setting, needed(setting, goal_w))
     near = [more, *_shares_that_do(question, hide, homes), *_smaller(question, share, homes, goal_w)]
     return Answer(question, setting, homes, why, tuple(near))

@@ -1,0 +1,196 @@
+"""The command `plan`: what it prints, draws and refuses."""
+
+import importlib.util
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from meteragent import check, plan
+from meteragent.cli import EXIT_CRASH, main
+from meteragent.plan import ask, say
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What `plan` prints when it ends with 0."""
+    assert main(["plan", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+# In words -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("watts", "share", "text"),
+    [
+        (999.4, ask.HALF_HOUR, "999 W"),
+        (999.7, ask.HALF_HOUR, "1,000 W"),
+        (12.345, ask.HALF_HOUR, "12.3 W"),
+        (12.5, ask.DAY, "0.3 kWh"),
+        (12.5, ask.MONTH, "9 kWh"),
+        (12.5, ask.TYPICAL_DAY, "12.5 W"),
+        (12.5, ask.CURVE, "12.5 W"),
+    ],
+)
+def test_errors_are_said_as_people_read_what_is_shared(watts: float, share: ask.Share, text: str) -> None:
+    """Days and months are energies, all else is power; three figures, never as powers of ten."""
+    assert say.error(watts, share) == text
+
+
+# The command ----------------------------------------------------------------------------------------
+
+
+def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """Error, hiding, configuration, table, slots, the stronger promise and what `check` says are printed."""
+    text = said(capsys, "--hide", "away 8h", "--share", "half-hour", "--homes", "500", "--error", "20%")
+    for part in (
+        "To hide away 8 h, share half hours, the mean of 500 homes within 20%: possible.",
+        "one home                        1,321 W       400 % of a home of 330 W",
+        "Within 20%: the mean of 500 homes has 10 % to spare; 401 homes are enough.",
+        "The floor: no noise that keeps this promise has less error than 1,321 W;",
+        "All windows that away 8 h touches together change its odds by at most e^4.28.",
+        "Numbers in a window: 1 has the least error of",
+        "Stronger, if you want it: odds within e^1 over the whole event",
+        "touch at most 5 windows of 2h, each at level 0.2.",
+        'privacy.level = "1/5"',
+        "Stream main: power in W, windows of 30min, one number each",
+    ):
+        assert " ".join(part.split()) in " ".join(text.split())
+    rows = [line for line in text.splitlines() if line.startswith(" *")]
+    assert len(rows) == 1
+    assert rows[0].split()[1:3] == ["467", "Wh"]
+
+
+def test_a_plan_is_what_check_says_of_its_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`check` on the configuration that was printed says what `plan` said at the end."""
+    text = said(capsys, "--share", "day", "--error", "10%", "--timezone", "Europe/Amsterdam")
+    block = text.split("Paste this\n\n")[1].split("\n\n")[0]
+    path = tmp_path / "home.toml"
+    path.write_text(block, encoding="utf-8")
+    assert main(["check", str(path)]) == 0
+    assert text.endswith(capsys.readouterr().out)
+    assert 'window.timezone = "Europe/Amsterdam"\n' in block
+
+
+def test_not_possible_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is not possible ends with 0: why, what would be, and the first of it to paste."""
+    text = said(capsys, "--hide", "kettle", "--share", "half-hour", "--homes", "100", "--error", "1%")
+    assert "NOT possible: the error is 9.43 times what is asked for." in text
+    assert "more homes: half hours, the mean of 8,889 homes, 110Wh hidden: 3.3 W" in text
+    assert "share days: the mean of 100 homes, 110Wh hidden: 0.0156 kWh" in text
+    assert "The first of these, to paste (it is the preset 'appliance')" in text
+    text = said(capsys, "--hide", "42kWh", "--error", "5%")
+    assert "NOT possible: none of what could be shared is that good." in text
+    assert re.search(r"months +59\.4 kWh +25 % +no", text)
+    text = said(capsys, "--share", "day", "--error", "1W")
+    assert "NOT possible: what can be hidden then is less than any of the examples." in text
+
+
+@pytest.mark.parametrize("share", ["curve", "typical-day"])
+def test_choosing_blocks_on_a_private_trace_is_a_release(
+    share: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever gets a number of blocks is told that a private trace must not choose it."""
+    told = " ".join(said(capsys, "--hide", "kettle", "--share", share).split())
+    assert "Never choose it by a private trace: that choice is itself a release" in told
+    assert "private trace" not in said(capsys, "--hide", "kettle", "--share", "half-hour")
+
+
+def test_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The JSON has the same: the setting, its configuration, what is near, and the facts of `check`."""
+    told = json.loads(said(capsys, "--hide", "away 8h", "--share", "half-hour", "--homes", "100", "--json"))
+    assert told["possible"] is True
+    assert told["setting"]["error_w"] == pytest.approx(132.1)
+    assert told["setting"]["hides_wh"] == "467"
+    setting = plan.solve(plan.Question(ask.hide("away 8h"), ask.share("half-hour"))).setting
+    assert setting is not None
+    assert told["check"] == check.facts(setting.stream)
+    assert (told["sliding"]["span"], told["sliding"]["windows"]) == (17, 5)
+    errors = [row["error_w"] for row in told["error_against_hiding"]]
+    assert all(a < b for a, b in pairwise(errors))
+    told = json.loads(said(capsys, "--hide", "5kWh", "--error", "1W", "--json"))
+    assert told["possible"] is False
+    assert told["setting"] is None
+    assert {near["change"] for near in told["nearest"]} == {"more homes", "hide less"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ["--hide", "kettel", "--share", "day"],
+            "argument --hide: found 'kettel'; expected 'a kettle', or one",
+        ),
+        (["--share", "day", "--error", "5"], "argument --error: found '5'; expected a percentage"),
+        (
+            ["--share", "day", "--error", "5%", "--homes", "x"],
+            "argument --homes: found 'x'; expected a whole",
+        ),
+        (
+            ["--hide", "kettle", "--share", "x"],
+            "argument --share: found 'x'; expected half-hour, day, month or",
+        ),
+        (["--level", "0"], "argument --level: found '0'; expected a number from 0.001 to 4"),
+        (["--level", "4.01"], "argument --level: found '4.01'; expected a number from 0.001 to 4"),
+        (["--level", "1/0"], "argument --level: found '1/0'; expected a number from 0.001 to 4"),
+        (["--timezone", "Europe/Amsterdm"], "expected a time zone such as Europe/Amsterdam"),
+        (
+            ["--plot", "x.txt"],
+            "argument --plot: found 'x.txt'; expected a name that ends in .png, .pdf or .svg",
+        ),
+        (["--plot", "nowhere/x.png"], "found 'nowhere/x.png'; expected a name in a folder that exists"),
+        (["--hide", "kettle"], "two of: --hide; --share; --error"),
+        (["--share", "typical-day", "--error", "1kWh"], "a percentage such as 5%, or watts such as 20W"),
+    ],
+)
+def test_bad_arguments_are_refused(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What cannot be understood ends with 2, the flag, what was found and what would be right."""
+    with pytest.raises(SystemExit) as left:
+        main(["plan", *arguments])
+    assert left.value.code == 2
+    assert expected in capsys.readouterr().err
+
+
+HEADS = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
+
+
+@pytest.mark.parametrize("suffix", HEADS)
+def test_a_picture_is_drawn(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--plot` writes the picture in the format of the name, also of what is not possible."""
+    path = tmp_path / f"plan{suffix}"
+    share = "half-hour" if suffix == ".png" else "day"
+    said(capsys, "--hide", "kettle", "--share", share, "--error", "5%", "--homes", "9", "--plot", str(path))
+    assert path.read_bytes().startswith(HEADS[suffix])
+
+
+def test_a_picture_says_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Axes have units; the floor, the setting, the goal and the examples are named."""
+    path = tmp_path / "plan.svg"
+    said(capsys, "--hide", "tv evening", "--share", "day", "--error", "5%", "--plot", str(path))
+    drawn = path.read_text(encoding="utf-8")
+    for text in (
+        "energy hidden in each number, in Wh",
+        "error (one standard deviation), in kWh",
+        "the floor: no noise that keeps the promise is below",
+        "this setting: 0.424 kWh for one home",
+        "the error that is wanted",
+        "a kettle",
+    ):
+        assert f"<!-- {text} -->" in drawn
+
+
+def test_without_matplotlib_the_extra_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without matplotlib `--plot` ends with 1 and says what to install; nothing else needs it."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    given = ("--hide", "kettle", "--share", "day")
+    assert "possible" in said(capsys, *given)
+    assert main(["plan", *given, "--plot", str(tmp_path / "x.png")]) == EXIT_CRASH
+    assert "pip install 'meteragent[analysis]'" in capsys.readouterr().err

@@ -270,10 +270,13 @@ def _ledger(options: argparse.Namespace) -> int:
 
 def _export(options: argparse.Namespace) -> int:
     with read_only(config.load(options.config).store.path) as connection:
-        if not options.nonnegative:
-            export.write(connection, sys.stdout)
+        try:
+            view = export.write_nonnegative if options.nonnegative else export.write
+            raised = view(connection, sys.stdout)
+            sys.stdout.flush()
+        except BrokenPipeError:  # who reads has enough, such as `head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        raised = export.write_nonnegative(connection, sys.stdout)
     if raised:
         print(f"{raised} days or windows have a negative total: they are zero there", file=sys.stderr)
     return 0

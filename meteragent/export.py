@@ -42,11 +42,12 @@ def records(connection: sqlite3.Connection) -> Iterator[Left]:
             yield Left(row.channel, row.payload, row.delivered_ms)
 
 
-def write(connection: sqlite3.Connection, out: IO[str]) -> None:
-    """All records as CSV with a header, line by line as they are read."""
+def write(connection: sqlite3.Connection, out: IO[str]) -> int:
+    """All records as CSV with a header, line by line as they are read; 0, for no total is changed."""
     table = csv.writer(out, lineterminator="\n")
     table.writerow(COLUMNS)
     table.writerows(left.row() for left in records(connection))
+    return 0
 
 
 def write_nonnegative(connection: sqlite3.Connection, out: IO[str]) -> int:

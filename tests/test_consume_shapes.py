@@ -10,7 +10,7 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent import config, encode
@@ -26,12 +26,15 @@ from meteragent.consume import (
 )
 from meteragent.errors import RecordError
 from meteragent.grid import DAY_MS, HOUR_MS, iso_time, parse_time
-from meteragent.privacy import sd
+from meteragent.health import Counts
+from meteragent.pipeline import Pipeline, Spending
+from meteragent.privacy import SeededBits, sd
 from meteragent.privacy.totals import Weighted, half_width_of_total, half_width_of_window
-from meteragent.release import Space
+from meteragent.release import Snapshot, Space
 from meteragent.schedule import Schedule
 from tests.configurations import written
 from tests.messages import changed
+from tests.world import BASE_MS, message, stream
 
 BANDS = "bands = ['00-06', '06-17', '17-21', '21-24']"
 PROFILE = "preset = 'typical-day'"
@@ -66,6 +69,8 @@ def received(known: Schedule, start: str, quanta: Sequence[Sequence[int]], meter
 
 # Mean days ----------------------------------------------------------------------------------------
 
+QUIET = "level = 1000000000"
+"""Noise that is zero but for a chance below e^-1000."""
 JUNE, JULY = "2026-05-31T22:00:00Z", "2026-06-30T22:00:00Z"
 JUNE_MS, JULY_MS = parse_time(JUNE), parse_time(JULY)
 
@@ -193,6 +198,7 @@ def test_blocks_of_a_local_day_share_its_radius(zone: str) -> None:
     assert [terms.window_ms(t) for t in home.time_ms.tolist()] == [start_ms] * 4 + [start_ms + DAY_MS] * 4
 
 
+@settings(max_examples=40)
 @given(
     zone=st.sampled_from(ZONES),
     unit=st.sampled_from(["1d", "1w", "1mo"]),
@@ -283,6 +289,33 @@ def test_a_register_of_mean_days_grows_by_months() -> None:
     found = total(home)
     assert found.time_ms.tolist() == [JULY_MS, parse_time("2026-07-31T22:00:00Z")]
     assert found.kwh == pytest.approx([0.72, 0.72 + 3 * 0.744])
+
+
+@pytest.mark.parametrize(("privacy", "window"), [("day", ""), ("bill", ""), ("typical-day", BANDS)])
+def test_what_a_core_sends_is_what_was_measured(privacy: str, window: str) -> None:
+    """From readings through the core to totals: with negligible noise a register shows the energy used.
+
+    A reading stands for a quarter of its hour. The clocks change in between; all messages come from the
+    core, descriptors included. What is left is the rounding, which the intervals hold.
+    """
+    known = schedule(f"preset = '{privacy}'\n{QUIET}", f"{window}\nclock = 'event'\nahead = '9999d'")
+    pipeline = Pipeline(stream(known), Snapshot({}, {}, {}), Spending(), SeededBits(1), Counts())
+    from_ms, messages = parse_time("2026-02-27T00:00:00Z"), []
+    watts = np.random.default_rng(1).integers(0, 3000, 70 * 24)
+    for hour, power in enumerate(watts.tolist()):
+        reading = message(from_ms - BASE_MS + hour * HOUR_MS, power)
+        effects = pipeline.feed([reading], BASE_MS, BASE_MS)
+        messages += [row.payload for row in effects.commit.outgoing]
+    (home,) = collect(messages).values()
+    found = total(home)
+    assert len(home.descriptors) > 1
+    assert found.time_ms[-1] - found.start_ms > 30 * DAY_MS
+    used_kwh = np.append(0, np.cumsum(watts)) / 4000
+    first, *ends = (np.array([found.start_ms, *found.time_ms]) - from_ms) // HOUR_MS
+    true_kwh = used_kwh[ends] - used_kwh[first]
+    assert np.allclose(found.kwh, true_kwh, atol=0.02)
+    assert np.mean((found.low <= true_kwh) & (true_kwh <= found.high)) > 0.5
+    assert (found.high - found.low < 0.03).all()
 
 
 # Columns ------------------------------------------------------------------------------------------

@@ -2,19 +2,22 @@
 
 import csv
 import io
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from meteragent import encode, outbox
-from meteragent.cli import main
+from meteragent.cli import EXIT_CONFIG, main
 from meteragent.consume import collect, nonnegative
 from meteragent.export import COLUMNS
 from meteragent.grid import DAY_MS
 from meteragent.release import Commit, Outgoing, Terms
 from tests.configurations import written
 from tests.messages import HOURLY, KILO, NOON_MS, recorded, wording
+from tests.not_run import ROOT
 from tests.stores import TERMS, open_store, persist
 from tests.test_consume_shapes import BANDS, JUNE, PROFILE, schedule, sent
 
@@ -124,6 +127,28 @@ def test_a_form_is_asked_for(path: Path, capsys: pytest.CaptureFixture[str]) -> 
         main(["export", str(path)])
     assert left.value.code == 2
     assert "--csv" in capsys.readouterr().err
+
+
+def test_a_bad_configuration_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As for all commands: 78, with the key."""
+    path.write_text(path.read_text().replace("[window]", "[window]\nstep = '7min'"))
+    assert main(["export", str(path), "--csv"]) == EXIT_CONFIG
+    assert "window.step: found" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_enough_is_no_error(path: Path) -> None:
+    """`export .. | head` ends with 0 and says nothing."""
+    leave(path, recorded(TERMS, list(range(2000))))
+    command = [sys.executable, "-m", "meteragent", "export", str(path), "--csv"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdout.readline().startswith("stream,meter,time,")
+        running.stdout.close()
+        assert running.stderr.read() == ""
+    assert running.returncode == 0
 
 
 # The view -----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ sums are exact, so that no order of adding changes a bit.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,11 @@ from simulators.signature import DAY_S, Signature
 
 STRETCH_MAX = 4
 """No run takes longer than so many times its signature, nor is shorter than that part of it."""
-_HOME_SPREAD, _RUN_SPREAD = 0.15, 0.03
-"""How far an appliance's power is from the signature's, in a home and again in a run: uniform, relative."""
+_RUN_SPREAD = 0.03
+"""How far the power of a run is from what the home's appliance draws: uniform, relative."""
+_POWER_SPREAD, _LENGTH_SPREAD = 0.3, 0.3
+"""How far a home's appliance is from the signature: in power, uniform and relative, and in the length of its
+runs, the standard deviation of the logarithm."""
 _JITTER = 0.2
 """Of a thermostat's period and of its time on, relative."""
 _RUNS_MAX = 4096
@@ -70,9 +73,9 @@ class Appliance:
     """What people start, or let start: `starts_per_day` on average where there is one, at their `hours`.
 
     `hours` are (from, to, weight); `owners` the share of homes that have one; `spread` the standard
-    deviation of the logarithm of a run's length. An attended one is not started while nobody is home (the
-    runs that would are left out, so that such homes have fewer), and one that is not `many` does not start
-    before its last run of that day ended.
+    deviation of the logarithm of a run's length, around that of the home. An attended one is not started
+    while nobody is home (the runs that would are left out, so that such homes have fewer), and one that is
+    not `many` does not start before its last run of that day ended.
 
     Raises ValueError where a run could last longer than a day.
     """
@@ -93,10 +96,12 @@ class Appliance:
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
         """As drawn for each home."""
         row, number, start_s, drawn = self.starts(people, activity, day)
-        stretch = np.exp(self.spread * normal(drawn[2], drawn[3])).clip(1 / STRETCH_MAX, STRETCH_MAX)
+        make = Makes.of(people, self.name)
+        stretch = make.length[row] * np.exp(self.spread * normal(drawn[2], drawn[3]))
+        stretch = stretch.clip(1 / STRETCH_MAX, STRETCH_MAX)
         ends_s = np.floor(np.cumsum(self.signature.seconds) * stretch[:, None] + 0.5).astype(np.int64)
         ends_s[:, -1] = np.maximum(ends_s[:, -1], 1)
-        factor = owned_power(people, self.name)[row] * (1 + _RUN_SPREAD * (2 * drawn[1] - 1))
+        factor = make.power[row] * (1 + _RUN_SPREAD * (2 * drawn[1] - 1))
         levels = np.asarray(self.signature.watts) * factor[:, None]
         if self.signature.swing:
             levels *= self._swings(people, row, number, day)
@@ -167,53 +172,69 @@ class Thermostat:
         ends_s = np.floor(
             np.cumsum(self.signature.seconds) * (lasting / self.signature.duration_s)[:, None] + 0.5
         )
-        levels = np.asarray(self.signature.watts) * owned_power(people, self.name)[row][:, None]
+        levels = np.asarray(self.signature.watts) * Makes.of(people, self.name).power[row][:, None]
         return Runs(
             row, start_s[row, column], ends_s.astype(np.int64), np.rint(1000 * levels).astype(np.int64)
         )
 
 
-def owned_power(people: Households, name: str) -> Floats:
-    """By what factor each home's own differs from the signature, shape (homes,)."""
-    return np.asarray(1 + _HOME_SPREAD * (2 * uniforms(people.seed, f"{name}: power", people.homes)[0] - 1))
+class Makes(NamedTuple):
+    """By what factors each home's own differs from the signature in power and in length, shape (homes,)."""
+
+    power: Floats
+    length: Floats
+
+    @classmethod
+    def of(cls, people: Households, name: str) -> Self:
+        """What homes bought under a name."""
+        drawn = uniforms(people.seed, f"{name}: make", people.homes)
+        length = np.exp(_LENGTH_SPREAD * normal(drawn[1], drawn[2]))
+        return cls(1 + _POWER_SPREAD * (2 * drawn[0] - 1), length)
 
 
 def _apart(runs: Runs) -> NDArray[np.bool_]:
-    """Whether each run starts after the one before it in its home has ended."""
+    """Whether each run starts after all that started before it in its home have ended, left out or not."""
     order = np.lexsort((runs.start_s, runs.row))
-    row, start_s, stop_s = runs.row[order], runs.start_s[order], runs.stop_s[order]
+    # Homes one after the other on one line of time, so far apart that none reaches the next.
+    begin_s = runs.row[order] * 4 * DAY_S
+    latest_s = np.maximum.accumulate(begin_s + runs.stop_s[order])
     kept = np.ones(len(order), np.bool_)
-    kept[order[1:]] = (row[1:] != row[:-1]) | (start_s[1:] >= stop_s[:-1])
+    kept[order[1:]] = (begin_s + runs.start_s[order])[1:] >= latest_s[:-1]
     return kept
 
 
-_MEALS = (7, 9, 1.0), (11, 14, 2.0), (17, 20, 4.0)
+_MEALS = (6, 9, 1.5), (11, 14, 2.0), (17, 20, 3.5)
 _EVENING = (17, 23, 5.0)
-_TUMBLING = ((180.0, 12), (20.0, 8)) * 110
-WASHING = Signature.cycle((120, 180), (2050, 720), *_TUMBLING, (350, 120), (60, 60), (500, 420))
-DISHES = Signature.cycle((70, 300), (2000, 900), (70, 2100), (2000, 700), (10, 600))
+_TUMBLING = ((180.0, 15), (20.0, 10)) * 140
+WASHING = Signature.cycle((120, 180), (2050, 900), *_TUMBLING, (350, 240), (60, 60), (500, 480))
+DISHES = Signature.cycle((70, 240), (2100, 1200), (70, 1500), (2100, 1300), (60, 400))
 BAKING = Signature.cycle((2300, 600), *((2300, 50), (30, 100)) * 12)
-FRYING = Signature.cycle((1800, 180), *((1800, 40), (0, 40)) * 10)
-DEFROSTING = Signature.cycle((1250, 60), *((1250, 12), (60, 10)) * 3)
+FRYING = Signature.cycle((1800, 180), *((1800, 30), (0, 30)) * 7)
+DEFROSTING = Signature.cycle((1350, 60), *((1350, 12), (60, 6)) * 2)
 
 CATALOGUE: tuple[Load, ...] = (
-    Thermostat("refrigerator", Signature.settling(500, 95, 2, 1000), (2400, 4200), (0.2, 0.35)),
-    Thermostat("freezer", Signature.settling(700, 140, 2, 500), (2400, 3600), (0.1, 0.2), owners=0.5),
-    Appliance("kettle", Signature.on(2200, 140), 6, ((6, 9, 3), (9, 17, 1), (17, 23, 2)), spread=0.5),
+    Thermostat("refrigerator", Signature.settling(600, 100, 1, 1000), (2400, 4200), (0.2, 0.35)),
+    Thermostat("freezer", Signature.settling(900, 150, 1, 500), (2000, 3600), (0.1, 0.2), owners=0.5),
+    Appliance("kettle", Signature.on(2150, 140), 6, ((6, 9, 4), (9, 17, 1), (17, 23, 2)), spread=0.5),
     Appliance("microwave", DEFROSTING, 2.3, ((7, 9, 2), (12, 14, 2), (18, 21, 2)), spread=0.5),
-    Appliance("toaster", Signature.on(800, 150), 0.8, ((6, 10, 1),)),
-    Appliance("hob", FRYING, 3, _MEALS, owners=0.8, spread=0.3),
-    Appliance("oven", BAKING, 0.9, ((11, 13, 1), (17, 20, 3)), spread=0.2),
+    Appliance("toaster", Signature.on(750, 170), 0.8, ((6, 10, 1),)),
+    Appliance("hob", FRYING, 3, _MEALS, owners=0.8, spread=0.4),
+    Appliance("oven", BAKING, 0.9, ((11, 13, 1), (17, 20, 2)), spread=0.2),
     Appliance("washing machine", WASHING, 0.8, ((8, 20, 1),), spread=0.1),
     Appliance(
-        "tumble dryer", Signature.settling(2300, 2000, 600, 3000), 0.8, ((10, 21, 1),), owners=0.4, spread=0.2
+        "tumble dryer", Signature.settling(2300, 2000, 600, 3300), 0.8, ((10, 21, 1),), owners=0.4, spread=0.3
     ),
-    Appliance("dishwasher", DISHES, 1.0, ((12, 14, 1), _EVENING), owners=0.6, spread=0.1),
+    Appliance("dishwasher", DISHES, 0.8, ((8, 10, 1), (12, 14, 1), _EVENING), owners=0.6, spread=0.1),
     Appliance("vacuum cleaner", Signature.settling(1800, 1150, 2, 700), 0.25, ((9, 18, 1),), spread=0.4),
     Appliance("hair dryer", Signature.varying(1300, 0.3, 20, 100), 0.4, ((6, 9, 2), (19, 22, 1)), owners=0.6),
     Appliance(
-        "lights", Signature.settling(60, 85, 60, 7200), 5.5, ((6, 8, 1), _EVENING), spread=0.5, many=True
+        "lights",
+        Signature.settling(60, 85, 60, 7200),
+        6,
+        ((6, 9, 2), (9, 17, 1), _EVENING),
+        spread=0.5,
+        many=True,
     ),
-    Appliance("computer", Signature.varying(80, 0.5, 60, 7200), 3, ((8, 22, 1),), spread=0.6),
+    Appliance("computer", Signature.varying(80, 0.5, 90, 7200), 3, ((8, 22, 1),), spread=0.6),
 )
 """What homes have, beside a television."""

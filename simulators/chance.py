@@ -19,8 +19,11 @@ Integers = NDArray[np.int64]
 _ROUNDS: Final = 10
 _MULTIPLIERS: Final = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _KEY_STEPS: Final = 0x9E3779B9, 0xBB67AE85
-_LOW: Final = np.uint64(0xFFFFFFFF)
+_LOW_BITS: Final = 0xFFFFFFFF
+_LOW: Final = np.uint64(_LOW_BITS)
 _HALF: Final = np.uint64(32)
+_AT_ONCE: Final = 1 << 13
+"""Counters whose words stay in a processor's cache."""
 _MOST: Final = 64
 """No Poisson count here is larger: means are below 20."""
 
@@ -28,17 +31,31 @@ Words = NDArray[np.uint64]
 
 
 def philox(counter: tuple[Words, Words, Words, Words], key: int) -> Words:
-    """Philox4x32-10: four words of 32 bits for each counter of four such words, shape (4, …).
+    """Philox4x32-10: four words of 32 bits for each counter of four such words, shape (4, n) for (n,).
 
     The low 32 bits of `key` are its first word.
     """
-    a, b, c, d = counter
-    keys = key & 0xFFFFFFFF, key >> 32
+    words = np.stack(counter)
+    for begin in range(0, words.shape[1], _AT_ONCE):
+        part = slice(begin, begin + _AT_ONCE)
+        words[:, part] = _ten_rounds(words[:, part], key)
+    return words
+
+
+def _ten_rounds(words: Words, key: int) -> Words:
+    """In place: what comes in is used up."""
+    a, b, c, d = words
+    low, high = key & _LOW_BITS, key >> 32
     for _ in range(_ROUNDS):
         first, second = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
-        a, b = (second >> _HALF) ^ b ^ np.uint64(keys[0]), second & _LOW
-        c, d = (first >> _HALF) ^ d ^ np.uint64(keys[1]), first & _LOW
-        keys = (keys[0] + _KEY_STEPS[0]) & 0xFFFFFFFF, (keys[1] + _KEY_STEPS[1]) & 0xFFFFFFFF
+        b ^= second >> _HALF
+        b ^= np.uint64(low)
+        d ^= first >> _HALF
+        d ^= np.uint64(high)
+        first &= _LOW
+        second &= _LOW
+        a, b, c, d = b, second, d, first
+        low, high = (low + _KEY_STEPS[0]) & _LOW_BITS, (high + _KEY_STEPS[1]) & _LOW_BITS
     return np.stack([a, b, c, d])
 
 
@@ -53,8 +70,11 @@ def uniforms(seed: int, stream: str, home: ArrayLike, day: ArrayLike = 0, index:
     if not 0 <= seed < 1 << 64:
         raise ValueError(f"a seed is a whole number from 0 to 2**64 - 1, not {seed}")
     asked = np.broadcast_arrays(index, day, home, crc32(stream.encode()))
-    a, b, c, d = (np.asarray(word, np.int64).astype(np.uint64) & _LOW for word in asked)
-    return np.asarray((philox((a, b, c, d), seed) + 0.5) / 2.0**32, np.float64)
+    a, b, c, d = (np.asarray(word, np.int64).astype(np.uint64).ravel() & _LOW for word in asked)
+    words = philox((a, b, c, d), seed).astype(np.float64).reshape(4, *asked[0].shape)
+    words += 0.5
+    words *= 2.0**-32
+    return words
 
 
 def normal(first: Floats, second: Floats) -> Floats:

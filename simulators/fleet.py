@@ -146,7 +146,8 @@ class Fleet:
             cell, last = begin // step_s, (end - 1) // step_s
             bounds = np.arange(cell, last + 2) * step_s
             bounds[0], bounds[-1] = begin, end
-            energy[row, cell : last + 1] += gain * np.diff(brightness_sums(self.seed, channel, day)[bounds])
+            sums = brightness_sums(self.seed, channel, day)[bounds]
+            energy[row, cell : last + 1] += gain * (sums[1:] - sums[:-1])
 
     def _events(self, day: int, drawn: _Drawn) -> Events:
         seen, absences = drawn.watched, self.people.absences(day)
@@ -196,7 +197,8 @@ def _summed(edges: Sequence[_Edges], standby_mw: Integers, step_s: int) -> Float
     inside = second < DAY_S
     row, second, more = row[inside], np.maximum(second[inside], 0), more[inside]
     count, steps = len(standby_mw), DAY_S // step_s
-    cell, late_s = np.divmod(second, step_s)
+    cell = second // step_s
+    late_s = second - cell * step_s
     # One column more than there are steps takes what an edge in the last one leaves to a next.
     at = row * (steps + 1) + cell
     split = late_s > 0

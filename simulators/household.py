@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from simulators.chance import Floats, Integers, lognormal, normal, uniforms
 from simulators.signature import DAY_S
 
-_HOME_SPREAD, _DAY_SPREAD = 0.45, 0.3
+_HOME_SPREAD, _DAY_SPREAD = 0.45, 0.35
 """Of log-normal factors with mean 1: how busy a home is and its standby, how busy a day is."""
 _STANDBY_W = 112
 _LATE_S = 2900

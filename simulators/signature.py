@@ -3,7 +3,7 @@
 Hart (1992, Nonintrusive appliance load monitoring) tells appliances that are on or off, that go through
 states, and that vary continuously; Reinhardt (2015, AMBAL) adds power that decays or grows after the start.
 All are one value here: steps of (watts, seconds), with a swing that redraws each step's watts in each run.
-An exponential is a ladder of steps with its exact energy in each: 0–1 s, 1–2 s, 2–4 s, 4–8 s, ….
+An exponential is a ladder of steps, the ends of which double, with its exact energy in each.
 """
 
 import math
@@ -13,8 +13,8 @@ from typing import Self
 
 DAY_S = 86_400
 
-_TAU_MAX = 5
-"""A decay ends after so many time constants: less than 1 % is left."""
+_TAU_MIN, _TAU_MAX = 1 / 8, 5
+"""In time constants: a ladder's first step, and where its last one begins, with less than 1 % left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,9 @@ class Signature:
     @classmethod
     def settling(cls, first_w: float, watts: float, tau_s: float, seconds: int) -> Self:
         """Power that moves from `first_w` to `watts` as exp(-t / tau_s): a motor's decay, a lamp's growth."""
-        bounds = [
-            0,
-            *(1 << k for k in range(seconds.bit_length()) if 1 << k < min(seconds, _TAU_MAX * tau_s)),
-        ]
-        bounds.append(seconds)
+        first_s, last_s = max(1, round(tau_s * _TAU_MIN)), min(seconds, _TAU_MAX * tau_s)
+        rungs = (first_s << k for k in range(seconds.bit_length()))
+        bounds = [0, *(rung for rung in rungs if rung < last_s), seconds]
         means = [
             watts + (first_w - watts) * tau_s * (math.exp(-a / tau_s) - math.exp(-b / tau_s)) / (b - a)
             for a, b in pairwise(bounds)

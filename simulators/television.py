@@ -12,21 +12,27 @@ compare`).
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from simulators.appliance import Appliance, owned_power
-from simulators.chance import Floats, Integers, normal, uniforms
+from simulators.appliance import Appliance
+from simulators.chance import Floats, Integers, uniforms
 from simulators.household import Absences, Households
 from simulators.signature import DAY_S, Signature
 
 CHANNELS = 6
 LEVELS = 256
-BASE_W, GAIN_W = 80.0, 38.0
+BASE_W, GAIN_W = 85.0, 40.0
 """Of a set in the middle: black, and from there to white."""
 
+_BASE_SPREAD, _GAIN_SPREAD = 0.6, 0.3
+"""How far a home's set is from that one: uniform, relative."""
 _SCENE_S, _SHOT_S = 32.0, 4.5
-_SHOT_SPREAD = 0.2
+_DARK, _LIGHT = (0.05, 0.3), (0.65, 0.85)
+"""The mean brightness of scenes is uniform between two bounds, which a channel draws for each day,"""
+_SHOT_SPREAD = (0.15, 0.35)
+"""and likewise the standard deviation of its shots around it."""
 _BLACK = 0.3
 """The share of scenes that begin with a second of black."""
 _LAG = np.array([162, 60, 22, 8, 3, 1])
@@ -39,16 +45,19 @@ _VIEWING = Appliance(
 @lru_cache(maxsize=4 * CHANNELS)
 def brightness_sums(seed: int, channel: int, day: int) -> Integers:
     """The sum of a channel's brightness up to each second of a day, in 256ths: shape (86401,), from 0."""
-    scene = uniforms(seed, "scene", channel, day, np.arange(int(2 * DAY_S / _SCENE_S)))
+    scene = uniforms(seed, "scene", channel, day, np.arange(int(1.3 * DAY_S / _SCENE_S)))
     scene_s = np.cumsum(1 + np.floor(-_SCENE_S * np.log(scene[0])))
-    # The second least of four uniform numbers has the law Beta(2, 3).
-    level = np.sort(uniforms(seed, "level", channel, day, np.arange(len(scene_s))), axis=0)[1]
-    shot = uniforms(seed, "shot", channel, day, np.arange(int(1.5 * DAY_S / _SHOT_S)))
-    shot_s = np.cumsum(np.maximum(1, np.floor(-_SHOT_S * np.log(shot[0])))).astype(np.int64)
-    in_scene = np.searchsorted(scene_s, shot_s, side="right")
-    bright = (level[np.minimum(in_scene, len(level) - 1)] + _SHOT_SPREAD * normal(shot[1], shot[2])).clip(
-        0, 1
+    style = uniforms(seed, "style", channel, day)
+    dark, light, spread = (
+        low + (high - low) * drawn
+        for (low, high), drawn in zip((_DARK, _LIGHT, _SHOT_SPREAD), style[:3].tolist(), strict=True)
     )
+    level = dark + (light - dark) * scene[2]
+    shot = uniforms(seed, "shot", channel, day, np.arange(int(1.25 * DAY_S / _SHOT_S)))
+    shot_s = np.cumsum(np.maximum(1, np.floor(-_SHOT_S * np.log(shot[0])))).astype(np.int64)
+    in_scene = np.searchsorted(scene_s, shot_s, side="right").clip(max=len(level) - 1)
+    # The sum of three uniform numbers is nearly normal, with a standard deviation of a half.
+    bright = (level[in_scene] + 2 * spread * (shot[1:].sum(axis=0) - 1.5)).clip(0, 1)
     shown = np.repeat(np.floor((LEVELS - 1) * bright), np.diff(shot_s, prepend=0))[:DAY_S].astype(np.int64)
     cuts = scene_s[(scene[1] < _BLACK) & (scene_s < DAY_S)].astype(np.int64)
     shown[cuts] = 0
@@ -70,6 +79,21 @@ def library_w(seed: int, programmes: int, length_s: int = 300, step_s: int = 10)
     # Not through the cache of the channels that homes watch: a library has more.
     sums = (brightness_sums.__wrapped__(seed, CHANNELS + at, 0)[bounds] for at in range(programmes))
     return np.array([BASE_W + GAIN_W / (LEVELS - 1) * np.diff(one) / step_s for one in sums])
+
+
+class Sets(NamedTuple):
+    """What each home's set draws, shape (homes,): black, and for each 256th of brightness."""
+
+    base_mw: Integers
+    gain_mw: Integers
+
+    @classmethod
+    def of(cls, people: Households) -> Self:
+        """What homes bought."""
+        drawn = uniforms(people.seed, "television: set", people.homes)
+        base = 1000 * BASE_W * (1 + _BASE_SPREAD * (2 * drawn[0] - 1))
+        gain = 1000 * GAIN_W / (LEVELS - 1) * (1 + _GAIN_SPREAD * (2 * drawn[1] - 1))
+        return cls(np.rint(base).astype(np.int64), np.rint(gain).astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,15 +128,14 @@ class Viewings:
 def viewings(people: Households, absences: Absences, activity: Floats, day: int) -> Viewings:
     """What homes watch from a day on."""
     runs = _VIEWING.runs(people, absences, activity, day)
-    homes = people.homes[runs.row]
-    size = owned_power(people, "television set")[runs.row]
+    sets = Sets.of(people)
     # Channels are popular in unequal parts: u² puts two fifths of the audience on the first of six.
-    drawn = uniforms(people.seed, "television: channel", homes, day, runs.start_s)
+    drawn = uniforms(people.seed, "television: channel", people.homes[runs.row], day, runs.start_s)
     return Viewings(
         runs.row,
         runs.start_s,
         runs.stop_s,
         np.floor(CHANNELS * drawn[0] ** 2).astype(np.int64),
-        runs.levels_mw[:, 0],
-        np.rint(1000 * GAIN_W / (LEVELS - 1) * size).astype(np.int64),
+        sets.base_mw[runs.row],
+        sets.gain_mw[runs.row],
     )

@@ -1,0 +1,325 @@
+"""What is simulated beside real traces: of each statistic the real values and where simulated homes lie.
+
+A statistic fits where every real value is between the 5th and the 95th percentile of the simulated ones. The
+real ones are two homes and 47 days of appliances, read from the folder that --data names; appliances run
+where they draw more than a threshold, and pauses shorter than a minute (an hour for programmes of machines)
+do not end a run. The table is Markdown; --into FILE puts it between that file's marks.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulators.chance import Floats
+from simulators.fleet import Events, Fleet
+from simulators.signature import DAY_S
+from simulators.television import BASE_W, GAIN_W, LEVELS, Sets, library_w
+from simulators.trace import TraceError, load
+
+BEGIN, END = "<!-- compared: begin -->", "<!-- compared: end -->"
+HOMES, DAYS, STEP_S = 150, 14, 60
+WINDOW, SLOT_S = 30, 10
+_SETS = 60
+_HOLD_S = 60
+"""A reading of a trace stands for so long at most."""
+
+
+class Row(NamedTuple):
+    """A statistic: the real values, and the simulated ones."""
+
+    name: str
+    real: Sequence[float]
+    simulated: Sequence[float]
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """What nine of ten simulated values are between."""
+        low, high = np.percentile(self.simulated, [5, 95])
+        return float(low), float(high)
+
+    @property
+    def outside(self) -> int:
+        """How many real values are not in the band."""
+        low, high = self.band
+        return sum(not low <= value <= high for value in self.real)
+
+    def __str__(self) -> str:
+        low, high = self.band
+        real = ", ".join(_short(value) for value in self.real)
+        verdict = "yes" if not self.outside else f"no: {self.outside} of {len(self.real)}"
+        middle = _short(float(np.median(self.simulated)))
+        return f"| {self.name} | {real} | {_short(low)} – {_short(high)} | {middle} | {verdict} |"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
+
+
+def table(rows: Sequence[Row]) -> str:
+    """As Markdown."""
+    head = "| | real | simulated, 5–95 % | median | fits |\n|---|---|---|---|---|"
+    return "\n".join([head, *map(str, rows)])
+
+
+# Homes --------------------------------------------------------------------------------------------
+
+HOME_FILES = ("REFIT_House2", "UKDALE_House2")
+
+
+def home_rows(data: Path) -> Iterator[Row]:
+    """Whole homes by the minute: level, peaks, memory, the shape of a day."""
+    real = [_minutes(data / "homes" / f"{name}.parquet", "Aggregate") for name in HOME_FILES]
+    days = Fleet(0, range(HOMES)).days(0, DAYS, STEP_S)
+    homes = np.concatenate([day.watts for day in days], axis=1).astype(np.float64)
+    for name, statistic in _HOME_STATISTICS.items():
+        yield Row(f"home: {name}", [statistic(one) for one in real], [statistic(one) for one in homes])
+
+
+def _minutes(path: Path, column: str) -> Floats:
+    """A home's minutes on a grid of whole days; NaN where nothing was measured, or a whole home draws 0."""
+    trace = load(path, "Time", column)
+    at = (trace.times_ms - trace.times_ms[0] // (1000 * DAY_S) * (1000 * DAY_S)) // (1000 * STEP_S)
+    day = DAY_S // STEP_S
+    grid = np.full((int(at[-1]) // day + 1) * day, np.nan)
+    grid[at] = np.where(trace.watts > 0, trace.watts, np.nan) if column == "Aggregate" else trace.watts
+    return grid
+
+
+def _memory(minutes: int) -> Callable[[Floats], float]:
+    """The autocorrelation over so many minutes, of what was measured."""
+
+    def statistic(watts: Floats) -> float:
+        off = watts - np.nanmean(watts)
+        return float(np.nanmean(off[:-minutes] * off[minutes:]) / np.nanmean(off**2))
+
+    return statistic
+
+
+def _hours(watts: Floats, begin: int, end: int) -> float:
+    """The mean from hour to hour over the mean."""
+    by_hour = np.nanmean(watts.reshape(-1, 24, 3600 // STEP_S), axis=(0, 2))
+    return float(by_hour[begin:end].mean() / by_hour.mean())
+
+
+def _peaks(watts: Floats) -> float:
+    """Rises of more than 1 kW within a minute, a day."""
+    return float((np.diff(watts) > 1000).sum() / (np.isfinite(watts).sum() * STEP_S / DAY_S))
+
+
+def _day_to_day(watts: Floats) -> float:
+    """The standard deviation of a day's mean over the mean, of days that were measured to nine tenths."""
+    days = watts.reshape(-1, DAY_S // STEP_S)
+    means = np.nanmean(days[np.isfinite(days).mean(axis=1) > 0.9], axis=1)
+    return float(means.std() / means.mean())
+
+
+_HOME_STATISTICS: dict[str, Callable[[Floats], float]] = {
+    "mean, W": lambda watts: float(np.nanmean(watts)),
+    "5th percentile, W": lambda watts: float(np.nanpercentile(watts, 5)),
+    "median, W": lambda watts: float(np.nanmedian(watts)),
+    "99th percentile, W": lambda watts: float(np.nanpercentile(watts, 99)),
+    "rises of more than 1 kW, a day": _peaks,
+    "autocorrelation, 1 min": _memory(1),
+    "autocorrelation, 15 min": _memory(15),
+    "autocorrelation, 60 min": _memory(60),
+    "night (0–6 h) over mean": lambda watts: _hours(watts, 0, 6),
+    "morning (6–9 h) over mean": lambda watts: _hours(watts, 6, 9),
+    "day (9–17 h) over mean": lambda watts: _hours(watts, 9, 17),
+    "evening (17–22 h) over mean": lambda watts: _hours(watts, 17, 22),
+    "deviation of days over mean": _day_to_day,
+}
+
+
+# Appliances ---------------------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """A simulated appliance, the column of homes and the traces of its kind, and what tells its runs."""
+
+    name: str
+    column: str
+    traces: str
+    above_w: float
+    pause_s: int
+    shortest_s: int
+
+
+KINDS = (
+    Kind("kettle", "Kettle", "WaterKettle", 500, 60, 20),
+    Kind("microwave", "Microwave", "MicrowaveOven", 100, 60, 20),
+    Kind("washing machine", "WashingMachine", "Washingmachine", 10, 1800, 600),
+    Kind("dishwasher", "Dishwasher", "Dishwasher", 10, 3600, 600),
+    Kind("refrigerator", "", "Refrigerator", 30, 60, 120),
+    Kind("freezer", "", "Freezer", 30, 60, 120),
+    Kind("toaster", "", "Toaster", 300, 60, 20),
+    Kind("hob", "", "Cookingstove", 300, 120, 60),
+    Kind("tumble dryer", "", "LaundryDryer", 100, 600, 600),
+    Kind("vacuum cleaner", "", "VacuumCleaner", 300, 60, 20),
+    Kind("hair dryer", "", "HairDryer", 300, 30, 20),
+    Kind("television", "", "TV-", 20, 600, 300),
+)
+
+
+class Runs(NamedTuple):
+    """Runs of one appliance: how long each takes and its mean power."""
+
+    seconds: Floats
+    watts: Floats
+
+
+def runs_of(watts: Floats, step_s: int, kind: Kind) -> Runs:
+    """Where a series is above a threshold, but for short pauses."""
+    on = np.concatenate([[False], watts > kind.above_w, [False]])
+    edges = np.flatnonzero(on[1:] != on[:-1])
+    begin, end = edges[::2], edges[1::2]
+    if not len(begin):
+        return Runs(np.empty(0), np.empty(0))
+    apart = (begin[1:] - end[:-1]) * step_s >= kind.pause_s
+    begin, end = begin[np.concatenate([[True], apart])], end[np.concatenate([apart, [True]])]
+    sums = np.concatenate([[0.0], np.cumsum(watts)])
+    seconds, means = (end - begin) * step_s, (sums[end] - sums[begin]) / (end - begin)
+    kept = seconds >= kind.shortest_s
+    return Runs(seconds[kept].astype(np.float64), means[kept])
+
+
+def appliance_rows(data: Path) -> Iterator[Row]:
+    """Each kind: how long a run takes, its mean power (medians), and how many a day."""
+    fleet = Fleet(0, range(HOMES))
+    events = [day.events for day in fleet.days(0, DAYS, DAY_S)]
+    for kind in KINDS:
+        simulated = [one.of(kind.name) for one in events]
+        real = [runs for runs in _traced(data, kind) if len(runs.seconds)]
+        lasted, drew = _by_home(simulated, lambda one: one.end_s - one.start_s), _by_home(simulated, _watts)
+        yield Row(f"{kind.name}: run, s", [float(np.median(one.seconds)) for one in real], lasted)
+        yield Row(f"{kind.name}: power, W", [float(np.median(one.watts)) for one in real], drew)
+        if kind.column:
+            homes = np.concatenate([one.home for one in simulated])
+            counts = np.unique(homes, return_counts=True)[1] / DAYS
+            a_day = [_a_day(data, name, kind) for name in HOME_FILES]
+            yield Row(f"{kind.name}: runs a day", a_day, counts.tolist())
+
+
+def _watts(events: Events) -> Floats:
+    return events.watts
+
+
+def _by_home(days: Sequence[Events], value: Callable[[Events], Any]) -> list[float]:
+    """The median of a value in each home that has some."""
+    home, values = (np.concatenate([of(day) for day in days]) for of in (lambda day: day.home, value))
+    order = np.argsort(home, kind="stable")
+    bounds = np.flatnonzero(np.diff(home[order])) + 1
+    return [float(np.median(part)) for part in np.split(values[order], bounds)]
+
+
+def _traced(data: Path, kind: Kind) -> Iterator[Runs]:
+    """The runs of each trace of a kind."""
+    for path in sorted((data / "tracebase").glob(f"{kind.traces}*.parquet")):
+        yield runs_of(_seconds(path), 1, kind)
+
+
+def _seconds(path: Path) -> Floats:
+    """A trace by the second, each reading standing for a minute at most; 0 where there is none."""
+    trace = load(path)
+    at = np.arange(trace.times_ms[0] // 1000, trace.times_ms[-1] // 1000)
+    last = np.searchsorted(trace.times_ms, 1000 * at, side="right") - 1
+    fresh = 1000 * at - trace.times_ms[last] <= 1000 * _HOLD_S
+    return np.where(fresh, trace.watts[last], 0).astype(np.float64)
+
+
+def _a_day(data: Path, name: str, kind: Kind) -> float:
+    """How often a home's submeter tells of a run, a day of what was measured."""
+    watts = _minutes(data / "homes" / f"{name}.parquet", kind.column)
+    measured = np.isfinite(watts).sum() * STEP_S / DAY_S
+    return len(runs_of(np.nan_to_num(watts), STEP_S, kind).seconds) / float(measured)
+
+
+# Television ---------------------------------------------------------------------------------------
+
+
+def television_rows(data: Path) -> Iterator[Row]:
+    """Windows of 5 minutes at 10 s: real sets with four windows or more, and simulated hours of viewing."""
+    real = [
+        windows
+        for path in sorted((data / "tracebase").glob("TV-*.parquet"))
+        if len(windows := _windows(path)) > 3
+    ]
+    sets = Sets.of(Fleet(0, range(_SETS)).people)
+    shown = (library_w(0, _SETS, WINDOW * SLOT_S * 12, SLOT_S) - BASE_W) / GAIN_W * (LEVELS - 1)
+    watts = (sets.base_mw[:, None] + sets.gain_mw[:, None] * shown) / 1000
+    simulated = list(watts.reshape(_SETS, -1, WINDOW))
+    for name, statistic in _WINDOW_STATISTICS.items():
+        yield Row(
+            f"television: {name}", [statistic(one) for one in real], [statistic(one) for one in simulated]
+        )
+
+
+def _windows(path: Path) -> Floats:
+    """Windows in which a set is on, shows something that moves, and has no jump of another origin."""
+    watts = _seconds(path)
+    means = watts[: len(watts) // SLOT_S * SLOT_S].reshape(-1, SLOT_S).mean(axis=1)
+    windows = means[: len(means) // WINDOW * WINDOW].reshape(-1, WINDOW)
+    low, jump = windows.min(axis=1), np.abs(np.diff(windows, axis=1)).max(axis=1)
+    return np.asarray(windows[(low > 20) & (jump < 80) & (windows.std(axis=1) > 3)])
+
+
+def _lag(windows: Floats) -> float:
+    return float(np.mean([np.corrcoef(one[:-1], one[1:])[0, 1] for one in windows]))
+
+
+def _apart(windows: Floats) -> float:
+    pairs = np.triu_indices(len(windows), 1)
+    distances: NDArray[np.float64] = np.abs(windows[:, None] - windows[None]).max(axis=2)
+    return float(np.median(distances[pairs]))
+
+
+_WINDOW_STATISTICS: dict[str, Callable[[Floats], float]] = {
+    "mean, W": lambda windows: float(windows.mean()),
+    "deviation in a window, W": lambda windows: float(windows.std(axis=1).mean()),
+    "autocorrelation, 10 s": _lag,
+    "greatest difference of two windows, W (median)": _apart,
+}
+
+
+# Command ------------------------------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `python -m simulators compare` takes."""
+    add = parser.add_argument
+    add("--data", type=Path, required=True, metavar="DIR", help="with homes/ and tracebase/")
+    add("--into", type=Path, metavar="FILE", help=f"between {BEGIN} and {END} there; default: print")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table, or put it where it belongs; 2: the traces or the file are not what they should be."""
+    try:
+        place = None if arguments.into is None else _Place.in_file(arguments.into)
+        rows = [*home_rows(arguments.data), *appliance_rows(arguments.data), *television_rows(arguments.data)]
+        if place is None:
+            print(table(rows))
+        else:
+            arguments.into.write_text(f"{place.before}{BEGIN}\n{table(rows)}\n{END}{place.after}")
+    except (TraceError, OSError, ValueError) as error:
+        print(f"compare: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+class _Place(NamedTuple):
+    """What stands around the table in a file."""
+
+    before: str
+    after: str
+
+    @classmethod
+    def in_file(cls, path: Path) -> "_Place":
+        before, begin, rest = path.read_text().partition(BEGIN)
+        _, end, after = rest.partition(END)
+        if not (begin and end):
+            raise ValueError(f"{path} has no {BEGIN} with {END} after it")
+        return cls(before, after)

@@ -1,0 +1,191 @@
+"""The load of simulated homes and the table of what ran in them, to files, a day at a time.
+
+The series has the columns home, time (UTC) and watts (the mean power of the step that begins then, as the
+meter shows it); the events have home, appliance, start, end, watts (mean) and channel (what a television
+showed). They are in FILE and FILE's name with .events, Parquet or CSV by its ending, or in DIR as Parquet.
+Memory does not grow with the days or the homes. A home and day is the same in every file of a seed.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv, parquet
+from tqdm import tqdm
+
+from meteragent.grid import DAY_MS, parse_duration
+from simulators.fleet import Day, Events, Fleet
+from simulators.meter import Meter
+from simulators.signature import DAY_S
+
+DAY_0 = date(2025, 1, 6)
+"""A Monday; days are numbered from it, so that a date is the same day in every file of a seed."""
+_DAY_0_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
+_READINGS_AT_ONCE = 1 << 22
+"""Of a day: more homes come in parts, one part after the other."""
+
+_TIME = pa.timestamp("ms", "UTC")
+SERIES = pa.schema([("home", pa.uint32()), ("time", _TIME), ("watts", pa.float32())])
+EVENTS = pa.schema(
+    [
+        ("home", pa.uint32()),
+        ("appliance", pa.string()),
+        ("start", _TIME),
+        ("end", _TIME),
+        ("watts", pa.float32()),
+        ("channel", pa.int8()),
+    ]
+)
+
+
+class Files(NamedTuple):
+    """Where the series and the events go."""
+
+    series: Path
+    events: Path
+
+    @classmethod
+    def at(cls, out: Path) -> "Files":
+        """FILE.parquet or FILE.csv and its events, or a folder.
+
+        Raises:
+            ValueError: the name ends otherwise.
+        """
+        if out.suffix in (".parquet", ".csv"):
+            return cls(out, out.with_name(f"{out.stem}.events{out.suffix}"))
+        if out.suffix:
+            raise ValueError(f"{out} is neither FILE.parquet nor FILE.csv nor a folder")
+        return cls(out / "series.parquet", out / "events.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to generate: homes 0 .. `homes` - 1, `days` from number `first` on, in steps of `step_s`."""
+
+    seed: int
+    homes: int
+    days: int
+    step_s: int
+    first: int = 0
+    resolution_w: float = 1.0
+
+    def parts(self) -> Iterator[Fleet]:
+        """The homes, as many at once as memory is meant for."""
+        at_once = max(1, _READINGS_AT_ONCE * self.step_s // DAY_S)
+        for begin in range(0, self.homes, at_once):
+            yield Fleet(self.seed, range(begin, min(begin + at_once, self.homes)))
+
+    def write(self, files: Files) -> tuple[int, int]:
+        """Write the files; returns how many readings and events there are.
+
+        Raises:
+            ValueError: the step does not divide a day, or the seed is none.  OSError: as the system says.
+        """
+        readings = events = 0
+        files.series.parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            series, table = (
+                stack.enter_context(_writer(path, schema))
+                for path, schema in zip(files, (SERIES, EVENTS), strict=True)
+            )
+            bar = stack.enter_context(tqdm(total=self.homes * self.days, unit=" home-days", disable=None))
+            for fleet in self.parts():
+                for day in fleet.days(self.first, self.days, self.step_s):
+                    series.write_table(self._series(fleet, day))
+                    table.write_table(event_table(day.events))
+                    readings, events = readings + day.watts.size, events + len(day.events)
+                    bar.update(len(fleet.homes))
+        return readings, events
+
+    def _series(self, fleet: Fleet, day: Day) -> Any:
+        homes, steps = day.watts.shape
+        times_ms = _DAY_0_MS + day.day * DAY_MS + 1000 * self.step_s * np.arange(steps)
+        columns = [
+            np.repeat(np.array(fleet.homes, np.uint32), steps),
+            np.tile(times_ms, homes),
+            Meter(self.resolution_w).shown_w(day.watts).astype(np.float32).ravel(),
+        ]
+        return _table(columns, SERIES)
+
+
+def event_table(events: Events) -> Any:
+    """Events as an Arrow table; the channel is null where nothing was shown."""
+    channel = pa.array(events.channel.astype(np.int8), mask=events.channel < 0)
+    names = pa.array(events.names).take(pa.array(events.appliance))
+    start, end = (_DAY_0_MS + 1000 * seconds for seconds in (events.start_s, events.end_s))
+    columns = [events.home.astype(np.uint32), names, start, end, events.watts.astype(np.float32), channel]
+    return _table(columns, EVENTS)
+
+
+def _table(columns: list[Any], schema: Any) -> Any:
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+    return pa.table(arrays, schema=schema)
+
+
+def _writer(path: Path, schema: Any) -> Any:
+    if path.suffix == ".csv":
+        return csv.CSVWriter(path, schema)
+    return parquet.ParquetWriter(path, schema, compression="zstd")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `python -m simulators generate` takes."""
+    add = parser.add_argument
+    add("--seed", type=int, required=True, metavar="N", help="0 is one")
+    add("--homes", type=_count, default=100, metavar="N", help="default %(default)s")
+    add("--days", type=_count, default=7, metavar="N", help="default %(default)s")
+    add("--first-day", type=date.fromisoformat, default=DAY_0, metavar="DATE", help="default %(default)s")
+    add(
+        "--step",
+        type=_step,
+        default="15min",
+        metavar="DURATION",
+        help="1s to 1d, divides a day; default %(default)s",
+    )
+    add("--resolution", type=float, default=1.0, metavar="W", help="of the meter; default %(default)s")
+    add(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR|FILE.parquet|FILE.csv",
+        help="what is there is replaced",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the files and say what is in them; 1: they could not be written, 2: they make no sense."""
+    try:
+        files = Files.at(arguments.out)
+        first = (arguments.first_day - DAY_0).days
+        plan = Plan(
+            arguments.seed, arguments.homes, arguments.days, arguments.step, first, arguments.resolution
+        )
+        readings, events = plan.write(files)
+    except (OSError, ValueError) as error:
+        print(f"generate: {error}", file=sys.stderr)
+        return 1 if isinstance(error, OSError) else 2
+    print(f"{readings:,} readings in {files.series}, {events:,} events in {files.events}")
+    return 0
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
+    return int(text)
+
+
+def _step(text: str) -> int:
+    try:
+        step_s, rest_ms = divmod(parse_duration(text), 1000)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if rest_ms or DAY_S % step_s:
+        raise argparse.ArgumentTypeError(f"{text} is not whole seconds that divide a day")
+    return step_s

@@ -6,6 +6,8 @@ from importlib import import_module
 
 COMMANDS = {
     "demo": ("demo", "the whole chain at work in a minute: homes, broker, agent, receiver"),
+    "generate": ("sim", "simulated homes to files: their load, and what ran in them"),
+    "compare": ("sim", "what is simulated beside real traces: a table"),
     "replay": ("sim", "a trace file as MQTT meters"),
 }
 """Each is a module of its name, with the extra that installs what it needs, and what it is."""

@@ -9,6 +9,8 @@ COMMANDS = {
     "generate": ("sim", "simulated homes to files: their load, and what ran in them"),
     "compare": ("sim", "what is simulated beside real traces: a table"),
     "replay": ("sim", "a trace file as MQTT meters"),
+    "attack": ("analysis", "how often the worst of the attackers is right, raw and private"),
+    "frontier": ("analysis", "error against leakage, mechanism by mechanism, at equal error"),
 }
 """Each is a module of its name, with the extra that installs what it needs, and what it is."""
 

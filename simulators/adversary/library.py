@@ -1,0 +1,166 @@
+"""Scenes made by a seed, or cut from real traces: which programme; with or without an event in a half hour.
+
+Programmes are windows of 10 s slots of a television set: of `simulators.television`, or of the real sets of
+tracebase. Real ones differ in their mean too, and are easier to tell apart.
+
+A home's half hour is that of a simulated household or of a real one, by the minute; where an event begins in
+it is drawn anew for each. Watts are rounded to whole quanta, floor(x + 1/2), as the agent rounds.
+"""
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from meteragent.event import EVENTS, Event
+from meteragent.grid import MINUTE_MS
+from simulators.adversary.named import Unusable
+from simulators.adversary.scene import Floats, Integers, Scene, library, with_or_without
+from simulators.fleet import Fleet
+from simulators.television import library_w
+
+QUANTUM_W = Fraction(1)
+SLOT_S = 10
+DAY_S = 86_400
+HALF_HOUR_MIN = 30
+EVENING_MIN = 18 * 60 + 30
+
+
+def quanta(watts: Floats, quantum_w: Fraction = QUANTUM_W) -> Integers:
+    """Whole quanta, floor(x/q + 1/2)."""
+    return np.floor(watts / float(quantum_w) + 0.5).astype(np.int64)
+
+
+# Programmes ---------------------------------------------------------------------------------------
+
+
+def programmes(count: int, slots: int, seed: int, times: int = 1, data: Path | None = None) -> Scene:
+    """Which of `count` programmes was on, of which `slots` means over 10 s left, `times` times?
+
+    Raises:
+        Unusable: the traces in `data` have not so many windows, or cannot be read.
+    """
+    if data is None:
+        signatures = library_w(seed, count, slots * SLOT_S, SLOT_S)
+    else:
+        real = _real_programmes(data, slots)
+        if len(real) < count:
+            raise Unusable(f"{data} has {len(real)} windows of television, not {count}")
+        signatures = real[np.random.default_rng([seed, count, slots]).permutation(len(real))[:count]]
+    what = "real" if data else "simulated"
+    question = f"Which of {count} {what} programmes was on? {slots} slots of {SLOT_S} s"
+    return library(question + _again(times), quanta(signatures), QUANTUM_W, times)
+
+
+def _again(times: int) -> str:
+    return f", released {times} times" if times > 1 else ""
+
+
+def _real_programmes(data: Path, slots: int) -> Floats:
+    """Windows of real sets that are on and show something that moves; a reading stands for 30 s at most."""
+    windows = [_windows_of(path, slots) for path in sorted((data / "tracebase").glob("*TV-*.parquet"))]
+    found = np.concatenate([np.empty((0, slots)), *windows])
+    jumps = np.abs(np.diff(found, axis=1)).max(axis=1, initial=0)
+    on = (found.min(axis=1) > 20) & (found.max(axis=1) < 400)
+    return np.asarray(found[on & (found.std(axis=1) > 3) & (jumps < 80)])
+
+
+def _windows_of(path: Path, slots: int) -> Floats:
+    """The whole windows of a trace, slot means by sample and hold; those with a gap are left out."""
+    times_s, watts = _trace(path)
+    grid = np.arange(np.ceil(times_s[0]), times_s[-1])
+    standing = np.searchsorted(times_s, grid, side="right") - 1
+    held = np.where(grid - times_s[standing] <= 30, watts[standing], np.nan)
+    whole = held[: len(held) // (slots * SLOT_S) * slots * SLOT_S]
+    means = whole.reshape(-1, slots, SLOT_S).mean(axis=2)
+    return np.asarray(means[np.isfinite(means).all(axis=1)])
+
+
+def _trace(path: Path) -> tuple[Floats, Floats]:
+    """Seconds and watts of a trace."""
+    try:
+        from simulators.trace import TraceError, load  # noqa: PLC0415 (it needs pyarrow)
+    except ModuleNotFoundError as missing:
+        raise Unusable(f"real traces need {missing.name}: pip install 'meteragent[sim]'") from None
+    try:
+        trace = load(path)
+    except TraceError as error:
+        raise Unusable(str(error)) from None
+    return trace.times_ms / 1000, np.asarray(trace.watts, np.float64)
+
+
+# With or without an event -------------------------------------------------------------------------
+
+
+def event_named(name: str) -> Event:
+    """The event of `check` whose name holds `name`.
+
+    Raises:
+        Unusable: none does.
+    """
+    found = [event for event in EVENTS if name in event.name]
+    if not found:
+        raise Unusable(f"no event is named {name}: it is one of {', '.join(one.name for one in EVENTS)}")
+    return found[0]
+
+
+def presence(
+    event: Event, homes: int, slots: int, seed: int, times: int = 1, data: Path | None = None
+) -> Scene:
+    """Did the event happen in an evening's half hour, of which `slots` means left? The load is not known.
+
+    A point of each home without it and one with it; an event that is longer than the half hour fills it.
+
+    Raises:
+        Unusable: so many slots do not divide 30 minutes, or the traces in `data` have fewer evenings.
+    """
+    if slots < 1 or HALF_HOUR_MIN % slots:
+        raise Unusable(
+            f"slots of whole minutes divide {HALF_HOUR_MIN}: 1, 2, 3, 5, 6, 10, 15 or 30, not {slots}"
+        )
+    loads = (simulated_days(homes, 1, seed) if data is None else real_days(data, homes))[:, 0]
+    half_hour = loads[:, EVENING_MIN : EVENING_MIN + HALF_HOUR_MIN]
+    minutes = min(-(-event.duration_ms // MINUTE_MS), HALF_HOUR_MIN)
+    draw = np.random.default_rng([seed, homes, slots])
+    at = np.arange(HALF_HOUR_MIN) - draw.integers(0, HALF_HOUR_MIN - minutes + 1, homes)[:, np.newaxis]
+    moved = half_hour + event.power_w * ((at >= 0) & (at < minutes))
+    without, with_it = (
+        quanta(load.reshape(homes, slots, -1).mean(axis=2))[:, np.newaxis] for load in (half_hour, moved)
+    )
+    what = f"{homes} {'real' if data else 'simulated'} homes"
+    question = f"{event.name}, or not, in a half hour of {slots} slots? {what}"
+    return with_or_without(
+        question + _again(times),
+        np.repeat(without, times, axis=1),
+        np.repeat(with_it - without, times, axis=1),
+        QUANTUM_W,
+    )
+
+
+def simulated_days(homes: int, days: int, seed: int) -> Floats:
+    """Simulated homes by the minute, in W: (homes, days, 1440)."""
+    fleet = Fleet(seed, range(homes))
+    return np.stack([day.watts.astype(np.float64) for day in fleet.days(0, days, 60)], axis=1)
+
+
+def real_days(data: Path, count: int, days: int = 1) -> Floats:
+    """Real homes by the minute, in W: so many stretches of days, (count, days, 1440), each day half full.
+
+    Raises:
+        Unusable: there are fewer.
+    """
+    found = []
+    for path in sorted((data / "homes").glob("*.parquet")):
+        times_s, watts = _trace(path)
+        begin_s = times_s[0] + -times_s[0] % DAY_S
+        minutes = np.arange(begin_s, times_s[-1] + 1, 60)
+        held = watts[np.searchsorted(times_s, minutes, side="right") - 1]
+        whole = held[: len(held) // (1440 * days) * 1440 * days]
+        found.append(whole.reshape(-1, days, 1440))
+    stretches = np.concatenate([np.empty((0, days, 1440)), *found])
+    # Where a meter was silent the traces say 0.
+    stretches = stretches[(stretches > 0).mean(axis=2).min(axis=1, initial=1) > 0.5]
+    if len(stretches) < count:
+        raise Unusable(f"{data} has {len(stretches)} stretches of {days} days of real homes, not {count}")
+    # Spread over all of them, so that each home has its part.
+    return np.asarray(stretches[np.linspace(0, len(stretches) - 1, count).astype(int)])

@@ -1,0 +1,68 @@
+"""The frontier's picture: error across, the worst attacker upwards, the certificate dashed."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from simulators.adversary.curve import Point
+from simulators.adversary.named import Unusable
+from simulators.adversary.scene import Scene
+
+_COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
+"""Okabe and Ito: they differ for everybody."""
+_MARKS = "osx^Dv*"
+_FEW = 0.1
+"""Where guessing is right less often, the upward axis is logarithmic."""
+_UNDATED = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}
+
+
+def save(points: Sequence[Point], scene: Scene, path: Path) -> None:
+    """Draw the points, a line for each mechanism.
+
+    Raises:
+        Unusable: the file is neither a PDF nor a PNG.
+    """
+    if path.suffix not in _UNDATED:
+        raise Unusable(f"a plot is a .pdf or .png, not {path.name}")
+    figure = Figure(figsize=(8, 5.5), dpi=120, layout="constrained")
+    axes = figure.subplots()
+    names = list(dict.fromkeys(point.name for point in points))
+    for at, name in enumerate(names):
+        own = sorted((p for p in points if p.name == name), key=lambda point: point.outcome.error_w)
+        _line(axes, name, own, at)
+    axes.axhline(100 * scene.guess, color="#888888", linewidth=0.8, linestyle=":")
+    axes.annotate(
+        "guessing", (1, 100 * scene.guess), xycoords=("axes fraction", "data"), ha="right", va="bottom"
+    )
+    axes.set_xscale("log")
+    if scene.guess < _FEW:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+    else:
+        axes.set_ylim(0, 103)
+    axes.set_xlabel("error of a slot, rms in W")
+    axes.set_ylabel("worst attacker: right in so many of 100")
+    axes.set_title(scene.question, loc="left", fontsize=10)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, metadata=_UNDATED[path.suffix])
+
+
+def _line(axes: Axes, name: str, own: Sequence[Point], at: int) -> None:
+    """What was measured, with intervals, and what the promise says nobody beats."""
+    colour, mark = _COLOURS[at % len(_COLOURS)], _MARKS[at % len(_MARKS)]
+    error_w = [point.outcome.error_w for point in own]
+    worst = [point.outcome.worst for point in own]
+    rates = [100 * one.rate for one in worst]
+    bars = [100 * (one.rate - one.low) for one in worst], [100 * (one.high - one.rate) for one in worst]
+    lines, _, _ = axes.errorbar(error_w, rates, bars, color=colour, linewidth=1.4, capsize=2, label=name)
+    lines.set(marker=mark, markersize=5 + 2 * at, markerfacecolor="none")
+    bounds = [point.outcome.bound for point in own]
+    if any(bound is not None for bound in bounds):
+        percent = [math.nan if bound is None else 100 * bound for bound in bounds]
+        label = f"certificate of {name}" + (": broken" if any(p.outcome.broken for p in own) else "")
+        axes.plot(error_w, percent, color=colour, linestyle="--", linewidth=1, label=label)

@@ -5,7 +5,9 @@ Numbers are THEORY's oracles, section `composition`. "Enumerated" is the law of 
 """
 
 import math
+from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import pytest
@@ -108,6 +110,15 @@ def test_different_quanta_are_never_below_the_truth(pairs: dict[Pair, int], epsi
         exact = float(sum(p * (1 - mpmath.exp(epsilon - float(x))) for x, p in law.items() if x > epsilon))
     bound = Composed(pairs).delta(epsilon)
     assert exact * (1 - 1e-12) <= bound <= exact * (1 + 1e-3) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"), [(0.25, "exact"), ("1/4", "a Fraction"), (Decimal(1), "a Fraction")]
+)
+def test_charges_are_fractions(epsilon: Any, text: str) -> None:
+    """A text beside the Fraction of the same number would be counted once; floats are no epsilons."""
+    with pytest.raises(TypeError, match=rf"epsilon must be {text}.*write Fraction\('"):
+        Composed.at_radius({epsilon: 3}, 220)
 
 
 @pytest.mark.parametrize(

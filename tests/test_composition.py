@@ -92,6 +92,16 @@ def test_without_a_budget_nothing_is_refused() -> None:
     assert not odometer.would_exceed("m1", 0, Fraction(10**9))
 
 
+def test_epsilons_are_exact_however_they_are_written() -> None:
+    """A charge may be a text, to ask as to make it; a float is refused with what to write, in both."""
+    odometer = Odometer(1000, budget="1/2")
+    odometer.add("m1", 0, "1/4")
+    assert not odometer.would_exceed("m1", 0, "0.25")
+    assert odometer.would_exceed("m1", 0, "0.26")
+    with pytest.raises(TypeError, match=r"epsilon must be exact.*Fraction\('0.25'\)"):
+        odometer.would_exceed("m1", 0, 0.25)  # type: ignore[arg-type]
+
+
 def test_forgotten_periods_can_be_charged_no_more() -> None:
     """Forgetting drops earlier periods for good: neither read as zero nor charged afresh."""
     odometer = Odometer(DAY_MS, Fraction(1))

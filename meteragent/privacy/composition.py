@@ -124,7 +124,7 @@ class Odometer:
     period; None only counts. In memory and deterministic: who keeps it also stores the charges.
     """
 
-    def __init__(self, length_ms: int, budget: Fraction | None = None) -> None:
+    def __init__(self, length_ms: int, budget: Exact | None = None) -> None:
         if length_ms < 1:
             raise ValueError(f"a period lasts at least 1 ms, not {length_ms}")
         self._length_ms = length_ms
@@ -144,11 +144,16 @@ class Odometer:
         """
         return self._spent.get(self._remembered_ms(time_ms), {}).get(key, Fraction(0))
 
-    def would_exceed(self, key: Hashable, time_ms: int, epsilon: Fraction) -> bool:
-        """Whether `epsilon` more would be above the budget; at the budget is not above it."""
-        return self._budget is not None and self.spent(key, time_ms) + epsilon > self._budget
+    def would_exceed(self, key: Hashable, time_ms: int, epsilon: Exact) -> bool:
+        """Whether `epsilon` more would be above the budget; at the budget is not above it.
 
-    def add(self, key: Hashable, time_ms: int, epsilon: Fraction) -> None:
+        Raises:
+            ValueError: epsilon <= 0, or the period has been forgotten.  TypeError: it is not exact.
+        """
+        charge = positive("epsilon", epsilon)
+        return self._budget is not None and self.spent(key, time_ms) + charge > self._budget
+
+    def add(self, key: Hashable, time_ms: int, epsilon: Exact) -> None:
         """Charge `epsilon`, or refuse and record nothing.
 
         Raises:
@@ -160,7 +165,7 @@ class Odometer:
             raise BudgetExceeded(self.spent(key, time_ms), charge, self._budget)
         self.restore(key, time_ms, charge)
 
-    def restore(self, key: Hashable, time_ms: int, epsilon: Fraction) -> None:
+    def restore(self, key: Hashable, time_ms: int, epsilon: Exact) -> None:
         """Record what was spent before, as it was: also where it is above the present budget."""
         spent = self.spent(key, time_ms) + positive("epsilon", epsilon)
         self._spent[self._remembered_ms(time_ms)][key] = spent

@@ -78,7 +78,7 @@ def expected_loss(user: User, channel: ArrayLike) -> float:
 
     Its negative, with a gain for a loss, is the utility of Chatzikokolakis 2013, section 5.
     """
-    return float(np.sum(user.prior[:, None] * np.asarray(channel, float) * user.loss))
+    return float(np.sum(_weighed(user.prior, channel) * np.asarray(user.loss)))
 
 
 def optimal_remap(user: User, channel: ArrayLike) -> Integers:
@@ -93,8 +93,15 @@ def bayes_loss(user: User, channel: ArrayLike) -> float:
 
 def _costs(user: User, channel: ArrayLike) -> Floats:
     """The cost of guess w at output z, (z, w)."""
-    joint = user.prior[:, None] * np.asarray(channel, float)
-    return np.asarray(joint.T @ user.loss)
+    return np.asarray(_weighed(user.prior, channel).T @ np.asarray(user.loss, float))
+
+
+def _weighed(prior: ArrayLike, rows: ArrayLike) -> Floats:
+    """Row x of an array, times prior(x)."""
+    weights, matrix = np.asarray(prior, float), np.asarray(rows, float)
+    if matrix.ndim != 2 or weights.shape != matrix.shape[:1]:
+        raise ValueError(f"each secret has a prior and a row: not {weights.shape} and {matrix.shape}")
+    return np.asarray(weights[:, None] * matrix)
 
 
 # The best mechanism ---------------------------------------------------------------------------------
@@ -116,7 +123,7 @@ def best_mechanism(user: User, level: Floats) -> Optimum:
     `level[x, x']` is epsilon d(x, x'), inf where anything may be told apart. Secrets may be databases,
     with loss[x] = loss of the query's answer, or answers, with the induced metric.
     """
-    return least_cost(user.prior[:, None] * user.loss, level)
+    return least_cost(_weighed(user.prior, user.loss), level)
 
 
 def best_for_all(users: Sequence[User], level: Floats) -> Optimum:
@@ -128,7 +135,7 @@ def best_for_all(users: Sequence[User], level: Floats) -> Optimum:
     """
     cost = np.zeros((len(level), 1))
     for user in users:
-        own = user.prior[:, None] * user.loss
+        own = _weighed(user.prior, user.loss)
         cost = (cost[:, :, None] + own[:, None, :]).reshape(len(level), -1)
     return least_cost(cost, level)
 

@@ -21,6 +21,7 @@ as often as a law is used.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple, Self
 
@@ -112,8 +113,13 @@ class Composed:
         On the lattice of `quantum`, which is what a meter's windows are on; None is its limit.
 
         Raises:
-            TypeError: radius or quantum is not exact.  ValueError: one is not above zero.
+            TypeError: an epsilon is no Fraction or int, or radius or quantum is not exact.
+            ValueError: one is not above zero.
         """
+        for epsilon in charges:
+            positive("epsilon", epsilon)
+            if isinstance(epsilon, str | Decimal):  # it might be another key of the same number
+                raise TypeError(f"epsilon must be a Fraction: write Fraction({str(epsilon)!r})")
         r = positive("radius", radius)
         if quantum is None:
             return cls({LaplacePair(epsilon * r): count for epsilon, count in charges.items()})

@@ -246,7 +246,9 @@ def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
     """
     values: NDArray[Any] = np.asarray(points)
     if values.dtype.kind not in "iu":
-        raise TypeError(f"values are whole quanta: an array of integers, not of {values.dtype}")
+        raise TypeError(
+            f"values are whole quanta: an array of integers, not of {values.dtype}; round by floor(x/q + 1/2)"
+        )
     if values.size:
         low, high = int(values.min()), int(values.max())
         if low not in space or high not in space:

@@ -49,7 +49,9 @@ def whole_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
     """
     given: NDArray[Any] = np.asarray(values)
     if given.dtype.kind not in "iu":
-        raise TypeError(f"values are whole quanta: an array of integers, not of {given.dtype}")
+        raise TypeError(
+            f"values are whole quanta: an array of integers, not of {given.dtype}; round by floor(x/q + 1/2)"
+        )
     if given.ndim == 0 or given.shape[-1] != n:
         raise ValueError(f"points have shape (..., {n}), not {given.shape}")
     if given.size and max(int(given.max()), -int(given.min())) > _LATTICE_LIMIT:

@@ -4,6 +4,8 @@ Messages are made by `meteragent.encode`, under terms that `meteragent.config` m
 """
 
 import functools
+import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -34,6 +36,7 @@ from meteragent.release import Snapshot, Space
 from meteragent.schedule import Schedule
 from tests.configurations import written
 from tests.messages import changed
+from tests.not_run import ROOT
 from tests.world import BASE_MS, message, stream
 
 BANDS = "bands = ['00-06', '06-17', '17-21', '21-24']"
@@ -238,12 +241,26 @@ def test_a_curve_has_a_value_at_any_time() -> None:
         found.at(JUNE_10_MS)
 
 
-def test_a_curve_s_day_can_have_23_hours() -> None:
-    """On the day of the change the blocks are as long as they were."""
-    home = received(schedule(CURVE, "length = '1d'\nblocks = 24"), "2026-03-28T23:00:00Z", [[7] * 24])
-    found = curve(home, int(home.time_ms[0]), 0.5)
-    assert found.edges_ms[-1] - found.edges_ms[0] == 23 * HOUR_MS
+@pytest.mark.parametrize(("start", "hours"), [("2026-03-28T23:00:00Z", 23), ("2026-10-24T22:00:00Z", 25)])
+def test_a_curve_s_day_can_have_23_or_25_hours(start: str, hours: int) -> None:
+    """On the days of the change there are as many blocks, all of them of that day's window."""
+    home = received(schedule(CURVE, "length = '1d'\nblocks = 24"), start, [[7] * 24])
+    found = curve(home, parse_time(start), 0.5)
+    assert found.edges_ms[-1] - found.edges_ms[0] == hours * HOUR_MS
     assert len(found.values) == 24
+    assert set(home.window_ms.tolist()) == {parse_time(start)}
+
+
+def test_a_receiver_needs_numpy_only() -> None:
+    """No other package is loaded by `import meteragent.consume`."""
+    program = (
+        "import sys; before = {*sys.modules}; import meteragent.consume;"
+        "print(*{name.split('.')[0] for name in {*sys.modules} - before})"
+    )
+    command = [sys.executable, "-c", program]
+    told = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    others = {name for name in told.split() if not name.startswith("_")} - sys.stdlib_module_names
+    assert others == {"meteragent", "numpy"}
 
 
 def test_a_mean_day_is_an_array_with_a_band() -> None:

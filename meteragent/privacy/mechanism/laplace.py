@@ -126,9 +126,9 @@ class LInfLaplace:
 
     def _lattice(self, windows: ArrayLike) -> NDArray[np.int64]:
         values: NDArray[Any] = np.asarray(windows)
-        if values.dtype.kind not in "iu":
+        if (kept := values.dtype).kind not in "iu":
             raise TypeError(
-                f"values are whole quanta: an array of integers, not of {values.dtype}; round by floor(x/q + 1/2)"
+                f"values are whole quanta: an array of integers, not of {kept}; round by floor(x/q + 1/2)"
             )
         if values.ndim == 0 or values.shape[-1] != self.n:
             raise ValueError(f"windows have shape (..., {self.n}), not {values.shape}")

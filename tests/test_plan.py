@@ -355,12 +355,13 @@ def test_windows_in_a_row_keep_the_odds_of_a_whole_event(power_w: int, slots: in
 
 
 def test_windows_in_a_row_are_offered_where_they_help() -> None:
-    """They are offered for events of many slots, in days of UTC too; not for what fits into one."""
+    """They are offered for events of many slots, in days of UTC too, where their error is less."""
     for event, share, zone, helps in (
         (KETTLE, ask.HALF_HOUR, "UTC", False),
         (AWAY_8H, ask.HALF_HOUR, "UTC", True),
         (AWAY_8H, ask.DAY, "UTC", False),
         (AWAY_8H, ask.MONTH, "UTC", False),
+        (EVENTS[7], ask.DAY, "UTC", False),
         (parse("250W 21d"), ask.DAY, "UTC", True),
         (parse("250W 21d"), ask.DAY, "Europe/Amsterdam", False),
     ):

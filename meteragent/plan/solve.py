@@ -209,7 +209,7 @@ def sliding(question: Question, setting: Setting) -> Sliding | None:
     level = question.level / plan.touched(span)
     found = Setting(share, plan.block, event.power_w * share.hours, level)
     simple = Setting(share, 1, event.energy_wh, question.level)
-    return Sliding(plan, found, simple) if plan.block > 1 and found.error_w() < simple.error_w() else None
+    return Sliding(plan, found, simple) if found.error_w() < simple.error_w() else None
 
 
 def is_chosen(setting: Setting) -> bool:

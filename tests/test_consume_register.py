@@ -173,5 +173,7 @@ def test_cut_totals_add(cuts: list[int]) -> None:
         for low, high in pairwise(edges)
     ]
     assert sum(pieces) == pytest.approx(home.energy(NOON_MS, NOON_MS + 5 * HALF_HOUR_MS).value)
+    second = NOON_MS + HALF_HOUR_MS, NOON_MS + 2 * HALF_HOUR_MS
+    assert home.energy(*second, cut="even") == home.energy(*second)
     both = [home.energy(NOON_MS, NOON_MS + 5 * HALF_HOUR_MS, cut=cut) for cut in (None, "even")]
     assert both[0] == both[1]

@@ -64,12 +64,12 @@ def exported(path: Path, capsys: pytest.CaptureFixture[str]) -> Exported:
 
 def test_what_left_is_exported_digit_for_digit(path: Path, exported: Exported) -> None:
     """A record's fields as they were written, its stream, and when the broker had it."""
-    leave(path, recorded(KILO, [-1_234_567, 100], 'Müller, "2"'), KILO)
+    leave(path, recorded(KILO, [-1_234_567, 10**20 + 1], 'Müller, "2"'), KILO)
     end = ("kW", "0.3111", wording(KILO).id, "2026-11-21T12:00:00Z")
     assert exported() == [
         list(COLUMNS),
         ["main", 'Müller, "2"', "2026-11-20T12:00:00Z", "PT30M", "", "-1234.567", *end],
-        ["main", 'Müller, "2"', "2026-11-20T12:30:00Z", "PT30M", "", "0.1", *end],
+        ["main", 'Müller, "2"', "2026-11-20T12:30:00Z", "PT30M", "", "100000000000000000.001", *end],
     ]
 
 

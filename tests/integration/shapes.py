@@ -102,6 +102,7 @@ class Shape:
 
     # --- windows -------------------------------------------------------------------------------
 
+    @lru_cache  # noqa: B019 -- a handful of shapes live as long as the tests
     def windows(self, from_ms: int, to_ms: int) -> list[Window]:
         """Those that begin in a stretch of time, both ends included."""
         starts_ms = _starts_ms(self.zone, self.length, from_ms, to_ms)

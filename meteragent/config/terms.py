@@ -217,8 +217,9 @@ def shapes(stream: Stream) -> tuple[Terms, ...]:
     windows, start_ms, found = schedule(stream), parse_time("2025-01-01T00:00:00Z"), dict[Terms, None]()
     start_ms = windows.first_ms(start_ms)
     while start_ms < _SHAPES_END_MS:
-        found[windows.terms(start_ms)] = None
-        start_ms = windows.grid.end_ms(start_ms)
+        window = windows.terms(start_ms)
+        found[window] = None
+        start_ms += window.length_ms
     return tuple(found)
 
 

@@ -33,6 +33,33 @@ supremum is at least 2 |ln L(x)/L(y)|: a family whose exchanges chain up to d is
 So the converse of Theorem 1 holds with exchanges, and with replacements up to a factor of two.
 
 "Maximally tight" is defined here by what is proved above: that the bounds of the family say all.
+
+For example: counts 0 .. 3 released by the truncated geometric. From the output 0 somebody who holds 0 and 1
+for equally likely concludes by how much they differ, and whoever knows that it is one of the two learns no
+more than e^1/2, whatever the prior:
+
+    >>> from meteragent.privacy import Hiding, Neighbourhood, TruncatedGeometric, is_maximally_tight
+    >>> mechanism = TruncatedGeometric("1/2", quantum=1, k=3)
+    >>> channel, metric = mechanism.channel, mechanism.space.metric
+    >>> posterior = channel.posterior({0: "1/2", 1: "1/2"}, output=0)
+    >>> {x: round(float(p), 4) for x, p in posterior.items()}
+    {0: 0.6225, 1: 0.3775, 2: 0.0, 3: 0.0}
+    >>> known = Neighbourhood({0, 1})
+    >>> known.largest_odds(channel).log(), known.holds(channel, metric, "1/2")
+    (0.5, True)
+    >>> known.holds(channel, metric, "1/3"), known.witness(channel, metric, "1/3")
+    (False, Witness(prior={0: Fraction(1, 4), 1: Fraction(3, 4)}, output=0))
+
+Had the count been exchanged before, 0 for 1 and 2 for 3, conclusions differ by 2 epsilon d(phi) = 1 at most:
+
+    >>> exchange = Hiding({0: 1, 1: 0, 2: 3, 3: 2}.__getitem__)
+    >>> exchange.largest_odds(channel).log(), exchange.holds(channel, metric, "1/2")
+    (1.0, True)
+
+Neighbouring pairs tell all that privacy says on a line:
+
+    >>> is_maximally_tight([Neighbourhood({i, i + 1}) for i in range(3)], channel.inputs, metric)
+    True
 """
 
 import math

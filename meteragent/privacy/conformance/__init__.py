@@ -20,6 +20,36 @@ What is looked at (each is a `Check` with its figures):
   `meteragent.privacy.audit`.
 
 Draws refuse a mechanism that keeps its word with a chance of at most `alarm`, evenly split over the tests.
+
+For example, Laplace noise of one's own on whole numbers, and a subclass with half the noise that it promises:
+
+    >>> import numpy as np
+    >>> from meteragent.privacy import Numbers, SeededBits, SystemBits, discrete_laplace
+    >>> from meteragent.privacy.exact import positive, rational
+    >>> class Mine:
+    ...     def __init__(self, epsilon):
+    ...         self.epsilon = positive("epsilon", epsilon)  # a float is refused
+    ...         self.space = Numbers(quantum=1)
+    ...     def loss(self, distance):
+    ...         exact = rational("distance", distance)
+    ...         if exact < 0:
+    ...             raise ValueError("a distance is not negative")
+    ...         return self.epsilon * exact
+    ...     def noise(self, count, bits):
+    ...         return discrete_laplace(count, self.epsilon, bits)
+    ...     def release(self, points, *, bits=None):
+    ...         x = np.asarray(points)
+    ...         return x + self.noise(x.size, bits or SystemBits()).reshape(x.shape)
+    ...     def log_mass(self, outputs, point):
+    ...         a = float(self.epsilon)
+    ...         return np.log(np.tanh(a / 2)) - a * np.abs(np.asarray(outputs) - point)
+    >>> class Half(Mine):
+    ...     def noise(self, count, bits):
+    ...         return discrete_laplace(count, 2 * self.epsilon, bits)
+    >>> conform(Mine("1/2"), samples=2000, bits=SeededBits(1)).failed
+    []
+    >>> conform(Half("1/2"), samples=2000, bits=SeededBits(1)).failed
+    ['draws are calibrated', 'frequencies at 1', 'frequencies at -1', 'frequencies at 5']
 """
 
 from meteragent.privacy.audit import Check

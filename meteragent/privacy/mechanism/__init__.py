@@ -1,4 +1,53 @@
-"""Mechanisms: each adds noise of one exactly known law and states its privacy as a function."""
+"""Mechanisms: each adds noise of one exactly known law and states its privacy as a function.
+
+    for                                  a promise for every distance             a pair, or rho
+    windows of n numbers, d_inf          LInfLaplace                              DiscreteGaussian
+    numbers; counts 0 .. k               Laplace; TruncatedGeometric              LaplaceSanitisation
+    n numbers, d_1                       VectorLaplace
+    the plane, d_2; d_1                  PlanarLaplace; PlanarManhattan
+    one of finitely many; yes or no                                               Categorical; RandomisedResponse
+    which of n values is largest         NoisyMax, Exponential
+    load curves                          Functional
+    all rows of a table                  MetricProduct                            Product
+    answers to a query                   After                                    OutputPerturbation
+
+Values are whole quanta: round a reading x first, by floor(x/q + 1/2). That is counted in `loss`, and where
+several numbers' roundings add up (d_1, d_2) in `loss_before_rounding`. Without `bits`, which are for examples
+and research, noise comes from the operating system's.
+
+    >>> import numpy as np
+    >>> from meteragent.privacy import Categorical, Categories, LInfLaplace, PlanarLaplace, Product
+    >>> from meteragent.privacy import Sanitised, SeededBits, count
+
+Two windows of three readings in W, on whole tens of W, level 1 at 220 W:
+
+    >>> mechanism = LInfLaplace(epsilon="1/220", quantum=10, n=3)
+    >>> quanta = np.floor(np.array([[512.0, 498, 2013], [100, 96, 104]]) / 10 + 0.5).astype(int)
+    >>> mechanism.release(quanta, bits=SeededBits(1)) * 10
+    array([[ 1260,   750,  1670],
+           [-1040,  -480,   650]])
+    >>> mechanism.loss(220), mechanism.loss(215)
+    (Fraction(1, 1), Fraction(1, 1))
+
+A table of categories, released once with (epsilon, delta) for each row, answers any number of questions:
+
+    >>> fuels = Product(Categorical(Categories(["gas", "oil", "wood"]), epsilon=2, delta="1/100"), n=5)
+    >>> table = Sanitised(fuels, ["gas", "gas", "oil", "wood", "gas"], bits=SeededBits(2))
+    >>> table.released
+    ('wood', 'oil', 'oil', 'wood', 'gas')
+    >>> table.answer(count(fuels.space, lambda row: row == "gas")), table.answer(lambda rows: rows[0])
+    (1, 'wood')
+    >>> fuels.guarantee
+    Guarantee(epsilon=Fraction(2, 1), delta=Fraction(1, 100))
+
+A place on a grid of 10 m, with odds of at most e between places 100 m apart on the grid:
+
+    >>> planar = PlanarLaplace(epsilon="1/100", quantum=10)
+    >>> planar.release([123, -32], bits=SeededBits(3)) * 10
+    array([1470, -340])
+    >>> round(planar.expected_error), round(planar.beyond(500), 3)
+    (200, 0.041)
+"""
 
 from meteragent.privacy.mechanism.base import Guarantee, Mechanism, MetricMechanism, PairMechanism
 from meteragent.privacy.mechanism.categorical import Categorical

@@ -5,7 +5,8 @@
     numbers; counts 0 .. k               Laplace; TruncatedGeometric              LaplaceSanitisation
     n numbers, d_1                       VectorLaplace
     the plane, d_2; d_1                  PlanarLaplace; PlanarManhattan
-    one of finitely many; yes or no                                               Categorical; RandomisedResponse
+    one of finitely many                                                          Categorical
+    yes or no                                                                     RandomisedResponse
     which of n values is largest         NoisyMax, Exponential
     load curves                          Functional
     all rows of a table                  MetricProduct                            Product

@@ -1,14 +1,16 @@
-"""The load of simulated homes and the table of what ran in them, to files, a day at a time.
+"""The load of simulated homes and the table of what ran in them, to files or MQTT, a day at a time.
 
 The series has the columns home, time (UTC) and watts (the mean power of the step that begins then, as the
 meter shows it); the events have home, appliance, start, end, watts (mean) and channel (what a television
 showed). They are in FILE and FILE's name with .events, Parquet or CSV by its ending, or in DIR as Parquet.
-Memory does not grow with the days or the homes. A home and day is the same in every file of a seed.
+Memory does not grow with the days or the homes. A home and day is the same in every file of a seed. To MQTT
+the series leaves as `replay` sends a trace, from meters m0, m1 .., as fast as the broker takes it.
 """
 
 import argparse
+import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -17,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from aiomqtt import MqttError
 from pyarrow import csv, parquet
 from tqdm import tqdm
 
@@ -24,6 +27,7 @@ from meteragent.grid import DAY_MS, parse_duration
 from simulators.fleet import Day, Events, Fleet
 from simulators.meter import Meter
 from simulators.signature import DAY_S
+from simulators.wire import broker, connect, publish
 
 DAY_0 = date(2025, 1, 6)
 """A Monday; days are numbered from it, so that a date is the same day in every file of a seed."""
@@ -104,6 +108,37 @@ class Plan:
                     bar.update(len(fleet.homes))
         return readings, events
 
+    def messages(self, topic: str) -> Iterator[tuple[str, bytes]]:
+        """All readings as (topic, JSON payload), `{meter}` in the topic being m0, m1 ..; a meter's in order.
+
+        One more of each meter follows its last: it says how long that one stood.
+        """
+        for fleet in self.parts():
+            topics = [topic.replace("{meter}", f"m{home}") for home in fleet.homes]
+            for day in fleet.days(self.first, self.days, self.step_s):
+                start_s = _DAY_0_MS // 1000 + day.day * DAY_S
+                shown = Meter(self.resolution_w).shown_w(day.watts)
+                for at, column in enumerate(shown.T):
+                    yield from _readings(topics, start_s + at * self.step_s, column.tolist())
+            yield from _readings(topics, start_s + DAY_S, shown[:, -1].tolist())
+
+    async def send(self, url: str, topic: str) -> int:
+        """Publish all readings at QoS 1; returns how many the broker has acknowledged: all.
+
+        Raises:
+            MqttError: the broker is away or does not acknowledge.
+        """
+        readings = self.homes * (self.days * DAY_S // self.step_s + 1)
+
+        async def messages() -> AsyncIterator[tuple[str, bytes]]:
+            for message in self.messages(topic):
+                yield message
+
+        async with connect(url) as client:
+            with tqdm(total=readings, unit=" readings", disable=None) as bar:
+                await publish(client, messages(), bar.update)
+        return readings
+
     def _series(self, fleet: Fleet, day: Day) -> Any:
         homes, steps = day.watts.shape
         times_ms = _DAY_0_MS + day.day * DAY_MS + 1000 * self.step_s * np.arange(steps)
@@ -113,6 +148,11 @@ class Plan:
             Meter(self.resolution_w).shown_w(day.watts).astype(np.float32).ravel(),
         ]
         return _table(columns, SERIES)
+
+
+def _readings(topics: list[str], time_s: int, watts: list[float]) -> Iterator[tuple[str, bytes]]:
+    for topic, power in zip(topics, watts, strict=True):
+        yield topic, f'{{"t": {time_s}, "power": {power!r}}}'.encode()
 
 
 def event_table(events: Events) -> Any:
@@ -152,27 +192,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--resolution", type=float, default=1.0, metavar="W", help="of the meter; default %(default)s")
     add(
         "--out",
-        type=Path,
         required=True,
-        metavar="DIR|FILE.parquet|FILE.csv",
-        help="what is there is replaced",
+        metavar="DIR|FILE.parquet|FILE.csv|mqtt://HOST",
+        help="files that are there are replaced",
     )
+    add("--topic", default="meters/{meter}/power", help="for MQTT; default %(default)s")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the files and say what is in them; 1: they could not be written, 2: they make no sense."""
+    """Write or send, and say what; 1: that failed, 2: the arguments make no sense."""
+    first = (arguments.first_day - DAY_0).days
+    plan = Plan(arguments.seed, arguments.homes, arguments.days, arguments.step, first, arguments.resolution)
     try:
-        files = Files.at(arguments.out)
-        first = (arguments.first_day - DAY_0).days
-        plan = Plan(
-            arguments.seed, arguments.homes, arguments.days, arguments.step, first, arguments.resolution
-        )
-        readings, events = plan.write(files)
-    except (OSError, ValueError) as error:
+        print(_done(plan, arguments.out, arguments.topic))
+    except (OSError, MqttError, ValueError) as error:
         print(f"generate: {error}", file=sys.stderr)
-        return 1 if isinstance(error, OSError) else 2
-    print(f"{readings:,} readings in {files.series}, {events:,} events in {files.events}")
+        return 2 if isinstance(error, ValueError) else 1
     return 0
+
+
+def _done(plan: Plan, out: str, topic: str) -> str:
+    """Write to files or send to a broker; returns what was done."""
+    if "://" in out:
+        broker(out)
+        return f"{asyncio.run(plan.send(out, topic)):,} readings sent to {out}"
+    files = Files.at(Path(out))
+    readings, events = plan.write(files)
+    return f"{readings:,} readings in {files.series}, {events:,} events in {files.events}"
 
 
 def _count(text: str) -> int:

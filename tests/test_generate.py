@@ -1,9 +1,12 @@
-"""`python -m simulators generate` and `compare`: files, their bytes, and a table."""
+"""`python -m simulators generate` and `compare`: files and their bytes, messages, and a table."""
 
+import asyncio
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from aiomqtt import Client
 from pyarrow import csv, parquet
 
 from simulators import generate
@@ -11,6 +14,7 @@ from simulators.__main__ import main
 from simulators.compare import BEGIN, END, Kind, Row, runs_of, table
 from simulators.fleet import Fleet
 from simulators.generate import Files, Plan
+from tests.broker import Broker, free_port
 from tests.not_run import ROOT, data_folder
 
 SOME = ["generate", "--seed", "0", "--homes", "3", "--days", "2", "--step", "1h"]
@@ -101,6 +105,8 @@ def test_a_seed_is_asked_for(tmp_path: Path) -> None:
         (["--seed", "-1", "--out", "y"], 2, "a seed is"),
         (["--resolution", "0", "--out", "y"], 2, "resolution_w"),
         (["--out", "/proc/nothing/here"], 1, "/proc/nothing"),
+        (["--out", "http://host"], 2, "is not a URL such as mqtt://"),
+        (["--out", f"mqtt://127.0.0.1:{free_port()}"], 1, "generate: "),
     ],
 )
 def test_what_cannot_be_written(
@@ -115,6 +121,34 @@ def test_what_cannot_be_written(
     monkeypatch.chdir(tmp_path)
     assert main([*SOME, *wrong]) == code
     assert text in capsys.readouterr().err
+
+
+# MQTT ---------------------------------------------------------------------------------------------
+
+
+def test_messages_are_the_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each meter sends its readings in order of time, in parts too, and the last one again when it ends."""
+    monkeypatch.setattr(generate, "_READINGS_AT_ONCE", 2 * 24)
+    sent = list(Plan(0, 3, 2, 3600, 1).messages("m/{meter}"))
+    watts = np.concatenate([day.watts for day in Fleet(0, range(3)).days(1, 2, 3600)], axis=1)
+    for home in range(3):
+        mine = [json.loads(payload) for topic, payload in sent if topic == f"m/m{home}"]
+        powers = [one["power"] for one in mine]
+        assert powers[:-1] == np.floor(watts[home].astype(float) + 0.5).tolist()
+        assert powers[-1] == powers[-2]
+        assert [one["t"] for one in mine] == [1_736_208_000 + 3600 * at for at in range(49)]
+    assert len(sent) == 3 * 49
+
+
+async def test_a_broker_receives_all(broker: Broker) -> None:
+    """What is published arrives, whole and in order."""
+    plan = Plan(0, 2, 1, 3600)
+    async with asyncio.timeout(30), Client("127.0.0.1", broker.port) as client:
+        await client.subscribe("homes/+", qos=1)
+        assert await plan.send(broker.url, "homes/{meter}") == 50
+        messages = aiter(client.messages)
+        received = [await anext(messages) for _ in range(50)]
+    assert [(str(one.topic), one.payload) for one in received] == list(plan.messages("homes/{meter}"))
 
 
 # Compare ------------------------------------------------------------------------------------------

@@ -207,7 +207,7 @@ def test_one_home_s_mean_is_its_own() -> None:
 def test_what_has_no_mean_is_refused() -> None:
     """No meters, a meter without that slot, unlike meters, and a coverage of all are ValueErrors."""
     home = series(TERMS, [100])
-    for meters in ([], [home, series(ENERGY, [1])], [home, series(KILO, [1])]):
+    for meters in ([], *([home, series(other, [1])] for other in (ENERGY, KILO, SPLIT))):
         with pytest.raises(ValueError, match="no mean value"):
             mean_value(meters, NOON_MS)
     with pytest.raises(ValueError, match="no meters"):

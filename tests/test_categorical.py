@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.privacy import SeededBits
+from meteragent.privacy import Product, Sanitised, SeededBits
 from meteragent.privacy.channel import exp
 from meteragent.privacy.exact import ln_bounds
 from meteragent.privacy.mechanism.base import MetricMechanism, PairMechanism
@@ -199,3 +199,14 @@ def test_it_is_a_value() -> None:
     assert not isinstance(mechanism, MetricMechanism)
     with pytest.raises(AttributeError):
         mechanism.guarantee = None  # type: ignore[misc, assignment]
+
+
+@pytest.mark.parametrize("labels", [["a", 1], ["1", 1], [None, "x"], ["x", 2.5]])
+def test_labels_of_different_kinds_stay_apart(labels: list[Any]) -> None:
+    """A number beside a text is that number, in lists of labels, rows of tables and outputs."""
+    row = Categorical(Categories(labels), epsilon=200)  # nothing is ever replaced
+    assert row.release(labels, bits=SeededBits(1)).tolist() == labels
+    assert row.log_mass(labels, labels[0]).tolist() == [0, -200]
+    table = Product(row, 2)
+    assert table.release([labels, labels], bits=SeededBits(1)).tolist() == [labels, labels]
+    assert Sanitised(table, tuple(labels), bits=SeededBits(1)).released == tuple(labels)

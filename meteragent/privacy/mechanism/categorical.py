@@ -42,6 +42,13 @@ def pair(epsilon: Exact, delta: Exact) -> Guarantee:
     return Guarantee(positive("epsilon", epsilon), loose)
 
 
+def as_given(points: ArrayLike) -> NDArray[np.generic]:
+    """`points` as an array of what they are: numpy makes a text of a number that stands beside one."""
+    array = np.asarray(points)
+    mixed = array.dtype.kind == "U" and not isinstance(points, np.ndarray)
+    return np.array(points, object) if mixed else array
+
+
 @dataclass(frozen=True, init=False)
 class Categorical:
     """Values of a finite set of m+1 >= 2, each replaced by any other with p = (1-delta)/(m+e^epsilon).
@@ -100,7 +107,7 @@ class Categorical:
             ValueError: a label is not in the set; the text does not say which, as it may be private.
         """
         source = sampling.SystemBits() if bits is None else bits
-        given = np.asarray(points)
+        given = as_given(points)
         true = self._indices(given)
         replaced = sampling.choice(self._replacement_bounds, true.size, source) == 0
         drawn = sampling.below_array(len(self.space.points), true.size, source)
@@ -115,7 +122,7 @@ class Categorical:
         epsilon, delta = map(float, self.guarantee)
         log_m = math.log(len(self.space.points) - 1)
         kept = np.logaddexp(epsilon, log_m + math.log(delta)) if delta else epsilon
-        given = np.asarray(outputs)
+        given = as_given(outputs)
         same = (self._indices(given) == self._place(point)).reshape(given.shape)
         mass: NDArray[np.float64] = np.where(same, kept, math.log1p(-delta)) - np.logaddexp(epsilon, log_m)
         return mass

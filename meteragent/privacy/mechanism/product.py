@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.mechanism.base import Guarantee, Mechanism, MetricMechanism, PairMechanism
+from meteragent.privacy.mechanism.categorical import as_given
 from meteragent.privacy.space import Databases
 
 
@@ -54,7 +55,7 @@ class _Rows:
         return mass
 
     def _databases(self, points: ArrayLike) -> NDArray[Any]:
-        databases = np.asarray(points)
+        databases = as_given(points)
         if not databases.ndim or databases.shape[-1] != self.space.n:
             raise ValueError(f"databases have shape (..., {self.space.n}), not {databases.shape}")
         return databases

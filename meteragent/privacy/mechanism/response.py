@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.mechanism.base import Guarantee, Mechanism, MetricMechanism, PairMechanism
+from meteragent.privacy.mechanism.categorical import as_given
 from meteragent.privacy.query import Query
 from meteragent.privacy.space import Databases, Space, listed
 
@@ -48,7 +49,7 @@ class Sanitised:
 
     def __init__(self, mechanism: Mechanism, point: Any, *, bits: Bits | None = None) -> None:
         object.__setattr__(self, "mechanism", mechanism)
-        object.__setattr__(self, "released", plain(mechanism.release(np.asarray([point]), bits=bits)[0]))
+        object.__setattr__(self, "released", plain(mechanism.release(as_given([point]), bits=bits)[0]))
 
     def answer(self, query: Query | Callable[[Any], Answer]) -> Answer:
         """The query's answer on what was released; no further charge, and the same each time.

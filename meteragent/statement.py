@@ -145,11 +145,12 @@ def _leaves(one: Page) -> list[str]:
 
 def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
     low, high = (f"{shown(bound)} W" for bound in stream.window.range)
+    per = " an interval" if terms.kind is Kind.INTERVAL_ENERGY else ""
     late = f"{format_duration(terms.lateness_ms)} after its end" if terms.lateness_ms else "at its end"
     lines = [
         f"{terms.n} in each of the {windows(terms)}",
         f"each is closed {late}, and its record leaves, whatever was measured in it",
-        f"time without a reading counts as {shown(stream.window.gap)} {terms.unit}",
+        f"time without a reading counts as {shown(stream.window.gap)} {terms.unit}{per}",
         f"values are clamped to {low} .. {high}",
     ]
     if terms.clock is Clock.EVENT:

@@ -14,7 +14,7 @@ from meteragent import __version__, config, encode, statement
 from meteragent.cli import main
 from meteragent.event import parse
 from meteragent.release import Commit
-from tests.configurations import streams, written
+from tests.configurations import energy, streams, written
 from tests.stores import open_store, persist
 
 BUDGET = "budget = { level = 96, per = '1d' }"
@@ -101,6 +101,7 @@ def test_the_page_says_where_and_when_it_leaves() -> None:
         "silent for 2d",
     ):
         assert part in found
+    assert "counts as 0 kWh an interval" in section(page(source=energy("kWh")), "What leaves")
     event = section(page(window="clock = 'event'"), "What leaves")
     assert "when a record leaves tells when a reading came" in event
     assert "silent" not in event

@@ -196,6 +196,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR|FILE.parquet|FILE.csv|mqtt://HOST",
         help="files that are there are replaced",
     )
+    add("--plot", type=Path, metavar="FILE", help="draw the first day too: .png, .pdf or .svg")
     add("--topic", default="meters/{meter}/power", help="for MQTT; default %(default)s")
 
 
@@ -205,6 +206,8 @@ def run(arguments: argparse.Namespace) -> int:
     plan = Plan(arguments.seed, arguments.homes, arguments.days, arguments.step, first, arguments.resolution)
     try:
         print(_done(plan, arguments.out, arguments.topic))
+        if arguments.plot is not None:
+            _plot(plan, arguments.plot)
     except (OSError, MqttError, ValueError) as error:
         print(f"generate: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
@@ -219,6 +222,14 @@ def _done(plan: Plan, out: str, topic: str) -> str:
     files = Files.at(Path(out))
     readings, events = plan.write(files)
     return f"{readings:,} readings in {files.series}, {events:,} events in {files.events}"
+
+
+def _plot(plan: Plan, path: Path) -> None:
+    try:
+        from simulators.plot import draw  # noqa: PLC0415 - matplotlib, for those who want a picture
+    except ModuleNotFoundError as missing:
+        raise ValueError(f"{missing.name} is missing: pip install 'meteragent[analysis]'") from missing
+    draw(next(plan.parts()), plan.first, path)
 
 
 def _count(text: str) -> int:

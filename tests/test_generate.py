@@ -123,6 +123,18 @@ def test_what_cannot_be_written(
     assert text in capsys.readouterr().err
 
 
+def test_a_picture(tmp_path: Path) -> None:
+    """The first day is drawn, another one from another seed; what cannot be drawn is refused."""
+    out = ["--homes", "3", "--days", "1", "--step", "1d", "--out", str(tmp_path / "out")]
+    for seed, name in ((0, "one"), (1, "other")):
+        plot = str(tmp_path / f"{name}.png")
+        assert main(["generate", "--seed", str(seed), *out, "--plot", plot]) == 0
+    one, other = ((tmp_path / f"{name}.png").read_bytes() for name in ("one", "other"))
+    assert one[:8] == b"\x89PNG\r\n\x1a\n"
+    assert one != other
+    assert main(["generate", "--seed", "0", *out, "--plot", str(tmp_path / "a.txt")]) == 2
+
+
 # MQTT ---------------------------------------------------------------------------------------------
 
 

@@ -95,7 +95,7 @@ class Appliance:
 
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
         """As drawn for each home."""
-        row, number, start_s, drawn = self.starts(people, activity, day)
+        row, number, start_s, drawn = self._starts(people, activity, day)
         make = Makes.of(people, self.name)
         stretch = make.length[row] * np.exp(self.spread * normal(drawn[2], drawn[3]))
         stretch = stretch.clip(1 / STRETCH_MAX, STRETCH_MAX)
@@ -111,7 +111,7 @@ class Appliance:
             kept &= ~absences.cover(row, start_s)
         return runs.where(kept)
 
-    def starts(
+    def _starts(
         self, people: Households, activity: Floats, day: int
     ) -> tuple[Integers, Integers, Integers, Floats]:
         """Rows, numbers within the home, seconds after midnight, and four uniform numbers each, by row."""

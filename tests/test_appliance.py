@@ -138,6 +138,7 @@ def test_makes_differ_and_stay(people: Households) -> None:
         ratio = runs.levels_mw[:, 0] / (2e6 * power[runs.row])
         assert np.abs(ratio - 1).max() <= 0.0301
         assert ratio.std() > 0.01
+        assert abs(np.corrcoef(ratio, runs.start_s)[0, 1]) < 5 / len(runs.row) ** 0.5
 
 
 def test_who_has_none_runs_none(people: Households) -> None:

@@ -6,11 +6,13 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from meteragent import check, plan
 from meteragent.cli import EXIT_CRASH, main
-from meteragent.plan import ask, say
+from meteragent.plan import ask, say, setting
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -106,9 +108,9 @@ def test_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["possible"] is True
     assert told["setting"]["error_w"] == pytest.approx(132.1)
     assert told["setting"]["hides_wh"] == "467"
-    setting = plan.solve(plan.Question(ask.hide("away 8h"), ask.share("half-hour"))).setting
-    assert setting is not None
-    assert told["check"] == check.facts(setting.stream)
+    planned = plan.solve(plan.Question(ask.hide("away 8h"), ask.share("half-hour"))).setting
+    assert planned is not None
+    assert told["check"] == check.facts(planned.stream)
     assert (told["sliding"]["span"], told["sliding"]["windows"]) == (17, 5)
     errors = [row["error_w"] for row in told["error_against_hiding"]]
     assert all(a < b for a, b in pairwise(errors))
@@ -194,3 +196,19 @@ def test_without_matplotlib_the_extra_is_named(
     assert "possible" in said(capsys, *given)
     assert main(["plan", *given, "--plot", str(tmp_path / "x.png")]) == EXIT_CRASH
     assert "pip install 'meteragent[analysis]'" in capsys.readouterr().err
+
+
+def test_lines_and_floors_are_drawn_where_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line is the error over what is hidden, each dashed one its floor; the point lies on it."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr(setting.Setting, "floor_w", property(lambda one: float(one.radius_w)))
+    said(capsys, "--hide", "110Wh", "--share", "half-hour", "--homes", "9", "--plot", str(tmp_path / "x.png"))
+    lines = [np.array(line.get_xydata(), np.float64) for line in drawn[0].axes[0].lines[:6]]
+    one, floor, chosen, many, many_floor, many_chosen = lines
+    for line, error_w in ((one, 311.13), (floor, 220), (many, 311.13 / 3), (many_floor, 220 / 3)):
+        assert line[len(line) // 2] == pytest.approx([110, error_w], rel=1e-4)
+    for point, error_w in ((chosen, 311.13), (many_chosen, 311.13 / 3)):
+        assert point[0] == pytest.approx([110, error_w], rel=1e-4)

@@ -168,6 +168,16 @@ def figures(wh: float) -> Fraction:
 # What hides an event --------------------------------------------------------------------------------
 
 
+def ways(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
+    """How far an event moves each window that it touches, in W, for each way to lie: the farthest first."""
+    return _ways(event, setting.share, setting.slots, setting.timezone)
+
+
+@lru_cache(maxsize=256)
+def _ways(event: Event, share: Share, slots: int, timezone: str) -> tuple[tuple[Fraction, ...], ...]:
+    return tuple(sorted(distances(event, _shape(share, slots, timezone)), key=sum, reverse=True))
+
+
 def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     """Whether an event is as hard to tell as any change of the radius in one window.
 
@@ -177,8 +187,7 @@ def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     """
     noise = setting.noise
     most = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)
-    ways = sorted(distances(event, setting.terms), key=sum, reverse=True)
-    return all(success_bound(noise, way) <= most for way in ways)
+    return all(success_bound(noise, way) <= most for way in ways(event, setting))
 
 
 def bet(setting: Setting) -> int:
@@ -201,8 +210,8 @@ def odds_level(setting: Setting, event: Event) -> float:
 
     One that starts off the grid is rounded up in two windows instead of one, which a quantum covers.
     """
-    ways = distances(event, setting.terms)
-    return float(max(sum(map(setting.noise.loss, way)) for way in ways) + setting.noise.a)
+    noise = setting.noise
+    return float(max(sum(map(noise.loss, way)) for way in ways(event, setting)) + noise.a)
 
 
 def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
@@ -258,10 +267,10 @@ def enough(hide: Hide, setting: Setting) -> Setting:
     if hide.event is None:
         return setting
     hours = setting.terms.step_ms / Fraction(HOUR_MS)
-    ways = distances(hide.event, setting.terms)
-    lowest = max(map(max, ways)) * hours
+    found = ways(hide.event, setting)
+    lowest = max(map(max, found)) * hours
     step = figures(float(lowest))
-    low, high = -(-lowest // step) - 1, -(-max(map(sum, ways)) * hours // step)
+    low, high = -(-lowest // step) - 1, -(-sum(found[0]) * hours // step)
     while not hides(replace(setting, hide_wh=high * step), hide.event):
         low, high = high, high + max(1, high // 8)
     while high - low > 1:

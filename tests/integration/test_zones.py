@@ -138,7 +138,8 @@ def states(agent: Service) -> Iterator[tuple[str, str, TimelineState]]:
 
 
 def has_come(agent: Service, meter: str, at_ms: int) -> bool:
-    """Whether a meter has come to a time in all streams."""
+    """Whether a meter has come to a time in all streams; the agent must run."""
+    assert agent.runs, agent.log
     return [at_ms] * len(NAMES) == [state.newest_ms for _, of, state in states(agent) if of == meter]
 
 

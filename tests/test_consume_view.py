@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import optimize
 
@@ -27,6 +27,15 @@ def test_a_deficit_is_shared_by_what_is_left() -> None:
     assert without_deficit([3, 1], [1, 1]).tolist() == [3, 1]
     assert without_deficit([3, -4], [1, 1]).tolist() == [0, 0]
     assert without_deficit([], []).tolist() == []
+
+
+@example(values=[193.0, 109.0, 116.99999999999818, -2.8e-204])
+@given(values=VALUES)
+def test_no_value_grows_but_to_zero(values: list[float]) -> None:
+    """Whatever the rounding, for weights of any size."""
+    x = np.array(values)
+    for weights in (np.ones(x.size), np.linspace(0.1, 7, x.size)):
+        assert (without_deficit(x, weights) <= np.maximum(x, 0)).all()
 
 
 @given(values=VALUES, data=st.data())

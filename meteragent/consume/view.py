@@ -77,4 +77,4 @@ def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
     # With the k largest left, c is their weighted sum's excess over the total, by their weight.
     c = (np.cumsum((w * x)[order]) - total) / np.cumsum(w[order])
     left = int(np.flatnonzero(x[order] > c)[-1])
-    return np.asarray(np.maximum(x - c[left], 0))
+    return np.asarray(np.maximum(x - max(c[left], 0.0), 0))  # c may be a rounding below zero

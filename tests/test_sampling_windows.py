@@ -285,3 +285,16 @@ def test_no_windows_are_an_empty_array(n: int) -> None:
         windows(n, Fraction(0), 0, SeededBits(0))
     with pytest.raises(TypeError, match="must be exact"):
         windows(n, 0.5, 1000, SeededBits(0))  # type: ignore[arg-type]
+
+
+def test_a_level_may_be_written_as_any_exact_number() -> None:
+    """A text is the number it writes, for few and for many; a float is refused in both."""
+    for count in (3, TABLE_FROM):
+        for n in (1, 2):
+            exact = windows(n, Fraction(1, 5), count, SeededBits(1))
+            assert windows(n, "1/5", count, SeededBits(1)).tolist() == exact.tolist()
+            with pytest.raises(TypeError, match="a must be exact"):
+                windows(n, 0.2, count, SeededBits(1))  # type: ignore[arg-type]
+    for a, known in ((2, Fraction(2)), ("2", 2)):
+        one, other = (radii(3, level, TABLE_FROM, SeededBits(1)) for level in (a, known))
+        assert one.tolist() == other.tolist()

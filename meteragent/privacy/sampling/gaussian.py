@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
-from meteragent.privacy.exact import positive
+from meteragent.privacy.exact import Exact, positive
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
 from meteragent.privacy.sampling.parameters import SCALE_LIMIT
 
 _REACH = 1 << 31  # |z| has squares that fit int64; beyond it (512 sigma or more) it counts as this
 
 
-def check_variance(sigma2: Fraction) -> Fraction:
+def check_variance(sigma2: Exact) -> Fraction:
     """`sigma2` as a Fraction, if noise of that variance can be drawn.
 
     Raises:
@@ -39,7 +39,7 @@ def check_variance(sigma2: Fraction) -> Fraction:
     return exact
 
 
-def discrete_gaussian(count: int, sigma2: Fraction, bits: Bits) -> NDArray[np.int64]:
+def discrete_gaussian(count: int, sigma2: Exact, bits: Bits) -> NDArray[np.int64]:
     """`count` independent z with P(z) ~ e^(-z^2/(2 sigma2)), as int64 (Canonne, Kamath, Steinke 2020).
 
     Exact but for points beyond 512 sigma, of which none will ever be drawn (a chance below e^-2^17).

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
-from meteragent.privacy.exact import GUARD_BITS, exp_neg_bounds
+from meteragent.privacy.exact import GUARD_BITS, Exact, exp_neg_bounds
 from meteragent.privacy.sampling.bernoulli import Thresholds, refined, thresholds
 from meteragent.privacy.sampling.parameters import check_parameters
 
@@ -81,13 +81,12 @@ class _Digits(NamedTuple):
 
 
 @lru_cache(maxsize=32, typed=True)  # of 128 KiB a group; typed: a float equal to a Fraction is refused still
-def _digits(a: Fraction) -> _Digits:
-    a = check_parameters(1, a)
-    worth = [a]
+def _digits(a: Exact) -> _Digits:
+    worth = [check_parameters(1, a)]
     while (x := worth[-1] * (1 << _DIGITS)) < _TAIL:
         worth.append(x)
     groups = [_Group(x, _DIGITS) for x in worth[:-1]]
-    groups += [_Group(worth[-1], _DIGITS, last=True), _Group(a, 1)]
+    groups += [_Group(worth[-1], _DIGITS, last=True), _Group(worth[0], 1)]
     return _Digits(tuple(groups), np.concatenate([_known(group) for group in groups]))
 
 
@@ -104,19 +103,19 @@ def _drawn(digits: _Digits, used: int, count: int, bits: Bits) -> NDArray[np.int
     return r.reshape(used, count).astype(np.int64)
 
 
-def _joined(r: NDArray[np.int64], a: Fraction, bits: Bits) -> NDArray[np.int64]:
-    """The numbers that groups make: (groups, count) -> (count,)."""
+def _joined(r: NDArray[np.int64], x: Fraction, bits: Bits) -> NDArray[np.int64]:
+    """The numbers that groups make: (groups, count) -> (count,); the last group is worth x."""
     values: NDArray[np.int64] = r[0]
     for place in range(1, len(r)):
         values += r[place] << _DIGITS * place
     beyond = (r[-1] >> _DIGITS).nonzero()[0]
     if beyond.size:  # the last group's r is 2^8 and what a number without memory adds to it
         last = _DIGITS * (len(r) - 1)
-        values[beyond] += geometric(beyond.size, a * (1 << last), bits) << last
+        values[beyond] += geometric(beyond.size, x, bits) << last
     return values
 
 
-def geometric(count: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+def geometric(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """`count` independent g >= 0 with P(g) = (1-e^-a) e^(-ag), exactly (THEORY 2.4), as int64.
 
     Spends 2 bytes on every 8 of the log2(45/a) binary digits.
@@ -125,10 +124,10 @@ def geometric(count: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 1/a >= 2^45.
     """
     digits = _digits(a)
-    return _joined(_drawn(digits, len(digits.groups) - 1, count, bits), a, bits)
+    return _joined(_drawn(digits, len(digits.groups) - 1, count, bits), digits.groups[-2].x, bits)
 
 
-def discrete_laplace(count: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+def discrete_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """`count` independent z with P(z) = tanh(a/2) e^(-a|z|), exactly, as int64 (THEORY 2.4).
 
     What `radius` and `uniform` give for n = 1, many at a time.
@@ -138,6 +137,6 @@ def discrete_laplace(count: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
     """
     digits = _digits(a)
     r = _drawn(digits, len(digits.groups), count, bits)
-    values = _joined(r[:-1], a, bits)
+    values = _joined(r[:-1], digits.groups[-2].x, bits)
     values ^= -r[-1]
     return values

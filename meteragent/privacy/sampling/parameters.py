@@ -2,13 +2,13 @@
 
 from fractions import Fraction
 
-from meteragent.privacy.exact import positive
+from meteragent.privacy.exact import Exact, positive
 
 SCALE_LIMIT = 1 << 45
 """n/a stays below it, so that the noise stays in int64 but for a chance below e^-2^17."""
 
 
-def check_parameters(n: int, a: Fraction) -> Fraction:
+def check_parameters(n: int, a: Exact) -> Fraction:
     """`a` as a Fraction, if n slots with noise of parameter a can be drawn.
 
     Raises:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
-from meteragent.privacy.exact import exp_neg_bounds
+from meteragent.privacy.exact import Exact, exp_neg_bounds
 from meteragent.privacy.sampling.bernoulli import bernoulli
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
 from meteragent.privacy.sampling.parameters import check_parameters
@@ -32,7 +32,7 @@ _FINEST = 10 << 16
 _REACH = 1 << 30  # s |z_i| below it has squares that fit int64
 
 
-def check_planar(a: Fraction) -> Fraction:
+def check_planar(a: Exact) -> Fraction:
     """`a` as a Fraction, if points with noise of parameter a can be drawn.
 
     Raises:
@@ -42,7 +42,7 @@ def check_planar(a: Fraction) -> Fraction:
     return check_parameters(10, a)
 
 
-def planar_laplace(count: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
+def planar_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """`count` independent z of Z^2 with P(z) ~ e^(-a |z|_2), exactly, as int64 of shape (count, 2).
 
     Points beyond 10^8 quanta are decided one at a time, which is slower.
@@ -50,14 +50,14 @@ def planar_laplace(count: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
     Raises:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 10/a >= 2^45.
     """
-    a = check_planar(a)
+    exact = check_planar(a)
     out = np.empty((count, 2), np.int64)
     filled = 0
     while filled < count:
         missing = count - filled
         proposals = missing + missing // 3 + 8
-        points = discrete_laplace(2 * proposals, a * Fraction(7, 10), bits).reshape(-1, 2)
-        kept = points[_kept(points, a, bits)][:missing]
+        points = discrete_laplace(2 * proposals, exact * Fraction(7, 10), bits).reshape(-1, 2)
+        kept = points[_kept(points, exact, bits)][:missing]
         out[filled : filled + len(kept)] = kept
         filled += len(kept)
     return out

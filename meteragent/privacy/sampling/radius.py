@@ -16,11 +16,10 @@ compared with the weights of neighbours, which decide 99 in 100; the rest take t
 """
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import lru_cache
 
 from meteragent.privacy.bits import Bits
-from meteragent.privacy.exact import exp_neg_bounds, power_bounds
+from meteragent.privacy.exact import Exact, exp_neg_bounds, power_bounds
 from meteragent.privacy.sampling.bernoulli import FIRST_BITS, bernoulli
 from meteragent.privacy.sampling.parameters import check_parameters
 from meteragent.privacy.sampling.uniform import below
@@ -93,15 +92,17 @@ def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=256, typed=True)  # typed: a float that equals a cached Fraction is refused still
-def envelope_of(n: int, a: Fraction, fall: int = 1) -> Envelope:
+def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
     """The steps for n and `a`; `radius` uses those where w halves.
 
     Raises:
         TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
     """
-    a = check_parameters(n, a)
-    slope = a / n
-    below_peak = max(0, (2 * n * a.denominator - a.numerator) // (2 * a.numerator))  # floor(n/a - 1/2)
+    exact = check_parameters(n, a)
+    slope = exact / n
+    below_peak = max(
+        0, (2 * n * exact.denominator - exact.numerator) // (2 * exact.numerator)
+    )  # floor(n/a - 1/2)
     envelope = Envelope(n, slope.numerator, slope.denominator, below_peak, fall)
     if _rises(envelope):
         envelope = replace(envelope, mode=below_peak + 1)
@@ -132,7 +133,7 @@ def _block_width(envelope: Envelope) -> int:
     return high
 
 
-def radius(n: int, a: Fraction, bits: Bits) -> int:
+def radius(n: int, a: Exact, bits: Bits) -> int:
     """One R >= 0 with P(R) ~ (2R+1)^n e^(-aR), exactly (THEORY 2.1, 2.2): the cube of a window.
 
     Raises:

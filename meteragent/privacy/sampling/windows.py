@@ -34,8 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
+from meteragent.privacy.exact import Exact
 from meteragent.privacy.sampling.bernoulli import bernoulli
 from meteragent.privacy.sampling.geometric import discrete_laplace
+from meteragent.privacy.sampling.parameters import check_parameters
 from meteragent.privacy.sampling.radius import Envelope, envelope_of
 from meteragent.privacy.sampling.uniform import below, below_array, uniform_rows
 
@@ -112,7 +114,7 @@ class _Table:
         return point if kept else None
 
 
-def radii(n: int, a: Fraction, count: int, bits: Bits) -> NDArray[np.int64]:
+def radii(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     """`count` independent R as `radius` draws them, as int64 of shape (count,).
 
     Raises:
@@ -128,7 +130,7 @@ def radii(n: int, a: Fraction, count: int, bits: Bits) -> NDArray[np.int64]:
     return np.concatenate(drawn)[:count]
 
 
-def windows(n: int, a: Fraction, count: int, bits: Bits) -> NDArray[np.int64]:
+def windows(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     """The noise of `count` windows, P(z) ~ e^(-a max|z_i|) exactly (THEORY 2.1), as int64 (count, n).
 
     Raises:
@@ -169,9 +171,9 @@ def _proposals(table: _Table, count: int, bits: Bits) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=64, typed=True)  # of about 40 KB each
-def _table(n: int, a: Fraction) -> _Table:
-    steps = envelope_of(n, a, FALL)
-    steep = abs(Fraction(2 * n, 2 * steps.mode + 1) - a)  # |f'(M)|; above 1/2 only where R is hardly spread
+def _table(n: int, a: Exact) -> _Table:
+    steps, exact = envelope_of(n, a, FALL), check_parameters(n, a)
+    steep = abs(Fraction(2 * n, 2 * steps.mode + 1) - exact)  # |f'(M)|; above 1/2 only if R is hardly spread
     shift = max(0, (steps.block - 1).bit_length() - CELLS_LOG) if steep < Fraction(1, 2) else 0
     reach, left = (-(-size >> shift) << shift for size in (steps.block, min(steps.block, steps.mode)))
     points = range(steps.mode - left, steps.mode + reach + 1, 1 << shift)

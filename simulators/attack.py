@@ -12,6 +12,7 @@ Exit 3: a promise that was made is broken; 2: something that was named cannot be
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from simulators.adversary import hidden, library, report
@@ -110,7 +111,7 @@ def _check(arguments: argparse.Namespace) -> int:
     _say(
         arguments,
         hidden.table(rows, arguments.preset, homes, arguments.trials, seed),
-        {"preset": arguments.preset, "homes": homes, "seed": seed, "events": [row.figures() for row in rows]},
+        {"preset": arguments.preset, "homes": homes, "seed": seed, "events": [asdict(row) for row in rows]},
     )
     return 0 if all(row.confirmed for row in rows) else BROKEN
 

@@ -168,6 +168,38 @@ def test_the_discriminant_weighs_by_what_varies() -> None:
     assert np.log(said[0, 1] / said[0, 0]) == pytest.approx(score, rel=0.2)
 
 
+def test_the_discriminant_is_a_posterior() -> None:
+    """Of three classes at 0, 10 and 50 that vary by 10, the odds at 26 are e^((24² - 16²)/200)."""
+
+    class One(Edges):
+        def _features(self, windows: Integers) -> Floats:
+            return np.asarray(windows, np.float64)
+
+    one, labels = One(), np.arange(6) % 3
+    one.fit((np.array([0, 10, 50])[labels] + np.repeat([-10, 10], 3))[:, np.newaxis], labels)
+    said = one.predict_proba(np.array([[26]]))[0]
+    assert np.log(said[1] / said[2]) == pytest.approx(1.6, rel=1e-4)
+    assert np.log(said[1] / said[0]) == pytest.approx(2.1, rel=1e-4)
+
+
+def test_the_discriminant_knows_what_varies_together() -> None:
+    """Two features that rise and fall together count by their difference: odds by the inverse covariance."""
+
+    class Two(Edges):
+        def _features(self, windows: Integers) -> Floats:
+            return np.asarray(windows, np.float64)
+
+    around = np.array([[10, 10], [-10, -10], [1, -1], [-1, 1]])
+    means = np.array([[0, 0], [0, 4]])
+    two, labels = Two(), np.arange(8) % 2
+    two.fit(means[labels] + np.repeat(around, 2, axis=0), labels)
+    said = two.predict_proba(np.array([[9, 10]]))[0]
+    weights = np.linalg.inv(around.T @ around / 4)
+    near, far = (np.array([9, 10]) - mean for mean in means)
+    expected = (far @ weights @ far - near @ weights @ near) / 2
+    assert np.log(said[0] / said[1]) == pytest.approx(expected, rel=1e-3)
+
+
 def test_neighbours_vote() -> None:
     """Of the 15 nearest windows, 10 of one class and 5 of the other make 2 : 1."""
     windows = np.concatenate([np.full((10, 1), 1), np.full((5, 1), -1), np.full((50, 1), 99)])

@@ -14,6 +14,7 @@ from simulators.adversary import curve, library
 from simulators.adversary.measure import measure
 from simulators.adversary.mechanism import rival
 from simulators.adversary.named import Unusable
+from simulators.adversary.scene import Floats, Integers, with_or_without
 from tests.not_run import data_folder
 
 SMALL = ["--size", "8", "--slots", "6", "--trials", "80"]
@@ -126,6 +127,31 @@ def test_a_mechanism_without_its_law_needs_other_attackers() -> None:
     found = measure(scene, mine, ["correlation"], 40, 0)
     assert found.worst.rate == 1
     assert found.odds is None
+    assert found.broken  # by how often it was right alone
+
+
+class Shy:
+    """Is never sure enough to say yes, and is right in every comparison."""
+
+    def fit(self, windows: Integers, labels: Integers) -> object:
+        """Learn nothing."""
+        return self
+
+    def predict_proba(self, windows: Integers) -> Floats:
+        """Less than half for the event, the more the larger the values."""
+        yes = 0.4 / (1 + np.exp(-windows.mean(axis=1)))
+        return np.stack([1 - yes, yes], axis=1)
+
+
+def test_an_area_alone_refutes_a_promise() -> None:
+    """An attacker that orders all trials rightly is above the bound of the area, though it guesses."""
+    scene = with_or_without("?", np.zeros((1, 1, 6), int), np.full((1, 1, 6), 3), Fraction(1))
+    mine = rival("tests.test_adversary_mechanism:Mine", scene, epsilon=1)
+    found = measure(scene, mine, ["tests.test_adversary_commands:Shy"], 2000, 0)
+    assert (found.worst.rate, found.worst.auc) == (0.5, 1)
+    assert found.bound is not None
+    assert found.worst.high < found.bound
+    assert found.broken
 
 
 @pytest.mark.parametrize("command", ["attack", "frontier"])

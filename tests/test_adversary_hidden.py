@@ -1,6 +1,5 @@
 """The figures of `check` before the attackers: what is played, and what is said of it."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -8,7 +7,9 @@ import pytest
 
 from meteragent import check, config
 from meteragent.event import EVENTS, Event, distances
+from meteragent.privacy.audit import clopper_pearson
 from simulators.adversary import hidden
+from simulators.adversary.measure import ALARM
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Scene
 
@@ -70,11 +71,20 @@ def test_every_row_of_check_has_its_measurement(monkeypatch: pytest.MonkeyPatch)
 
 def test_more_than_said_is_marked() -> None:
     """A rate that is surely above what `check` says is not confirmed, and the table says so."""
-    row = hidden.Row("a kettle", 1, 70, "bayes", 0.8, 0.71, 0.9)
+    row = hidden.Row.of("a kettle", 1, 70, {"edges": 500, "bayes": 800}, 1000)
     assert not row.confirmed
-    assert replace(row, low=0.7).confirmed
-    assert "**more than said**" in hidden.table([row], "appliance", "1 home", 9, 0)
-    assert row.figures()["confirmed"] is False
+    assert (row.worst, row.rate) == ("bayes", 0.8)
+    assert "**more than said**" in hidden.table([row], "appliance", "1 home", 1000, 0)
+
+
+def test_what_may_be_chance_is_no_refutation() -> None:
+    """Right in 73.5 of 100 where 70 is said: above 95 %'s interval, no proof."""
+    row = hidden.Row.of("a kettle", 1, 70, {"bayes": 735}, 1000)
+    assert row.low > 0.7
+    assert row.confirmed
+    low, high = clopper_pearson(735, 1000, ALARM / 2)
+    both = hidden.Row.of("a kettle", 1, 70, {"bayes": 735, "edges": 1}, 1000)
+    assert (both.low, both.high) == (float(low), float(high))
 
 
 def test_the_best_attacker_is_reported() -> None:

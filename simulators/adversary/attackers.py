@@ -113,8 +113,8 @@ def _unit(rows: Integers) -> Floats:
 
 
 def squared_distances(one: Floats, other: Floats) -> Floats:
-    """The squared Euclidean distances of all pairs of rows; the mean is taken off first, for the digits."""
-    middle = other.mean(axis=0)
+    """The squared Euclidean distances of all pairs of rows; of whole numbers they are exact."""
+    middle = np.rint(other.mean(axis=0))  # taken off for the digits
     x, y = one - middle, other - middle
     squares = (x**2).sum(axis=1)[:, np.newaxis] + (y**2).sum(axis=1) - 2 * x @ y.T
     return np.asarray(np.maximum(squares, 0), np.float64)

@@ -7,10 +7,10 @@ most N of 100". Events begin with the slot that 18:00 is in.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Self
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from meteragent.grid import DAY_MS, MINUTE_MS, format_duration
 from meteragent.privacy.audit import clopper_pearson
 from meteragent.release import Terms
 from simulators.adversary.library import quanta
-from simulators.adversary.measure import ALARM, rights
+from simulators.adversary.measure import ALARM, SURE, rights
 from simulators.adversary.mechanism import Rival
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers, Scene, with_or_without
@@ -42,7 +42,8 @@ sink = {{ topic = "private/{{meter}}/power" }}
 class Row:
     """An event that happened on so many days: right in at most `said` of 100; `worst` was right at `rate`.
 
-    The truth is in [low, high] with a chance of 95 %, for all attackers together.
+    The truth is in [low, high] with a chance of 95 %, for all attackers together. Where not `confirmed`, the
+    attackers refute what `check` says; what is true is refuted with a chance of `SURE` at most.
     """
 
     event: str
@@ -52,15 +53,16 @@ class Row:
     rate: float
     low: float
     high: float
+    confirmed: bool
 
-    @property
-    def confirmed(self) -> bool:
-        """Whether the attackers do not refute what `check` says."""
-        return 100 * self.low <= self.said
-
-    def figures(self) -> dict[str, Any]:
-        """As data for JSON."""
-        return {**asdict(self), "confirmed": self.confirmed}
+    @classmethod
+    def of(cls, event: str, days: int, said: int, right: Mapping[str, int], trials: int) -> Self:
+        """By how often each attacker was right."""
+        worst = max(right, key=lambda name: right[name])
+        low, high = clopper_pearson(right[worst], trials, ALARM / len(right))
+        surely, _ = clopper_pearson(right[worst], trials, SURE / len(right))
+        rate = right[worst] / trials
+        return cls(event, days, said, worst, rate, float(low), float(high), bool(100 * surely <= said))
 
 
 def stream_of(preset: str) -> config.Stream:
@@ -100,23 +102,9 @@ def confirm(
             for home, load in enumerate(loads):
                 own_seed = int(np.random.SeedSequence([seed, home]).generate_state(1)[0])
                 right += rights(_scene(event, int(days), terms, load), noise, attackers, each, own_seed)
-            rows.append(
-                _row(
-                    event,
-                    int(days),
-                    most,
-                    dict(zip(attackers, right.tolist(), strict=True)),
-                    each * len(loads),
-                )
-            )
+            named = dict(zip(attackers, right.tolist(), strict=True))
+            rows.append(Row.of(event.name, int(days), most, named, each * len(loads)))
     return rows
-
-
-def _row(event: Event, days: int, most: int, right: dict[str, int], trials: int) -> Row:
-    """The best of the attackers, by how often each was right."""
-    best = max(right, key=lambda name: right[name])
-    low, high = clopper_pearson(right[best], trials, ALARM / len(right))
-    return Row(event.name, days, most, best, right[best] / trials, float(low), float(high))
 
 
 def _scene(event: Event, days: int, terms: Terms, load: Floats) -> Scene:

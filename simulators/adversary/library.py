@@ -127,8 +127,9 @@ def presence(
     without, with_it = (
         quanta(load.reshape(homes, slots, -1).mean(axis=2))[:, np.newaxis] for load in (half_hour, moved)
     )
+    numbers = "one mean" if slots == 1 else f"{slots} means"
     what = f"{homes} {'real' if data else 'simulated'} homes"
-    question = f"{event.name}, or not, in a half hour of {slots} slots? {what}"
+    question = f"{event.name}, or not, in a half hour that leaves as {numbers}? {what}"
     return with_or_without(
         question + _again(times),
         np.repeat(without, times, axis=1),

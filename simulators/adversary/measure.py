@@ -3,13 +3,14 @@
 Half of the draws train the attackers, the other half are attacked; all of it follows from one seed. An
 interval misses its truth with a chance of its share of the alarm (Clopper and Pearson; Bonferroni over the
 attackers), so all hold together, and that of the worst too, with a chance of 1 - alarm. An area under the ROC
-curve has the interval of Hoeffding for a mean over pairs.
+curve has the interval of Hoeffding for a mean over pairs. A promise is called broken by intervals of its own,
+so wide that a true one is with a chance of `SURE` at most.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from simulators.adversary.mechanism import Rival
 from simulators.adversary.named import Unusable, made
 from simulators.adversary.scene import Floats, Integers, Scene
 
-ALARM = 0.05
+ALARM, SURE = 0.05, 1e-6
 _LAST_DIGITS = 1e-9
 
 
@@ -61,23 +62,17 @@ class Outcome:
     bound: float | None
     auc_bound: float | None
     odds: float | None
+    broken: bool
 
     @property
     def worst(self) -> Found:
         """The attacker that is right most often."""
         return max(self.found, key=lambda one: one.rate)
 
-    @property
-    def broken(self) -> bool:
-        """Whether the promise is refuted: odds change by more, or an attacker is above the bound for sure."""
-        beaten = self.bound is not None and self.worst.low > self.bound
-        drawn = self.auc_bound is not None and any((one.auc_low or 0) > self.auc_bound for one in self.found)
-        return beaten or drawn or (self.odds or 0) > 1 + _LAST_DIGITS
-
     def figures(self) -> dict[str, Any]:
         """As data for JSON, which knows no infinite numbers: they are strings."""
         odds = str(self.odds) if self.odds is not None and math.isinf(self.odds) else self.odds
-        return {**asdict(self), "odds": odds, "worst": self.worst.attacker, "broken": self.broken}
+        return {**asdict(self), "odds": odds, "worst": self.worst.attacker}
 
 
 def measure(
@@ -90,23 +85,44 @@ def measure(
             are fewer trials than points.
     """
     answers = _answers(scene, rival, attackers, trials, seed)
-    labels, promise = scene.labels[answers.played], rival.promise
-    found = [
-        _judged(name, said, labels, alarm / len(attackers))
-        for name, said in zip(attackers, answers.said, strict=True)
-    ]
     off = answers.seen - scene.points[answers.played].reshape(trials, -1)
-    states_law = promise is not None and hasattr(rival.mechanism, "log_mass")
+    bounds = _Bounds.of(scene, rival, answers.seen)
     return Outcome(
         mechanism=rival.name,
-        epsilon=None if promise is None else str(promise.epsilon),
+        epsilon=None if rival.promise is None else str(rival.promise.epsilon),
         error_w=float(scene.quantum) * float(np.sqrt(np.mean(np.square(off.astype(np.float64))))),
         trials=trials,
-        found=tuple(found),
-        bound=None if promise is None else bound.success(promise, scene),
-        auc_bound=None if promise is None else bound.area(promise, scene),
-        odds=bound.odds(rival.mechanism, promise, scene, answers.seen) if promise and states_law else None,
+        found=tuple(_judged(scene, attackers, answers, alarm)),
+        **asdict(bounds),
+        broken=bounds.beaten(_judged(scene, attackers, answers, SURE)),
     )
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """As in `Outcome`."""
+
+    bound: float | None
+    auc_bound: float | None
+    odds: float | None
+
+    @classmethod
+    def of(cls, scene: Scene, rival: Rival, seen: Integers) -> Self:
+        """Those of what is promised, if anything is."""
+        promise = rival.promise
+        if promise is None:
+            return cls(None, None, None)
+        states_law = hasattr(rival.mechanism, "log_mass")
+        odds = bound.odds(rival.mechanism, promise, scene, seen) if states_law else None
+        return cls(bound.success(promise, scene), bound.area(promise, scene), odds)
+
+    def beaten(self, found: Sequence[Found]) -> bool:
+        """Whether the odds change by more than is promised, or an attacker is above its bound for sure."""
+        return (
+            (self.odds or 0) > 1 + _LAST_DIGITS
+            or any(self.bound is not None and one.low > self.bound for one in found)
+            or any(self.auc_bound is not None and (one.auc_low or 0) > self.auc_bound for one in found)
+        )
 
 
 def rights(scene: Scene, rival: Rival, attackers: Sequence[str], trials: int, seed: int) -> Integers:
@@ -154,14 +170,19 @@ def _probabilities(
         attacker.fit(*known)
         said = np.asarray(attacker.predict_proba(test), np.float64)
     except AttributeError as error:
-        raise Unusable(f"{name} cannot attack {rival.name}: {error}") from None
+        raise Unusable(f"{name} cannot attack {rival.name}: {error}") from error
     if said.shape != (len(test), scene.classes) or not np.isfinite(said).all():
         raise Unusable(f"{name} gives a probability for each of {scene.classes} classes, not {said.shape}")
     return said
 
 
-def _judged(name: str, said: Floats, labels: Integers, alarm: float) -> Found:
-    """How right an attacker was."""
+def _judged(scene: Scene, attackers: Sequence[str], answers: _Answers, alarm: float) -> list[Found]:
+    """How right each attacker was, with intervals that hold together."""
+    labels, share = scene.labels[answers.played], alarm / len(attackers)
+    return [_found(*one, labels, share) for one in zip(attackers, answers.said, strict=True)]
+
+
+def _found(name: str, said: Floats, labels: Integers, alarm: float) -> Found:
     guesses, trials = said.argmax(axis=1), len(labels)
     right = int((guesses == labels).sum())
     low, high = (float(end) for end in clopper_pearson(right, trials, alarm))

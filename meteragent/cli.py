@@ -144,7 +144,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _samples(text: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", text) or int(text) < _SAMPLES_LEAST:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < _SAMPLES_LEAST:
         raise argparse.ArgumentTypeError(f"a whole number from {_SAMPLES_LEAST} on, not {text!r}")
     return int(text)
 

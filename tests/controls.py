@@ -196,3 +196,55 @@ def clamped_mass(n: int, a: Fraction, z: NDArray[Any]) -> Floats:
 def scaled_mass(percent: int) -> Callable[[int, Fraction, NDArray[Any]], Floats]:
     """The l_inf law of another scale."""
     return lambda n, a, z: linf_mass(n, a * 100 / percent, z)
+
+
+# Which check finds which --------------------------------------------------------------------------
+
+A = Fraction(1, 10)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A control, and the checks of the audit that must refuse it (others may)."""
+
+    control: Control
+    caught: tuple[str, ...]
+
+
+LARGEST, SCALE, SLOT = "law: largest of a window", "law: its scale", "law: one slot"
+PARTS = ("law: two slots", "law: half of the slots")
+RATIO, ALL, PAIR = "density ratio", "black box: all slots", "black box: one against another"
+
+CAUGHT = {
+    # Per-reading 1/epsilon Laplace labelled as a promise for the window: its own mass gives it away, and
+    # where it lies its law and a black box do.
+    "per reading": Case(Control(6, A, per_reading, per_reading_mass), (RATIO, ALL)),
+    "per reading, lying": Case(Control(30, A, per_reading), (LARGEST, SCALE, SLOT, *PARTS, ALL)),
+    # Gamma(n) in place of Gamma(n+1): a leak at the centre, which no black box sees (THEORY 6).
+    "Gamma(n)": Case(Control(6, A, one_less, one_less_mass), (RATIO,)),
+    "Gamma(n), lying": Case(Control(6, A, one_less), (LARGEST, SCALE, SLOT)),
+    "Gamma(n), lying, of one slot": Case(Control(1, A, one_less), (LARGEST, SCALE)),
+    "Gamma(n), lying, of 30 slots": Case(Control(30, A, one_less), (LARGEST, SCALE)),
+    # One scalar for all readings: perfect along (1 .. 1).
+    "scalar": Case(Control(6, A, scalar, scalar_mass), (RATIO, PAIR)),
+    "scalar, lying": Case(Control(6, A, scalar), (LARGEST, "law: signs", PAIR)),
+    "clamped": Case(Control(6, A, clamped, clamped_mass), (RATIO,)),
+    "clamped, lying": Case(Control(6, A, clamped), ("law: the largest of all",)),
+    # A 31st uniform from one R: in a window of 31, in a stream of windows of 30, in every second window.
+    "31st": Case(Control(31, A, one_more, one_less_mass), (RATIO,)),
+    "31st, lying": Case(Control(31, A, one_more), (LARGEST, SCALE)),
+    "31st, in a stream": Case(Control(30, A, streamed), (LARGEST, "law: windows in succession, from 0")),
+    "R shared by two windows": Case(Control(6, A, shared), ("law: windows in succession, from 0",)),
+    "half-even": Case(Control(6, A, honest, to_quanta=half_even), (RATIO, "same noise for any window")),
+    # Floats: off the lattice; rounded to it, visibly for a = 1; of few bits, rounded; with other bits.
+    "floats": Case(Control(1, A, floats), ("on the lattice",)),
+    "floats, rounded": Case(Control(1, Fraction(1), rounded_floats), (LARGEST, SLOT)),
+    "floats of 24 bits": Case(Control(1, Fraction(1, 1 << 30), single_precision), ("law: low bits",)),
+    "numpy's floats": Case(Control(1, A, numpy_s), ("bits",)),
+    # 10 % off, either way.
+    "90 %": Case(Control(6, A, scaled(90)), (LARGEST, SCALE)),
+    "110 %": Case(Control(6, A, scaled(110)), (LARGEST, SCALE)),
+    "90 %, of one slot": Case(Control(1, A, scaled(90)), (SCALE,)),
+    "110 %, of one slot": Case(Control(1, A, scaled(110)), (SCALE,)),
+    "90 %, and says so": Case(Control(6, A, scaled(90), scaled_mass(90)), (RATIO,)),
+}

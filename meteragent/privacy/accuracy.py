@@ -18,6 +18,7 @@ differ by 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1) each, relatively, which i
 """
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -71,6 +72,7 @@ def sd_of_sum(mechanism: LInfLaplace, m: int) -> float:
     return math.sqrt(m) * sd(mechanism)
 
 
+@lru_cache(maxsize=256)
 def half_width(mechanism: LInfLaplace, coverage: float = 0.95) -> float:
     """The h such that the slot's mean lies within value +- h with probability `coverage`.
 

@@ -7,7 +7,6 @@ check that is named for it, at that check's own alarm: all are below MISS.
 """
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -21,83 +20,29 @@ from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.conformance import conform
 from meteragent.privacy.mechanism.window_law import WindowLaw
 from tests import controls
-from tests.controls import Control, honest
+from tests.controls import CAUGHT, RATIO, A, Control, honest
 
 pytestmark = pytest.mark.statistical
 
 ALARM, MISS, SAMPLES = 1e-9, 1e-6, 12_000
-A = Fraction(1, 10)
 LAW_ALARM = ALARM / 2 / 10
 """Of one of the ten tests of the law."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """A control, and the checks of the audit that must refuse it (others may)."""
-
-    control: Control
-    caught: tuple[str, ...]
-
-
-LARGEST, SCALE, SLOT = "law: largest of a window", "law: its scale", "law: one slot"
-PARTS = ("law: two slots", "law: half of the slots")
-RATIO, ALL, PAIR = "density ratio", "black box: all slots", "black box: one against another"
-
-CASES = {
-    # Per-reading 1/epsilon Laplace labelled as a promise for the window: its own mass gives it away, and
-    # where it lies its law and a black box do.
-    "per reading": Case(Control(6, A, controls.per_reading, controls.per_reading_mass), (RATIO, ALL)),
-    "per reading, lying": Case(Control(30, A, controls.per_reading), (LARGEST, SCALE, SLOT, *PARTS, ALL)),
-    # Gamma(n) in place of Gamma(n+1): a leak at the centre, which no black box sees (THEORY 6).
-    "Gamma(n)": Case(Control(6, A, controls.one_less, controls.one_less_mass), (RATIO,)),
-    "Gamma(n), lying": Case(Control(6, A, controls.one_less), (LARGEST, SCALE, SLOT)),
-    "Gamma(n), lying, of one slot": Case(Control(1, A, controls.one_less), (LARGEST, SCALE)),
-    "Gamma(n), lying, of 30 slots": Case(Control(30, A, controls.one_less), (LARGEST, SCALE)),
-    # One scalar for all readings: perfect along (1 .. 1).
-    "scalar": Case(Control(6, A, controls.scalar, controls.scalar_mass), (RATIO, PAIR)),
-    "scalar, lying": Case(Control(6, A, controls.scalar), (LARGEST, "law: signs", PAIR)),
-    "clamped": Case(Control(6, A, controls.clamped, controls.clamped_mass), (RATIO,)),
-    "clamped, lying": Case(Control(6, A, controls.clamped), ("law: the largest of all",)),
-    # A 31st uniform from one R: in a window of 31, in a stream of windows of 30, in every second window.
-    "31st": Case(Control(31, A, controls.one_more, controls.one_less_mass), (RATIO,)),
-    "31st, lying": Case(Control(31, A, controls.one_more), (LARGEST, SCALE)),
-    "31st, in a stream": Case(
-        Control(30, A, controls.streamed), (LARGEST, "law: windows in succession, from 0")
-    ),
-    "R shared by two windows": Case(Control(6, A, controls.shared), ("law: windows in succession, from 0",)),
-    "half-even": Case(
-        Control(6, A, honest, to_quanta=controls.half_even), (RATIO, "same noise for any window")
-    ),
-    # Floats: off the lattice; rounded to it, visibly for a = 1; of few bits, rounded; with other bits.
-    "floats": Case(Control(1, A, controls.floats), ("on the lattice",)),
-    "floats, rounded": Case(Control(1, Fraction(1), controls.rounded_floats), (LARGEST, SLOT)),
-    "floats of 24 bits": Case(
-        Control(1, Fraction(1, 1 << 30), controls.single_precision), ("law: low bits",)
-    ),
-    "numpy's floats": Case(Control(1, A, controls.numpy_s), ("bits",)),
-    # 10 % off, either way.
-    "90 %": Case(Control(6, A, controls.scaled(90)), (LARGEST, SCALE)),
-    "110 %": Case(Control(6, A, controls.scaled(110)), (LARGEST, SCALE)),
-    "90 %, of one slot": Case(Control(1, A, controls.scaled(90)), (SCALE,)),
-    "110 %, of one slot": Case(Control(1, A, controls.scaled(110)), (SCALE,)),
-    "90 %, and says so": Case(Control(6, A, controls.scaled(90), controls.scaled_mass(90)), (RATIO,)),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CAUGHT)
 def test_the_audit_refuses(name: str) -> None:
     """Each control is refused, by the checks that are named for it."""
-    case = CASES[name]
+    case = CAUGHT[name]
     found = audit(case.control, samples=SAMPLES, alarm=ALARM, bits=SeededBits(11))
     failed = {check.name for check in found.checks if not check.passed}
     assert not found.holds
     assert failed >= set(case.caught)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CAUGHT)
 def test_the_suite_refuses(name: str) -> None:
     """Each control fails the conformance suite too, which has the audit in it."""
-    found = conform(CASES[name].control, samples=SAMPLES // 2, alarm=ALARM, bits=SeededBits(12))
+    found = conform(CAUGHT[name].control, samples=SAMPLES // 2, alarm=ALARM, bits=SeededBits(12))
     assert not found.conforms
 
 
@@ -131,7 +76,7 @@ def test_more_noise_that_says_so_keeps_its_word() -> None:
 
 def test_a_31st_reading_costs_seven_times_epsilon() -> None:
     """For a = 1/10 the 31st reading from one R loses 7.3 times epsilon (THEORY 2.1), and so does Gamma(n)."""
-    for control in (CASES["31st"].control, CASES["Gamma(n)"].control):
+    for control in (CAUGHT["31st"].control, CAUGHT["Gamma(n)"].control):
         checks = {c.name: c for c in audit(control, samples=100, bits=SeededBits(1)).checks}
         assert checks[RATIO].figures["worst"] == pytest.approx(7.3, abs=0.06)
 

@@ -1,0 +1,122 @@
+"""The pipeline as a mechanism: without noise it is the rounding of exact means, whatever the settings."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meteragent import config, encode
+from meteragent.pipeline import Pipeline
+from meteragent.privacy.bits import SeededBits
+from meteragent.rehearsal import Rehearsal
+from meteragent.release import Clock, Terms
+from meteragent.window import Timeline, Window
+from tests.configurations import energy, settled, written
+
+LEVEL = "level = 100\nquantum = 1\n"
+"""With 100 for a quantum there is no noise, but for a chance of e^-90."""
+
+SETTINGS: dict[str, dict[str, str]] = {
+    "one slot": {"privacy": LEVEL + "radius = 1"},
+    "slots, a short hold": {
+        "source": "hold = '10s'",
+        "window": "length = '30min'\nstep = '5min'\ngap = 7.5",
+        "privacy": LEVEL + "radius = 1",
+    },
+    "late": {
+        "window": "length = '3min'\nstep = '1min'\nlateness = '7min'\ngap = -3\nrange = [-5, 5]",
+        "privacy": LEVEL + "radius = 1",
+    },
+    "milliseconds": {
+        "source": "hold = '1ms'",
+        "window": "length = '3ms'\nstep = '1ms'\nlateness = '2ms'\ngap = 3",
+        "privacy": LEVEL + "radius = 1",
+    },
+    "energy": {"source": energy("kWh"), "window": "gap = 0.25", "privacy": LEVEL + "radius = 1"},
+    "energy of intervals that do not divide a slot": {
+        "source": energy("Wh", "7min"),
+        "window": "length = '30min'\nstep = '5min'\ngap = 20\nlateness = '3min'",
+        "privacy": LEVEL + "radius = 1",
+    },
+    "energy by the millisecond": {
+        "source": energy("Wh", "1ms"),
+        "window": "length = '10ms'\nstep = '5ms'\ngap = 0.001",
+        "privacy": LEVEL + "radius = 1",
+    },
+    "a mean day": {
+        "window": "timezone = 'Europe/Amsterdam'\nbands = ['22:00/06:00', '06:00/18:00']\ngap = 11",
+        "privacy": LEVEL + "preset = 'typical-day'\nradius = 1",
+    },
+}
+
+
+def windows(terms: Terms, data: st.DataObject) -> Any:
+    """Some windows, in half quanta."""
+    numbers = st.integers(-(10**9), 10**9)
+    row = st.lists(numbers, min_size=terms.n, max_size=terms.n)
+    return np.array(data.draw(st.lists(row, min_size=1, max_size=3)))
+
+
+@pytest.mark.parametrize("clock", list(Clock))
+@pytest.mark.parametrize("name", SETTINGS)
+def test_without_noise_what_leaves_is_the_rounded_mean(name: str, clock: Clock) -> None:
+    """Each number is floor(x/q + 1/2), for all kinds of slots, holds, intervals, gaps, latenesses, clocks."""
+    terms = replace(settled(**SETTINGS[name]), clock=clock)
+    tried = Rehearsal(terms)
+    per = tried.quantum / tried.step
+
+    @settings(max_examples=10)
+    @given(st.data())
+    def rounds(data: st.DataObject) -> None:
+        given_windows = windows(terms, data)
+        released = tried.release(given_windows, bits=SeededBits(1))
+        assert released.tolist() == ((2 * given_windows + per) // (2 * per)).tolist()
+
+    rounds()
+
+
+def test_halves_are_tried_where_time_can_be_halved() -> None:
+    """Windows are counted in half quanta; in whole ones only where half of one is no whole accumulator."""
+    assert Rehearsal(settled()).step == Fraction(1, 2)
+    odd = replace(settled(window="length = '5ms'", privacy="radius = 1"), quantum_u=1)
+    assert Rehearsal(odd).step == odd.quantum
+
+
+def test_it_promises_what_is_configured() -> None:
+    """Its loss and its law are the configured mechanism's, at the rounded window."""
+    tried = Rehearsal(settled(window="length = '1h'\nstep = '30min'"))
+    assert tried.loss(Fraction(220)) == 1
+    assert tried.space.n == tried.n == 2
+    assert tried.log_mass([[1, 5]], [1, 3]) == pytest.approx(tried.log_mass([[0, 3]], [0, 0]))
+
+
+def test_a_record_that_does_not_leave_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline that keeps records back is found out."""
+
+    def keep(self: Pipeline, meter: str, timeline: Timeline, window: Window, *_: int) -> None:
+        window.close(window.next_slot)
+
+    monkeypatch.setattr(Pipeline, "_release", keep)
+    with pytest.raises(ValueError, match="did not leave"):
+        Rehearsal(settled()).release([[1]])
+
+
+def test_what_is_off_the_lattice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a quantum in a record comes back as half a quantum."""
+    honest: Callable[..., bytes] = encode.record
+    said = {b'"value":0': b'"value":0.5'}
+
+    def record(*arguments: Any) -> bytes:
+        text = honest(*arguments)
+        for right, wrong in said.items():
+            text = text.replace(right, wrong)
+        return text
+
+    monkeypatch.setattr("meteragent.encode.record", record)
+    stream = config.parse(written(**SETTINGS["one slot"])).stream[0]
+    assert Rehearsal(config.terms(stream)).release([[0], [2]], bits=SeededBits(1)).tolist() == [[0.5], [1]]

@@ -34,9 +34,7 @@ def save(points: Sequence[Point], scene: Scene, path: Path) -> None:
         own = sorted((p for p in points if p.name == name), key=lambda point: point.outcome.error_w)
         _line(axes, name, own, at)
     axes.axhline(100 * scene.guess, color="#888888", linewidth=0.8, linestyle=":")
-    axes.annotate(
-        "guessing", (1, 100 * scene.guess), xycoords=("axes fraction", "data"), ha="right", va="bottom"
-    )
+    axes.text(0, 100 * scene.guess, " guessing", fontsize=8, transform=axes.get_yaxis_transform())
     axes.set_xscale("log")
     if scene.guess < _FEW:
         axes.set_yscale("log")

@@ -24,8 +24,8 @@ _LOW: Final = np.uint64(_LOW_BITS)
 _HALF: Final = np.uint64(32)
 _AT_ONCE: Final = 1 << 13
 """Counters whose words stay in a processor's cache."""
-_MOST: Final = 64
-"""No Poisson count here is larger: means are below 20."""
+_MOST: Final = 256
+"""Poisson counts end here; means are below 100."""
 
 Words = NDArray[np.uint64]
 

@@ -144,6 +144,8 @@ def test_a_band_is_its_descriptor_s() -> None:
     plain = sent(schedule("preset = 'bill'"), JUNE, [[1]])
     with pytest.raises(RecordError, match="band is not one"):
         collect([plain[0], changed(plain[1], band="00:00/06:00")])
+    with pytest.raises(RecordError, match="overlap"):
+        collect([*messages, changed(messages[-1], t=iso_time(JUNE_MS + DAY_MS))])
     twice = changed(messages[-1], value=77)
     with pytest.raises(RecordError, match="differ"):
         collect([*messages, twice])

@@ -81,6 +81,7 @@ def test_a_view_goes_by_days() -> None:
     assert found.values[:3].sum() == pytest.approx(home.values[:3].sum())
     clean = nonnegative(home.between(midnight_ms - 3 * HALF_HOUR_MS, midnight_ms - 2 * HALF_HOUR_MS))
     assert (clean.values.tolist(), clean.raised_ms.tolist()) == ([10], [])
+    assert not nonnegative(collect([described(TERMS), *recorded(TERMS, [0, 0])])["m1"]).raised_ms.size
 
 
 def test_a_view_goes_by_windows_where_they_are_days_or_longer() -> None:

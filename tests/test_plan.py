@@ -244,7 +244,7 @@ def test_the_floor_is_met(share: ask.Share, energy_wh: int, level: Fraction) -> 
     assert one.error_w() == pytest.approx(one.floor_w, rel=1e-3)
 
 
-@pytest.mark.parametrize("level", [Fraction(1, 50), Fraction(1, 3), Fraction(4)])
+@pytest.mark.parametrize("level", [Fraction(1, 1000), Fraction(1, 3), Fraction(4)])
 def test_what_is_said_to_be_hidden_is(level: Fraction) -> None:
     """Also at low and high levels what is said to be hidden is as hard to tell as the radius."""
     one = Setting(ask.HALF_HOUR, 1, Fraction(110), level)

@@ -16,6 +16,7 @@ from meteragent.privacy.mechanism import (
     PlanarLaplace,
     VectorLaplace,
 )
+from meteragent.privacy.optimality import User, bayes_loss, expected_loss, optimal_remap
 
 A = Fraction(1, 10)
 GAUSSIAN = DiscreteGaussian(A, 2, 1, 2)
@@ -59,3 +60,13 @@ def test_the_ends_of_the_lattice_are_far_apart() -> None:
     assert second == pytest.approx(-(2.0**62))
     near, same = GAUSSIAN.log_mass([[end - 3, end]], [end, end]), GAUSSIAN.log_mass([[0, 3]], [3, 3])
     assert near.tolist() == same.tolist()
+
+
+def test_a_prior_is_one_for_every_row() -> None:
+    """Lists do as well as arrays; a prior for fewer secrets than the mechanism has is named."""
+    user, rows = User([0.9, 0.1], [[0, 1], [1, 0]]), [[0.6, 0.4], [0.4, 0.6]]  # type: ignore[arg-type]
+    assert optimal_remap(user, rows).tolist() == [0, 0]
+    assert bayes_loss(user, rows) == pytest.approx(0.1)
+    assert expected_loss(user, rows) == pytest.approx(0.4)
+    with pytest.raises(ValueError, match=r"each secret has a prior and a row: not \(2,\) and \(3, 2\)"):
+        bayes_loss(user, [*rows, [0.5, 0.5]])

@@ -126,16 +126,6 @@ def test_any_multipliers_bound_every_private_channel_from_below(seed: int) -> No
         dual_bound(cost, line(3) / 2, -multipliers)
 
 
-def test_a_prior_is_one_for_every_row() -> None:
-    """Lists do as well as arrays; a prior for fewer secrets than the mechanism has is named."""
-    user, rows = User([0.9, 0.1], [[0, 1], [1, 0]]), [[0.6, 0.4], [0.4, 0.6]]  # type: ignore[arg-type]
-    assert optimal_remap(user, rows).tolist() == [0, 0]
-    assert bayes_loss(user, rows) == pytest.approx(0.1)
-    assert expected_loss(user, rows) == pytest.approx(0.4)
-    with pytest.raises(ValueError, match=r"each secret has a prior and a row: not \(2,\) and \(3, 2\)"):
-        bayes_loss(user, [*rows, [0.5, 0.5]])
-
-
 def test_what_may_be_told_apart_is_told_apart() -> None:
     """An infinite distance is no constraint: nothing is lost between two classes, all of it within one."""
     level = np.array([[0, 0, math.inf], [0, 0, math.inf], [math.inf, math.inf, 0]])

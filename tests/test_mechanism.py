@@ -110,7 +110,7 @@ def test_the_mass_of_what_is_no_window_is_refused() -> None:
     mechanism = LInfLaplace(1, 1, 2)
     with pytest.raises(ValueError, match="the point is one window"):
         mechanism.log_mass([[0, 0]], [[0, 0]])
-    with pytest.raises(ValueError, match="windows have shape"):
+    with pytest.raises(ValueError, match="points have shape"):
         mechanism.log_mass([0, 0, 0], [0, 0])
     with pytest.raises(TypeError, match="whole quanta"):
         mechanism.log_mass([0.5, 0], [0, 0])

@@ -250,6 +250,12 @@ def test_a_quantum_is_exact() -> None:
             make(0.1)
 
 
+def test_rows_are_counted_in_whole_numbers() -> None:
+    """A number of rows that is no int is refused."""
+    with pytest.raises(TypeError, match="n must be an int, not float"):
+        Databases(Categories("ab"), 3.0)  # type: ignore[arg-type]
+
+
 # Databases ----------------------------------------------------------------------------------------
 
 

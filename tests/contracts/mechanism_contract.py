@@ -234,7 +234,7 @@ class MechanismContract(Conformance):
         with pytest.raises(TypeError, match="whole quanta"):
             mechanism.release(np.zeros((2, n)))
         for shape in [(), (n + 1,), (n, 2, n + 1)]:
-            with pytest.raises(ValueError, match="windows have shape"):
+            with pytest.raises(ValueError, match="points have shape"):
                 mechanism.release(np.zeros(shape, np.int64))
         for value in (-(2**63), 2**63 - 1):
             with pytest.raises(ValueError, match="beyond"):

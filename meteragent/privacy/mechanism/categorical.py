@@ -22,24 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.channel import Channel, exp
-from meteragent.privacy.exact import Exact, exp_neg_bounds, positive, rational
-from meteragent.privacy.mechanism.base import Guarantee
+from meteragent.privacy.exact import Exact, exp_neg_bounds
+from meteragent.privacy.mechanism.base import Guarantee, pair
 from meteragent.privacy.space import Categories
 
 _GUARD_BITS = 8
 _PLAIN = ({int}, {str}, {bool})
-
-
-def pair(epsilon: Exact, delta: Exact) -> Guarantee:
-    """(epsilon, delta) as a promise that can be kept with noise: epsilon > 0, 0 <= delta < 1.
-
-    Raises:
-        TypeError: one is not exact.  ValueError: one is out of its range.
-    """
-    loose = rational("delta", delta)
-    if not 0 <= loose < 1:
-        raise ValueError(f"delta must be at least 0 and below 1, not {loose}")
-    return Guarantee(positive("epsilon", epsilon), loose)
 
 
 def as_given(points: ArrayLike) -> NDArray[np.generic]:

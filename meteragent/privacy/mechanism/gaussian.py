@@ -31,7 +31,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, positive, rational
-from meteragent.privacy.mechanism.vector import checked_distance, moved_by, whole_vectors
+from meteragent.privacy.mechanism.vector import checked_distance
+from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
 from meteragent.privacy.space import Windows
 
 _SMOOTH = 5.0  # sigma^2 from which the sum's law is a discrete Gaussian to 1e-16

@@ -19,19 +19,14 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
 from meteragent.privacy.space import Windows
-
-_LATTICE_LIMIT = 1 << 62
-"""|x| in quanta stays at or below it, so that x + z stays in int64."""
-
-_EXTREMES = (np.maximum.reduce, np.minimum.reduce)  # without the detours of max() and min(): 3 us a window
 
 _TERMS_LIMIT = 1 << 17
 
@@ -89,11 +84,9 @@ class LInfLaplace:
             TypeError: the values are not integers.
             ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
         """
-        x = self._lattice(point)
-        if x.ndim != 1:
-            raise ValueError(f"the point is one window, of shape ({self.n},), not {x.shape}")
-        # What two values of 2^62 differ by fits a uint64.
-        largest = np.abs(self._lattice(outputs) - x).view(np.uint64).max(axis=-1)
+        if np.ndim(point) != 1:
+            raise ValueError(f"the point is one window, of shape ({self.n},), not {np.shape(point)}")
+        largest = moved_by(outputs, point, self.n).max(axis=-1)
         a = float(self.a)
         return np.asarray(-a * largest - _log_total(self.n, a), np.float64)
 
@@ -118,24 +111,11 @@ class LInfLaplace:
             TypeError: the values are not integers.
             ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
         """
-        values = self._lattice(windows)
+        values = whole_vectors(windows, self.n)
         source = sampling.SystemBits() if bits is None else bits
         noise = sampling.windows(self.n, self.a, values.size // self.n, source).reshape(values.shape)
         noise += values
         return noise
-
-    def _lattice(self, windows: ArrayLike) -> NDArray[np.int64]:
-        values: NDArray[Any] = np.asarray(windows)
-        if (kept := values.dtype).kind not in "iu":
-            raise TypeError(
-                f"values are whole quanta: an array of integers, not of {kept}; round by floor(x/q + 1/2)"
-            )
-        if values.ndim == 0 or values.shape[-1] != self.n:
-            raise ValueError(f"windows have shape (..., {self.n}), not {values.shape}")
-        most, least = (int(reduce(values, axis=None, initial=0)) for reduce in _EXTREMES)
-        if max(most, -least) > _LATTICE_LIMIT:
-            raise ValueError("a value is beyond 2^62 quanta")
-        return values.astype(np.int64, copy=False)
 
 
 @lru_cache(maxsize=256)

@@ -23,7 +23,6 @@ delta as one likes, no formula in D, epsilon and delta asks for less noise and i
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,13 +30,10 @@ from numpy.typing import ArrayLike, NDArray
 from meteragent.privacy import sampling
 from meteragent.privacy.channel import Channel, exp
 from meteragent.privacy.exact import Exact, ln_bounds
-from meteragent.privacy.mechanism.base import Guarantee
-from meteragent.privacy.mechanism.categorical import pair
+from meteragent.privacy.mechanism.base import Guarantee, pair
 from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.privacy.mechanism.whole import whole
 from meteragent.privacy.space import Numbers
-
-_LATTICE_LIMIT = 1 << 62
-"""|x| in quanta stays at or below it, so that x + z stays in int64."""
 
 _CLOSE_BITS = 48
 """The noise of a sanitisation is within 2^-40 of the formula's, relatively, and not less."""
@@ -96,9 +92,9 @@ class Laplace:
             TypeError: the values are not integers.  ValueError: a value is beyond 2^62 quanta.
         """
         source = sampling.SystemBits() if bits is None else bits
-        whole = quanta(points, self.space)
-        noisy = whole.ravel() + sampling.discrete_laplace(whole.size, self.a, source)
-        return noisy.reshape(whole.shape)
+        numbers = quanta(points, self.space)
+        noisy = numbers.ravel() + sampling.discrete_laplace(numbers.size, self.a, source)
+        return noisy.reshape(numbers.shape)
 
     def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
         """The logarithm of P(y | x) = tanh(a/2) e^(-a|y-x|), y each of `outputs`, x = `point`, in quanta."""
@@ -244,15 +240,7 @@ def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
     Raises:
         TypeError: they are not integers.  ValueError: one is not in the space, or beyond 2^62.
     """
-    values: NDArray[Any] = np.asarray(points)
-    if values.dtype.kind not in "iu":
-        raise TypeError(
-            f"values are whole quanta: an array of integers, not of {values.dtype}; round by floor(x/q + 1/2)"
-        )
-    if values.size:
-        low, high = int(values.min()), int(values.max())
-        if low not in space or high not in space:
-            raise ValueError(f"a value is not in {space.low} .. {space.high}, in quanta")
-        if max(high, -low) > _LATTICE_LIMIT:
-            raise ValueError("a value is beyond 2^62 quanta")
-    return values.astype(np.int64)
+    values = whole(points)
+    if values.size and not (int(values.min()) in space and int(values.max()) in space):
+        raise ValueError(f"a value is not in {space.low} .. {space.high}, in quanta")
+    return values

@@ -33,7 +33,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, positive
-from meteragent.privacy.mechanism.vector import VectorLaplace, checked_distance, moved_by, whole_vectors
+from meteragent.privacy.mechanism.vector import VectorLaplace, checked_distance
+from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
 from meteragent.privacy.space import Windows
 
 _ROOT_2_ABOVE = Fraction(99, 70)

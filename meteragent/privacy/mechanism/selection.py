@@ -27,7 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, exp_neg_bounds, positive
-from meteragent.privacy.mechanism.vector import checked_distance, whole_vectors
+from meteragent.privacy.mechanism.vector import checked_distance
+from meteragent.privacy.mechanism.whole import whole_vectors
 from meteragent.privacy.space import Windows
 
 _GUARD_BITS = 8

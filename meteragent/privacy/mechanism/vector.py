@@ -15,17 +15,14 @@ difference of s quanta becomes a whole one k with |k| - 1 < |s|. So sum(|k_i| - 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
 from meteragent.privacy.space import Windows
-
-_LATTICE_LIMIT = 1 << 62
-"""|x| in quanta stays at or below it, so that x + z stays in int64."""
 
 
 def checked_distance(distance: Exact) -> Fraction:
@@ -38,36 +35,6 @@ def checked_distance(distance: Exact) -> Fraction:
     if exact < 0:
         raise ValueError(f"a distance is not negative: {exact}")
     return exact
-
-
-def whole_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
-    """`values` as int64, if they are vectors of n whole quanta: shape (..., n).
-
-    Raises:
-        TypeError: they are not integers.
-        ValueError: the last axis is not n, or one is beyond 2^62 quanta.
-    """
-    given: NDArray[Any] = np.asarray(values)
-    if given.dtype.kind not in "iu":
-        raise TypeError(
-            f"values are whole quanta: an array of integers, not of {given.dtype}; round by floor(x/q + 1/2)"
-        )
-    if given.ndim == 0 or given.shape[-1] != n:
-        raise ValueError(f"points have shape (..., {n}), not {given.shape}")
-    if given.size and max(int(given.max()), -int(given.min())) > _LATTICE_LIMIT:
-        raise ValueError("a value is beyond 2^62 quanta")
-    return given.astype(np.int64)
-
-
-def moved_by(outputs: ArrayLike, point: ArrayLike, n: int) -> NDArray[np.uint64]:
-    """|y_i - x_i| of each y of `outputs` (..., n) and x = `point`; 2^62 and -2^62 differ by 2^63.
-
-    Raises:
-        TypeError: the values are not integers.
-        ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
-    """
-    difference: NDArray[np.int64] = np.abs(whole_vectors(outputs, n) - whole_vectors(point, n))
-    return difference.view(np.uint64)
 
 
 @dataclass(frozen=True, init=False)

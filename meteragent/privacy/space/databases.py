@@ -33,6 +33,7 @@ class Databases:
     ("linf"). Rows that may be absent are a `Finite` space with None in it and a `Nullable` metric.
 
     Raises:
+        TypeError: n is not an int.
         ValueError: n < 1, an unknown metric, or one to normalise where V is 0 or infinite.
     """
 
@@ -42,6 +43,8 @@ class Databases:
     metric: Callable[[Any, Any], Distance] = field(repr=False, compare=False)
 
     def __init__(self, rows: Space, n: int, metric: DatabaseMetric = "hamming") -> None:
+        if not isinstance(n, int):
+            raise TypeError(f"n must be an int, not {type(n).__name__}")
         if n < 1 or metric not in _METRICS:
             raise ValueError(
                 f"a database has n >= 1 rows and a metric out of {[*_METRICS]}: not {n}, {metric!r}"

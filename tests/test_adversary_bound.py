@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.privacy import LatticePair, LInfLaplace, success_bound
+from meteragent.privacy import LatticePair, LInfLaplace, sd, success_bound
 from meteragent.privacy.certificate import Library, best_attack, certify, mixture
 from simulators.adversary import bound, library
+from simulators.adversary.measure import measure
 from simulators.adversary.mechanism import Average, rival
 from simulators.adversary.scene import Scene, with_or_without
 from simulators.adversary.scene import library as one_each
@@ -51,10 +52,10 @@ def test_no_window_changes_the_odds_beyond_the_promise(a: Fraction, data: st.Dat
 
 
 def test_the_promise_of_ours_is_reached() -> None:
-    """At a point itself, the odds against any other change by epsilon d_inf."""
+    """At a point itself, the odds against any other change by epsilon d_inf: points are always looked at."""
     one = rival("linf epsilon=1/10", PROGRAMMES)
     assert one.promise is not None
-    assert bound.odds(one.mechanism, one.promise, PROGRAMMES, PROGRAMMES.points[:1, 0]) == pytest.approx(1)
+    assert bound.odds(one.mechanism, one.promise, PROGRAMMES, np.full((1, 8), 103)) == pytest.approx(1)
 
 
 def test_noise_per_reading_changes_the_odds_by_n_times_the_promise() -> None:
@@ -112,6 +113,16 @@ def test_an_event_has_the_bound_of_check() -> None:
     scene = with_or_without("?", [[[0], [0]], [[7], [7]]], [[[3], [5]], [[4], [2]]], W)
     ours = LInfLaplace("1/10", 1, 1)
     assert bound.success(ours, scene) == success_bound(ours, [Fraction(4), Fraction(5)])
+
+
+def test_distances_are_quanta() -> None:
+    """On a lattice of quarters, 4 quanta are one watt: for the bound, the odds and the error alike."""
+    scene = with_or_without("?", [[[0]]], [[[4]]], Fraction(1, 4))
+    ours = LInfLaplace(2, "1/4", 1)
+    assert bound.success(ours, scene) == success_bound(ours, [Fraction(1)])
+    assert bound.odds(ours, ours, scene, scene.points[:, 0]) == pytest.approx(1)
+    noisy = measure(scene, rival("linf epsilon=2", scene), ["bayes"], 20_000, 0)
+    assert noisy.error_w == pytest.approx(sd(ours), rel=0.05)
 
 
 def test_classes_of_many_points_have_no_bound() -> None:

@@ -95,6 +95,8 @@ def test_anybodys_mechanism_gets_what_it_takes() -> None:
     mine: Any = one.mechanism
     assert (mine.n, mine.epsilon, mine.extra) == (6, Fraction(1, 7), "1/3")
     assert one.promise == LInfLaplace("1/10", 1, 6)
+    fine = library("?", [[0] * 6, [10] * 6], Fraction(1, 4))
+    assert rival(MINE, fine, epsilon=1).promise == LInfLaplace("1/10", "1/4", 6)
     given: Any = rival(f"{MINE} n=2 epsilon=x", SCENE, epsilon=Fraction(1, 7)).mechanism
     assert (given.n, given.epsilon) == (2, "x")
     ready: Any = rival("tests.test_adversary_mechanism:READY", SCENE).mechanism

@@ -150,6 +150,16 @@ def test_a_page_repeats_and_changes_with_what_is_promised() -> None:
     assert not re.search(r"20\d\d-\d\d-\d\d", page())
 
 
+def test_exact_numbers_are_decimals_where_they_have_one() -> None:
+    """A half is 0.5, a third stays a third; a store that knows no terms names none."""
+    settings = config.parse(written(privacy="level = '1/3'\nradius = 12.5\nquantum = 0.5"))
+    text = " ".join(statement.page(settings, known={}).split())
+    assert "level 1/3 in each window; on average 16 a day" in text
+    assert "by at most 12.5 W in a window" in text
+    assert "multiples of 0.5 W" in text
+    assert "Other terms that the store has known: none." in text
+
+
 def test_earlier_terms_of_the_store_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The ids of other terms under which records may have left are on the page, for this stream's name."""
     path = tmp_path / "meteragent.toml"

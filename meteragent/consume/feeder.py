@@ -57,11 +57,11 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
 
     Raises:
         ValueError: there is no meter, or the records of one do not fill that time with whole slots; meters
-            differ in unit, kind or slots, or these are bands; or coverage is not between 0 and 1.
+            differ in unit or slots, or these are bands; or coverage is not between 0 and 1.
     """
     homes = [series.between(start_ms, end_ms) for series in meters]
     if len({_grid(series) for series in homes}) != 1:
-        raise ValueError("no meters, or meters that differ in unit, kind or slots, have no peak")
+        raise ValueError("no meters, or meters that differ in unit or slots, have no peak")
     means = np.mean([series.values for series in homes], axis=0)
     parts = _parts(homes)
     many = 2 * (1 - (1 - coverage) / 2) ** (1 / means.size) - 1
@@ -83,8 +83,7 @@ def _grid(series: Series) -> tuple[object, ...]:
     """What meters of one feeder have in common."""
     if any(record.band is not None for record in series.records):
         raise ValueError("the bands of mean days have no peak: they are not of one time")
-    kinds = frozenset(terms.kind for terms in series.descriptors.values())
-    return series.unit, kinds, series.time_ms.tobytes(), series.end_ms.tobytes()
+    return series.unit, series.time_ms.tobytes(), series.end_ms.tobytes()
 
 
 def _parts(homes: Sequence[Series]) -> list[tuple[Part, ...]]:

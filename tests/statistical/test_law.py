@@ -1,9 +1,6 @@
 """The samplers have their exact laws, and the tests would notice if they had not.
 
-A chi-square test over cells of the exact law. ALARM is the chance that a right sampler fails one
-test; seeds are fixed, so a run repeats, and with fewer than 100 such tests a right sampler fails any
-with a chance below 1e-9. `rejects` first computes, from the wrong law itself, the chance of a miss
-(noncentral chi-square) and demands that it is below MISS; then it draws from the wrong sampler.
+Chi-square tests over cells of the exact law, with the error rates of `tests.chi_square`.
 """
 
 from fractions import Fraction
@@ -11,8 +8,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from scipy import stats
 
 from meteragent.privacy import (
     Bits,
@@ -28,13 +23,9 @@ from meteragent.privacy import (
 )
 from meteragent.privacy.sampling import radii as many_radii
 from meteragent.privacy.sampling import uniform_rows, windows
+from tests.chi_square import ALARM, MISS, Cells, Floats, Integers, miss, p_value, rejects
 
 pytestmark = pytest.mark.statistical
-
-ALARM = 1e-11
-MISS = 1e-6
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 # Laws, as probabilities of 0, 1, 2 .. -------------------------------------------------------------
@@ -53,56 +44,6 @@ def magnitude_law(a: Fraction) -> Floats:
     """P(|z|) of discrete Laplace: tanh(a/2) at 0, twice that times e^(-a|z|) elsewhere."""
     z = np.arange(int(80 / float(a)) + 3)
     return np.asarray(np.where(z == 0, 1, 2) * np.tanh(float(a) / 2) * np.exp(-float(a) * z))
-
-
-# The test -----------------------------------------------------------------------------------------
-
-
-class Cells:
-    """Cells of neighbouring integers 0, 1, 2 .., each of probability 1/`count` or more under a law."""
-
-    def __init__(self, law: Floats, count: int = 40) -> None:
-        self.law = law
-        self._starts, mass, left = [0], 0.0, 1.0
-        for integer, probability in enumerate(law.tolist()):
-            if min(mass, left) >= 1 / count:
-                self._starts.append(integer)
-                mass = 0.0
-            mass, left = mass + probability, left - probability
-
-    def sums(self, values: Floats) -> Floats:
-        """The sums of `values` (one per integer 0, 1 ..; what is beyond counts in the last cell)."""
-        padded = np.zeros(max(len(values), len(self.law)))
-        padded[: len(values)] = values
-        return np.asarray(np.add.reduceat(padded, self._starts))
-
-    def p_value(self, drawn: Integers) -> float:
-        """The chi-square p-value of draws against the law."""
-        return p_value(self.sums(np.bincount(drawn).astype(float)), self.sums(self.law))
-
-    def miss(self, wrong: Floats, draws: int) -> float:
-        """The chance that `draws` from the law `wrong` pass."""
-        return miss(self.sums(wrong), self.sums(self.law), draws)
-
-
-def p_value(counts: Floats, probabilities: Floats) -> float:
-    """Pearson's chi-square; every cell expects at least 20, so that its law is the limit's."""
-    expected = counts.sum() * probabilities
-    assert expected.min() >= 20
-    return float(stats.chi2.sf(((counts - expected) ** 2 / expected).sum(), len(counts) - 1))
-
-
-def miss(wrong: Floats, right: Floats, draws: int) -> float:
-    """The chance that so many draws from `wrong` are not told from `right`."""
-    noncentrality = draws * ((wrong - right) ** 2 / right).sum()
-    df = len(right) - 1
-    return float(stats.ncx2.cdf(stats.chi2.isf(ALARM, df), df, noncentrality))
-
-
-def rejects(cells: Cells, wrong: Floats, drawn: Integers) -> bool:
-    """Whether draws from a wrong sampler are told from the right law, as they must be."""
-    assert cells.miss(wrong, len(drawn)) < MISS
-    return cells.p_value(drawn) < ALARM
 
 
 def radii(n: int, a: Fraction, draws: int, bits: Bits) -> Integers:
@@ -336,8 +277,8 @@ def test_neighbours_in_a_vector_are_independent() -> None:
     """Consecutive draws of a vector, in 6 x 6 cells, fill them as independent ones do."""
     drawn = np.abs(discrete_laplace(100_000, Fraction(1, 2), SeededBits(8))).reshape(-1, 2)
     cells = Cells(magnitude_law(Fraction(1, 2)), 6)
-    place = np.searchsorted(cells._starts, drawn, side="right") - 1
-    kinds = len(cells._starts)
+    place = np.searchsorted(cells.starts, drawn, side="right") - 1
+    kinds = len(cells.starts)
     counts = np.bincount(place[:, 0] * kinds + place[:, 1], minlength=kinds**2).astype(float)
     alone = cells.sums(cells.law)
     assert p_value(counts, np.outer(alone, alone).ravel()) > ALARM

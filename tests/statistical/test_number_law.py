@@ -9,21 +9,18 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from meteragent.privacy import SeededBits
 from meteragent.privacy.mechanism.categorical import Categorical
 from meteragent.privacy.mechanism.number import Laplace, LaplaceSanitisation, TruncatedGeometric
 from meteragent.privacy.mechanism.product import Product
 from meteragent.privacy.space import Categories, Numbers
-from tests.statistical.test_law import ALARM, MISS, miss, p_value
+from tests.chi_square import ALARM, MISS, Floats, Integers, miss, p_value
 
 pytestmark = pytest.mark.statistical
 
 DRAWS = 60_000
 OFF = [Fraction(9, 10), Fraction(11, 10)]
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 def counts(cells: Integers, size: int) -> Floats:

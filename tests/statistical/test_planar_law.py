@@ -12,7 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 
 from meteragent.privacy.bits import Bits, SeededBits, SystemBits
@@ -20,39 +19,11 @@ from meteragent.privacy.mechanism.planar import PlanarLaplace, PlanarManhattan
 from meteragent.privacy.mechanism.selection import Exponential, NoisyMax
 from meteragent.privacy.sampling import planar
 from meteragent.privacy.sampling.planar import planar_laplace
+from tests.chi_square import ALARM, MISS, Floats, Integers, merged, miss, p_value
 
 pytestmark = pytest.mark.statistical
 
-ALARM = 2e-11
-MISS = 1e-6
 WRONG = Fraction(11, 10)
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-
-def p_value(counts: Floats, probabilities: Floats) -> float:
-    """Pearson's chi-square; every cell expects at least 20, so that its law is the limit's."""
-    expected = counts.sum() * probabilities
-    assert expected.min() >= 20
-    return float(stats.chi2.sf(((counts - expected) ** 2 / expected).sum(), len(counts) - 1))
-
-
-def miss(wrong: Floats, right: Floats, draws: int) -> float:
-    """The chance that so many draws from `wrong` are not told from `right`."""
-    noncentrality = draws * ((wrong - right) ** 2 / right).sum()
-    df = len(right) - 1
-    return float(stats.ncx2.cdf(stats.chi2.isf(ALARM, df), df, noncentrality))
-
-
-def merged(values: Floats, right: Floats, draws: int) -> Floats:
-    """Cells of neighbours that expect at least 20 of the draws under the law `right`."""
-    starts, mass, left = [0], 0.0, 1.0
-    for i, probability in enumerate(right.tolist()):
-        if min(mass, left) >= 25 / draws:
-            starts.append(i)
-            mass = 0.0
-        mass, left = mass + probability, left - probability
-    return np.asarray(np.add.reduceat(values, starts))
 
 
 # Planar Laplace -----------------------------------------------------------------------------------

@@ -110,6 +110,9 @@ def _head(settings: config.Config) -> list[str]:
             f"Versions: meteragent {__version__}, Python {platform.python_version()}, format v1",
             "Readings are never stored and never sent. The noise of a slot is drawn from the operating"
             " system's random numbers before its first reading is added, and no key takes it off again.",
+            "A copy of the disk tells of each open slot its energy so far under that slot's noise, and what"
+            " is left of it beside whole quanta; with what leaves later, the energy from then to the slot's"
+            " end. Encrypt the disk where it can be stolen.",
             f"What left is kept for {kept} and can be exported; what was spent is kept for ever.",
         ),
     ]

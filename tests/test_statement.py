@@ -47,6 +47,7 @@ def test_the_page_has_all_that_is_asked_for() -> None:
         "### Descriptors",
     ]
     assert f"meteragent {__version__}, Python {platform.python_version()}, format v1" in text
+    assert "A copy of the disk tells of each open slot" in text
     assert all(len(line) <= 110 for line in text.split("### Descriptors")[0].splitlines())
 
 

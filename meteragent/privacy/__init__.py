@@ -21,7 +21,7 @@ numbered result of the papers to the name that implements it and the test that s
 from meteragent.privacy.accuracy import half_width, sd, sd_of_sum
 from meteragent.privacy.adversary import Hiding, Neighbourhood, is_maximally_tight
 from meteragent.privacy.bits import Bits, SeededBits, SystemBits
-from meteragent.privacy.channel import Channel, algebra, all_events, same_noise
+from meteragent.privacy.channel import Channel, algebra, all_events, exp, same_noise
 from meteragent.privacy.composition import BudgetExceeded, Cost, Filter, Odometer
 from meteragent.privacy.curve import (
     BoundedVariation,
@@ -33,7 +33,14 @@ from meteragent.privacy.curve import (
     hat_means,
     reconstruct,
 )
-from meteragent.privacy.divergence import Composed, LaplacePair, LatticePair, error_bounds
+from meteragent.privacy.divergence import (
+    Composed,
+    LaplacePair,
+    LatticePair,
+    error_bounds,
+    rdp_epsilon,
+    zcdp_epsilon,
+)
 from meteragent.privacy.exact import Exact, levels
 from meteragent.privacy.floor import (
     WindowFloor,
@@ -85,6 +92,7 @@ from meteragent.privacy.sampling import (
     radii,
     radius,
     uniform,
+    uniform_rows,
     windows,
 )
 from meteragent.privacy.space import (
@@ -108,7 +116,7 @@ from meteragent.privacy.stream import (
     reported_radius,
     typical_day,
 )
-from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
+from meteragent.privacy.totals import Part, Weighted, half_width_of_total, half_width_of_window, sd_of_total
 from meteragent.privacy.usefulness import (
     channel_alpha,
     geolocation_alpha,
@@ -174,6 +182,7 @@ __all__ = [
     "TotalVariance",
     "TruncatedGeometric",
     "VectorLaplace",
+    "Weighted",
     "WindowFloor",
     "Windows",
     "algebra",
@@ -195,12 +204,14 @@ __all__ = [
     "energy_loss",
     "error_bound",
     "error_bounds",
+    "exp",
     "finite_floor",
     "geolocation_alpha",
     "geometric",
     "geometric_alpha",
     "half_width",
     "half_width_of_total",
+    "half_width_of_window",
     "hat_means",
     "hold_means",
     "identification_bound",
@@ -217,6 +228,7 @@ __all__ = [
     "polyline",
     "radii",
     "radius",
+    "rdp_epsilon",
     "reconstruct",
     "reported_radius",
     "same_noise",
@@ -229,5 +241,7 @@ __all__ = [
     "two_point_floor",
     "typical_day",
     "uniform",
+    "uniform_rows",
     "windows",
+    "zcdp_epsilon",
 ]

@@ -9,6 +9,7 @@ do not end a run. The table is Markdown; --into FILE puts it between that file's
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulators.chance import Floats
-from simulators.fleet import Events, Fleet
+from simulators.fleet import Day, Events, Fleet
 from simulators.signature import DAY_S
 from simulators.television import BASE_W, GAIN_W, LEVELS, Sets, library_w
 from simulators.trace import TraceError, load
@@ -66,6 +67,12 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([head, *map(str, rows)])
 
 
+@cache
+def _days() -> Sequence[Day]:
+    """What is simulated: once for all statistics, and not before the real traces were found."""
+    return list(Fleet(0, range(HOMES)).days(0, DAYS, STEP_S))
+
+
 # Homes --------------------------------------------------------------------------------------------
 
 HOME_FILES = ("REFIT_House2", "UKDALE_House2")
@@ -74,8 +81,7 @@ HOME_FILES = ("REFIT_House2", "UKDALE_House2")
 def home_rows(data: Path) -> Iterator[Row]:
     """Whole homes by the minute: level, peaks, memory, the shape of a day."""
     real = [_minutes(data / "homes" / f"{name}.parquet", "Aggregate") for name in HOME_FILES]
-    days = Fleet(0, range(HOMES)).days(0, DAYS, STEP_S)
-    homes = np.concatenate([day.watts for day in days], axis=1).astype(np.float64)
+    homes = np.concatenate([day.watts for day in _days()], axis=1).astype(np.float64)
     for name, statistic in _HOME_STATISTICS.items():
         yield Row(f"home: {name}", [statistic(one) for one in real], [statistic(one) for one in homes])
 
@@ -189,10 +195,8 @@ def runs_of(watts: Floats, step_s: int, kind: Kind) -> Runs:
 
 def appliance_rows(data: Path) -> Iterator[Row]:
     """Each kind: how long a run takes, its mean power (medians), and how many a day."""
-    fleet = Fleet(0, range(HOMES))
-    events = [day.events for day in fleet.days(0, DAYS, DAY_S)]
     for kind in KINDS:
-        simulated = [one.of(kind.name) for one in events]
+        simulated = [day.events.of(kind.name) for day in _days()]
         real = [runs for runs in _traced(data, kind) if len(runs.seconds)]
         lasted, drew = _by_home(simulated, lambda one: one.end_s - one.start_s), _by_home(simulated, _watts)
         yield Row(f"{kind.name}: run, s", [float(np.median(one.seconds)) for one in real], lasted)

@@ -20,6 +20,8 @@ def draw(fleet: Fleet, day: int, path: Path) -> None:
     Raises:
         ValueError: the ending is none that can be drawn.  OSError: it cannot be written.
     """
+    if path.suffix not in (".png", ".pdf", ".svg"):
+        raise ValueError(f"{path} is neither .png nor .pdf nor .svg")
     drawn = fleet.day(day, STEP_S)
     figure = Figure(figsize=(10, 9), dpi=120, layout="constrained")
     above, middle, below = figure.subplots(3, 1, sharex=True, height_ratios=(2, 2, 3))

@@ -37,6 +37,7 @@ def test_days_differ(people: Households) -> None:
     """How busy a day is has a mean of 1 around the home's own, and is new each day."""
     factors = np.array([people.activity(day) / people.busy for day in range(5)])
     assert factors.mean() == pytest.approx(1, abs=5 * 0.35 / 10_000**0.5)
+    assert np.log(factors).std() == pytest.approx(0.35, rel=0.05)
     assert abs(np.corrcoef(factors[0], factors[1])[0, 1]) < 5 / 2000**0.5
 
 

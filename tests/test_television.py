@@ -54,6 +54,13 @@ def test_the_backlight_lags() -> None:
     assert 0.8 < correlation < 0.99
 
 
+def test_black_frames() -> None:
+    """Three scenes of ten, 800 in a day, begin with a second of black: a dip to less than half, and back."""
+    levels = np.diff(brightness_sums(1, 0, 0))
+    before, here, after = levels[:-2], levels[1:-1], levels[2:]
+    assert ((here < 0.5 * before) & (after > 1.3 * here)).sum() > 800
+
+
 def test_calibration() -> None:
     """In 5-minute windows at 10 s a set in the middle is as real ones are: 5-9 W, .3-.6, 18-38 W."""
     windows = library_w(7, 100)

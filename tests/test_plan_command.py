@@ -50,6 +50,7 @@ def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     for part in (
         "To hide away 8 h, share half hours, the mean of 500 homes within 20%: possible.",
         "one home                        1,321 W       400 % of a home of 330 W",
+        "95 times of 100 one home's number is within 2,798 W.",
         "Within 20%: the mean of 500 homes has 10 % to spare; 401 homes are enough.",
         "The floor: no noise that keeps this promise has less error than 1,321 W;",
         "All windows that away 8 h touches together change its odds by at most e^4.28.",

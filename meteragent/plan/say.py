@@ -192,7 +192,7 @@ def _table(answer: Answer, setting: Setting) -> list[str]:
 def _slots(answer: Answer, setting: Setting) -> list[str]:
     """How the number of slots was picked for an event that is longer than one."""
     question = answer.question
-    if question.hide is None or setting.share.unit is not None:
+    if question.hide is None:
         return []
     tried = candidates(question.hide, setting.share, question.level, question.timezone)
     if len(tried) == 1:

@@ -35,9 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mechanism",
         action="append",
         metavar="MECHANISM",
-        help=f'beside "none"; again; default "{_DEFAULT}"',
+        help=f'beside "none"; may be repeated; default "{_DEFAULT}"',
     )
-    add("--preset", default="appliance", help="of check: television, appliance, street or day; %(default)s")
+    add(
+        "--preset",
+        default="appliance",
+        help="of check: television, appliance, street or day; default %(default)s",
+    )
     add_scene_arguments(parser)
     add("--json", action="store_true", help="all that was found, as JSON")
     add("--out", type=Path, metavar="FILE", help="write that JSON, beside the table that is printed")
@@ -52,14 +56,23 @@ def add_scene_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         dest="attackers",
         metavar="ATTACKER",
-        help="again; all of ours",
+        help="may be repeated; default: all of ours",
     )
     add("--size", type=_positive, metavar="N", help="programmes (default 100) or homes (100; of check 20)")
-    add("--slots", type=_positive, default=30, help="of a window: of 10 s, or of a half hour; %(default)s")
+    add(
+        "--slots",
+        type=_positive,
+        default=30,
+        help="of a window: of 10 s, or of a half hour; default %(default)s",
+    )
     add("--times", type=_positive, default=1, metavar="M", help="the same window is released M times")
-    add("--event", default="kettle", help="of presence: part of an event's name in `check`; %(default)s")
+    add(
+        "--event",
+        default="kettle",
+        help="of presence: part of an event's name in `check`; default %(default)s",
+    )
     add("--trials", type=_positive, default=4000, help="default %(default)s, and as many to learn from")
-    add("--seed", type=int, default=0, help="all follows from it; 0 is a seed; default %(default)s")
+    add("--seed", type=_seed, default=0, help="all follows from it; 0 is a seed; default %(default)s")
     add("--data", type=Path, metavar="FOLDER", help="real traces: FOLDER/tracebase and FOLDER/homes")
 
 
@@ -122,6 +135,12 @@ def _say(arguments: argparse.Namespace, text: str, found: object) -> None:
     if arguments.out is not None:
         arguments.out.write_text(as_json + "\n", encoding="utf-8")
     print(as_json if arguments.json else text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 1 << 64:
+        raise argparse.ArgumentTypeError(f"a seed is a whole number from 0 to 2**64 - 1, not {text}")
+    return int(text)
 
 
 def _positive(text: str) -> int:

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("--scene", choices=("programmes", "presence"), default="programmes", help="default %(default)s")
-    add("--mechanism", action="append", metavar="MECHANISM", help="again for more; default: all of ours")
+    add("--mechanism", action="append", metavar="MECHANISM", help="may be repeated; default: all of ours")
     add("--level", type=_levels, default="0.3:30:7", metavar="LO:HI:K", help="of linf; default %(default)s")
     add(
         "--radius",

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.privacy import LInfLaplace
+from meteragent.privacy.audit import clopper_pearson
 from simulators.adversary.attackers import (
     ATTACKERS,
     Averaging,
@@ -229,6 +230,18 @@ def test_f1_is_of_the_event() -> None:
     outcome = measure(scene, rival("none", scene), ["tests.test_adversary_attackers:Yes"], 10, 0)
     assert outcome.worst.f1 == pytest.approx(2 / 3)
     assert outcome.worst.rate == 0.5
+
+
+def test_intervals_hold_together() -> None:
+    """Each of two attackers has half of the alarm: Clopper and Pearson for rates, Hoeffding for areas."""
+    scene = with_or_without("?", [[[0]]], [[[30]]], W)
+    one, two = measure(scene, rival("linf epsilon=1/20", scene), ["bayes", "averaging"], 400, 0, 0.1).found
+    for found in (one, two):
+        low, high = clopper_pearson(round(400 * found.rate), 400, 0.05)
+        assert (found.low, found.high) == (float(low), float(high))
+        assert found.auc is not None
+        assert found.auc_low == pytest.approx(found.auc - np.sqrt(np.log(2 / 0.05) / 400))
+        assert found.auc_high == pytest.approx(found.auc + np.sqrt(np.log(2 / 0.05) / 400))
 
 
 class Yes:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -104,6 +105,7 @@ def test_check_is_confirmed_by_a_command(
         (["attack", "programmes", *SMALL, "--attack", "clairvoyance"], "clairvoyance is none of bayes"),
         (["attack", "programmes", *SMALL, "--trials", "7"], "8 points need as many trials"),
         (["attack", "programmes", *SMALL, "--attack", "pathlib:Path"], "cannot attack"),
+        (["attack", "programmes", "--slots", "2161"], "at most 2160 slots"),
         (["attack", "presence", *SMALL, "--event", "sauna"], "no event is named sauna"),
         (["attack", "check", "--preset", "bill"], "divide a day"),
         (["attack", "programmes", *SMALL, "--data", "/nowhere"], "0 windows of television"),
@@ -152,6 +154,14 @@ def test_an_area_alone_refutes_a_promise() -> None:
     assert found.bound is not None
     assert found.worst.high < found.bound
     assert found.broken
+
+
+@pytest.mark.parametrize("seed", ["-1", "1.5", str(1 << 64)])
+def test_a_seed_is_a_whole_number(seed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Anything else is refused, and the largest one named."""
+    with pytest.raises(SystemExit):
+        main(["attack", "programmes", f"--seed={seed}"])
+    assert "from 0 to 2**64 - 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["attack", "frontier"])
@@ -216,6 +226,29 @@ def test_levels_are_so_many_times_apart() -> None:
     for wrong in ("1:2", "2:1:3", "0:1:3", "1:2:1", "1:2:0", "a:b:c", "1:inf:2", "nan:1:2"):
         with pytest.raises(ValueError, match="lo:hi:k"):
             curve.levels(wrong)
+
+
+@pytest.mark.parametrize(
+    ("needs", "module", "arguments", "extra"),
+    [
+        ("matplotlib.figure", "simulators.adversary.picture", ["frontier", "--level", "1:1:1"], "analysis"),
+        ("pyarrow", "simulators.trace", ["attack", "programmes", "--data"], "sim"),
+    ],
+)
+def test_what_is_not_installed_is_named(
+    needs: str,
+    module: str,
+    arguments: list[str],
+    extra: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Plots need matplotlib and real traces pyarrow: without, the run ends with 2 and the extra's name."""
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, needs, None)
+    last = [str(data_folder())] if arguments[-1] == "--data" else ["--mechanism", "linf", "--plot", "f.png"]
+    assert main([*arguments, *last, *SMALL, "--attack", "edges"]) == 2
+    assert f"pip install 'meteragent[{extra}]'" in capsys.readouterr().err
 
 
 def test_plots_are_pdf_or_png(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

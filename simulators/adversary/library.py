@@ -20,7 +20,7 @@ from simulators.fleet import Fleet
 from simulators.television import library_w
 
 QUANTUM_W = Fraction(1)
-SLOT_S = 10
+SLOT_S, SLOTS_MAX = 10, 2160
 DAY_S = 86_400
 HALF_HOUR_MIN = 30
 EVENING_MIN = 18 * 60 + 30
@@ -38,9 +38,11 @@ def programmes(count: int, slots: int, seed: int, times: int = 1, data: Path | N
     """Which of `count` programmes was on, of which `slots` means over 10 s left, `times` times?
 
     Raises:
-        Unusable: the traces in `data` have not so many windows, or cannot be read.
+        Unusable: a programme is too long; the traces in `data` have not so many windows, or cannot be read.
     """
     if data is None:
+        if slots > SLOTS_MAX:
+            raise Unusable(f"a programme has at most {SLOTS_MAX} slots of {SLOT_S} s, not {slots}")
         signatures = library_w(seed, count, slots * SLOT_S, SLOT_S)
     else:
         real = _real_programmes(data, slots)

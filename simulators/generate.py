@@ -3,7 +3,7 @@
 The series has the columns home, time (UTC) and watts (the mean power of the step that begins then, as the
 meter shows it); the events have home, appliance, start, end, watts (mean) and channel (what a television
 showed). They are in FILE and FILE's name with .events, Parquet or CSV by its ending, or in DIR as Parquet.
-Memory does not grow with the days or the homes. A home and day is the same in every file of a seed. To MQTT
+Memory hardly grows with the days or the homes. A home and day is the same in every file of a seed. To MQTT
 the series leaves as `replay` sends a trace, from meters m0, m1 .., as fast as the broker takes it.
 """
 

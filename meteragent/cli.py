@@ -44,13 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
-        return command(options)
+        done = command(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads has had enough: what a verdict would have been is not known
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_CRASH
     except ConfigError as error:
         print(f"{options.config}: {error}", file=sys.stderr)
         return EXIT_CONFIG
     except StoreError as error:
         print(f"meteragent: {error}", file=sys.stderr)
         return EXIT_CRASH
+    return done
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -313,3 +313,11 @@ def test_a_stop_by_signal_ends_with_0(write: Callable[..., str], monkeypatch: py
 
         monkeypatch.setattr(Agent, "run", run)
         assert main(["run", write()]) == 0
+
+
+def test_a_reader_who_has_had_enough_sees_no_traceback(tmp_path: Path) -> None:
+    """`plan .. | head -1` prints a line and no traceback."""
+    command = f"{sys.executable} -m meteragent plan --hide kettle --share half-hour | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("To hide a kettle")
+    assert done.stderr == ""

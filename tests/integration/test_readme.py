@@ -45,7 +45,7 @@ pytestmark = pytest.mark.integration
 
 README = (ROOT / "README.md").read_text()
 PROGRAM = ".venv/bin/meteragent"
-INSTALL = ["python3 -m venv .venv", ".venv/bin/pip install ."]
+INSTALL = ["python3 -m venv .venv", ".venv/bin/pip install .", ".venv/bin/pip install '.[analysis]'"]
 SHORT = 'source.url = "{url}"\nwindow.length = "1s"\n'
 """What the README's configuration gets for a test: a broker of its own, and windows that end soon."""
 NORMAL_95 = 1.96

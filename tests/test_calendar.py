@@ -24,7 +24,11 @@ ZONES = {
     "Pacific/Apia": 2011,  # the 30th of December was skipped
     "Africa/Casablanca": 2026,
 }
-UNITS: dict[str, Callable[[date], object]] = {"1d": lambda d: d, "1w": lambda d: d.isocalendar()[:2], "1mo": lambda d: (d.year, d.month)}
+UNITS: dict[str, Callable[[date], object]] = {
+    "1d": lambda d: d,
+    "1w": lambda d: d.isocalendar()[:2],
+    "1mo": lambda d: (d.year, d.month),
+}
 
 
 def ms(when: datetime) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from meteragent.privacy import LInfLaplace
 from simulators.__main__ import main
-from simulators.adversary import curve, library
+from simulators.adversary import curve, hidden, library
 from simulators.adversary.measure import measure
 from simulators.adversary.mechanism import rival
 from simulators.adversary.named import Unusable
@@ -96,6 +96,17 @@ def test_check_is_confirmed_by_a_command(
     found = json.loads(said(capsys, *arguments, "--json"))
     assert found["homes"] == "2 simulated homes"
     assert all(row["confirmed"] for row in found["events"])
+
+
+def test_a_false_saying_of_check_ends_with_3(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One refuted row among others that are confirmed is enough."""
+    rows = [hidden.Row.of("a kettle", 1, said, {"bayes": 800}, 1000) for said in (80, 70)]
+    monkeypatch.setattr(hidden, "confirm", lambda *_: rows)
+    monkeypatch.setattr(library, "simulated_days", lambda *_: np.zeros((1, 31, 1440)))
+    assert main(["attack", "check"]) == 3
+    assert capsys.readouterr().out.count("more than said") == 1
 
 
 @pytest.mark.parametrize(

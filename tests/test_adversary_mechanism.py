@@ -9,6 +9,7 @@ import pytest
 
 from meteragent.privacy import LInfLaplace, SeededBits, sd
 from simulators.adversary.attackers import ATTACKERS
+from simulators.adversary.measure import measure
 from simulators.adversary.mechanism import MECHANISMS, Average, rival
 from simulators.adversary.named import Unusable, made
 from simulators.adversary.scene import library
@@ -101,6 +102,29 @@ def test_anybodys_mechanism_gets_what_it_takes() -> None:
     assert (given.n, given.epsilon) == (2, "x")
     ready: Any = rival("tests.test_adversary_mechanism:READY", SCENE).mechanism
     assert ready is READY
+
+
+class Slightly:
+    """Noise a tenth less than its promise of 1/40 asks for; its law is not said."""
+
+    def release(self, windows: Any, *, bits: Any = None) -> Any:
+        """The windows with that noise."""
+        return LInfLaplace("1/36", 1, 1).release(windows, bits=bits)
+
+    def loss(self, distance: Fraction) -> Fraction:
+        """What it says."""
+        return distance / 40
+
+
+def test_what_may_be_chance_breaks_no_promise() -> None:
+    """Above the bound by 95 %'s interval is not yet broken; with 20 times the trials it is."""
+    scene = library("?", [[0], [80]], Fraction(1))
+    one = rival("tests.test_adversary_mechanism:Slightly", scene)
+    few, many = (measure(scene, one, ["averaging"], trials, 0) for trials in (3000, 60_000))
+    assert few.bound is not None
+    assert few.worst.low > few.bound
+    assert not few.broken
+    assert many.broken
 
 
 def test_modules_of_the_current_directory_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Scenes: what is asked of attackers, made by a seed or cut from real traces."""
 
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -138,6 +139,16 @@ def test_real_programmes_are_windows_of_sets_that_are_on() -> None:
     assert len({row.tobytes() for row in points}) == 60
     with pytest.raises(Unusable, match="windows of television, not 100000"):
         library.programmes(100_000, 30, 0, data=data_folder())
+
+
+def test_a_reading_stands_for_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Means by sample and hold; a window with a gap of more than 30 s is left out."""
+    times_s = np.array([0, 5, 10, 40, 45, 100, 110, 119, 121], np.float64)
+    watts = np.array([10, 30, 50, 60, 70, 80, 90, 100, 0], np.float64)
+    monkeypatch.setattr(library, "_trace", lambda path: (times_s, watts))
+    # Windows of two slots: 0-20, 20-40, 40-60, then a gap, 60-80, 80-100, 100-120.
+    expected = [[20, 50], [50, 50], [65, 70], [80, 91]]
+    assert library._windows_of(Path("trace"), 2).tolist() == expected
 
 
 def test_real_homes_are_whole_days() -> None:

@@ -38,7 +38,7 @@ unit: $(STAMP) parts ## the fast tests: no integration, no statistics
 	$(BIN)/python -m pytest -n auto -m "not integration and not statistical"
 
 real: $(STAMP) parts ## the whole run on real traces (minutes)
-	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py
+	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py tests/statistical/test_presets.py
 
 bench: $(STAMP) $(BENCH_STAMP) parts ## every benchmark there is, side by side with the peers
 	@for name in $(filter-out harness,$(notdir $(basename $(wildcard benchmarks/*.py)))); do \

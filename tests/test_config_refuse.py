@@ -358,7 +358,7 @@ def test_a_password_is_text_and_never_shown(tmp_path: Path) -> None:
     [
         ("preset = 'day'", "window.timezone", "windows of '1d' need one"),
         ("preset = 'typical-day'", "window.timezone", "windows of '1mo' need one"),
-        ("space = 'profile'", "window.length", "'1w' or '1mo' with window.timezone"),
+        ("space = 'profile'", "window.length", "'1mo', '1w' or '1d' with window.timezone"),
     ],
 )
 def test_what_a_preset_or_a_space_needs_of_the_window(privacy: str, key: str, expected: str) -> None:

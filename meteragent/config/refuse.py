@@ -123,7 +123,7 @@ def _check_slots(stream: Stream, at: str) -> None:
         expected = "window.bands or window.blocks: a profile has hours of the day"
         raise ConfigError(f"{at}window.step", repr(format_duration(window.step)), expected)
     if unit(stream) is None:
-        expected = "'1w' or '1mo' with window.timezone: a mean day is taken over days"
+        expected = "'1mo', '1w' or '1d' with window.timezone: bands are hours of local days"
         raise ConfigError(f"{at}window.length", repr(format_duration(length_ms(stream))), expected)
     if window.blocks is not None and 24 * 60 % window.blocks:
         expected = "a number that divides 1440, the minutes of a day"

@@ -1,9 +1,10 @@
-"""Every preset on real homes: what `check` prints before is what is measured after, through the whole core.
+"""Every preset on homes: what `check` prints before is what is measured after, through the whole core.
 
-Synthetic meters, each a real home (METERAGENT_DATA) from a minute of its own on, send JSON readings to the
-core of the agent, by the event clock, with the noise of the preset; what leaves is compared with the exact
-means of what was sent. By default each meter sends few readings, which stand long: it is the noise that is
-measured. With METERAGENT_REAL=whole they send six times as many, and there are twice as many of them.
+Synthetic meters, each a real home (METERAGENT_DATA) or a simulated one from a minute of its own on, send
+JSON readings to the core of the agent, by the event clock, with the noise of the preset; what leaves is
+compared with the exact means of what was sent. By default each meter sends few readings, which stand long:
+it is the noise that is measured. With METERAGENT_REAL=whole they send six times as many, and there are
+twice as many of them.
 
 ALARM is the chance that right software fails one assertion; there are fewer than 100, and seeds are fixed, so
 a run repeats. MISS bounds the chance that noise of a scale 10 % off passes (law.scale_passes: the sum of the
@@ -31,6 +32,7 @@ from meteragent.pipeline import Pipeline, Spending
 from meteragent.privacy import SeededBits
 from meteragent.reading import Message
 from meteragent.release import MICRO, Snapshot, Terms
+from simulators.fleet import Fleet
 from simulators.trace import load
 from tests.configurations import written
 from tests.integration import law
@@ -42,6 +44,7 @@ pytestmark = pytest.mark.statistical
 WHOLE = os.environ.get("METERAGENT_REAL") == "whole"
 ALARM = law.ALARM
 MISS = 1e-4
+SIMULATED = "the first home of seed 0, 60 days"
 OFF_MS = 7 * MINUTE_MS
 """Readings come so long before the boundaries of the grid."""
 Floats = NDArray[np.float64]
@@ -88,15 +91,19 @@ EACH = pytest.mark.parametrize("run", RUNS, ids=lambda run: run.preset)
 
 @lru_cache
 def minutes_w(name: str) -> Integers:
-    """Whole mW of a real home, summed up by the minute."""
-    trace = load(data_folder() / "homes" / f"{name}.parquet")
-    assert (np.diff(trace.times_ms) == MINUTE_MS).all()
-    return np.concatenate(([0], np.cumsum(np.rint(trace.watts * 1000).astype(np.int64))))
+    """Whole mW of a real home, or of the simulated one, summed up by the minute."""
+    if name == SIMULATED:
+        watts = np.concatenate([day.watts[0] for day in Fleet(0, [0]).days(0, 60, 60)])
+    else:
+        trace = load(data_folder() / "homes" / f"{name}.parquet")
+        assert (np.diff(trace.times_ms) == MINUTE_MS).all()
+        watts = trace.watts
+    return np.concatenate(([0], np.cumsum(np.rint(watts * 1000).astype(np.int64))))
 
 
 def sent_mw(meters: int, readings: int, every_min: int) -> Integers:
     """What meters send: a home's means over the time between two readings; shape (meters, readings)."""
-    homes = [minutes_w(name) for name in ("REFIT_House2", "UKDALE_House2")]
+    homes = [minutes_w(name) for name in ("REFIT_House2", "UKDALE_House2", SIMULATED)]
     rng, found = np.random.default_rng(meters), np.empty((meters, readings), np.int64)
     for meter in range(meters):
         sums = homes[meter % len(homes)]

@@ -11,6 +11,7 @@ COMMANDS = {
     "replay": ("sim", "a trace file as MQTT meters"),
     "attack": ("analysis", "how often the worst of the attackers is right, raw and private"),
     "frontier": ("analysis", "error against leakage, mechanism by mechanism, at equal error"),
+    "paper": ("analysis", "the figures of the paper that began it, redrawn, and who is recognised"),
 }
 """Each is a module of its name, with the extra that installs what it needs, and what it is."""
 

@@ -1,0 +1,136 @@
+"""Chatzikokolakis 2013 in pictures: Fig. 3 and Fig. 4 redrawn, and which programme was on at Fig. 4's levels.
+
+Numbers are written beside the pictures, as CSV. Sizes that are not the paper's can be read in the captions,
+and so can what epsilon is: the load signature's is of one reading, not of the signature.
+"""
+
+import argparse
+import csv
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from meteragent.privacy import SeededBits
+from meteragent.privacy.usefulness import registration_dates, smart_meter
+from simulators.adversary import curve, library
+from simulators.adversary.attackers import ATTACKERS
+from simulators.adversary.measure import measure
+from simulators.adversary.mechanism import rival
+from simulators.adversary.named import Unusable
+from simulators.adversary.scene import Scene
+from simulators.paper_picture import Alpha, Reading, draw_dates, draw_signature
+
+UNUSABLE = 2
+DELTA = Fraction(1, 20)
+
+USERS = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
+SPAN_DAYS, LEVEL, RADIUS_DAYS = 11 * 365, 1, 5
+DATES_CAPTION = (
+    f"Chatzikokolakis 2013, Fig. 3, redrawn. Dates of {SPAN_DAYS:,} days; what leaves is farther off than "
+    f"alpha 5 times of 100.\nWhat epsilon is: level {LEVEL} is promised to one user who may have any other "
+    f"date (d_h), or to all users\nat once, with dates up to {RADIUS_DAYS} days off (d_inf: epsilon = "
+    f"{LEVEL}/{RADIUS_DAYS} a day). One number, two promises. The sizes are ours."
+)
+
+EPSILONS = tuple(Fraction(text) for text in ("0.01", "0.03", "0.1", "0.3", "0.5", "1"))
+SIGNATURE_EPSILONS = (Fraction(1, 10), Fraction(1, 2))
+SLOTS = 30
+SIGNATURE_CAPTION = (
+    f"Chatzikokolakis 2013, Fig. 4, redrawn with a simulated programme: {SLOTS} means over 10 s.\nWhat "
+    "epsilon is: noise of scale 1/epsilon on each reading keeps it for one reading that moves alone. Where "
+    f"all {SLOTS}\nreadings move, it is {SLOTS} epsilon d_inf. Beside it the two noises that keep epsilon "
+    "d_inf for the whole signature. Mind the axes."
+)
+MECHANISMS = ("per-reading", "independent", "linf")
+
+
+def dates() -> Iterator[Alpha]:
+    """Fig. 3: alpha of an average and a percentile, under d_h and d_inf, for so many users."""
+    for users in USERS:
+        found = registration_dates(users, SPAN_DAYS, LEVEL, RADIUS_DAYS, DELTA)
+        for name, alpha in found.items():
+            query, metric = name.split(", ")
+            yield Alpha(users, query, metric, float(alpha))
+
+
+def signature(scene: Scene, seed: int) -> Iterator[Reading]:
+    """Fig. 4: the first programme of a scene in whole W, under three noises at two levels."""
+    true = scene.points[0, 0]
+    bits = SeededBits(seed)
+    for epsilon in SIGNATURE_EPSILONS:
+        for noise, drawn in smart_meter(true, epsilon, scene.quantum, float(DELTA), bits).items():
+            promised = drawn.reading_epsilon, drawn.window_epsilon, drawn.alpha
+            for slot, (was, left) in enumerate(zip(true.tolist(), drawn.values.tolist(), strict=True)):
+                yield Reading(epsilon, noise, *promised, slot * library.SLOT_S, was, left)
+
+
+def identification(scene: Scene, trials: int, seed: int) -> Iterator[curve.Point]:
+    """Which programme was it? The worst of all attackers, for each noise at each epsilon.
+
+    Raises:
+        Unusable: there are fewer trials than programmes.
+    """
+    for name in MECHANISMS:
+        for epsilon in EPSILONS:
+            noise = rival(f"{name} epsilon={epsilon}", scene)
+            yield curve.Point(name, measure(scene, noise, list(ATTACKERS), trials, seed))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `python -m simulators paper` takes."""
+    add = parser.add_argument
+    add("--out", type=Path, required=True, metavar="DIR", help="where the pictures and their numbers go")
+    add("--seed", type=_at_least(0), default=0, help="all follows from it; 0 is a seed; default %(default)s")
+    add("--size", type=_at_least(2), default=100, metavar="N", help="programmes; default %(default)s")
+    add("--trials", type=_at_least(1), default=2000, help="of each attack; default %(default)s")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write all, and print the table of identification line by line."""
+    out, seed = arguments.out, arguments.seed
+    scene = library.programmes(arguments.size, SLOTS, seed)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        print(f"{scene.question}; {arguments.trials:,} trials, seed {seed}")
+        points = []
+        for point in identification(scene, arguments.trials, seed):
+            print(_line(point), flush=True)
+            points.append(point)
+        curve.write(points, out / "identification.csv", seed)
+        _write(out / "fig3.csv", Alpha._fields, alphas := list(dates()))
+        draw_dates(alphas, DATES_CAPTION, out / "fig3.png")
+        _write(out / "fig4.csv", Reading._fields, readings := list(signature(scene, seed)))
+        draw_signature(readings, SIGNATURE_CAPTION, out / "fig4.png")
+        print(f"\n{DATES_CAPTION}\n\n{SIGNATURE_CAPTION}")
+    except (Unusable, OSError) as error:
+        print(f"paper: {error}", file=sys.stderr)
+        return UNUSABLE
+    return 0
+
+
+def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+
+
+def _line(point: curve.Point) -> str:
+    found, worst = point.outcome, point.outcome.worst
+    return (
+        f"{found.mechanism:<26} off by {found.error_w:8,.1f} W: right in {100 * worst.rate:5.1f} "
+        f"({100 * worst.low:.1f} to {100 * worst.high:.1f}) of 100, {worst.attacker}"
+        + ("; the promise is broken" if found.broken else "")
+    )
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    """A reader of whole numbers from `least` on."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) < 1 << 64:
+            raise argparse.ArgumentTypeError(f"{text} is not a whole number from {least} to 2**64 - 1")
+        return int(text)
+
+    return read

@@ -1,0 +1,91 @@
+"""The pictures of `paper`, and what a row of each has."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+_STYLES = {
+    ("average", "d_h"): ("#D55E00", "o-"),
+    ("average", "d_inf"): ("#0072B2", "s-"),
+    ("percentile", "d_h"): ("#D55E00", "o--"),
+    ("percentile", "d_inf"): ("#0072B2", "s--"),
+}
+_TRUE, _PRIVATE = "#222222", "#0072B2"
+_UNDATED = {"Software": None}
+
+
+class Alpha(NamedTuple):
+    """Fig. 3: a query over so many users' dates is farther off than `alpha_days` delta of the times."""
+
+    users: int
+    query: str
+    metric: str
+    alpha_days: float
+
+
+class Reading(NamedTuple):
+    """Fig. 4: one reading, as it was and as it left; epsilons are in 1/W.
+
+    `reading_epsilon` is promised to a reading that moves alone, `window_epsilon` under d_inf to the whole
+    signature; a reading is within `alpha_w` of the truth 95 times of 100.
+    """
+
+    epsilon: Fraction
+    noise: str
+    reading_epsilon: Fraction
+    window_epsilon: Fraction
+    alpha_w: float
+    start_s: int
+    true_w: int
+    private_w: int
+
+
+def draw_dates(rows: Sequence[Alpha], caption: str, path: Path) -> None:
+    """Fig. 3: alpha against the number of users, a line for each query and metric."""
+    figure = Figure(figsize=(8, 6), dpi=120, layout="constrained")
+    axes = figure.subplots()
+    for (query, metric), (colour, style) in _STYLES.items():
+        own = [row for row in rows if (row.query, row.metric) == (query, metric)]
+        users, alphas = [row.users for row in own], [row.alpha_days for row in own]
+        (line,) = axes.loglog(users, alphas, style, color=colour, label=f"{query}, {metric}")
+        # Under d_inf both are nearly the same: one mark around the other.
+        line.set(markerfacecolor="none", markersize=10 if query == "percentile" else 5)
+    axes.set_xlabel("users")
+    axes.set_ylabel("alpha in days")
+    axes.legend(frameon=False)
+    _finish(figure, [axes], caption, path)
+
+
+def draw_signature(rows: Sequence[Reading], caption: str, path: Path) -> None:
+    """Fig. 4: a panel for each noise and epsilon, the truth in each."""
+    epsilons, noises = (list(dict.fromkeys(column)) for column in list(zip(*rows, strict=True))[:2])
+    figure = Figure(figsize=(11, 7), dpi=120, layout="constrained")
+    panels = figure.subplots(len(epsilons), len(noises), sharex=True, squeeze=False)
+    for line, epsilon in zip(panels, epsilons, strict=True):
+        for axes, noise in zip(line, noises, strict=True):
+            own = [row for row in rows if (row.epsilon, row.noise) == (epsilon, noise)]
+            _steps(axes, [row.private_w for row in own], _PRIVATE, "leaves")
+            _steps(axes, [row.true_w for row in own], _TRUE, "true")
+            promised = float(own[0].window_epsilon)
+            axes.set_title(f"{noise}, epsilon = {float(epsilon):g}/W: {promised:g} d_inf", fontsize=9)
+        line[0].set_ylabel("power in W")
+    for axes in panels[-1]:
+        axes.set_xlabel("reading")
+    panels[0][0].legend(frameon=False, fontsize=8)
+    _finish(figure, list(panels.flat), caption, path)
+
+
+def _steps(axes: Axes, values: Sequence[int], colour: str, label: str) -> None:
+    axes.stairs(values, range(len(values) + 1), baseline=None, color=colour, linewidth=1.3, label=label)
+
+
+def _finish(figure: Figure, every: Sequence[Axes], caption: str, path: Path) -> None:
+    for axes in every:
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(caption, x=0.01, ha="left", fontsize=9)
+    figure.savefig(path, metadata=_UNDATED)

@@ -1,0 +1,259 @@
+"""What private numbers are good for: how far off they are, promised beside measured, on simulated homes.
+
+One number, a day and a month of one home; the mean of a feeder's homes in a slot; the largest such mean of a
+day, as `meteragent.consume.peak` tells it. Homes are those of `generate`; the noise is a preset's.
+Exit 2: the preset, the numbers of homes and days, or the plot cannot be.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from meteragent import config, encode
+from meteragent.consume import Descriptor, Record, Series, peak
+from meteragent.grid import DAY_MS, HOUR_MS, format_duration
+from meteragent.privacy import SeededBits
+from meteragent.privacy.totals import Part, half_width_of_total
+from simulators.adversary import hidden
+from simulators.adversary.library import quanta
+from simulators.adversary.named import Unusable
+from simulators.adversary.scene import Floats, Integers
+from simulators.fleet import Fleet
+
+UNUSABLE = 2
+COVERAGE = 0.95
+FEEDERS = (1, 10, 100, 1000)
+MONTH_DAYS = 30
+PEAK_DAYS, PEAKS = 7, 100
+"""Peaks are of so many days, and of so many feeders of one size on each, at most: each takes a while."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One use: errors of `count` numbers, each the mean of so many homes, in `unit`.
+
+    95 times of 100 `promised` is the most that one is off, and `measured` what it was; the truth was within
+    the interval `held` of the times; `bias` is the mean error, `use` the mean of the truth. Of a peak, whose
+    intervals differ, `promised` is half their mean width. None: nothing is promised.
+    """
+
+    what: str
+    homes: int
+    unit: str
+    promised: float | None
+    measured: float
+    held: float | None
+    bias: float
+    use: float
+    count: int
+
+    @classmethod
+    def of(cls, what: str, homes: int, unit: str, true: Floats, errors: Floats, promised: float) -> Self:
+        """By errors and one promise for all of them."""
+        size = np.abs(errors)
+        measured, held = float(np.quantile(size, COVERAGE)), float(np.mean(size <= promised))
+        bias, use = float(errors.mean()), float(true.mean())
+        return cls(what, homes, unit, promised, measured, held, bias, use, errors.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Street:
+    """Homes with what left of them: means of slots, in W, (homes, days, slots), and quanta that left."""
+
+    wording: encode.Wording
+    true_w: Floats
+    left: Integers
+
+    @classmethod
+    def of(cls, preset: str, homes: int, days: int, seed: int) -> Self:
+        """Simulated homes under a preset.
+
+        Raises:
+            Unusable: there is no such preset, or its windows do not divide a day.
+        """
+        wording = encode.wording(config.terms(hidden.stream_of(preset)))
+        noise, bits = wording.mechanism, SeededBits(seed)
+        fleet = Fleet(seed, range(homes))
+        true_w, left = [], []
+        for day in fleet.days(0, days, wording.terms.step_ms // 1000):
+            watts = day.watts.astype(np.float64)
+            windows = quanta(watts, Fraction(noise.quantum)).reshape(homes, -1, noise.n)
+            true_w.append(watts)
+            left.append(noise.release(windows, bits=bits).reshape(homes, -1))
+        return cls(wording, np.stack(true_w, axis=1), np.stack(left, axis=1))
+
+    @property
+    def private_w(self) -> Floats:
+        """What left, in W."""
+        return np.asarray(self.left * float(self.wording.mechanism.quantum))
+
+    def promised(self, homes: int, days: int | None) -> float:
+        """How far off the mean over homes is at most: of a slot in W; over days, of their energy in kWh."""
+        noise, terms = self.wording.mechanism, self.wording.terms
+        if days is None:
+            return half_width_of_total([Part(noise, 1, homes, 1 / homes)], COVERAGE)
+        windows = homes * days * DAY_MS // terms.length_ms
+        return half_width_of_total([Part(noise, noise.n, windows, self.kwh / homes)], COVERAGE)
+
+    @property
+    def kwh(self) -> float:
+        """The energy of a slot of 1 W."""
+        return self.wording.terms.step_ms / HOUR_MS / 1000
+
+    @cached_property
+    def descriptor(self) -> Descriptor:
+        """What says how all of it was made."""
+        return Descriptor.parse(encode.descriptor(self.wording, "home", 0))
+
+    def series(self, home: int, day: int) -> Series:
+        """A home's day as a receiver has it; day 0 begins with the Unix epoch."""
+        step_ms, quantum, terms = self.descriptor.step_ms, self.descriptor.mechanism.quantum, self.descriptor
+        deviation = float(terms.facts["sd"])
+        records = (
+            Record(f"home-{home}", at_ms, step_ms, value * quantum, terms.unit, deviation, terms.id)
+            for at_ms, value in zip(
+                range(day * DAY_MS, (day + 1) * DAY_MS, step_ms), self.left[home, day].tolist(), strict=True
+            )
+        )
+        return Series.of(records, {terms.id: terms})
+
+
+def report(street: Street) -> Iterator[Row]:
+    """All rows, for feeders of as many homes as there are at most, and months where there are such."""
+    homes, days, _ = street.true_w.shape
+    slot = format_duration(street.wording.terms.step_ms)
+    yield from _one_home(street, slot)
+    sizes = [size for size in FEEDERS if size <= homes]
+    true, errors = street.true_w, street.private_w - street.true_w
+    for size in sizes:
+        feeders = _means(true, size), _means(errors, size)
+        yield Row.of(f"feeder, {slot}", size, "W", *feeders, street.promised(size, None))
+    received = [[street.series(home, day) for home in range(homes)] for day in range(min(days, PEAK_DAYS))]
+    for size in sizes:
+        yield from _peaks(street, received, size, slot)
+
+
+def _one_home(street: Street, slot: str) -> Iterator[Row]:
+    """A number, a day, and a month."""
+    true, errors = street.true_w, street.private_w - street.true_w
+    yield Row.of(f"a home, {slot}", 1, "W", true, errors, street.promised(1, None))
+    for what, days in (("day", 1), ("month", MONTH_DAYS)):
+        if count := true.shape[1] // days:
+            energies = _sums(true, days, count) * street.kwh, _sums(errors, days, count) * street.kwh
+            yield Row.of(f"a home, {what}", 1, "kWh", *energies, street.promised(1, days))
+
+
+def _sums(watts: Floats, days: int, count: int) -> Floats:
+    """The sums over so many days, as often as told: (homes, count)."""
+    return np.asarray(watts[:, : count * days].reshape(len(watts), count, -1).sum(axis=2))
+
+
+def _means(watts: Floats, size: int) -> Floats:
+    """The means of feeders of so many homes, each home in one: (feeders, days, slots)."""
+    feeders = len(watts) // size
+    return np.asarray(watts[: feeders * size].reshape(feeders, size, *watts.shape[1:]).mean(axis=1))
+
+
+def _peaks(street: Street, received: Sequence[Sequence[Series]], size: int, slot: str) -> Iterator[Row]:
+    """The peak as it is told, and beside it the largest private mean as it stands."""
+    true = _means(street.true_w, size).max(axis=2)[:PEAKS, : len(received)]
+    told = [
+        [
+            peak(homes[at * size : (at + 1) * size], day * DAY_MS, (day + 1) * DAY_MS, COVERAGE)
+            for day, homes in enumerate(received)
+        ]
+        for at in range(len(true))
+    ]
+
+    def figure(name: str) -> Floats:
+        return np.array([[getattr(one, name) for one in feeder] for feeder in told])
+
+    low, high = figure("low"), figure("high")
+    errors, raw = figure("value") - true, figure("highest") - true
+    half = float((high - low).mean() / 2)
+    held = float(np.mean((low <= true) & (true <= high)))
+    yield replace(Row.of(f"peak, {slot}", size, "W", true, errors, half), held=held)
+    yield replace(Row.of(f"largest mean, {slot}", size, "W", true, raw, half), promised=None, held=None)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows in Markdown: errors 95 times of 100, and in parts of what is used."""
+    lines = [
+        "| what | homes | promised ± | measured ± | of use | truth inside | bias | numbers |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        promised = "-" if row.promised is None else f"{row.promised:,.3g} {row.unit}"
+        held = "-" if row.held is None else f"{100 * row.held:.1f} %"
+        lines.append(
+            f"| {row.what} | {row.homes:,} | {promised} | {row.measured:,.3g} {row.unit} | "
+            f"{100 * row.measured / row.use:.2g} % | {held} | {row.bias:+.2g} {row.unit} | {row.count:,} |"
+        )
+    return "\n".join(lines)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `python -m simulators utility` takes."""
+    add = parser.add_argument
+    add(
+        "--preset",
+        default="appliance",
+        help="television, appliance, street or day; default %(default)s",
+    )
+    add("--homes", type=_positive, default=1000, help="simulated homes; default %(default)s")
+    add("--days", type=_positive, default=MONTH_DAYS, help="a month needs 30; default %(default)s")
+    add("--seed", type=_seed, default=0, help="all follows from it; 0 is a seed; default %(default)s")
+    add("--json", action="store_true", help="the rows as JSON")
+    add("--plot", type=Path, metavar="F.pdf", help="draw them, as PDF or PNG")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a table or JSON, and draw it where asked."""
+    preset, homes, days, seed = arguments.preset, arguments.homes, arguments.days, arguments.seed
+    try:
+        rows = list(report(Street.of(preset, homes, days, seed)))
+        if arguments.plot is not None:
+            _draw(rows, f"Preset {preset}, {homes:,} homes, {days} days", arguments.plot)
+    except (Unusable, OSError) as error:
+        print(f"utility: {error}", file=sys.stderr)
+        return UNUSABLE
+    given = {"preset": preset, "homes": homes, "days": days, "seed": seed}
+    if arguments.json:
+        print(json.dumps({**given, "coverage": COVERAGE, "rows": [asdict(row) for row in rows]}, indent=2))
+    else:
+        print(
+            f"Preset {preset}, {homes:,} simulated homes, {days} days, seed {seed}: errors 95 times of 100.\n"
+        )
+        print(table(rows))
+    return 0
+
+
+def _draw(rows: Sequence[Row], title: str, path: Path) -> None:
+    try:
+        from simulators.utility_picture import draw  # noqa: PLC0415 (it needs matplotlib)
+    except ModuleNotFoundError as missing:
+        raise Unusable(f"a plot needs {missing.name}: pip install 'meteragent[analysis]'") from None
+    try:
+        draw(rows, title, path)
+    except ValueError as error:
+        raise Unusable(str(error)) from None
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 1 << 64:
+        raise argparse.ArgumentTypeError(f"a seed is a whole number from 0 to 2**64 - 1, not {text}")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return int(text)

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from aiomqtt import MqttError
-from pyarrow import csv, parquet
 from tqdm import tqdm
 
 from meteragent.grid import DAY_MS, parse_duration
 from simulators.fleet import Day, Events, Fleet
 from simulators.meter import Meter
 from simulators.signature import DAY_S
+from simulators.trace import writer
 from simulators.wire import broker, connect, publish
 
 DAY_0 = date(2025, 1, 6)
@@ -96,7 +96,7 @@ class Plan:
         files.series.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             series, table = (
-                stack.enter_context(_writer(path, schema))
+                stack.enter_context(writer(path, schema))
                 for path, schema in zip(files, (SERIES, EVENTS), strict=True)
             )
             bar = stack.enter_context(tqdm(total=self.homes * self.days, unit=" home-days", disable=None))
@@ -167,12 +167,6 @@ def event_table(events: Events) -> Any:
 def _table(columns: list[Any], schema: Any) -> Any:
     arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
     return pa.table(arrays, schema=schema)
-
-
-def _writer(path: Path, schema: Any) -> Any:
-    if path.suffix == ".csv":
-        return csv.CSVWriter(path, schema)
-    return parquet.ParquetWriter(path, schema, compression="zstd")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,12 +1,14 @@
-"""Load traces: what a meter measured, from a file.
+"""Load traces: what a meter measured, from a file and to one.
 
 The shapes understood are the two of `data/` beside this repository, in Parquet or CSV: a time and watts
 (times without a zone are UTC), and seconds since the midnight of the day that the Parquet metadata
 key `day` names (taken as UTC; without that key they are Unix seconds).
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ from pyarrow import csv, parquet
 from meteragent.grid import DAY_MS
 
 _EPOCH = date(1970, 1, 1)
+_TIME = pa.timestamp("ms", "UTC")
+_ROWS_AT_ONCE = 1 << 16
+"""Laps shorter than that are written several at once: a Parquet row group each would be slow to read."""
 
 
 class TraceError(ValueError):
@@ -59,6 +64,17 @@ class Trace:
         end_ms = self.times_ms[-1] + self.step_ms
         return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))
 
+    def laps(self, loops: int) -> Iterator["Trace"]:
+        """An ended trace over and over, `loops` times (0: for ever): lap k is later by k (last - first) time.
+
+        A lap ends where the next begins, so its last reading gives way to the next one's first; the last
+        lap keeps it. No time is left out and none comes twice.
+        """
+        period_ms = int(self.times_ms[-1] - self.times_ms[0])
+        for lap in range(loops - 1) if loops else count():
+            yield Trace(self.times_ms[:-1] + lap * period_ms, self.watts[:-1])
+        yield replace(self, times_ms=self.times_ms + (loops - 1) * period_ms)
+
 
 def load(path: Path | str, time: str | None = None, watts: str | None = None) -> Trace:
     """Read a trace: the columns `time` and `watts`, by default the first and the second.
@@ -81,6 +97,32 @@ def load(path: Path | str, time: str | None = None, watts: str | None = None) ->
     finite = np.isfinite(power)
     rising, first = np.unique(times_ms[finite], return_index=True)
     return _checked(rising, power[finite][first])
+
+
+def write(trace: Trace, path: Path, loops: int, written: Callable[[int], object]) -> int:
+    """Write an ended trace `loops` times, without the reading at its very end, so that `load` reads it.
+
+    The columns are time (UTC, milliseconds) and watts; `written` is told how many readings there are more.
+    Returns how many there are.  Raises OSError as the system does.
+    """
+    a_lap = len(trace) - 1
+    laps = trace.laps(loops)
+    schema = pa.schema([("time", _TIME), ("watts", pa.from_numpy_dtype(trace.watts.dtype))])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with writer(path, schema) as file:
+        while some := list(islice(laps, max(1, _ROWS_AT_ONCE // a_lap))):
+            times_ms = np.concatenate([lap.times_ms[:a_lap] for lap in some])
+            watts = np.concatenate([lap.watts[:a_lap] for lap in some])
+            file.write_table(pa.table([pa.array(times_ms, _TIME), pa.array(watts)], schema=schema))
+            written(len(times_ms))
+    return loops * a_lap
+
+
+def writer(path: Path, schema: Any) -> Any:
+    """What writes tables to a Parquet or CSV file, by its name's ending; to be entered."""
+    if path.suffix == ".csv":
+        return csv.CSVWriter(path, schema)
+    return parquet.ParquetWriter(path, schema, compression="zstd")
 
 
 def _column(table: Any, given: str | None, index: int) -> str:

@@ -1,14 +1,17 @@
 """Load traces are read as they are: order, gaps, units, and what is no trace."""
 
 from datetime import UTC, datetime
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import parquet
 
-from simulators.trace import Trace, TraceError, load
+from simulators.trace import Trace, TraceError, load, write
 
 START_MS = 1_400_000_400_000
 
@@ -117,6 +120,57 @@ def test_start() -> None:
     """Another start moves every reading alike."""
     trace = Trace(np.array([5000, 6000, 9000]), np.array([1, 2, 3]))
     assert trace.starting(START_MS).times_ms.tolist() == [START_MS, START_MS + 1000, START_MS + 4000]
+
+
+@given(
+    st.lists(st.integers(1, 10**9), min_size=1, max_size=6),
+    st.integers(1, 5),
+    st.integers(-(10**12), 10**12),
+)
+def test_laps(gaps_ms: list[int], loops: int, start_ms: int) -> None:
+    """The laps of an ended trace follow without a gap or an overlap: its gaps and its step, again."""
+    trace = Trace(np.cumsum([start_ms, *gaps_ms]), np.arange(len(gaps_ms) + 1))
+    laps = list(trace.ended().laps(loops))
+    times_ms = [time_ms for lap in laps for time_ms in lap.times_ms.tolist()]
+    watts = [value for lap in laps for value in lap.watts.tolist()]
+    assert times_ms[0] == start_ms
+    assert [later - one for one, later in pairwise(times_ms)] == [*gaps_ms, trace.step_ms] * loops
+    assert watts == trace.watts.tolist() * loops + [len(gaps_ms)]
+
+
+def test_endless() -> None:
+    """No laps given is laps for ever, and a lap after thousands is on the same grid to the millisecond."""
+    ended = Trace(np.array([START_MS, START_MS + 7]), np.array([1, 2])).ended()
+    assert [lap.times_ms[0] - START_MS for lap in islice(ended.laps(0), 5)] == [0, 14, 28, 42, 56]
+    assert all(lap.watts.tolist() == [1, 2] for lap in islice(ended.laps(0), 5))
+    far = next(islice(ended.laps(0), 100_000, None))
+    assert far.times_ms.tolist() == [START_MS + 1_400_000, START_MS + 1_400_007]
+
+
+@pytest.mark.parametrize("name", ["new/out.csv", "new/out.parquet"])
+@pytest.mark.parametrize("watts", [[1.5, 0.1 + 0.2, -1e-7], [3, 4, 2**40]])
+def test_written(name: str, watts: list[float], tmp_path: Path) -> None:
+    """A written trace is read again as it was, every digit and millisecond, as often as asked."""
+    trace = Trace(np.array([START_MS + 5, START_MS + 1000, START_MS + 2001]), np.array(watts))
+    told: list[int] = []
+    assert write(trace.ended(), tmp_path / name, 22_000, told.append) == sum(told) == 66_000
+    assert len(told) > 1
+    again = load(tmp_path / name)
+    period_ms = 2001 - 5 + trace.step_ms
+    assert again.watts.dtype == trace.watts.dtype
+    assert again.watts.tolist() == watts * 22_000
+    assert again.times_ms.tolist() == [
+        time_ms + lap * period_ms for lap in range(22_000) for time_ms in trace.times_ms.tolist()
+    ]
+
+
+def test_written_once(tmp_path: Path) -> None:
+    """A trace written once is the trace; few large row groups hold many small laps."""
+    trace = Trace(START_MS + np.arange(10), np.arange(10))
+    assert write(trace.ended(), tmp_path / "one.parquet", 1, print) == 10
+    assert load(tmp_path / "one.parquet").times_ms.tolist() == trace.times_ms.tolist()
+    write(trace.ended(), tmp_path / "many.parquet", 6000, print)
+    assert parquet.ParquetFile(tmp_path / "many.parquet").num_row_groups == 1
 
 
 @pytest.mark.parametrize(

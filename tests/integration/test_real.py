@@ -25,6 +25,7 @@ pytestmark = pytest.mark.integration
 
 WHOLE = os.environ.get("METERAGENT_REAL") == "whole"
 HOUR_MS = 3_600_000
+START_MS = 1_700_000_000_000 // HOUR_MS * HOUR_MS
 HOME = "homes/REFIT_House2.parquet"
 TELEVISION = "tracebase/TV-LCD_D33097_2012.01.21.parquet"
 
@@ -37,7 +38,10 @@ HOUR = Plan("hour", HOUR_MS, 10_000, level=10_000)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A trace that some meters replay, for so long, and the streams that are made of it."""
+    """A trace that some meters replay, so much of it, and the streams that are made of it.
+
+    With `loops` it is a trace without gaps, which comes so often, from `START_MS` on.
+    """
 
     file: str
     plans: tuple[Plan, ...]
@@ -45,18 +49,23 @@ class Run:
     hours_whole: int
     meters: int = 1
     meters_whole: int = 1
+    loops: int = 1
 
     async def go(self, broker: Broker, folder: Path) -> tuple[Fed, Receiver]:
         """What was fed, and everything that came of it; the agent has ended well."""
         hours, meters = (self.hours_whole, self.meters_whole) if WHOLE else (self.hours, self.meters)
         trace = load(data_folder() / self.file).limited(hours * HOUR_MS).ended()
-        pairs = zip(trace.times_ms.tolist(), trace.watts.tolist(), strict=True)
-        readings = [Reading(time_ms, repr(watts)) for time_ms, watts in pairs]
+        trace = trace if self.loops == 1 else trace.starting(START_MS)
+        pairs = list(zip(trace.times_ms.tolist(), trace.watts.tolist(), strict=True))
+        lap_ms, [*lap, end] = hours * HOUR_MS, pairs
+        again = [(time_ms + number * lap_ms, watts) for number in range(self.loops) for time_ms, watts in lap]
+        again.append((end[0] + (self.loops - 1) * lap_ms, end[1]))
+        readings = [Reading(time_ms, repr(watts)) for time_ms, watts in again]
         fed = {f"m{number}": readings for number in range(1, meters + 1)}
         with Agent(folder, self.plans, broker.url) as agent:
             async with Receiver(broker) as receiver:
                 await agent.subscribed(broker)
-                await replay(trace, broker.url, SOURCE_TOPIC, meters)
+                await replay(trace, broker.url, SOURCE_TOPIC, meters, loops=self.loops)
                 await agent.finished(receiver, fed)
                 await agent.stop()
                 await receiver.flush(broker.url)
@@ -69,6 +78,7 @@ class Run:
 
 RUNS = {
     "half hours and 6 slots of 10 minutes": Run(HOME, (HALF_HOUR, SIX, SIX.noisy), 48, 31 * 24, 1, 2),
+    "half hours, shifted and in a loop": Run(HOME, (HALF_HOUR,), 3, 48, loops=8),
     "slots of 10 seconds": Run(TELEVISION, (TEN_SECONDS, HOUR, HOUR.noisy), 5, 24),
 }
 

@@ -12,6 +12,7 @@ from meteragent.privacy.usefulness import registration_dates, smart_meter
 from simulators import paper
 from simulators.__main__ import main
 from simulators.adversary import library
+from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.scene import Scene
 
 FILES = ["fig3.csv", "fig3.png", "fig4.csv", "fig4.png", "identification.csv"]
@@ -50,6 +51,8 @@ def test_the_command_writes_the_same_bytes_again(
     assert main(["paper", "--out", str(tmp_path / "c"), *sizes, "--seed", "1"]) == 0
     c = {file: (tmp_path / "c" / file).read_bytes() for file in FILES if file.endswith(".csv")}
     assert [file for file in c if a[file] == c[file]] == ["fig3.csv"]
+    true = [[row["true_w"] for row in rows(tmp_path / name / "fig4.csv")] for name in "ac"]
+    assert true[0] != true[1]
     found = rows(tmp_path / "a" / "identification.csv")
     assert [(row["mechanism"], row["epsilon_per_w"], row["seed"]) for row in found] == [
         (name, "1/10", "0") for name in ("per-reading", "independent", "linf")
@@ -95,6 +98,7 @@ def test_per_reading_noise_gives_the_programme_away(scene: Scene, monkeypatch: p
     """
     monkeypatch.setattr(paper, "EPSILONS", paper.EPSILONS[2:3])
     outcomes = [point.outcome for point in paper.identification(scene, 120, 0)]
+    assert all([one.attacker for one in outcome.found] == list(ATTACKERS) for outcome in outcomes)
     per_reading, independent, ours = (outcome.error_w for outcome in outcomes)
     assert per_reading == pytest.approx(10 * math.sqrt(2), rel=0.05)
     assert independent == pytest.approx(300 * math.sqrt(2), rel=0.05)

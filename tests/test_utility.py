@@ -10,9 +10,9 @@ import pytest
 from meteragent import encode
 from meteragent.consume import collect, mean_value
 from meteragent.grid import DAY_MS
-from meteragent.privacy import half_width
+from meteragent.privacy import SeededBits, half_width
 from simulators.__main__ import main
-from simulators.utility import Row, Street, report
+from simulators.utility import Row, Street, _sums, report
 from tests.messages import SPLIT, wording
 
 PRESETS = ("television", "appliance", "street", "day")
@@ -93,6 +93,22 @@ def agrees_with_consume(street: Street) -> None:
     assert street.promised(1, 1) == pytest.approx(day.high - day.value, rel=1e-4)
     assert street.promised(2, None) == pytest.approx(both.high - both.value, rel=1e-3)
     assert day.value == pytest.approx(street.private_w[0, 0].sum() * street.kwh)
+
+
+def test_homes_and_noise_follow_from_the_seed() -> None:
+    """Another seed has other homes, and other noise."""
+    one, other = Street.of("appliance", 1, 1, 0), Street.of("appliance", 1, 1, 1)
+    noises = [np.rint(street.private_w - street.true_w).tolist() for street in (one, other)]
+    assert one.true_w.tolist() != other.true_w.tolist()
+    assert noises[0] != noises[1]
+    fresh = one.wording.mechanism.release(np.zeros((1, 48, 1), int), bits=SeededBits(1))
+    assert np.rint(other.private_w - other.true_w).ravel() == pytest.approx(fresh.ravel(), abs=1)
+
+
+def test_months_are_counted_from_the_first_day() -> None:
+    """Of eight days two stretches of three are the first six."""
+    watts = np.arange(16.0).reshape(1, 8, 2)
+    assert _sums(watts, 3, 2).tolist() == [[sum(range(6)), sum(range(6, 12))]]
 
 
 def test_a_receiver_s_series_is_that_of_the_agent_s_messages(street: Street) -> None:

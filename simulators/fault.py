@@ -10,6 +10,7 @@ one row, of what lost it; so readings - dropped - silenced + duplicates are the 
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
@@ -82,8 +83,8 @@ class Faults:
     duplicate: float = 0.002
     reorder: float = 0.002
     late: float = 0.001
-    skew: float = 0.1
-    jump: float = 0.1
+    skew: float = 0.2
+    jump: float = 0.2
     burst: float = 0.2
     silence: float = 0.2
 
@@ -147,7 +148,7 @@ NONE: Final = Faults(0, 0, 0, 0, 0, 0, 0, 0)
 """Nothing goes wrong: every reading arrives once, within `NETWORK_MS`."""
 
 
-def count(rows: list[Row]) -> dict[str, int]:
+def count(rows: Sequence[Row]) -> dict[str, int]:
     """How many readings each fault struck, by its name; those that struck none are 0."""
     found = Counter(row.what for row in rows)
     return {one.name: found[one.name] for one in fields(Faults)}

@@ -1,0 +1,171 @@
+"""What is true of a simulated world, and whether what left it agrees.
+
+The energy of a slot is computed here from the readings as the meters stamped them, before any fault, by one
+cumulative sum and not as the agent does; the noise is what an accumulator holds when its slot opens, before
+any reading is in it. Where no fault can have touched a slot, what leaves less the noise is the exact mean,
+rounded to the quantum, halves up. Which slots those are errs on the safe side.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent import grid
+from meteragent.ledger import Spent
+from meteragent.release import MICRO, Terms
+from simulators.chance import Integers
+from simulators.fault import Row
+from simulators.meter import Readings
+
+HARMLESS = frozenset({"duplicate", "reorder"})
+"""Faults that cost nothing: what comes again is not counted, what comes within `lateness` is."""
+_MARGIN_MS = 2 * grid.MINUTE_MS
+"""More than a step between readings and than what a clock is off."""
+
+
+class BrokenError(AssertionError):
+    """What a world promises does not hold; the text says what."""
+
+
+class Slot(NamedTuple):
+    """A slot of a home."""
+
+    home: int
+    start_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Everything that the books are made of, once all is over.
+
+    `released` are the values that left, in quanta, in order; `noise` what was drawn, in quanta; `readings`
+    by home, before faults; `first_ms` where each home's first window starts; `counts` are the agent's
+    counters; `messages` arrived, and `tokens` were acknowledged, in order.
+    """
+
+    terms: Terms
+    released: Sequence[tuple[Slot, int]]
+    noise: Mapping[Slot, int]
+    spent: Sequence[Spent]
+    readings: Mapping[int, Readings]
+    rows: Sequence[Row]
+    first_ms: Mapping[int, int]
+    end_ms: int
+    counts: Mapping[str, int]
+    messages: int
+    tokens: Sequence[int]
+
+    def energies(self) -> dict[Slot, int]:
+        """The exact energy of every slot that left, in millionths of the unit times milliseconds."""
+        slots = sorted({slot for slot, _ in self.released})
+        found: dict[Slot, int] = {}
+        for home, readings in self.readings.items():
+            mine = [slot for slot in slots if slot.home == home]
+            start_ms = np.array([slot.start_ms for slot in mine], np.int64)
+            energy = energy_u(readings, start_ms, start_ms + self.terms.step_ms, self.terms.hold_ms)
+            found.update(zip(mine, energy.tolist(), strict=True))
+        return found
+
+    def touched(self) -> set[Slot]:
+        """The slots that a fault may have touched: near a reading's true time, its stamp, or between."""
+        step_ms = self.terms.step_ms
+        found = set()
+        for row in self.rows:
+            if row.what in HARMLESS:
+                continue
+            from_ms = min(row.sent_ms, row.stamp_ms) - _MARGIN_MS
+            to_ms = max(row.sent_ms, row.stamp_ms) + self.terms.hold_ms + _MARGIN_MS
+            found |= {Slot(row.home, at) for at in range(grid.floor(from_ms, step_ms), to_ms, step_ms)}
+        return found
+
+    def check(self) -> int:
+        """Hold everything against everything; returns in how many slots the exact mean was found.
+
+        Raises:
+            BrokenError: something does not hold.
+        """
+        self._check_readings()
+        self._check_slots()
+        self._check_ledger()
+        return self._check_values()
+
+    def _check_readings(self) -> None:
+        """Each message has one fate and is acknowledged once."""
+        fates = ("accepted", "late", "duplicate", "early", "retained")
+        told = sum(n for name, n in self.counts.items() if name in fates or name.startswith("refused_"))
+        _same("messages taken in", self.counts["received"], self.messages)
+        _same("fates of readings", told, self.messages)
+        if sorted(self.tokens) != list(range(self.messages)):
+            raise BrokenError("a message is acknowledged twice or never")
+
+    def _check_slots(self) -> None:
+        """From each home's first window on, each slot leaves once, to after the last reading."""
+        step_ms, length_ms = self.terms.step_ms, self.terms.length_ms
+        times: dict[int, list[int]] = {home: [] for home in self.readings}
+        for slot, _ in self.released:
+            times[slot.home].append(slot.start_ms)
+        for home, left in times.items():
+            last_ms = max(left, default=0) + step_ms
+            if sorted(left) != list(range(self.first_ms[home], last_ms, step_ms)):
+                raise BrokenError(f"a slot of home {home} left twice or never")
+            if last_ms < self.end_ms or (last_ms - self.first_ms[home]) % length_ms:
+                raise BrokenError(f"home {home} ends too early or within a window")
+        _same("slots released", self.counts["released"], len(self.released))
+
+    def _check_ledger(self) -> None:
+        """What was charged is what left, by home, day and window."""
+        starts = {
+            (f"m{slot.home}", grid.floor(slot.start_ms, self.terms.length_ms)) for slot, _ in self.released
+        }
+        windows = Counter((meter, grid.day(start_ms)) for meter, start_ms in starts)
+        charged = {(one.meter, one.start_ms): (one.windows, one.epsilon_per_w) for one in self.spent}
+        left = {key: (count, count * self.terms.epsilon_per_w) for key, count in windows.items()}
+        if charged != left:
+            raise BrokenError("the ledger is not what left")
+
+    def _check_values(self) -> int:
+        touched, energies, exact = self.touched(), self.energies(), 0
+        if self.noise.keys() != energies.keys():
+            raise BrokenError("noise was drawn for other slots than left")
+        for slot, quanta in self.released:
+            if slot in touched:
+                continue
+            exact += 1
+            mean = Fraction(energies[slot], self.terms.lattice(0))
+            if quanta - self.noise[slot] != (mean + Fraction(1, 2)).__floor__():
+                raise BrokenError(f"{slot}: what left less its noise is not the exact mean")
+        return exact
+
+
+def energy_u(readings: Readings, from_ms: Integers, to_ms: Integers, hold_ms: int) -> Integers:
+    """The energy between times, a reading standing until the next one, for at most `hold_ms`.
+
+    In millionths of the unit times milliseconds: exact.
+    """
+    begin_ms = readings.times_ms
+    lasts_ms = np.minimum(np.diff(begin_ms, append=begin_ms[-1] + hold_ms), hold_ms)
+    value_u = np.rint(readings.values * MICRO).astype(np.int64)
+    before = np.concatenate([[0], np.cumsum(value_u * lasts_ms)])
+
+    def until(time_ms: Integers) -> NDArray[np.int64]:
+        at = np.searchsorted(begin_ms, time_ms, "right") - 1
+        stood_ms = np.minimum(time_ms - begin_ms[at], lasts_ms[at])
+        return np.where(at < 0, 0, before[at] + value_u[at] * stood_ms)
+
+    return np.asarray(until(to_ms) - until(from_ms), np.int64)
+
+
+def first_window_ms(arrived_ms: Integers, stamps_ms: Integers, ahead_ms: int, length_ms: int) -> int:
+    """Where a home's first window starts: the first boundary once a reading has come that is not refused."""
+    first_ms = int(arrived_ms[stamps_ms <= arrived_ms + ahead_ms].min())
+    return -(-first_ms // length_ms) * length_ms
+
+
+def _same(what: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise BrokenError(f"{what}: {found}, not {expected}")

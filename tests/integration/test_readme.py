@@ -234,7 +234,7 @@ def test_the_table_of_commands_is_whole(capsys: pytest.CaptureFixture[str]) -> N
         with pytest.raises(SystemExit, match="0"):
             cli.main([name, "--help"])
         assert set(re.findall(r"--[\w-]+", capsys.readouterr().out)) == options | {"--help"}
-    assert simulated == ["replay", "generate", "compare", "attack", "frontier"]
+    assert simulated == ["replay", "generate", "compare", "attack", "frontier", "utility", "paper"]
     for name in simulated:
         with pytest.raises(SystemExit, match="0"):
             simulators.main([name, "--help"])

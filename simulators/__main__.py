@@ -13,6 +13,7 @@ COMMANDS = {
     "attack": ("analysis", "how often the worst of the attackers is right, raw and private"),
     "frontier": ("analysis", "error against leakage, mechanism by mechanism, at equal error"),
     "paper": ("analysis", "the figures of the paper that began it, redrawn, and who is recognised"),
+    "pictures": ("analysis", "all pictures of the READMEs, from one seed"),
     "utility": ("analysis", "how far off private numbers are, promised beside measured"),
 }
 """Each is a module of its name, with the extra that installs what it needs, and what it is."""

@@ -69,7 +69,7 @@ forget = "6h"
 preset = "appliance"
 [sink]
 topic = "private/{meter}/power"
-spread = "90s"
+spread = "9min"
 """
 """The agent's configuration in this world."""
 

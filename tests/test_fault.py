@@ -1,7 +1,7 @@
 """simulators.fault: what arrives of readings, and what the ground truth says was wrong."""
 
 from dataclasses import fields, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -119,6 +119,28 @@ def test_episodes() -> None:
     assert len(np.unique(off_ms)) in (3, 4)
     assert np.flatnonzero(off_ms).size == len(rows)
     assert all(row.stamp_ms != row.sent_ms + 7 for row in rows)
+
+
+def test_over_midnight() -> None:
+    """Episodes go on over midnight: as many silences at midnight as a minute before, mostly the same."""
+    midnights = START_MS + DAY_MS * np.arange(1, 4001)
+    silent = []
+    for sent_ms in (midnights - 60_000, midnights):
+        _, rows = only("silence", 1).strike(0, 5, sent_ms, Readings(sent_ms, np.zeros(len(sent_ms))))
+        silent.append({row.sent_ms // 60_000 for row in rows})
+    before, after = silent
+    # On average 20 of 1,440 minutes; five standard deviations.
+    assert len(before) == pytest.approx(4000 * 20 / 1440, abs=5 * 56**0.5)
+    assert len(after) == pytest.approx(4000 * 20 / 1440, abs=5 * 56**0.5)
+    assert len({minute + 1 for minute in before} & after) > 0.8 * len(after)
+
+
+def test_faults_are_independent() -> None:
+    """Which readings one fault strikes says nothing of another: within five standard deviations."""
+    _, rows = strike(Faults(0, 0.1, 0.1, 0.1, 0, 0, 0, 0))
+    struck = {what: {row.sent_ms for row in rows if row.what == what} for what in NAMES[1:4]}
+    for one, other in combinations(struck, 2):
+        assert len(struck[one] & struck[other]) == pytest.approx(43, abs=5 * 43**0.5)
 
 
 def test_what_is_refused() -> None:

@@ -18,7 +18,7 @@ from meteragent import outbox
 from simulators import world
 from simulators.__main__ import main
 from simulators.account import Account, BrokenError, Slot, energy_u, first_window_ms
-from simulators.fault import NONE, Faults
+from simulators.fault import NONE, Faults, Row
 from simulators.meter import Readings
 from simulators.world import START_MS, World
 from tests.channels import FEW
@@ -97,6 +97,24 @@ def test_with_many_faults_the_books_agree(account: Account) -> None:
     exact = account.check()
     assert 0 < exact < len(account.released)
     assert all(account.counts[fate] for fate in ("accepted", "late", "duplicate", "refused_ahead"))
+
+
+def test_what_a_fault_may_have_touched(account: Account) -> None:
+    """The slots between what a stamp says and the true time, where a reading stands, and near them."""
+    noon, minute = START_MS + 43_200_000, 60_000
+
+    def touched(what: str, sent_min: int, stamp_min: int) -> list[int]:
+        row = Row(1, noon + sent_min * minute, what, noon + stamp_min * minute)
+        found = replace(account, rows=[row]).touched()
+        assert {slot.home for slot in found} <= {1}
+        return sorted((slot.start_ms - noon) // minute for slot in found)
+
+    assert touched("drop", 2, 2) == [0]
+    assert touched("drop", 1, 1) == [-10, 0]
+    assert touched("drop", 4, 4) == [0, 10]
+    assert touched("jump", 2, -25) == [-30, -20, -10, 0]
+    assert touched("jump", 2, 25) == [0, 10, 20, 30]
+    assert touched("duplicate", 2, 2) == touched("reorder", 2, 2) == []
 
 
 def lose(account: Account) -> Account:

@@ -178,6 +178,7 @@ class World:
         """Let the time pass, with a new store in `folder`; what there is to check, and what was seen.
 
         Raises:
+            BrokenError: a slot opens with energy in it, or a value leaves off the lattice.
             StoreError: the store cannot be written.
         """
         messages, books, counts = self.messages(), Books(), Counts()
@@ -246,12 +247,12 @@ def _released(payload: bytes, quantum_u: int) -> tuple[Slot, int]:
     """A record's slot and its value in quanta.
 
     Raises:
-        ValueError: the value is off the lattice.
+        BrokenError: the value is off the lattice.
     """
     record = json.loads(payload, parse_float=Decimal)
     quanta, rest = divmod(Fraction(record["value"]) * MICRO, quantum_u)
     if rest:
-        raise ValueError("a value is off the lattice")
+        raise BrokenError("a value is off the lattice")
     return Slot(int(record["meter"][1:]), grid.parse_time(record["t"])), int(quanta)
 
 

@@ -107,7 +107,7 @@ async def _run(broker: Broker, folder: Path) -> Run:
             await agent.stop()
             stopped_ms, first = now_ms(), agent.totals
             await line.send("flat", 700)
-            await asyncio.sleep(1.8)
+            await asyncio.sleep(2.8)  # with 500 ms about it, three slots fall due however soon it starts
             await line.send("flat", 900)
             agent.start()
             await subscribed(broker, 6)

@@ -15,6 +15,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from simulators import option
 from simulators.adversary import hidden, library, report
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.measure import measure
@@ -58,21 +59,26 @@ def add_scene_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ATTACKER",
         help="may be repeated; default: all of ours",
     )
-    add("--size", type=_positive, metavar="N", help="programmes (default 100) or homes (100; of check 20)")
+    add(
+        "--size",
+        type=option.positive,
+        metavar="N",
+        help="programmes (default 100) or homes (100; of check 20)",
+    )
     add(
         "--slots",
-        type=_positive,
+        type=option.positive,
         default=30,
         help="of a window: of 10 s, or of a half hour; default %(default)s",
     )
-    add("--times", type=_positive, default=1, metavar="M", help="the same window is released M times")
+    add("--times", type=option.positive, default=1, metavar="M", help="the same window is released M times")
     add(
         "--event",
         default="kettle",
         help="of presence: part of an event's name in `check`; default %(default)s",
     )
-    add("--trials", type=_positive, default=4000, help="default %(default)s, and as many to learn from")
-    add("--seed", type=_seed, default=0, help="all follows from it; 0 is a seed; default %(default)s")
+    add("--trials", type=option.positive, default=4000, help="default %(default)s, and as many to learn from")
+    add("--seed", type=option.seed, default=0, help="all follows from it; 0 is a seed; default %(default)s")
     add("--data", type=Path, metavar="FOLDER", help="real traces: FOLDER/tracebase and FOLDER/homes")
 
 
@@ -135,15 +141,3 @@ def _say(arguments: argparse.Namespace, text: str, found: object) -> None:
     if arguments.out is not None:
         arguments.out.write_text(as_json + "\n", encoding="utf-8")
     print(as_json if arguments.json else text)
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 1 << 64:
-        raise argparse.ArgumentTypeError(f"a seed is a whole number from 0 to 2**64 - 1, not {text}")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
-    return int(text)

@@ -13,6 +13,7 @@ import numpy as np
 
 from meteragent import config, encode
 from meteragent.privacy import SeededBits
+from simulators import option
 from simulators.outcome import Outcome
 from simulators.picture import draw
 from simulators.stage import configuration
@@ -39,9 +40,11 @@ def street(seed: int, homes: int) -> Outcome:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `python -m simulators pictures` takes."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default %(default)s")
+    parser.add_argument("--seed", type=option.seed, default=0, metavar="N", help="default %(default)s")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where they go")
-    parser.add_argument("--trials", type=int, default=2000, metavar="N", help="of the attackers; %(default)s")
+    parser.add_argument(
+        "--trials", type=option.positive, default=2000, metavar="N", help="of the attackers; %(default)s"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ from meteragent.consume import Descriptor, Record, Series, peak
 from meteragent.grid import DAY_MS, HOUR_MS, format_duration
 from meteragent.privacy import SeededBits
 from meteragent.privacy.totals import Part, half_width_of_total
+from simulators import option
 from simulators.adversary import hidden
 from simulators.adversary.library import quanta
 from simulators.adversary.named import Unusable
@@ -208,9 +209,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="appliance",
         help="television, appliance, street or day; default %(default)s",
     )
-    add("--homes", type=_positive, default=1000, help="simulated homes; default %(default)s")
-    add("--days", type=_positive, default=MONTH_DAYS, help="a month needs 30; default %(default)s")
-    add("--seed", type=_seed, default=0, help="all follows from it; 0 is a seed; default %(default)s")
+    add("--homes", type=option.positive, default=1000, help="simulated homes; default %(default)s")
+    add("--days", type=option.positive, default=MONTH_DAYS, help="a month needs 30; default %(default)s")
+    add("--seed", type=option.seed, default=0, help="all follows from it; 0 is a seed; default %(default)s")
     add("--json", action="store_true", help="the rows as JSON")
     add("--plot", type=Path, metavar="F.pdf", help="draw them, as PDF or PNG")
 
@@ -245,15 +246,3 @@ def _draw(rows: Sequence[Row], title: str, path: Path) -> None:
         draw(rows, title, path)
     except ValueError as error:
         raise Unusable(str(error)) from None
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 1 << 64:
-        raise argparse.ArgumentTypeError(f"a seed is a whole number from 0 to 2**64 - 1, not {text}")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
-    return int(text)

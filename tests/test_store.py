@@ -371,3 +371,11 @@ def test_no_secrets_after_a_kill(tmp_path: Path, store: Store) -> None:
         (tmp_path / "killed" / name).write_bytes((tmp_path / name).read_bytes())
     with open_store(tmp_path / "killed" / "db") as again:
         assert SECRETS[0] not in bytes_on_disk(again.path)
+
+
+def test_terms_of_the_first_version_are_read() -> None:
+    """A store from before there were bands, zones and other streams: what its terms lack has its default."""
+    later = {"space", "timezone", "bands", "others_per_day"}
+    known = json.loads(schema.encode_terms(TERMS))
+    assert later < known.keys()
+    assert schema.decode_terms(json.dumps({k: v for k, v in known.items() if k not in later})) == TERMS

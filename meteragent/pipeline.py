@@ -199,7 +199,7 @@ class Pipeline:
         meter = stream.source.meter(message.topic)
         if meter is None:
             raise PayloadError("refused_topic")
-        time_ms, value_u = stream.decode(message.payload)
+        [(time_ms, value_u)] = stream.decode(message.payload)
         if time_ms is None:
             time_ms = message.received_ms
         if time_ms > message.received_ms + stream.ahead_ms:

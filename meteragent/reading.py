@@ -12,8 +12,9 @@ Token = Any
 class Reading(NamedTuple):
     """One value of one meter.
 
-    `time_ms` is whole milliseconds since the Unix epoch, None when the payload has no time (the
-    time of arrival counts); `value_u` is the value in millionths of the stream's unit.
+    `time_ms` is whole milliseconds since the Unix epoch, or, negative, so long before its arrival; None
+    when the payload has no time (the time of arrival counts). `value_u` is the value in millionths of
+    the stream's unit.
     """
 
     time_ms: int | None

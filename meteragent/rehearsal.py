@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent import encode
+from meteragent.decode import one
 from meteragent.grid import Epoch, iso_time
 from meteragent.health import Counts
 from meteragent.pipeline import Pipeline, Spending, Stream
@@ -100,7 +101,7 @@ class Rehearsal:
             name="rehearsal",
             source=SourceTopic.parse("{meter}"),
             sink_topic="private/{meter}",
-            decode=_decode,
+            decode=one(_decode),
             schedule=Schedule(self._terms, Epoch(self._terms.length_ms)),
             ahead_ms=0,
             forget_ms=self._terms.length_ms,

@@ -23,6 +23,7 @@ class Kind(StrEnum):
 
     POWER = "power"
     INTERVAL_ENERGY = "interval_energy"
+    REGISTER = "register"
 
 
 class Clock(StrEnum):
@@ -50,7 +51,7 @@ class Band(NamedTuple):
 UNIT_FACTOR = {"W": 1, "kW": 1000, "Wh": 1, "kWh": 1000}
 """How many W or Wh one of the unit is."""
 
-UNITS = {Kind.POWER: ("W", "kW"), Kind.INTERVAL_ENERGY: ("Wh", "kWh")}
+UNITS = {Kind.POWER: ("W", "kW"), Kind.INTERVAL_ENERGY: ("Wh", "kWh"), Kind.REGISTER: ("Wh", "kWh")}
 """The units that fit a kind."""
 
 
@@ -60,12 +61,14 @@ class Terms:
 
     `radius` and `quantum_u` (millionths) are in the stream's unit; epsilon = level / radius.
     `hold_ms` is used by power (how long a reading stands), `interval_ms` by interval energy (what
-    a reading covers). `gap_u`, `low_u`, `high_u` are a reading's value where there is none and the
-    range it is clamped to, in millionths of the unit.
+    a reading covers) and by a register (the hour that its rates are per). `gap_u`, `low_u`, `high_u` are
+    a reading's value where there is none and the range it is clamped to, in millionths of the unit (of
+    a register, per hour).
 
     A window's slots are equal stretches of `step_ms`, or `bands`, in the order in which they begin; then
     `step_ms` is what the shortest of them lasts in all. `timezone` is that of the local calendar.
-    `others_per_day` is what the meter's other streams charge it on a day, as epsilon in 1/W.
+    `others_per_day` is what the meter's other streams charge it on a day, as epsilon in 1/W. `modulus_u` is
+    where a register begins again at 0, if that is known.
     """
 
     kind: Kind
@@ -87,6 +90,7 @@ class Terms:
     timezone: str | None = None
     bands: tuple[Band, ...] = ()
     others_per_day: Fraction = Fraction(0)
+    modulus_u: int | None = None
 
     @property
     def id(self) -> str:

@@ -1,7 +1,8 @@
 """Topic templates, and the names under which meters leave.
 
 A source template such as ``meters/{meter}/power`` has one segment that names the meter; the same
-name goes into the sink template, or a keyed pseudonym of it.
+name goes into the sink template, or a keyed pseudonym of it. Devices that have a topic for each phase have
+a segment ``{phase}``.
 """
 
 import hashlib
@@ -9,6 +10,7 @@ import hmac
 from dataclasses import dataclass
 
 PLACEHOLDER = "{meter}"
+PHASE = "{phase}"
 _FORBIDDEN = ("+", "#", "\0")
 _NAME_MAX = 128
 
@@ -26,34 +28,68 @@ def parse_template(text: str) -> tuple[str, ...]:
     return segments
 
 
+def parse_source(text: str, *, named: bool, phases: bool) -> tuple[str, ...]:
+    """The segments of a source's template.
+
+    One is ``{meter}``, or none where the configuration has `named` the meter; one is ``{phase}`` where there
+    are `phases`. Raises ValueError for any other.
+    """
+    segments = tuple(text.split("/"))
+    if segments.count(PHASE) != phases:
+        expected = f"one segment {PHASE}" if phases else f"no {PHASE}: source.phases says which are summed"
+        raise ValueError(f"a topic with {expected}")
+    if named:
+        if "{" in text.replace(PHASE, "", 1):
+            raise ValueError("a topic without {meter}: source.meter names the meter")
+        parse_template(f"{text}/{PLACEHOLDER}".replace(PHASE, "phase"))
+    else:
+        parse_template(text.replace(PHASE, "phase", 1))
+    return segments
+
+
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A source template: the filter to subscribe to, and the meter that a topic names."""
+    """A source template: the filter to subscribe to, and the meter and phase that a topic names.
+
+    `name` is the meter's where the template has no ``{meter}``; `phases` are those that are summed, in
+    the place of ``{phase}``.
+    """
 
     segments: tuple[str, ...]
+    name: str | None = None
+    phases: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> "SourceTopic":
-        """Read a template; raises ValueError as `parse_template`."""
-        return cls(parse_template(text))
+    def parse(cls, text: str, name: str | None = None, phases: tuple[str, ...] = ()) -> "SourceTopic":
+        """Read a template; raises ValueError as `parse_source`."""
+        return cls(parse_source(text, named=name is not None, phases=bool(phases)), name, phases)
 
     @property
     def filter(self) -> str:
-        """The MQTT subscription: the template with ``+`` for the meter."""
-        return "/".join("+" if s == PLACEHOLDER else s for s in self.segments)
+        """The MQTT subscription: the template with ``+`` for the meter and the phase."""
+        return "/".join("+" if s in (PLACEHOLDER, PHASE) else s for s in self.segments)
 
     def meter(self, topic: str) -> str | None:
         """The meter named by a topic; None when the topic is not of this template."""
+        found = self.place(topic)
+        return None if found is None else found[0]
+
+    def place(self, topic: str) -> tuple[str, str | None] | None:
+        """The meter and the phase named by a topic; None when the topic is not of this template."""
         segments = topic.split("/")
         if len(segments) != len(self.segments):
             return None
-        name = None
+        name, phase = self.name, None
         for segment, expected in zip(segments, self.segments, strict=True):
             if expected == PLACEHOLDER:
                 name = segment
+            elif expected == PHASE:
+                phase = segment
             elif segment != expected:
                 return None
-        return name if name and len(name) <= _NAME_MAX else None
+        if not name or len(name) > _NAME_MAX or (self.phases and phase not in self.phases):
+            return None
+        return name, phase
 
 
 def overlap(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
@@ -66,7 +102,7 @@ def overlap(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
 
 
 def _meet(one: str, other: str) -> bool:
-    return one == other or PLACEHOLDER in (one, other)
+    return one == other or bool({one, other} & {PLACEHOLDER, PHASE})
 
 
 def render(template: str, label: str) -> str:

@@ -206,7 +206,7 @@ def test_the_decoder_is_the_profile_s() -> None:
     sources = [config.parse(written(source=text)).stream[0].source for text in ("", "profile = 'json'", keys)]
     payloads = [b"5", b'{"power": 5}', b'{"a": {"b": 5}, "t": 7}']
     found = [config.decoder(source)(payload) for source, payload in zip(sources, payloads, strict=True)]
-    assert found == [(None, 5 * MICRO), (None, 5 * MICRO), (7000, 5 * MICRO)]
+    assert found == [[(None, 5 * MICRO)], [(None, 5 * MICRO)], [(7000, 5 * MICRO)]]
 
 
 def test_a_configuration_is_read_from_its_file(tmp_path: Path) -> None:

@@ -13,7 +13,28 @@ SECRET = "open-sesame"
 
 REFUSED: dict[str, tuple[str, str, str, str]] = {
     # what: its section's keys, the key refused, what was found, a part of what is expected
-    "kind register": ("kind = 'register'", "source.kind", "'register'", "'power' or 'interval_energy'"),
+    "kind": ("kind = 'energy'", "source.kind", "'energy'", "'power', 'interval_energy' or 'register'"),
+    "power unit for a register": ("kind = 'register'", "source.unit", "'W'", "'Wh' or 'kWh' for kind"),
+    "modulus of power": ("modulus = 9", "source.modulus", "9", "no modulus, or kind = 'register'"),
+    "id of a format": ("id = '7'", "source.id", "'7'", "the profile of a device"),
+    "a name beside {meter}": (
+        "meter = 'home'",
+        "source.topic",
+        "'meters/{meter}",
+        "source.meter names the meter",
+    ),
+    "phases without {phase}": (
+        "phases = ['a', 'b']",
+        "source.topic",
+        "'meters/{meter}",
+        "one segment {phase}",
+    ),
+    "{phase} without phases": (
+        "topic = '{meter}/{phase}'",
+        "source.topic",
+        "'{meter}/{phase}'",
+        "no {phase}",
+    ),
     "unit": ("unit = 'MW'", "source.unit", "'MW'", "'kWh'"),
     "energy unit for power": ("unit = 'Wh'", "source.unit", "'Wh'", "'W' or 'kW' for kind 'power'"),
     "power unit for energy": (energy("W"), "source.unit", "'W'", "'Wh' or 'kWh' for kind 'interval_energy'"),
@@ -30,7 +51,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "profile": ("profile = 'xml'", "source.profile", "'xml'", "'number' or 'json'"),
     "no meter": ("topic = 'm/power'", "source.topic", "'m/power'", "one segment {meter}"),
     "wildcard": ("topic = 'm/{meter}/#'", "source.topic", "'m/{meter}/#'", "without the wildcards"),
-    "topic 3": ("topic = 3", "source.topic", "3", "such as 'meters/{meter}/power'"),
+    "topic 3": ("topic = 3", "source.topic", "3", "a text"),
     "hold 0": ("hold = '0s'", "source.hold", "'0s'", "greater than 0"),
     "hold without unit": ("hold = 900", "source.hold", "900", "a text with a unit"),
     "hold 1.5 h": ("hold = '1.5h'", "source.hold", "'1.5h'", "a whole number and ms, s, min, h or d"),
@@ -157,7 +178,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     ),
     "budget bare": ("budget = 48", "privacy.budget", "48", "a table"),
     "privacy typo": ("radios = 5", "privacy.radios", "an unknown key", "'radius', or one of preset, level"),
-    "format": ("format = 'senml'", "sink.format", "'senml'", "'json'; others not available yet"),
+    "format": ("format = 'xml'", "sink.format", "'xml'", "'json' or 'senml'"),
     "sink without meter": ("topic = 'p'", "sink.topic", "'p'", "one segment {meter}"),
     "spread": ("spread = '-5s'", "sink.spread", "'-5s'", "a whole number and"),
     "sink typo": (
@@ -269,7 +290,7 @@ def test_keys_of_streams_are_found_by_their_place() -> None:
     error = refused(lambda: config.parse(two + "[stream.privacy]\nradius = 0.5"))
     assert (error.key, error.found) == ("stream[1].privacy.radius", "0.5")
     error = refused(lambda: config.parse(two + "[window]\nlength = '1h'"))
-    assert (error.key, error.expected) == ("window", "one of stream, store")
+    assert (error.key, error.expected) == ("window", "one of stream, store, page")
     error = refused(lambda: config.parse(two.replace("name", "nam")))
     assert (error.key, error.expected[:6]) == ("stream[0].nam", "'name'")
     error = refused(lambda: config.parse(FLAT.replace("[store]", "[stoer]\nkeep = '1d'")))

@@ -25,6 +25,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "privacy": model.Privacy,
     "sink": model.Sink,
     "store": model.Store,
+    "page": model.Page,
 }
 USERS = {"meters": "a", "meteragent": "b", "utility": "c", "stranger": "d"}
 LIMIT_S = 30.0
@@ -32,7 +33,7 @@ LIMIT_S = 30.0
 
 def section(text: str, name: str) -> str:
     """The lines of one table of a TOML file."""
-    return text.partition(f"\n[{name}]")[2].partition("\n[")[0]
+    return re.split(r"\n#?\[", re.split(rf"\n#?\[{name}\]", text)[1])[0]
 
 
 def settings() -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meteragent.decode import number
+from meteragent.decode import number, one
 from meteragent.grid import DAY_MS, iso_time
 from meteragent.health import Counts
 from meteragent.pipeline import Effects, Pipeline, Spending
@@ -107,7 +107,7 @@ def test_meters_beyond_the_bound_are_refused() -> None:
 
 def test_a_payload_without_a_time_has_that_of_its_arrival() -> None:
     """The profile `number` counts from the arrival."""
-    pipeline = core(decode=number.decode)
+    pipeline = core(decode=one(number.decode))
     feed(pipeline, Message("meters/m1/power", b"100", False, BASE_MS + 1, 1), now_ms=3)
     effects = feed(pipeline, Message("meters/m1/power", b"300", False, BASE_MS + 6, 2), now_ms=8)
     assert records(effects) == [(at(4), 200)]

@@ -14,7 +14,7 @@ from meteragent import ledger, outbox
 from meteragent.agent import runner as module
 from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.agent.runner import Runner, StoreThread
-from meteragent.decode import number
+from meteragent.decode import number, one
 from meteragent.errors import StoreError
 from meteragent.grid import Epoch, parse_time
 from meteragent.health import Counts
@@ -38,7 +38,7 @@ STREAM = Stream(
     name="main",
     source=SourceTopic.parse("in/{meter}"),
     sink_topic="private/{meter}",
-    decode=number.decode,
+    decode=one(number.decode),
     schedule=Schedule(QUIET, Epoch(LENGTH_MS)),
     ahead_ms=0,
     forget_ms=86_400_000,

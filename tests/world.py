@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from meteragent import grid
 from meteragent.decode import json as json_profile
+from meteragent.decode import one
 from meteragent.encode import Wording, Wordings
 from meteragent.grid import Epoch
 from meteragent.health import Counts
@@ -35,7 +36,7 @@ def stream(terms: Terms | Schedule = TERMS, **changes: Any) -> Stream:
         name="main",
         source=SourceTopic.parse("meters/{meter}/power"),
         sink_topic="private/{meter}/power",
-        decode=json_profile.decoder("power", "t"),
+        decode=one(json_profile.decoder("power", "t")),
         schedule=schedule,
         ahead_ms=100,
         forget_ms=10 * grid.DAY_MS,

@@ -27,7 +27,6 @@ from meteragent.release import Clock
 from meteragent.sink import Sink
 from meteragent.source import Source
 from meteragent.store import Store
-from meteragent.topic import SourceTopic
 
 DRAIN_S = 10.0
 """How long a stop waits for the outbox."""
@@ -73,7 +72,7 @@ def _core(stream: settings.Stream, others: Fraction, links: Links, secret: bytes
     """What the core needs to know of a configured stream."""
     return Stream(
         name=stream.name,
-        source=SourceTopic.parse(stream.source.topic),
+        source=settings.topic_of(stream.source),
         sink_topic=stream.sink.topic,
         decode=settings.decoder(stream.source),
         schedule=settings.schedule(stream, others),

@@ -14,15 +14,18 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from meteragent.config.files import endpoint, read_secret
-from meteragent.config.model import Budget, Config, Privacy, Sink, Source, Store, Stream, Window
+from meteragent.config.model import Budget, Config, Page, Privacy, Sink, Source, Store, Stream, Window
 from meteragent.config.refuse import refuse
-from meteragent.config.terms import budget, decoder, others_per_day, schedule, shapes, sink_url, terms
+from meteragent.config.source import dead_band, decoder, topic_of
+from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.errors import ConfigError
 
 __all__ = [
     "Config",
+    "Page",
     "Stream",
     "budget",
+    "dead_band",
     "decoder",
     "endpoint",
     "load",
@@ -33,6 +36,7 @@ __all__ = [
     "shapes",
     "sink_url",
     "terms",
+    "topic_of",
 ]
 
 
@@ -56,8 +60,8 @@ def parse(text: str) -> Config:
         raise ConfigError("file", str(error), "TOML") from None
     flat = "stream" not in document
     if flat:
-        store = {"store": document.pop("store")} if "store" in document else {}
-        document = {"stream": [{"name": "main", **document}], **store}
+        shared: dict[str, Any] = {name: document.pop(name) for name in ("store", "page") if name in document}
+        document = {"stream": [{"name": "main", **document}], **shared}
     try:
         config = Config.model_validate(document)
     except ValidationError as error:
@@ -106,6 +110,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "budget": Budget,
     "sink": Sink,
     "store": Store,
+    "page": Page,
 }
 
 
@@ -114,6 +119,6 @@ def _nearest(place: list[int | str], *, flat: bool) -> str:
     if len(place) > 1:
         known = list(_SECTIONS.get(str(place[-2]), Stream).model_fields)
     else:
-        known = [*Stream.model_fields, "store"] if flat else list(Config.model_fields)
+        known = [*Stream.model_fields, "store", "page"] if flat else list(Config.model_fields)
     close = difflib.get_close_matches(str(place[-1]), known, n=1)
     return f"{close[0]!r}, or one of {', '.join(known)}" if close else f"one of {', '.join(known)}"

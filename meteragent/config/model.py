@@ -88,8 +88,15 @@ def _template(value: Any) -> str:
     return value
 
 
+def _plain_topic(value: Any) -> str:
+    if not isinstance(value, str) or not value or set("+#{\0") & set(value) or value.startswith("$"):
+        raise ValueError("a topic without placeholders and wildcards, such as 'meteragent/status'")
+    return value
+
+
 Number = Annotated[Fraction, BeforeValidator(_number)]
 Positive = Annotated[Fraction, BeforeValidator(_number), Field(gt=0)]
+NotNegative = Annotated[Fraction, BeforeValidator(_number), Field(ge=0)]
 Duration = Annotated[int, BeforeValidator(_text(parse_duration))]
 Span = Annotated[int, BeforeValidator(_text(parse_duration)), Field(gt=0)]
 Length = Annotated[int | str, BeforeValidator(_length)]
@@ -97,6 +104,7 @@ Band = Annotated[Hours, BeforeValidator(_hours)]
 Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0)]
 Energy = Annotated[Fraction, BeforeValidator(_energy_wh), Field(gt=0)]
 Template = Annotated[str, BeforeValidator(_template)]
+PlainTopic = Annotated[str, BeforeValidator(_plain_topic)]
 Protocol = Literal["auto", "5", "3.1.1"]
 
 
@@ -119,14 +127,20 @@ class Source(Broker):
     """Where readings come from and what they mean; kind and unit have no default (law 5)."""
 
     url: str = "mqtt://127.0.0.1:1883"
-    topic: Template
-    profile: Literal["number", "json"] = "number"
+    topic: str
+    meter: str | None = None
+    phases: tuple[str, ...] | None = Field(None, min_length=1)
+    profile: str = "number"
     value: str | None = None
     time: str | None = None
+    id: str | None = None
     kind: Kind
     unit: Literal["W", "kW", "Wh", "kWh"]
-    hold: Span = 15 * 60_000
+    scale: Positive | None = None
+    hold: Span | None = None
     interval: Span | None = None
+    modulus: Positive | None = None
+    dead_band: NotNegative | None = None
     inflight: int = Field(1000, ge=1, le=30_000, strict=True)
     max_meters: int = Field(10_000, ge=1, strict=True)
     max_payload: Size = 64 * 1024
@@ -140,7 +154,7 @@ class Window(_Section):
     blocks: int | None = Field(None, ge=1, le=100_000, strict=True)
     bands: tuple[Band, ...] | None = Field(None, min_length=1)
     timezone: str | None = None
-    lateness: Duration = 0
+    lateness: Duration | None = None
     clock: Clock = Clock.WALL
     ahead: Duration = 30 * 60_000
     gap: Number = Fraction(0)
@@ -173,8 +187,11 @@ class Sink(Broker):
 
     url: str | None = None
     topic: Template
-    format: str = "json"
+    format: Literal["json", "senml"] = "json"
     pseudonym_key_file: Path | None = None
+    total: bool = Field(False, strict=True)
+    status: PlainTopic | None = None
+    home_assistant: PlainTopic | None = None
     spread: Duration = 0
     inflight: int = Field(100, ge=1, le=30_000, strict=True)
 
@@ -185,6 +202,15 @@ class Store(_Section):
     path: Path = Path("meteragent.db")
     keep: Span = 30 * DAY_MS
     max_mb: int = Field(512, ge=1, strict=True)
+    flush: Duration = 0
+
+
+class Page(_Section):
+    """The local page: where it listens, and who may look."""
+
+    listen: str = "127.0.0.1:8321"
+    token_file: Path | None = None
+    hosts: tuple[str, ...] = ()
 
 
 class Stream(_Section):
@@ -202,6 +228,7 @@ class Config(_Section):
 
     stream: tuple[Stream, ...] = Field(min_length=1)
     store: Store = Store()
+    page: Page | None = None
 
 
 class Preset(_Section):

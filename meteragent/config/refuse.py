@@ -10,7 +10,8 @@ from itertools import pairwise
 
 from meteragent import topic
 from meteragent.config.files import address
-from meteragent.config.model import PRESETS, Config, Stream
+from meteragent.config.model import PRESETS, Config, Page, Source, Stream
+from meteragent.config.source import FORMATS, interval_ms, nearest_profile, profile, quantity, topic_of
 from meteragent.config.terms import hours, length_ms, quantum, shapes, sink_url, space, terms, unit
 from meteragent.decode import json as json_profile
 from meteragent.errors import ConfigError
@@ -32,6 +33,18 @@ def refuse(config: Config, *, flat: bool) -> None:
     for at, stream in enumerate(config.stream):
         _check_stream(stream, "" if flat else f"stream[{at}].")
     _check_together(config, flat=flat)
+    if config.page is not None:
+        _check_page(config.page)
+
+
+def _check_page(page: Page) -> None:
+    host, _, port = page.listen.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ConfigError("page.listen", repr(page.listen), "an address and a port, such as '127.0.0.1:8321'")
+    if page.token_file is None and not _is_local(host):
+        expected = "a file that holds a token: the page shows raw readings, and others reach this address"
+        raise ConfigError("page.token_file", "nothing", expected)
 
 
 def _shown(number: Fraction) -> str:
@@ -57,8 +70,6 @@ def _check_name(stream: Stream, at: str) -> None:
     if stream.privacy.preset not in PRESETS:
         known = ", ".join(map(repr, PRESETS))
         raise ConfigError(f"{at}privacy.preset", repr(stream.privacy.preset), f"one of {known}")
-    if stream.sink.format != "json":
-        raise ConfigError(f"{at}sink.format", repr(stream.sink.format), "'json'; others not available yet")
 
 
 def _check_source(stream: Stream, at: str) -> None:
@@ -68,9 +79,65 @@ def _check_source(stream: Stream, at: str) -> None:
     if source.unit not in UNITS[source.kind]:
         right = " or ".join(map(repr, UNITS[source.kind]))
         raise ConfigError(f"{at}source.unit", repr(source.unit), f"{right} for kind '{source.kind}'")
+    try:
+        topic_of(source)
+    except ValueError as error:
+        raise ConfigError(f"{at}source.topic", repr(source.topic), str(error)) from None
+    _check_kind(source, at)
+    if source.profile not in FORMATS:
+        _check_device(stream, at)
+        return
+    if source.id is not None:
+        expected = "no id, or the profile of a device whose messages name meters"
+        raise ConfigError(f"{at}source.id", repr(source.id), expected)
     if source.kind is Kind.INTERVAL_ENERGY and source.interval is None:
         expected = "what a reading covers, such as '15min': kind 'interval_energy' needs it"
         raise ConfigError(f"{at}source.interval", "nothing", expected)
+    _check_format(source, at)
+
+
+def _check_kind(source: Source, at: str) -> None:
+    """Keys that only one kind has."""
+    for key, kind in (("modulus", Kind.REGISTER), ("dead_band", Kind.POWER)):
+        value = getattr(source, key)
+        if value is not None and source.kind is not kind:
+            expected = f"no {key}, or kind = '{kind}': only there it means something"
+            raise ConfigError(f"{at}source.{key}", _shown(value), expected)
+
+
+def _check_device(stream: Stream, at: str) -> None:
+    """A device's profile, and what is asked of it."""
+    source, device = stream.source, profile(stream.source)
+    if device is None:
+        raise ConfigError(f"{at}source.profile", repr(source.profile), nearest_profile(source.profile))
+    if source.time is not None:
+        expected = f"no time: the profile {device.name!r} says where it is"
+        raise ConfigError(f"{at}source.time", repr(source.time), expected)
+    one = quantity(source)
+    if one is None:
+        names = [name for name, other in device.quantities.items() if other.kind is source.kind]
+        if source.value is not None and names:
+            found, key, known = repr(source.value), "value", ", ".join(map(repr, names))
+        else:
+            found, key = repr(str(source.kind)), "kind"
+            known = ", ".join(sorted({repr(str(other.kind)) for other in device.quantities.values()}))
+        raise ConfigError(f"{at}source.{key}", found, f"one of {known}: what {device.title} sends")
+    if source.kind is Kind.INTERVAL_ENERGY and not interval_ms(source):
+        expected = "what a reading covers, such as '15min': kind 'interval_energy' needs it"
+        raise ConfigError(f"{at}source.interval", "nothing", expected)
+    if device.needs_id and source.id is None:
+        expected = "the meter's id: messages of other meters come on the same topic"
+        raise ConfigError(f"{at}source.id", "nothing", expected)
+    named = source.meter is not None or stream.sink.pseudonym_key_file is not None
+    if device.identifies is not None and not named:
+        expected = (
+            f"a key file, or source.meter = 'home': {{meter}} is {device.identifies}; it must not leave"
+        )
+        raise ConfigError(f"{at}sink.pseudonym_key_file", "nothing", expected)
+
+
+def _check_format(source: Source, at: str) -> None:
+    """The expressions of a document; a bare number has none."""
     if source.profile == "number":
         for key in ("value", "time"):
             if getattr(source, key) is not None:
@@ -220,7 +287,7 @@ def _check_together(config: Config, *, flat: bool) -> None:
             raise ConfigError(f"{prefix}name", repr(one.name), "a name of its own for each stream")
         out = topic.parse_template(one.sink.topic)
         for other in config.stream:
-            into = topic.parse_template(other.source.topic)
+            into = topic_of(other.source).segments
             if _broker(sink_url(one)) == _broker(other.source.url) and topic.overlap(into, out):
                 expected = "a topic that no source of this broker reads back"
                 raise ConfigError(f"{prefix}sink.topic", repr(one.sink.topic), expected)
@@ -243,3 +310,8 @@ def _is_loopback(host: str) -> bool:
     except ValueError:
         return host == "localhost"
     return address.is_loopback or address.is_unspecified
+
+
+def _is_local(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    return _is_loopback(host) and not (host != "localhost" and ipaddress.ip_address(host).is_unspecified)

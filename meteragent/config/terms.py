@@ -4,10 +4,8 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from meteragent.config.model import PRESETS, Config, Preset, Source, Stream
-from meteragent.decode import Decoder
-from meteragent.decode import json as json_profile
-from meteragent.decode import number as number_profile
+from meteragent.config.model import PRESETS, Config, Preset, Stream
+from meteragent.config.source import hold_ms, interval_ms, lateness_ms
 from meteragent.grid import (
     DAY_MS,
     HOUR_MS,
@@ -25,13 +23,6 @@ USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
 """An ordinary window of the calendar, in days of 24 hours: what figures are stated for."""
 
 _SHAPES_END_MS = parse_time("2035-01-01T00:00:00Z")
-
-
-def decoder(source: Source) -> Decoder:
-    """The decoder of a source's profile."""
-    if source.profile == "number":
-        return number_profile.decode
-    return json_profile.decoder(source.value or "power", source.time)
 
 
 def preset(stream: Stream) -> Preset:
@@ -104,7 +95,7 @@ def _usual_bands(stream: Stream) -> tuple[Band, ...]:
 def _per_w(stream: Stream, duration_ms: int) -> Fraction:
     """How many of the stream's unit one watt is, over a duration where the unit is an energy."""
     source = stream.source
-    hours = Fraction(duration_ms, HOUR_MS) if source.kind is Kind.INTERVAL_ENERGY else 1
+    hours = 1 if source.kind is Kind.POWER else Fraction(duration_ms, HOUR_MS)
     return Fraction(hours) / UNIT_FACTOR[source.unit]
 
 
@@ -166,9 +157,7 @@ def terms(stream: Stream, others: Fraction = Fraction(0)) -> Terms:
 
 def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
     source, window = stream.source, stream.window
-    energy = source.kind is Kind.INTERVAL_ENERGY
-    interval_ms = source.interval or 0 if energy else 0
-    per_w = _per_w(stream, interval_ms)
+    per_w = _per_w(stream, interval_ms(source))
     slot_ms = min((_band_ms(band) for band in bands), default=step_ms(stream, window_ms))
     return Terms(
         kind=source.kind,
@@ -176,12 +165,12 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
         clock=window.clock,
         length_ms=window_ms,
         step_ms=slot_ms,
-        lateness_ms=window.lateness,
+        lateness_ms=lateness_ms(source, window.lateness),
         level=level(stream),
         radius=radius(stream, slot_ms),
         quantum_u=int(quantum(stream) * MICRO),
-        hold_ms=0 if energy else source.hold,
-        interval_ms=interval_ms,
+        hold_ms=hold_ms(source) if source.kind is Kind.POWER else 0,
+        interval_ms=interval_ms(source),
         gap_u=_micro(window.gap),
         low_u=_micro(window.range[0] * per_w),
         high_u=_micro(window.range[1] * per_w),
@@ -189,6 +178,7 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
         space=space(stream),
         timezone=window.timezone if unit(stream) else None,
         bands=bands,
+        modulus_u=None if source.modulus is None else _micro(source.modulus),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import jmespath
 from jmespath.exceptions import JMESPathError
 
-from meteragent.decode import Decoder, attempt
+from meteragent.decode import Found, attempt
 from meteragent.decode.number import finite, micro, text_of
 from meteragent.errors import PayloadError
 from meteragent.grid import parse_time
@@ -31,21 +31,27 @@ _NOT_FINITE = object()
 _DECODER = json.JSONDecoder(parse_float=finite, parse_int=finite, parse_constant=lambda _: _NOT_FINITE)
 
 
-def _document(payload: bytes) -> Any:
+def document_of(payload: bytes) -> Any:
+    """A payload as JSON, its numbers decimals; raises PayloadError when it is none."""
     return attempt("refused_json", ValueError, _DECODER.decode, text_of(payload))
 
 
-def _value_u(found: Any) -> int:
+def number_of(found: Any) -> Decimal:
+    """What an expression found, if it is a finite number; else raises PayloadError."""
     if found is None:
         raise PayloadError("refused_missing")
     if found is _NOT_FINITE:
         raise PayloadError("refused_not_finite")
     if not isinstance(found, Decimal):
         raise PayloadError("refused_type")
-    return micro(found)
+    return found
 
 
-def _time_ms(found: Any) -> int:
+def time_of(found: Any) -> int:
+    """What an expression found as ms since the Unix epoch; else raises PayloadError.
+
+    Unix seconds or milliseconds, or RFC 3339 with a zone.
+    """
     if found is None:
         raise PayloadError("refused_missing")
     if isinstance(found, Decimal) and 0 <= found < _TIME_MAX:
@@ -65,7 +71,7 @@ def compile_expression(expression: str) -> Any:
         raise ValueError(f"a JMESPath expression ({reason})") from None
 
 
-def _finder(expression: str) -> Callable[[Any], Any]:
+def finder(expression: str) -> Callable[[Any], Any]:
     """A function that finds an expression in a document; a plain name needs no JMESPath."""
     compiled = compile_expression(expression)
 
@@ -78,18 +84,29 @@ def _finder(expression: str) -> Callable[[Any], Any]:
     return find
 
 
-def decoder(value: str, time: str | None) -> Decoder:
-    """The decoder for documents whose value and time are found by these expressions.
+def reader(value: str, time: str | None) -> Callable[[bytes], Found]:
+    """What finds the number and its time in documents by these expressions.
 
-    The decoder raises PayloadError; without `time` readings have the time of their arrival.
+    It raises PayloadError; without `time` readings have the time of their arrival.
     Raises ValueError when one is not a JMESPath expression.
     """
-    find_value = _finder(value)
-    find_time = _finder(time) if time is not None else None
+    find_value = finder(value)
+    find_time = finder(time) if time is not None else None
+
+    def read(payload: bytes) -> Found:
+        document = document_of(payload)
+        number = number_of(find_value(document))
+        return Found(time_of(find_time(document)) if find_time else None, number)
+
+    return read
+
+
+def decoder(value: str, time: str | None) -> Callable[[bytes], Reading]:
+    """As `reader`, with the number as it stands in the stream's unit."""
+    read = reader(value, time)
 
     def decode(payload: bytes) -> Reading:
-        document = _document(payload)
-        value_u = _value_u(find_value(document))
-        return Reading(_time_ms(find_time(document)) if find_time else None, value_u)
+        found = read(payload)
+        return Reading(found.time_ms, micro(found.number))
 
     return decode

@@ -3,12 +3,15 @@
 It has no time: the time of arrival counts.
 """
 
+import math
 import re
 from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
+from fractions import Fraction
 
-from meteragent.decode import attempt
+from meteragent.decode import Found, attempt
 from meteragent.errors import PayloadError
 from meteragent.reading import Reading
+from meteragent.release import MICRO
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _NOT_FINITE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.ASCII | re.IGNORECASE)
@@ -19,6 +22,7 @@ _HALF = Decimal("0.5")
 _FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
 """What has more digits is rounded down, never past a half of a millionth: that has at most 20."""
 _TINY = -8
+_VANISHING = -20
 
 
 def text_of(payload: bytes) -> str:
@@ -39,25 +43,38 @@ def finite(text: str) -> Decimal:
         return _BEYOND.copy_sign(Decimal(mantissa))
 
 
-def micro(value: Decimal) -> int:
-    """floor(value * 10**6 + 1/2): a value in whole millionths, exact (DESIGN 2).
+def micro(value: Decimal, factor: Fraction = Fraction(1)) -> int:
+    """floor(value * factor * 10**6 + 1/2): a value in whole millionths, exact (DESIGN 2).
 
-    Values beyond 10**12 of the unit are brought to it first (`window.range` clamps them anyway),
-    so that no payload makes an integer of a million digits.
+    Values beyond 10**12 are brought to it first (`window.range` clamps them anyway), and those below
+    10**-20 to 0, so that no payload makes an integer of a million digits.
     """
-    if value.adjusted() < _TINY:
-        return 0
     if value.copy_abs() > _HUGE:  # abs() would round, and overflow
         value = _HUGE.copy_sign(value)
+    if factor != 1:
+        exact = Fraction(value) if value.adjusted() > _VANISHING else Fraction(0)
+        return math.floor(exact * factor * MICRO + Fraction(1, 2))
+    if value.adjusted() < _TINY:
+        return 0
     scaled = _FLOOR.add(_FLOOR.multiply(value, _MICRO), _HALF)
     return int(scaled.to_integral_value(ROUND_FLOOR))
 
 
 def decode(payload: bytes) -> Reading:
+    """A bare number as a reading; raises PayloadError as `read`."""
+    return Reading(None, micro(read(payload)))
+
+
+def found(payload: bytes) -> tuple[Found]:
+    """A bare number; raises PayloadError as `read`."""
+    return (Found(None, read(payload)),)
+
+
+def read(payload: bytes) -> Decimal:
     """A bare number; raises PayloadError when it is empty, not UTF-8, no number or not finite."""
     text = text_of(payload)
     if _NOT_FINITE.fullmatch(text):
         raise PayloadError("refused_not_finite")
     if not _NUMBER.fullmatch(text):
         raise PayloadError("refused_type")
-    return Reading(None, micro(finite(text.strip())))
+    return finite(text.strip())

@@ -1,0 +1,96 @@
+"""What a source says and how it is read: profiles, and what they state where nothing is written."""
+
+import difflib
+from fractions import Fraction
+
+from meteragent.config.model import Source
+from meteragent.decode import Decoder
+from meteragent.decode import json as json_format
+from meteragent.decode.number import found as found_number
+from meteragent.decode.profile import Profile, Quantity
+from meteragent.decode.profile import decoder as decoder_of
+from meteragent.decode.profiles import PROFILES
+from meteragent.grid import HOUR_MS
+from meteragent.release import UNIT_FACTOR, Kind
+from meteragent.topic import SourceTopic
+
+_HOLD_MS = 15 * 60_000
+FORMATS = ("number", "json")
+"""The profiles of payloads that any device may send."""
+
+
+def topic_of(source: Source) -> SourceTopic:
+    """The source's topic; raises ValueError when its placeholders do not fit its other keys."""
+    return SourceTopic.parse(source.topic, source.meter, source.phases or ())
+
+
+def profile(source: Source) -> Profile | None:
+    """The device's profile; None for a format, and for a name that there is none of."""
+    return PROFILES.get(source.profile)
+
+
+def quantity(source: Source) -> Quantity | None:
+    """What of a device's messages is read; None where there is no such quantity of the source's kind."""
+    device = profile(source)
+    return None if device is None else device.quantity(source.kind, source.value)
+
+
+def decoder(source: Source) -> Decoder:
+    """The decoder of a source whose keys fit each other."""
+    device, scale = quantity(source), source.scale or Fraction(1)
+    if device is not None:
+        own = UNIT_FACTOR[source.unit] if device.scale is None else device.scale
+        return decoder_of(device.read, own * scale, source.unit, source.id)
+    of_unit = scale * UNIT_FACTOR[source.unit]
+    if source.profile == "number":
+        return decoder_of(found_number, of_unit, source.unit)
+    read = json_format.reader(source.value or "power", source.time)
+    return decoder_of(lambda payload: (read(payload),), of_unit, source.unit)
+
+
+def hold_ms(source: Source) -> int:
+    """How long a power reading stands."""
+    device = profile(source)
+    return source.hold or (_HOLD_MS if device is None else device.hold_ms)
+
+
+def interval_ms(source: Source) -> int:
+    """What the values of an energy are per: an interval's own length, a register's hour; 0 for power."""
+    if source.kind is Kind.POWER:
+        return 0
+    if source.kind is Kind.REGISTER:
+        return HOUR_MS
+    device = quantity(source)
+    return source.interval or (device.interval_ms if device else None) or 0
+
+
+def every_ms(source: Source) -> int:
+    """How far apart readings are: as written, else the device's; 0: not known."""
+    device = profile(source)
+    return source.interval or (0 if device is None else device.every_ms)
+
+
+def lateness_ms(source: Source, written: int | None) -> int:
+    """A slot's lateness: as written, else as long as a device's energies take to be told."""
+    if written is not None:
+        return written
+    return 0 if source.kind is Kind.POWER or profile(source) is None else every_ms(source)
+
+
+def dead_band(source: Source) -> Fraction:
+    """How far off what it last sent a device lets the power go, in the unit."""
+    if source.dead_band is not None:
+        return source.dead_band
+    device = profile(source)
+    return (
+        Fraction(0)
+        if device is None or source.kind is not Kind.POWER
+        else (device.dead_band_w / UNIT_FACTOR[source.unit])
+    )
+
+
+def nearest_profile(name: str) -> str:
+    """The names there are, the likeliest first."""
+    close = difflib.get_close_matches(name, [*FORMATS, *PROFILES], n=1)
+    known = "'number' or 'json', or a device: " + ", ".join(PROFILES)
+    return f"{close[0]!r}? Else {known}" if close else known

@@ -51,12 +51,30 @@ def facts(
         "stream": stream.name,
         "id": shared.id,
         **shared.facts,
+        **_reported(stream, terms),
         "errors": {name: float(f"{error:.4g}") for name, error in errors.items()},
         "fit_for": [name for name, error in errors.items() if error < FIT * _usual(name, terms)],
         "hidden": hidden,
         "warnings": [*warnings(stream, channels), *_habits(hidden)],
         "does_not_hide": _not_hidden(terms),
     }
+
+
+def _reported(stream: settings.Stream, terms: Terms) -> dict[str, str]:
+    """Of a device that reports on change: its dead band, and the level for curves within the radius.
+
+    Curves within r give slot means within r + 2 * (dead band) (DESIGN 2).
+    """
+    band = settings.dead_band(stream.source)
+    if not band:
+        return {}
+    level = terms.epsilon * quantised(terms.radius + 2 * band, terms.quantum)
+    return {"dead_band": shown(band), "level_of_curves": str(level)}
+
+
+def quantised(distance: Fraction, quantum: Fraction) -> Fraction:
+    """What a distance is at most after rounding to the lattice: q * ceil(d / q)."""
+    return -(-distance // quantum) * quantum
 
 
 def _errors(shared: encode.Wording) -> dict[str, float]:
@@ -133,7 +151,7 @@ def _habits(hidden: Sequence[dict[str, Any]]) -> list[str]:
 def _kwh_per_unit(terms: Terms) -> list[float]:
     """The energy of each slot of a window, in kWh, per unit of its value."""
     base = Fraction(UNIT_FACTOR[terms.unit], 1000)
-    if terms.kind is Kind.INTERVAL_ENERGY:
+    if terms.kind is not Kind.POWER:
         return [float(base)] * terms.n
     return [float(base * terms.slot_ms(place) / HOUR_MS) for place in range(terms.n)]
 
@@ -141,7 +159,7 @@ def _kwh_per_unit(terms: Terms) -> list[float]:
 def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[str]:
     """What is allowed and probably not meant; `channels` are the streams that the store knows."""
     terms = settings.terms(stream)
-    late = "the interval that ends a slot arrives after the slot has closed: set window.lateness"
+    late = "what ends a slot arrives after the slot has closed, and its last part is gap: set window.lateness"
     arrival = "readings have no time of their own: what waited in the broker counts from its arrival"
     event = "clock = 'event' is for replay and archives: when a record leaves tells when a reading came"
     many = f"{terms.n} slots share one radius of noise; {_one_slot(terms)}"
@@ -150,10 +168,10 @@ def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[st
     new = f"the store knows {names}, not {stream.name}: on the same meters a new stream adds to the spent"
     quantum = amount(float(terms.quantum), terms.unit)
     coarse = f"the quantum of {quantum} is coarser than the noise: a finer one is free"
-    energy_late = terms.kind is Kind.INTERVAL_ENERGY and terms.lateness_ms == 0
+    energy_late = terms.kind is not Kind.POWER and terms.lateness_ms == 0
     found = {
         late: energy_late and terms.clock is Clock.WALL,
-        arrival: stream.source.time is None,
+        arrival: not settings.has_times(stream.source),
         event: terms.clock is Clock.EVENT,
         many: terms.n > _SLOTS_MANY,
         coarse: terms.quantum > Fraction(sd(encode.wording(terms).mechanism)) / 2,
@@ -257,6 +275,7 @@ def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
         f"  Hidden: whatever moves at most {hides} within any {slot(terms)}.",
         f"  Levels of windows add: {_per_day(terms)}. What repeats is learnt.",
         *_together(found),
+        *_on_change(found, terms),
         "",
     ]
 
@@ -267,6 +286,17 @@ def _together(found: dict[str, Any]) -> list[str]:
         return []
     total = float(Fraction(found["meter_epsilon_per_day"]))
     return [f"  Streams add too: a meter that all streams here read is charged {total:.3g} per W a day."]
+
+
+def _on_change(found: dict[str, Any], terms: Terms) -> list[str]:
+    """What a device that reports on change makes of the promise for what the home really used."""
+    if "dead_band" not in found:
+        return []
+    band, level = f"{found['dead_band']} {terms.unit}", Fraction(found["level_of_curves"])
+    return [
+        f"  The device reports on change, and lets the power go {band} from what it said last: for what the",
+        f"  home really used, the factor is e^{shown(level)} = {math.exp(min(float(level), 99)):.3g}.",
+    ]
 
 
 def _per_day(terms: Terms) -> str:

@@ -86,7 +86,7 @@ def _at(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction,
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
     """How far a window moves, in the unit, when the event fills its slots for so long."""
     whole = Fraction(event.power_w, UNIT_FACTOR[terms.unit])
-    if terms.kind is Kind.INTERVAL_ENERGY:
+    if terms.kind is not Kind.POWER:
         return whole * max(filled_ms.values(), default=0) / HOUR_MS
     return whole * max((Fraction(ms, terms.slot_ms(place)) for place, ms in filled_ms.items()), default=0)
 

@@ -148,7 +148,7 @@ def _leaves(one: Page) -> list[str]:
 
 def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
     low, high = (f"{shown(bound)} W" for bound in stream.window.range)
-    per = " an interval" if terms.kind is Kind.INTERVAL_ENERGY else ""
+    per = {Kind.INTERVAL_ENERGY: " an interval", Kind.REGISTER: " an hour"}.get(terms.kind, "")
     late = f"{format_duration(terms.lateness_ms)} after its end" if terms.lateness_ms else "at its end"
     lines = [
         f"{terms.n} in each of the {windows(terms)}",

@@ -227,7 +227,7 @@ def test_what_is_hidden_does_not_depend_on_the_unit(unit: str) -> None:
 # Warnings -----------------------------------------------------------------------------------------
 
 WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
-    "the interval that ends a slot arrives after": ({"source": f"{energy('Wh')}\n{TIMED}"}, ()),
+    "what ends a slot arrives after": ({"source": f"{energy('Wh')}\n{TIMED}"}, ()),
     "readings have no time of their own": ({"source": "profile = 'json'"}, ()),
     "clock = 'event' is for replay and archives": ({"source": TIMED, "window": "clock = 'event'"}, ()),
     "13 slots share one radius of noise; one slot of 130min that hides the same costs 72.1 W": (
@@ -264,6 +264,26 @@ def test_no_warning_is_given_where_it_should_not(what: str) -> None:
     sections, channels = QUIET[what]
     assert warned(channels, sections) == []
     assert "Warning" not in told((), sections)
+
+
+def test_a_register_waits_for_the_reading_after_a_slot() -> None:
+    """A slot of a register needs the first reading after its end: without lateness there is a warning."""
+    source = f"kind = 'register'\nunit = 'kWh'\n{TIMED}"
+    (warning,) = warned((), {"source": source})
+    assert warning.startswith("what ends a slot arrives after")
+    assert warned((), {"source": source, "window": "lateness = '1min'"}) == []
+
+
+@pytest.mark.parametrize(
+    ("band", "level"), [("10", Fraction(12, 11)), ("0.3", Fraction(221, 220)), ("110", Fraction(2))]
+)
+def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction) -> None:
+    """Curves within the radius give slot means within radius + 2 * (dead band), rounded up to the lattice."""
+    sections = {"source": f"{TIMED}\ndead_band = {band}"}
+    facts = found(**sections)
+    assert (facts["dead_band"], facts["level_of_curves"]) == (band, str(level))
+    assert f"the factor is e^{check.shown(level)} = {math.exp(level):.3g}." in told((), sections)
+    assert "dead_band" not in found()
 
 
 def test_an_event_clock_does_not_wait_for_intervals() -> None:

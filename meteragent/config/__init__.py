@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from meteragent.config.files import endpoint, read_secret
 from meteragent.config.model import Budget, Config, Page, Privacy, Sink, Source, Store, Stream, Window
 from meteragent.config.refuse import refuse
-from meteragent.config.source import dead_band, decoder, topic_of
+from meteragent.config.source import dead_band, decoder, has_times, topic_of
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.errors import ConfigError
 
@@ -28,6 +28,7 @@ __all__ = [
     "dead_band",
     "decoder",
     "endpoint",
+    "has_times",
     "load",
     "others_per_day",
     "parse",

@@ -48,6 +48,12 @@ def decoder(source: Source) -> Decoder:
     return decoder_of(lambda payload: (read(payload),), of_unit, source.unit)
 
 
+def has_times(source: Source) -> bool:
+    """Whether readings have a time of their own; else that of their arrival counts."""
+    device = quantity(source)
+    return source.time is not None if device is None else device.timed
+
+
 def hold_ms(source: Source) -> int:
     """How long a power reading stands."""
     device = profile(source)

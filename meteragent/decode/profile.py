@@ -22,13 +22,15 @@ class Quantity:
 
     `read` gives what it finds in a payload, or raises PayloadError. `scale` is how many W or Wh one of
     its own unit is; None: the payload does not say, the unit is the configuration's. `interval_ms` is
-    what an interval energy covers, where the device's documentation states it.
+    what an interval energy covers, where the device's documentation states it. Not `timed`: the messages
+    have no time that says which instant it is, so the arrival counts.
     """
 
     kind: Kind
     scale: Fraction | None
     read: Callable[[bytes], Sequence[Found]]
     interval_ms: int | None = None
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,9 @@ _SAMPLES_LEAST = 100
 _PLAN = "From any two of what to hide, what to share, how many homes at what error: the third."
 
 
+_SCHEMA = "The JSON Schema of the configuration, for editors and programs."
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     options = _parser().parse_args(arguments)
@@ -111,6 +114,8 @@ def _parser() -> argparse.ArgumentParser:
     planning = commands.add_parser("plan", help=_PLAN, description=_PLAN)
     plan.arguments(planning)
     planning.set_defaults(command=_plan, refuse=planning.error)
+    describing = commands.add_parser("schema", help=_SCHEMA, description=_SCHEMA)
+    describing.set_defaults(command=_schema)
     demo = commands.add_parser("demo", help="The whole chain with simulated homes, in about a minute.")
     demo.add_argument("--homes", metavar="N", help="default 100")
     demo.add_argument("--days", metavar="N", help="default 1")
@@ -218,6 +223,11 @@ def _check(options: argparse.Namespace) -> int:
         for stream in settings.stream
     ]
     print(check.as_json(found) if options.json else check.as_text(found, settings))
+    return 0
+
+
+def _schema(_: argparse.Namespace) -> int:
+    print(json.dumps(config.schema(), indent=2))
     return 0
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from meteragent.config.files import endpoint, read_secret
 from meteragent.config.model import Budget, Config, Page, Privacy, Sink, Source, Store, Stream, Window
 from meteragent.config.refuse import refuse
+from meteragent.config.schema import schema
 from meteragent.config.source import dead_band, decoder, has_times, topic_of
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.errors import ConfigError
@@ -34,6 +35,7 @@ __all__ = [
     "parse",
     "read_secret",
     "schedule",
+    "schema",
     "shapes",
     "sink_url",
     "terms",

@@ -1,234 +1,224 @@
-"""The models of the configuration: every key, its type and its default (DESIGN 5)."""
+"""The models of the configuration: every key, its type and its default (DESIGN 5).
 
-import re
-from collections.abc import Callable
-from decimal import Decimal
+The text under a key is what the JSON Schema says of it.
+"""
+
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from meteragent import topic
-from meteragent.grid import CALENDAR_UNITS, DAY_MS, HOUR_MS, Hours, parse_duration
-from meteragent.release import UNIT_FACTOR, Clock, Kind, Space
-
-_SIZE = re.compile(r"(\d{1,9})(B|KiB|MiB)", re.ASCII)
-_SIZE_BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2}
-_ENERGY = re.compile(r"(\d+(?:\.\d+)?)\s*(Wh|kWh)", re.ASCII)
-
-
-_HOURS = re.compile(r"(\d\d)(?::(\d\d))?[-/](\d\d)(?::(\d\d))?", re.ASCII)
-_DAY_MIN = 24 * 60
-
-_EXPONENT_MAX = 30
-"""An integer of a million digits is nobody's setting, and would stall the check."""
-
-
-def _number(value: Any) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
-        raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
-    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > _EXPONENT_MAX:
-        raise ValueError("a number of ordinary size, such as 220, 0.5 or '1/3'")
-    try:
-        return Fraction(value)
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise ValueError("a finite number such as 220, 0.5 or '1/3'") from None
-
-
-def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
-    def validate(value: Any) -> int:
-        if not isinstance(value, str):
-            raise ValueError("a text with a unit, such as '30min'")  # noqa: TRY004  see _number
-        return parse(value)
-
-    return validate
-
-
-def _size(text: str) -> int:
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise ValueError("a size such as '64KiB'")
-    return int(match[1]) * _SIZE_BYTES[match[2]]
-
-
-def _energy_wh(value: Any) -> Fraction:
-    match = _ENERGY.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError("an energy such as '110Wh' or '0.3kWh'")
-    return Fraction(match[1]) * UNIT_FACTOR[match[2]]
-
-
-def _length(value: Any) -> int | str:
-    if not isinstance(value, str):
-        raise ValueError("a text with a unit, such as '30min'")  # noqa: TRY004  see _number
-    if value in CALENDAR_UNITS:
-        return value
-    try:
-        return parse_duration(value)
-    except ValueError as error:
-        raise ValueError(f"{error}; or with window.timezone '1d', '1w' or '1mo'") from None
-
-
-def _hours(value: Any) -> Hours:
-    match = _HOURS.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError("hours of the local day such as '00-07', '07:30-22' or '22-06'")
-    start, end = (int(match[i]) * 60 + int(match[i + 1] or 0) for i in (1, 3))
-    past_the_hour = max(int(match[2] or 0), int(match[4] or 0))
-    if start >= _DAY_MIN or end > _DAY_MIN or start == end or past_the_hour > 59:
-        raise ValueError("hours between 00:00 and 24:00 that end at another time than they start")
-    return Hours(start, end or _DAY_MIN)
-
-
-def _template(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("a topic such as 'meters/{meter}/power'")  # noqa: TRY004  see _number
-    topic.parse_template(value)
-    return value
-
-
-def _plain_topic(value: Any) -> str:
-    if not isinstance(value, str) or not value or set("+#{\0") & set(value) or value.startswith("$"):
-        raise ValueError("a topic without placeholders and wildcards, such as 'meteragent/status'")
-    return value
-
-
-Number = Annotated[Fraction, BeforeValidator(_number)]
-Positive = Annotated[Fraction, BeforeValidator(_number), Field(gt=0)]
-NotNegative = Annotated[Fraction, BeforeValidator(_number), Field(ge=0)]
-Duration = Annotated[int, BeforeValidator(_text(parse_duration))]
-Span = Annotated[int, BeforeValidator(_text(parse_duration)), Field(gt=0)]
-Length = Annotated[int | str, BeforeValidator(_length)]
-Band = Annotated[Hours, BeforeValidator(_hours)]
-Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0)]
-Energy = Annotated[Fraction, BeforeValidator(_energy_wh), Field(gt=0)]
-Template = Annotated[str, BeforeValidator(_template)]
-PlainTopic = Annotated[str, BeforeValidator(_plain_topic)]
-Protocol = Literal["auto", "5", "3.1.1"]
+from meteragent.config.value import (
+    Band,
+    Duration,
+    Energy,
+    Length,
+    NotNegative,
+    Number,
+    PlainTopic,
+    Positive,
+    Protocol,
+    Size,
+    Span,
+    Template,
+)
+from meteragent.grid import DAY_MS, HOUR_MS
+from meteragent.release import Clock, Kind, Space
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, use_attribute_docstrings=True
+    )
 
 
 class Broker(_Section):
     """How to speak to a broker."""
 
     username: str | None = None
+    """The user's name at the broker."""
     password_file: Path | None = None
+    """A file that holds the password."""
     ca_file: Path | None = None
+    """The authority that signs the broker's certificate; left out: the system's."""
     cert_file: Path | None = None
+    """The certificate that proves who we are."""
     key_file: Path | None = None
+    """Its key; left out: it is in cert_file."""
     protocol: Protocol = "auto"
+    """MQTT 5, then 3.1.1 where it is refused (auto); or one of them."""
 
 
 class Source(Broker):
     """Where readings come from and what they mean; kind and unit have no default (law 5)."""
 
     url: str = "mqtt://127.0.0.1:1883"
+    """The broker on which readings arrive: mqtt://host[:port], or mqtts:// for TLS."""
     topic: str
+    """Where readings come; {meter} is the segment that names the meter, {phase} one of its phases."""
     meter: str | None = None
+    """The meter's name, where the topic has none, or one that must not leave."""
     phases: tuple[str, ...] | None = Field(None, min_length=1)
+    """What stands for {phase}: these are summed into one secret; one alone is chosen."""
     profile: str = "number"
+    """number, json, or a device's profile."""
     value: str | None = None
+    """The JMESPath expression that finds the value (json), or the device's quantity."""
     time: str | None = None
+    """The JMESPath expression that finds the time (json); left out: the arrival."""
     id: str | None = None
+    """The meter that counts, where messages of several come on one topic."""
     kind: Kind
+    """What a number means. No default: it is never guessed."""
     unit: Literal["W", "kW", "Wh", "kWh"]
+    """The unit of what leaves. No default."""
     scale: Positive | None = None
+    """What one of the payload's numbers is, in the unit: pulses, transformers."""
     hold: Span | None = None
+    """A power reading stands until the next one, for at most this."""
     interval: Span | None = None
+    """What an interval energy covers, ending at its time; else how far apart readings are."""
     modulus: Positive | None = None
+    """Where a register begins again at 0, in the unit."""
     dead_band: NotNegative | None = None
+    """How far off what it said last a device lets the power go, in the unit."""
     inflight: int = Field(1000, ge=1, le=30_000, strict=True)
+    """Readings held unacknowledged, at most."""
     max_meters: int = Field(10_000, ge=1, strict=True)
+    """Meters, at most; others are refused and counted."""
     max_payload: Size = 64 * 1024
+    """The largest payload; larger ones are refused and counted."""
 
 
 class Window(_Section):
     """The grid and its clock; slots are `step` long, or `blocks` of a window, or `bands` of the day."""
 
     length: Length | None = None
+    """How long a window is; left out: the preset's."""
     step: Span | None = None
+    """How long a slot is; left out: the whole window."""
     blocks: int | None = Field(None, ge=1, le=100_000, strict=True)
+    """Or so many equal slots in a window (of a profile: in a day)."""
     bands: tuple[Band, ...] | None = Field(None, min_length=1)
+    """Or, of a profile, hours of the local day."""
     timezone: str | None = None
+    """The local calendar: days, weeks and months as they are."""
     lateness: Duration | None = None
+    """A slot closes so long after its end, so that late readings count."""
     clock: Clock = Clock.WALL
+    """wall, or event: each meter's newest timestamp is the time (replays, archives)."""
     ahead: Duration = 30 * 60_000
+    """A timestamp further ahead of the wall clock is refused."""
     gap: Number = Fraction(0)
+    """What time without a reading counts as, in the unit."""
     range: tuple[Number, Number] = (Fraction(0), Fraction(20_000))
+    """Values are clamped to this, in W, and counted."""
     forget: Span = DAY_MS
+    """A meter silent for so many whole windows is forgotten until it is heard again."""
     catch_up: Duration = 60_000
+    """After a stop, what fell due leaves so long after the subscription."""
 
 
 class Budget(_Section):
     """At most this level per aligned UTC period, over all streams of a meter."""
 
     level: Positive
+    """The level that may be spent in a period."""
     per: Span
+    """The period: whole days."""
 
 
 class Privacy(_Section):
     """How much is hidden: a preset, or the numbers themselves (they win)."""
 
     preset: str = "appliance"
+    """A name for numbers that are both private and useful; numbers beside it win."""
     level: Positive | None = None
+    """How far what leaves in a window may change the odds: by e^level. Smaller is more private."""
     hide: Energy | None = None
+    """The energy moved within a slot that is hidden."""
     radius: Positive | None = None
+    """Or the radius itself, in the unit, a multiple of quantum."""
     quantum: Positive | None = None
+    """The lattice of slot values, in the unit."""
     space: Space | None = None
+    """What the slots are: a vector, the blocks of a curve, or the bands of a mean day."""
     budget: Budget | None = None
+    """What may be spent; a window that would exceed it does not open."""
 
 
 class Sink(Broker):
     """Where private records go."""
 
     url: str | None = None
+    """The broker to which private records go; left out: the source's."""
     topic: Template
+    """Where they go; {meter} is the meter's name or its pseudonym."""
     format: Literal["json", "senml"] = "json"
+    """json, or senml (RFC 8428)."""
     pseudonym_key_file: Path | None = None
+    """A file that holds a key: {meter} becomes a keyed pseudonym."""
     total: bool = Field(False, strict=True)
+    """Also the running total of what left, on <topic>/total."""
     status: PlainTopic | None = None
+    """A topic that says online every minute, and offline by last will."""
     home_assistant: PlainTopic | None = None
+    """The prefix of Home Assistant's discovery: the private stream becomes a device."""
     spread: Duration = 0
+    """A fixed delay per meter, up to this, against bursts at the boundary."""
     inflight: int = Field(100, ge=1, le=30_000, strict=True)
+    """Records sent and not yet acknowledged, at most."""
 
 
 class Store(_Section):
     """The one file that holds ledger and outbox."""
 
     path: Path = Path("meteragent.db")
+    """The file."""
     keep: Span = 30 * DAY_MS
+    """How long delivered records stay, for export."""
     max_mb: int = Field(512, ge=1, strict=True)
+    """Its size at most; full of undelivered records, everything stands and nothing is lost."""
     flush: Duration = 0
+    """Collect readings so long before they are written: for long slots on flash."""
 
 
 class Page(_Section):
     """The local page: where it listens, and who may look."""
 
     listen: str = "127.0.0.1:8321"
+    """The address and port; loopback, unless there is a token."""
     token_file: Path | None = None
+    """A file that holds the token for the login."""
     hosts: tuple[str, ...] = ()
+    """Names under which the page may be asked for, beside the address."""
 
 
 class Stream(_Section):
     """One stream: a source, a grid, a promise and a sink; `name` is the ledger's channel."""
 
     name: str = "main"
+    """The ledger's channel: a new name on a meter is a new stream, and adds."""
     source: Source
+    """Where readings come from and what they mean."""
     window: Window = Window()
+    """The grid and its clock."""
     privacy: Privacy = Privacy()
+    """How much is hidden."""
     sink: Sink
+    """Where private records go."""
 
 
 class Config(_Section):
     """The whole file: flat (one stream called `main`) or with `[[stream]]`."""
 
     stream: tuple[Stream, ...] = Field(min_length=1)
+    """The streams."""
     store: Store = Store()
+    """The one file that holds ledger and outbox."""
     page: Page | None = None
+    """The local page, health and metrics; left out: none."""
 
 
 class Preset(_Section):

@@ -1,0 +1,74 @@
+"""The configuration as JSON Schema (draft 2020-12), for editors and for those who write files by program.
+
+Whatever the models accept is valid by it. What they refuse may be: that a radius is a multiple of the
+quantum, say, no schema can tell; `meteragent check` does.
+"""
+
+from fractions import Fraction
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+
+from meteragent.config.model import PRESETS, Config
+from meteragent.config.source import FORMATS
+from meteragent.decode.profiles import PROFILES
+from meteragent.grid import format_duration
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_KIB = 1024
+
+
+class _Generate(GenerateJsonSchema):
+    """Defaults as people write them are filled in afterwards: here only what JSON has."""
+
+    def encode_default(self, dft: Any) -> Any:
+        if isinstance(dft, BaseModel):
+            return {}
+        if isinstance(dft, Fraction):
+            return int(dft) if dft.denominator == 1 else str(dft)
+        if isinstance(dft, tuple):
+            return [self.encode_default(one) for one in dft]
+        return super().encode_default(dft)
+
+
+def schema() -> dict[str, Any]:
+    """The schema of a file: one stream's tables beside `store` and `page`, or `[[stream]]` tables."""
+    found = Config.model_json_schema(schema_generator=_Generate)
+    definitions = found["$defs"]
+    for table in [found, *definitions.values()]:
+        if "properties" in table:
+            table["properties"] = {name: _key(key) for name, key in table["properties"].items()}
+    definitions["Privacy"]["properties"]["preset"]["enum"] = list(PRESETS)
+    definitions["Source"]["properties"]["profile"]["enum"] = [*FORMATS, *PROFILES]
+    shared = {name: found["properties"][name] for name in Config.model_fields if name != "stream"}
+    stream = definitions["Stream"]
+    flat = {
+        **stream,
+        "title": "One stream",
+        "properties": {**stream["properties"], **shared},
+    }
+    several = {**found, "title": "Several streams"}
+    del several["$defs"]
+    return {
+        "$schema": _DIALECT,
+        "title": "meteragent",
+        "description": "The configuration of meteragent, a privacy agent for smart-meter streams.",
+        "if": {"required": ["stream"]},
+        "then": several,
+        "else": flat,
+        "$defs": definitions,
+    }
+
+
+def _key(key: dict[str, Any]) -> dict[str, Any]:
+    """A key as TOML has it: no null, and a default as people write it, not in milliseconds or bytes."""
+    ways = [way for way in key.pop("anyOf", []) if way != {"type": "null"}]
+    key |= {"anyOf": ways} if len(ways) > 1 else {} if not ways else ways[0]
+    key.pop("title", None)
+    default, pattern = key.pop("default", None), key.get("pattern", "")
+    if isinstance(default, int) and "min" in pattern:
+        default = format_duration(default)
+    elif isinstance(default, int) and "KiB" in pattern:
+        default = f"{default // _KIB}KiB"
+    return key if default is None else key | {"default": default}

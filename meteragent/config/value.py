@@ -1,0 +1,122 @@
+"""What values of the configuration are: how they are written, read and refused."""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from meteragent import topic
+from meteragent.grid import CALENDAR_UNITS, Hours, parse_duration
+from meteragent.release import UNIT_FACTOR
+
+_SIZE = re.compile(r"(\d{1,9})(B|KiB|MiB)", re.ASCII)
+_SIZE_BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2}
+_ENERGY = re.compile(r"(\d+(?:\.\d+)?)\s*(Wh|kWh)", re.ASCII)
+_HOURS = re.compile(r"(\d\d)(?::(\d\d))?[-/](\d\d)(?::(\d\d))?", re.ASCII)
+_DAY_MIN = 24 * 60
+
+_EXPONENT_MAX = 30
+"""An integer of a million digits is nobody's setting, and would stall the check."""
+
+
+def _number(value: Any) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
+        raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > _EXPONENT_MAX:
+        raise ValueError("a number of ordinary size, such as 220, 0.5 or '1/3'")
+    try:
+        return Fraction(value)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise ValueError("a finite number such as 220, 0.5 or '1/3'") from None
+
+
+def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
+    def validate(value: Any) -> int:
+        if not isinstance(value, str):
+            raise ValueError("a text with a unit, such as '30min'")  # noqa: TRY004  see _number
+        return parse(value)
+
+    return validate
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError("a size such as '64KiB'")
+    return int(match[1]) * _SIZE_BYTES[match[2]]
+
+
+def _energy_wh(value: Any) -> Fraction:
+    match = _ENERGY.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("an energy such as '110Wh' or '0.3kWh'")
+    return Fraction(match[1]) * UNIT_FACTOR[match[2]]
+
+
+def _length(value: Any) -> int | str:
+    if not isinstance(value, str):
+        raise ValueError("a text with a unit, such as '30min'")  # noqa: TRY004  see _number
+    if value in CALENDAR_UNITS:
+        return value
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise ValueError(f"{error}; or with window.timezone '1d', '1w' or '1mo'") from None
+
+
+def _hours(value: Any) -> Hours:
+    match = _HOURS.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("hours of the local day such as '00-07', '07:30-22' or '22-06'")
+    start, end = (int(match[i]) * 60 + int(match[i + 1] or 0) for i in (1, 3))
+    past_the_hour = max(int(match[2] or 0), int(match[4] or 0))
+    if start >= _DAY_MIN or end > _DAY_MIN or start == end or past_the_hour > 59:
+        raise ValueError("hours between 00:00 and 24:00 that end at another time than they start")
+    return Hours(start, end or _DAY_MIN)
+
+
+def _template(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a topic such as 'meters/{meter}/power'")  # noqa: TRY004  see _number
+    topic.parse_template(value)
+    return value
+
+
+def _plain_topic(value: Any) -> str:
+    if not isinstance(value, str) or not value or set("+#{\0") & set(value) or value.startswith("$"):
+        raise ValueError("a topic without placeholders and wildcards, such as 'meteragent/status'")
+    return value
+
+
+def _written(pattern: str, *examples: str) -> WithJsonSchema:
+    """How a value is written, for JSON Schema: a text of this form."""
+    return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$", "examples": list(examples)})
+
+
+def _exact(**bounds: int) -> WithJsonSchema:
+    """How an exact number is written: a decimal, or a fraction as a text."""
+    text = {"type": "string", "pattern": r"^\s*[-+]?[0-9._]+([eE][-+]?[0-9]+)?(/[0-9]+)?\s*$"}
+    return WithJsonSchema({"anyOf": [{"type": "number", **bounds}, text]})
+
+
+_DURATION = _written(r"[0-9]+(ms|s|min|h|d)", "500ms", "10s", "30min", "24h", "30d")
+
+Number = Annotated[Fraction, BeforeValidator(_number), _exact()]
+Positive = Annotated[Fraction, BeforeValidator(_number), Field(gt=0), _exact(exclusiveMinimum=0)]
+NotNegative = Annotated[Fraction, BeforeValidator(_number), Field(ge=0), _exact(minimum=0)]
+Duration = Annotated[int, BeforeValidator(_text(parse_duration)), _DURATION]
+Span = Annotated[int, BeforeValidator(_text(parse_duration)), Field(gt=0), _DURATION]
+Length = Annotated[
+    int | str, BeforeValidator(_length), _written("([0-9]+(ms|s|min|h|d)|1w|1mo)", "30min", "1d", "1mo")
+]
+Band = Annotated[Hours, BeforeValidator(_hours), _written(_HOURS.pattern, "00-07", "07:30-22")]
+Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0), _written(_SIZE.pattern, "64KiB")]
+Energy = Annotated[
+    Fraction, BeforeValidator(_energy_wh), Field(gt=0), _written(_ENERGY.pattern, "110Wh", "0.3kWh")
+]
+Template = Annotated[str, BeforeValidator(_template), _written(".*[{]meter[}].*", "private/{meter}/power")]
+PlainTopic = Annotated[str, BeforeValidator(_plain_topic), _written("[^+#{]+", "meteragent/status")]
+Protocol = Literal["auto", "5", "3.1.1"]

@@ -38,12 +38,14 @@ class Profile:
     """A family of devices on MQTT.
 
     `topics` are the usual templates, the first the one to try; `quantities` by name, the first of a kind
-    being its default. `every_ms` is how far apart readings usually are, `hold_ms` how long a power
-    reading stands where nothing is written; `quantum_w` is the device's resolution, and a power stands
-    within `dead_band_w` of what the device last sent (DESIGN 2). `identifies` says what the {meter} of its
-    topics is, when that names a device or a contract: then it must not leave as it is. `needs_id`: its
-    messages name meters, several of which come on one topic. `personal` are the fields that identify a
-    person, a place or a contract, and are dropped; `traps` are what to know before trusting a number.
+    being its default; `named` makes the quantity of another name, where the users of a family name what
+    their devices send (None: it cannot be one). `every_ms` is how far apart readings usually are, `hold_ms`
+    how long a power reading stands where nothing is written; `quantum_w` is the device's resolution, and a
+    power stands within `dead_band_w` of what the device last sent (DESIGN 2). `identifies` says what the
+    {meter} of its topics is, when that names a device or a contract: then it must not leave as it is.
+    `needs_id`: its messages name meters, several of which come on one topic. `personal` are the fields that
+    identify a person, a place or a contract, and are dropped; `traps` are what to know before trusting a
+    number.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Profile:
     quantities: Mapping[str, Quantity]
     every_ms: int
     hold_ms: int
+    named: Callable[[Kind, str], Quantity | None] | None = None
     quantum_w: Fraction = Fraction(1)
     dead_band_w: Fraction = Fraction(0)
     identifies: str | None = None
@@ -60,9 +63,11 @@ class Profile:
     traps: tuple[str, ...] = ()
 
     def quantity(self, kind: Kind, name: str | None) -> Quantity | None:
-        """The quantity of a name, else the first of the kind; None when there is none."""
+        """The quantity of a name; without one the first of the kind. None when there is none."""
         if name is not None:
             found = self.quantities.get(name)
+            if found is None and self.named is not None:
+                found = self.named(kind, name)
             return found if found is not None and found.kind is kind else None
         return next((one for one in self.quantities.values() if one.kind is kind), None)
 

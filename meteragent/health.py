@@ -13,6 +13,10 @@ REFUSALS = {
     "refused_not_finite": "the value is NaN or infinite",
     "refused_time": "the time is not unix seconds, milliseconds or RFC 3339 with a zone",
     "refused_ahead": "the time is further ahead of the clock than window.ahead",
+    "refused_unit": "the payload states another unit than the device's documentation",
+    "refused_checksum": "the telegram's check sum is wrong, or it is cut short",
+    "refused_unavailable": "the payload says that there is no value: unknown, unavailable",
+    "refused_meter": "the payload is of another meter than source.id",
     "refused_meters": "there are source.max_meters meters already",
 }
 """Messages that are not readings of this stream: acknowledged and counted, by reason."""
@@ -20,6 +24,7 @@ REFUSALS = {
 COUNTERS = {
     "received": "messages taken in",
     "retained": "retained messages: not readings, acknowledged",
+    "other": "messages of the device that do not hold the quantity",
     **REFUSALS,
     "late": "readings of time that is already accounted for",
     "duplicate": "readings whose time was already seen",

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Any
 
-import jmespath
 from jmespath.exceptions import JMESPathError
 
 from meteragent.decode import Found, attempt
+from meteragent.decode.expression import searcher
 from meteragent.decode.number import finite, micro, text_of
 from meteragent.errors import PayloadError
 from meteragent.grid import parse_time
@@ -34,6 +34,15 @@ _DECODER = json.JSONDecoder(parse_float=finite, parse_int=finite, parse_constant
 def document_of(payload: bytes) -> Any:
     """A payload as JSON, its numbers decimals; raises PayloadError when it is none."""
     return attempt("refused_json", ValueError, _DECODER.decode, text_of(payload))
+
+
+def at(document: Any, *names: str) -> Any:
+    """What stands under these names, each inside the one before; None where there is no such thing."""
+    for name in names:
+        if not isinstance(document, dict):
+            return None
+        document = document.get(name)
+    return document
 
 
 def number_of(found: Any) -> Decimal:
@@ -62,10 +71,10 @@ def time_of(found: Any) -> int:
     raise PayloadError("refused_time")
 
 
-def compile_expression(expression: str) -> Any:
-    """A JMESPath expression, compiled; raises ValueError when it is not one."""
+def compile_expression(expression: str) -> Callable[[Any], Any]:
+    """A JMESPath expression as a function of documents; raises ValueError when it is not one."""
     try:
-        return jmespath.compile(expression)
+        return searcher(expression)
     except JMESPathError as error:
         reason = str(error).partition("\n")[0].removesuffix(", for expression:")
         raise ValueError(f"a JMESPath expression ({reason})") from None
@@ -73,12 +82,12 @@ def compile_expression(expression: str) -> Any:
 
 def finder(expression: str) -> Callable[[Any], Any]:
     """A function that finds an expression in a document; a plain name needs no JMESPath."""
-    compiled = compile_expression(expression)
+    search = compile_expression(expression)
 
     def find(document: Any) -> Any:
         if plain and isinstance(document, dict):
             return document.get(expression)
-        return attempt("refused_type", Exception, compiled.search, document)  # what it raises is not stated
+        return attempt("refused_type", Exception, search, document)  # what it raises is not stated
 
     plain = _PLAIN.fullmatch(expression) is not None
     return find

@@ -72,7 +72,11 @@ def found(payload: bytes) -> tuple[Found]:
 
 def read(payload: bytes) -> Decimal:
     """A bare number; raises PayloadError when it is empty, not UTF-8, no number or not finite."""
-    text = text_of(payload)
+    return number_in(text_of(payload))
+
+
+def number_in(text: str) -> Decimal:
+    """The number that a text is; raises PayloadError when it is none, or not finite."""
     if _NOT_FINITE.fullmatch(text):
         raise PayloadError("refused_not_finite")
     if not _NUMBER.fullmatch(text):

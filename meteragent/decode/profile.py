@@ -41,11 +41,11 @@ class Profile:
     being its default; `named` makes the quantity of another name, where the users of a family name what
     their devices send (None: it cannot be one). `every_ms` is how far apart readings usually are, `hold_ms`
     how long a power reading stands where nothing is written; `quantum_w` is the device's resolution, and a
-    power stands within `dead_band_w` of what the device last sent (DESIGN 2). `identifies` says what the
-    {meter} of its topics is, when that names a device or a contract: then it must not leave as it is.
-    `needs_id`: its messages name meters, several of which come on one topic. `personal` are the fields that
-    identify a person, a place or a contract, and are dropped; `traps` are what to know before trusting a
-    number.
+    power stands within `dead_band_w` of what the device last sent (DESIGN 2); where that is not
+    `dead_band_known`, the operator has to state it. `identifies` says what the {meter} of its topics is, when
+    that names a device or a contract: then it must not leave as it is. `needs_id`: its messages name meters,
+    several of which come on one topic. `personal` are the fields that identify a person, a place or a
+    contract, and are dropped; `traps` are what to know before trusting a number.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Profile:
     named: Callable[[Kind, str], Quantity | None] | None = None
     quantum_w: Fraction = Fraction(1)
     dead_band_w: Fraction = Fraction(0)
+    dead_band_known: bool = True
     identifies: str | None = None
     needs_id: bool = False
     personal: tuple[str, ...] = ()

@@ -16,6 +16,8 @@ REFUSALS = {
     "refused_unit": "the payload states another unit than the device's documentation",
     "refused_checksum": "the telegram's check sum is wrong, or it is cut short",
     "refused_unavailable": "the payload says that there is no value: unknown, unavailable",
+    "refused_ambiguous": "several numbers of the payload fit what is asked for",
+    "refused_extension": "the payload is of a version, or needs an extension, that is not known here",
     "refused_meter": "the payload is of another meter than source.id",
     "refused_meters": "there are source.max_meters meters already",
 }

@@ -67,9 +67,9 @@ class Profile:
         """The quantity of a name; without one the first of the kind. None when there is none."""
         if name is not None:
             found = self.quantities.get(name)
-            if found is None and self.named is not None:
-                found = self.named(kind, name)
-            return found if found is not None and found.kind is kind else None
+            if found is not None and found.kind is kind:
+                return found
+            return None if self.named is None else self.named(kind, name)
         return next((one for one in self.quantities.values() if one.kind is kind), None)
 
 

@@ -1,0 +1,89 @@
+"""emonhub of OpenEnergyMonitor: JSON, one topic for each input, or comma-separated values by position.
+
+All three formats are often on at once and say the same; one is to be read. What the inputs are called is
+the user's configuration, so any of them can be named in ``source.value``.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from meteragent.decode import Found
+from meteragent.decode.json import at, document_of, number_of, time_of
+from meteragent.decode.number import found as bare
+from meteragent.decode.number import number_in, text_of
+from meteragent.decode.profile import Profile, Quantity
+from meteragent.errors import PayloadError
+from meteragent.grid import MINUTE_MS
+from meteragent.release import Kind
+
+_PLACES = 100
+
+
+def _input(key: str) -> Callable[[bytes], Sequence[Found]]:
+    """The reader of an input: from JSON by its key, or alone on its own topic."""
+
+    def read(payload: bytes) -> tuple[Found]:
+        if not payload.lstrip().startswith(b"{"):
+            return bare(payload)
+        document = document_of(payload)
+        return (Found(time_of(at(document, "time")), number_of(at(document, key))),)
+
+    return read
+
+
+def _column(place: int) -> Callable[[bytes], Sequence[Found]]:
+    """The reader of the value at a place, counted from 1."""
+
+    def read(payload: bytes) -> tuple[Found]:
+        columns = text_of(payload).split(",")
+        if place > len(columns):
+            raise PayloadError("refused_missing")
+        return (Found(None, number_in(columns[place - 1])),)
+
+    return read
+
+
+def _named(kind: Kind, name: str) -> Quantity | None:
+    """Any input; its unit is the configuration's."""
+    return Quantity(kind, None, _input(name))
+
+
+def _placed(kind: Kind, name: str) -> Quantity | None:
+    """The value at any place; its unit is the configuration's."""
+    if not (name.isascii() and name.isdecimal() and len(name) < 4 and 1 <= int(name) <= _PLACES):
+        return None
+    return Quantity(kind, None, _column(int(name)), timed=False)
+
+
+_TRAPS = (
+    "the three formats say the same: only one of them is to be read",
+    "pulsecount is a register of pulses: source.scale is what a pulse is, such as 1 Wh at 1000 pulses a kWh",
+    "power is below 0 while more is fed in than drawn: window.range must reach below 0",
+    "power is a sample or a mean of 5 to 10 s, by the device's firmware",
+)
+
+JSON = Profile(
+    name="emonhub",
+    title="an emonTx, emonPi or emonTH behind emonhub (JSON, or a topic for each input)",
+    topics=("emon/{meter}", "emon/{meter}/power1"),
+    quantities={
+        "power1": Quantity(Kind.POWER, Fraction(1), _input("power1")),
+        "pulsecount": Quantity(Kind.REGISTER, None, _input("pulsecount")),
+    },
+    named=_named,
+    every_ms=10_000,
+    hold_ms=5 * MINUTE_MS,
+    traps=("any other input by its key, such as P1 or power2", *_TRAPS),
+)
+CSV = Profile(
+    name="emonhub-csv",
+    title="an emonTx, emonPi or emonTH behind emonhub (comma-separated values)",
+    topics=("emonhub/rx/{meter}/values",),
+    quantities={"1": Quantity(Kind.POWER, None, _column(1), timed=False)},
+    named=_placed,
+    every_ms=10_000,
+    hold_ms=5 * MINUTE_MS,
+    traps=("values are known by their place alone, counted from 1; a new firmware may move them", *_TRAPS),
+)
+
+PROFILES = (JSON, CSV)

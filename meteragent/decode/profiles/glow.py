@@ -1,0 +1,52 @@
+"""Glow of Hildebrand: the display or the stick of a British SMETS2 meter, by local MQTT."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from meteragent.decode import Found
+from meteragent.decode.json import at, document_of, number_of, time_of
+from meteragent.decode.profile import Profile, Quantity
+from meteragent.errors import PayloadError
+from meteragent.grid import MINUTE_MS
+from meteragent.release import Kind
+
+_KILO = Fraction(1000)
+
+
+def _reader(unit: str, *names: str) -> Callable[[bytes], Sequence[Found]]:
+    """The reader of a number in an object that states its unit."""
+
+    def read(payload: bytes) -> tuple[Found]:
+        document = document_of(payload)
+        meter = at(document, "electricitymeter")
+        if meter is None and at(document, "gasmeter") is not None:
+            raise PayloadError("other")
+        number = number_of(at(meter, *names))
+        if at(meter, *names[:-1], "units") != unit:
+            raise PayloadError("refused_unit")
+        return (Found(time_of(at(meter, "timestamp")), number),)
+
+    return read
+
+
+GLOW = Profile(
+    name="glow",
+    title="a Glow display or stick (electricity)",
+    topics=("glow/{meter}/SENSOR/electricitymeter",),
+    quantities={
+        "power": Quantity(Kind.POWER, _KILO, _reader("kW", "power", "value")),
+        "import": Quantity(Kind.REGISTER, _KILO, _reader("kWh", "energy", "import", "cumulative")),
+        "export": Quantity(Kind.REGISTER, _KILO, _reader("kWh", "energy", "export", "cumulative")),
+    },
+    every_ms=10_000,
+    hold_ms=5 * MINUTE_MS,
+    identifies="the device's MAC address",
+    personal=("mpan", "supplier", "price", "day", "week", "month"),
+    traps=(
+        "MPAN, supplier and tariff are in the same object as the register",
+        "the registers of the day, the week and the month are not offered: they are parts of the same secret",
+        "the gas meter is on another topic; its messages are counted as other",
+    ),
+)
+
+PROFILES = (GLOW,)

@@ -1,0 +1,35 @@
+"""sml2mqtt: one topic for each OBIS code of a German SML meter, with a bare number.
+
+A value is sent when it changes, and again after two minutes (its option `republish after`).
+"""
+
+from fractions import Fraction
+
+from meteragent.decode.number import found
+from meteragent.decode.profile import Profile, Quantity
+from meteragent.grid import MINUTE_MS
+from meteragent.release import Kind
+
+SML2MQTT = Profile(
+    name="sml2mqtt",
+    title="an SML meter read by sml2mqtt",
+    topics=("sml2mqtt/{meter}/0100100700ff", "sml2mqtt/{meter}/0100010800ff"),
+    quantities={
+        "power": Quantity(Kind.POWER, Fraction(1), found, timed=False),
+        "register": Quantity(Kind.REGISTER, None, found, timed=False),
+    },
+    every_ms=4_000,
+    hold_ms=5 * MINUTE_MS,
+    identifies="the meter's server id, by which its operator knows it",
+    personal=("server id", "public key (0x8181c78205ff)"),
+    traps=(
+        "a bare number does not say what it is: the topic ends in 0100100700ff for power in W",
+        "the register's topic ends in 0100010800ff",
+        "the register is in kWh, or in Wh with its option 'Wh in kWh: false': source.unit must say which",
+        "many meters tell power only after a PIN; without it there is a register alone, in whole kWh",
+        "a delta filter in its configuration is a dead band: source.dead_band must state it",
+        "power is below 0 while more is fed in than drawn: window.range must reach below 0",
+    ),
+)
+
+PROFILES = (SML2MQTT,)

@@ -21,8 +21,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from meteragent import __version__, check, config, event, export, grid, ledger, plan, statement
-from meteragent.agent import Agent
+from meteragent import __version__, check, config, event, export, grid, ledger, plan, statement, vitals
+from meteragent.agent import Agent, watch
+from meteragent.agent.notify import Notify
 from meteragent.errors import ConfigError, MeteragentError, StoreError
 from meteragent.release import Terms
 from meteragent.store import read_only, restored_at, terms
@@ -114,6 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     planning = commands.add_parser("plan", help=_PLAN, description=_PLAN)
     plan.arguments(planning)
     planning.set_defaults(command=_plan, refuse=planning.error)
+    asking = add("health", _health, "Ask the running agent how it is; 1 when something is wrong.")
+    asking.add_argument("--json", action="store_true", help="all figures as JSON")
     describing = commands.add_parser("schema", help=_SCHEMA, description=_SCHEMA)
     describing.set_defaults(command=_schema)
     demo = commands.add_parser("demo", help="The whole chain with simulated homes, in about a minute.")
@@ -180,7 +183,7 @@ def _now_ms() -> int:
 def _run(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     settings = config.load(options.config)
-    agent = Agent(settings, wall_ms=_now_ms)
+    agent = Agent(settings, wall_ms=_now_ms, notify=Notify.of(os.environ, os.getpid()))
     try:
         asyncio.run(_until_signalled(agent))
     except Exception as error:  # noqa: BLE001  whatever it is, the process ends with 1
@@ -209,6 +212,17 @@ def _failed(error: Exception) -> int:
         print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
     print(f"meteragent: crash: {type(first).__name__} {text}".rstrip(), file=sys.stderr)
     return EXIT_CRASH
+
+
+def _health(options: argparse.Namespace) -> int:
+    path = config.load(options.config).store.path
+    answer = watch.ask(path)
+    if answer is None:
+        print(f"{path}: no agent runs with this store, or it does not answer", file=sys.stderr)
+        return EXIT_CRASH
+    found = vitals.from_json(answer)
+    print(answer if options.json else vitals.as_text(found))
+    return EXIT_CRASH if found.problems else 0
 
 
 def _check(options: argparse.Namespace) -> int:

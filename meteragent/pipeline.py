@@ -166,6 +166,10 @@ class Pipeline:
             times_ms.append(self._closes[0][0])
         return min(times_ms, default=None)
 
+    def labels(self) -> dict[str, str]:
+        """The names under which the meters that are known leave."""
+        return {meter: self._label(meter) for meter in self._timelines}
+
     # --- messages ------------------------------------------------------------------------------
 
     def _take(self, message: Message, now_ms: int) -> str | None:

@@ -49,6 +49,11 @@ class Sink:
         self.idle.clear()
         self._wake.set()
 
+    @property
+    def confirmed(self) -> frozenset[int]:
+        """The rows that are delivered and not yet marked so in the outbox."""
+        return frozenset(self._confirmed)
+
     def take_delivered(self) -> list[int]:
         """The rows confirmed since the last call, for the next commit."""
         delivered, self._delivered = self._delivered, []

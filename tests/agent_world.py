@@ -7,8 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from meteragent import config
+import pytest
+
+from meteragent import agent, config
 from meteragent.agent import Agent
+from meteragent.agent.notify import Notify
 from meteragent.grid import parse_time
 from meteragent.mqtt import Endpoint, Session, Token
 from meteragent.privacy.bits import Bits
@@ -57,9 +60,24 @@ class Side:
         """A reading arrives."""
         self.session.send(self, reading(watts, time_ms), f"meters/{meter}/power")
 
+    def lose(self) -> None:
+        """The connection is lost."""
+        self._options["count"]("lost")
+
     def confirm(self, publication: Publication) -> None:
         """The broker confirms a publication."""
         self._options["on_delivered"](self.session.answered(publication), 0)
+
+
+def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "World":
+    """A world whose agent looks at its clock every 2 ms, and does not wait for brokers at a stop."""
+    made = World(folder)
+    monkeypatch.setattr(agent, "DRAIN_S", 0.01)
+    monkeypatch.setattr(agent, "keep_connected", made.keep_connected)
+    for place in (agent, agent.runner):
+        monkeypatch.setattr(place, "POLL_S", 0.002)
+    monkeypatch.setattr("meteragent.sink.POLL_S", 0.002)
+    return made
 
 
 class World:
@@ -102,12 +120,13 @@ class World:
 
     @asynccontextmanager
     async def running(
-        self, text: str = STREAM.format("", ""), bits: Bits | None = None
+        self, text: str = STREAM.format("", ""), bits: Bits | None = None, notify: Notify | None = None
     ) -> AsyncIterator["asyncio.Task[None]"]:
         """The agent at work, stopped when the block ends."""
         self.sides.clear()
         self.connected.clear()
-        self.agent = Agent(self.parse(text), wall_ms=self.wall_ms, bits=bits)
+        told = notify or Notify()
+        self.agent = Agent(self.parse(text), wall_ms=self.wall_ms, bits=bits, notify=told)
         task = asyncio.create_task(self.agent.run())
         try:
             async with asyncio.timeout(LIMIT_S):

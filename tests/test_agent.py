@@ -10,11 +10,11 @@ import pytest
 
 import meteragent.agent as module
 from meteragent import config, outbox
-from meteragent.agent import Agent, runner
+from meteragent.agent import Agent
 from meteragent.errors import ConfigError, StoreError
 from meteragent.release import Charge
 from meteragent.store import read_only
-from tests.agent_world import START_MS, STEP_MS, STREAM, World, reading
+from tests.agent_world import START_MS, STEP_MS, STREAM, World, quick, reading
 from tests.fake_session import LIMIT_S
 from tests.stores import LENGTH_MS, open_store, opening, persist
 
@@ -22,13 +22,7 @@ from tests.stores import LENGTH_MS, open_store, opening, persist
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A world whose agent looks at its clock every 2 ms, and does not wait for brokers at a stop."""
-    made = World(tmp_path)
-    monkeypatch.setattr(module, "DRAIN_S", 0.01)
-    monkeypatch.setattr(module, "keep_connected", made.keep_connected)
-    for place in (module, runner):
-        monkeypatch.setattr(place, "POLL_S", 0.002)
-    monkeypatch.setattr("meteragent.sink.POLL_S", 0.002)
-    return made
+    return quick(tmp_path, monkeypatch)
 
 
 async def test_readings_in_records_out(world: World) -> None:

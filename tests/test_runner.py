@@ -88,9 +88,22 @@ class Line:
         pipeline = Pipeline(STREAM, store.snapshot("main"), Spending(), SystemBits(), self.counts)
         stood_ms = store.clock_ms or START_MS
         catch_up = CatchUp(stood_ms, wait_ms, waits=waits)
+        self.turns = 0
         self.runner = Runner(
-            pipeline, self.source, self.sink, self.store, clock, catch_up, None, self.counts, stood_ms
+            pipeline,
+            self.source,
+            self.sink,
+            self.store,
+            clock,
+            catch_up,
+            None,
+            self.counts,
+            stood_ms,
+            self._turn,
         )
+
+    def _turn(self) -> None:
+        self.turns += 1
 
     def _wall_ms(self) -> int:
         self.turned.set()

@@ -17,7 +17,9 @@ from typing import NamedTuple
 from meteragent import config as settings
 from meteragent import grid, ledger
 from meteragent.agent.clock import CatchUp, SteadyClock
+from meteragent.agent.notify import Notify
 from meteragent.agent.runner import POLL_S, Runner, StoreThread
+from meteragent.agent.watch import StreamWatch, Watch
 from meteragent.health import Counts
 from meteragent.mqtt import Endpoint, keep_connected
 from meteragent.pipeline import Pipeline, Spending, Stream
@@ -34,6 +36,8 @@ TOTALS_S = 3600.0
 """How often the totals are logged: rarely, because they tell when a home is busy (law 4)."""
 FORGET_MS = 60 * grid.DAY_MS
 """Odometers forget periods older than this; a clock that stood still longer needs a restart."""
+
+_NOBODY = Notify()
 
 _log = logging.getLogger("meteragent")
 
@@ -66,6 +70,7 @@ class Unit(NamedTuple):
     source_id: str
     sink_id: str
     inflight: int
+    watch: StreamWatch
 
 
 def _core(stream: settings.Stream, others: Fraction, links: Links, secret: bytes) -> Stream:
@@ -128,13 +133,18 @@ class Agent:
         wall_ms: Callable[[], int],
         bits: Bits | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
+        notify: Notify = _NOBODY,
     ) -> None:
-        """Time and randomness are arguments: the operating system's unless given."""
+        """Time and randomness are arguments: the operating system's unless given.
+
+        `notify` is who wants to know how the agent is.
+        """
         self.counts = Counts()
         self._config = config
         self._wall_ms = wall_ms
         self._bits = bits or SystemBits()
         self._entropy = entropy
+        self._notify = notify
 
     async def run(self) -> None:
         """Run until cancelled, then drain; raises what must end the process.
@@ -157,7 +167,9 @@ class Agent:
                 self._assemble(stream, link, thread, clock, odometers)
                 for stream, link in zip(self._config.stream, links, strict=True)
             ]
-            await self._serve(units, odometers, clock)
+            watch = Watch(self.counts, clock, thread, self._notify)
+            watch.streams += [unit.watch for unit in units]
+            await self._serve(units, odometers, clock, watch)
         finally:
             _log.info("totals: %s", self.counts.text())
             await thread.close()
@@ -203,14 +215,17 @@ class Agent:
         due_ms = pipeline.deadline_ms(closing=True)
         stood_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
         catch_up = CatchUp(stood_ms, stream.window.catch_up, waits=due_ms is not None)
+        watch, budget = StreamWatch(name, pipeline, sink), _budget(stream)
         runner = Runner(
-            pipeline, source, sink, thread, clock, catch_up, _budget(stream), self.counts, stood_ms
+            pipeline, source, sink, thread, clock, catch_up, budget, self.counts, stood_ms, watch.turn
         )
         suffix = "" if name == "main" else f"-{name}"
         ids = [f"meteragent-{store.client_id}-{side}{suffix}" for side in ("source", "sink")]
-        return Unit(name, source, sink, runner, links, ids[0], ids[1], stream.sink.inflight)
+        return Unit(name, source, sink, runner, links, ids[0], ids[1], stream.sink.inflight, watch)
 
-    async def _serve(self, units: list[Unit], odometers: dict[str, Odometer], clock: SteadyClock) -> None:
+    async def _serve(
+        self, units: list[Unit], odometers: dict[str, Odometer], clock: SteadyClock, watch: Watch
+    ) -> None:
         """Run all tasks; when cancelled, end the runners, drain the sinks, then end those."""
         async with asyncio.TaskGroup() as sinks:
             sending = [sinks.create_task(self._keep_sink(unit)) for unit in units]
@@ -220,6 +235,8 @@ class Agent:
                         intake.create_task(unit.runner.run())
                         intake.create_task(self._keep_source(unit))
                     intake.create_task(self._keep_totals(odometers, clock))
+                    intake.create_task(watch.answer())
+                    intake.create_task(watch.tell())
             except asyncio.CancelledError:
                 if not any(task.done() for task in sending):
                     await self._drain(units)
@@ -243,26 +260,31 @@ class Agent:
         await keep_connected(
             unit.links.source,
             unit.source_id,
-            unit.source.serve,
+            unit.watch.serving("source", unit.source.serve),
             on_message=unit.source.on_message,
             receive_maximum=unit.source.receive_maximum,
             entropy=self._entropy,
-            count=self._count("source"),
+            count=self._count(unit, "source"),
         )
 
     async def _keep_sink(self, unit: Unit) -> None:
         await keep_connected(
             unit.links.sink,
             unit.sink_id,
-            unit.sink.serve,
+            unit.watch.serving("sink", unit.sink.serve),
             on_delivered=unit.sink.on_delivered,
             inflight=unit.inflight,
             entropy=self._entropy,
-            count=self._count("sink"),
+            count=self._count(unit, "sink"),
         )
 
-    def _count(self, side: str) -> Callable[[str], None]:
-        return lambda what: self.counts.add(f"{side}_lost" if what == "lost" else what)
+    def _count(self, unit: Unit, side: str) -> Callable[[str], None]:
+        def count(what: str) -> None:
+            if what == "lost":
+                unit.watch.lost(side)
+            self.counts.add(f"{side}_lost" if what == "lost" else what)
+
+        return count
 
     async def _keep_totals(self, odometers: dict[str, Odometer], clock: SteadyClock) -> None:
         """Log the totals now and then, and forget what was spent in periods long past."""

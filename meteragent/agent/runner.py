@@ -84,7 +84,8 @@ class StoreThread:
 class Runner:
     """Takes one stream's messages through the core into the store.
 
-    `stood_ms` is where the clock stood when it was stopped; at a first start, where it is now.
+    `stood_ms` is where the clock stood when it was stopped; at a first start, where it is now. `turn` is
+    called whenever the runner has gone round: a watchdog listens.
     """
 
     pipeline: Pipeline
@@ -96,6 +97,7 @@ class Runner:
     budget: ledger.Budget | None
     counts: Counts
     stood_ms: int
+    turn: Callable[[], None]
 
     async def run(self) -> None:
         """Run until cancelled; whatever it raises must end the process."""
@@ -125,6 +127,7 @@ class Runner:
         return range(from_ms + self.pipeline.length_ms, to_ms, self.pipeline.length_ms)
 
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
+        self.turn()
         effects = self.pipeline.feed(batch, now_ms, closing_ms)
         await self._commit(effects)
         self.source.acknowledge(effects.acknowledge)
@@ -141,6 +144,7 @@ class Runner:
         """The time, once there is a clock and the store has room; until then everything stands."""
         stands = False
         while True:
+            self.turn()
             now_ms = self.clock.now_ms()
             if now_ms is not None:
                 if await self.store.room():

@@ -1,0 +1,146 @@
+"""How the agent is, for those who watch over it: in words, as JSON, for Prometheus.
+
+Counts, times and public names, never values. What arrived when tells when a home is busy (law 4): all
+of this stays on the device.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
+
+from meteragent.grid import format_duration
+from meteragent.health import COUNTERS
+
+LAG_S = 60.0
+"""A record that has been due for longer is a sign that something is wrong."""
+LABELS = 100
+"""Of more meters than this only the number is told: a label for each would burden who collects."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamVitals:
+    """One stream: its connections, what waits to leave and since when, and what was spent today.
+
+    `lag_s` is how long the first record that has not been delivered has been due; `spent_per_w` is
+    epsilon in 1/W since midnight UTC, by the names under which meters leave.
+    """
+
+    name: str
+    source_up: bool
+    sink_up: bool
+    waiting: int
+    lag_s: float
+    meters: int
+    spent_per_w: Mapping[str, Fraction]
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """The agent at a moment: `stands` says why nothing moves, where nothing does."""
+
+    version: str
+    running_s: float
+    store_bytes: int
+    stands: str | None
+    counts: Mapping[str, int]
+    streams: tuple[StreamVitals, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What a person should look at; none: all is well."""
+        return tuple(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if self.stands is not None:
+            yield f"everything stands: {self.stands}"
+        for stream in self.streams:
+            for side, up in (("source", stream.source_up), ("sink", stream.sink_up)):
+                if not up:
+                    yield f"stream {stream.name}: no connection to the broker of the {side}"
+            if stream.lag_s > LAG_S:
+                since = format_duration(round(stream.lag_s) * 1000)
+                yield f"stream {stream.name}: {stream.waiting} messages wait, the first for {since}"
+
+
+def as_text(vitals: Vitals) -> str:
+    """In words, for a person at a terminal."""
+    running = format_duration(round(vitals.running_s) * 1000)
+    lines = [f"meteragent {vitals.version}, running for {running}"]
+    lines += [f"Problem: {problem}" for problem in vitals.problems] or ["All is well."]
+    for one in vitals.streams:
+        lines.append(f"Stream {one.name}: {one.meters} meters, {one.waiting} messages wait")
+    lines += [f"  {name:<16} {vitals.counts[name]:>10,}  {COUNTERS[name]}" for name in _counted(vitals)]
+    return "\n".join(lines)
+
+
+def _counted(vitals: Vitals) -> list[str]:
+    return [name for name in COUNTERS if vitals.counts.get(name)]
+
+
+def as_json(vitals: Vitals) -> str:
+    """The same facts as JSON; exact numbers are strings."""
+    facts = asdict(vitals) | {"healthy": not vitals.problems, "problems": vitals.problems}
+    return json.dumps(facts, default=str)
+
+
+def from_json(text: str) -> Vitals:
+    """The inverse of `as_json`."""
+    known = json.loads(text)
+    streams = []
+    for one in known["streams"]:
+        spent = {meter: Fraction(epsilon) for meter, epsilon in one.pop("spent_per_w").items()}
+        streams.append(StreamVitals(**one, spent_per_w=spent))
+    facts = {field.name: known[field.name] for field in fields(Vitals)}
+    return Vitals(**facts | {"streams": tuple(streams)})
+
+
+def as_metrics(vitals: Vitals) -> str:
+    """The text format of Prometheus, version 0.0.4."""
+    lines = [line for name, text in COUNTERS.items() for line in _counter(name, text, vitals.counts)]
+    for name, text, rows in _gauges(vitals):
+        lines += [f"# HELP meteragent_{name} {text}", f"# TYPE meteragent_{name} gauge"]
+        lines += [f"meteragent_{name}{_labels(labels)} {value:.10g}" for labels, value in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _counter(name: str, text: str, counts: Mapping[str, int]) -> list[str]:
+    full = f"meteragent_{name}_total"
+    return [f"# HELP {full} {text}", f"# TYPE {full} counter", f"{full} {counts.get(name, 0)}"]
+
+
+def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str], float]]]]:
+    streams = vitals.streams
+    yield "info", "the version", [({"version": vitals.version}, 1)]
+    yield "healthy", "1: there is no problem", [({}, not vitals.problems)]
+    yield "stands", "1: everything stands, no clock or no room", [({}, vitals.stands is not None)]
+    yield "running_seconds", "since the start", [({}, vitals.running_s)]
+    yield "store_bytes", "the size of the store's file", [({}, vitals.store_bytes)]
+    sides = [
+        ({"stream": one.name, "side": side}, float(up))
+        for one in streams
+        for side, up in (("source", one.source_up), ("sink", one.sink_up))
+    ]
+    yield "connected", "1: there is a connection to the broker", sides
+    waiting = [({"stream": one.name}, float(one.waiting)) for one in streams]
+    yield "waiting_messages", "messages that have not been delivered", waiting
+    lag = [({"stream": one.name}, one.lag_s) for one in streams]
+    yield "lag_seconds", "how long the first of them has been due", lag
+    yield "meters", "meters that are known", [({"stream": one.name}, float(one.meters)) for one in streams]
+    spent = [
+        ({"stream": one.name, "meter": meter}, float(epsilon))
+        for one in streams
+        for meter, epsilon in one.spent_per_w.items()
+    ]
+    yield "spent_per_watt", f"epsilon since midnight UTC in 1/W, of up to {LABELS} meters", spent
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return "{" + shown + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

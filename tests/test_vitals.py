@@ -1,0 +1,89 @@
+"""How the agent is, told in words, as JSON and for Prometheus."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from meteragent.health import COUNTERS
+from meteragent.vitals import StreamVitals, Vitals, as_json, as_metrics, as_text, from_json
+
+MAIN = StreamVitals("main", True, True, 2, 0.5, 3, {"a": Fraction(1, 220), "b": Fraction(2, 220)})
+WELL = Vitals("1.0", 90.0, 4096, None, {"received": 7, "late": 2}, (MAIN,))
+STATES = {
+    "everything stands: no clock": replace(WELL, stands="no clock"),
+    "stream main: no connection to the broker of the source": replace(
+        WELL, streams=(replace(MAIN, source_up=False),)
+    ),
+    "stream main: no connection to the broker of the sink": replace(
+        WELL, streams=(replace(MAIN, sink_up=False),)
+    ),
+    "stream main: 2 messages wait, the first for 61s": replace(WELL, streams=(replace(MAIN, lag_s=61.0),)),
+}
+
+
+def families(vitals: Vitals) -> dict[str, dict[tuple[str, ...], float]]:
+    """Every family of the metrics: its samples' values by their labels, as Prometheus reads them."""
+    return {
+        family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
+        for family in text_string_to_metric_families(as_metrics(vitals))
+    }
+
+
+def test_each_problem_is_named_and_alone() -> None:
+    """Whatever is wrong is one sentence, in words and in JSON; where nothing is, nothing is said."""
+    assert WELL.problems == ()
+    assert "All is well." in as_text(WELL)
+    for sentence, vitals in STATES.items():
+        assert vitals.problems == (sentence,)
+        assert f"Problem: {sentence}\n" in as_text(vitals)
+        assert json.loads(as_json(vitals))["problems"] == [sentence]
+        assert families(vitals)["meteragent_healthy"] == {(): 0}
+
+
+def test_a_minute_of_lag_is_no_problem() -> None:
+    """Only what has been due for more than a minute is."""
+    assert replace(WELL, streams=(replace(MAIN, lag_s=60.0),)).problems == ()
+
+
+def test_words_name_the_counters_that_counted() -> None:
+    """A counter is shown with its meaning where it is not zero, in the order of the list."""
+    lines = as_text(WELL).splitlines()
+    shown = [line for line in lines if line.startswith("  ")]
+    assert [line.split()[0] for line in shown] == ["received", "late"]
+    assert all(line.endswith(COUNTERS[line.split()[0]]) for line in shown)
+
+
+def test_prometheus_reads_every_figure() -> None:
+    """Every counter is there, also at zero, and every gauge with its labels."""
+    found = families(WELL)
+    assert {f"meteragent_{name}" for name in COUNTERS} < found.keys()
+    assert (found["meteragent_received"], found["meteragent_shed"]) == ({(): 7}, {(): 0})
+    assert found["meteragent_connected"] == {("main", "source"): 1, ("main", "sink"): 1}
+    assert found["meteragent_spent_per_watt"] == {
+        ("main", "a"): 0.004545454545,
+        ("main", "b"): 0.009090909091,
+    }
+    assert found["meteragent_waiting_messages"] == {("main",): 2}
+    assert found["meteragent_lag_seconds"] == {("main",): 0.5}
+    assert found["meteragent_store_bytes"] == {(): 4096}
+
+
+@given(st.text(min_size=1, max_size=20))
+def test_any_name_can_be_a_label(name: str) -> None:
+    """A meter's name may hold whatever a topic may: it comes back as it was."""
+    found = families(replace(WELL, streams=(replace(MAIN, spent_per_w={name: Fraction(1)}),)))
+    assert found["meteragent_spent_per_watt"] == {("main", name): 1}
+
+
+def test_json_is_exact() -> None:
+    """As JSON the epsilon spent is an exact fraction, and `healthy` says whether there is a problem."""
+    found = json.loads(as_json(WELL))
+    assert found["healthy"] is True
+    assert found["streams"][0]["spent_per_w"] == {"a": "1/220", "b": "1/110"}
+    assert found["counts"] == {"received": 7, "late": 2}
+    for vitals in (WELL, *STATES.values()):
+        assert from_json(as_json(vitals)) == vitals

@@ -1,0 +1,1 @@
+"""Messages of known devices, of our own making: one module a family, each with its `CASES`."""

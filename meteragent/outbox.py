@@ -135,3 +135,26 @@ def export(connection: sqlite3.Connection) -> Iterator[Left]:
         last = rows[-1][0]
         for row in rows:
             yield Left(*row[1:])
+
+
+def latest(connection: sqlite3.Connection, channel: str, topic: str, limit: int) -> list[bytes]:
+    """The payloads of the newest records of a topic, at most so many, in the order of their commits.
+
+    Looks at the newest rows only: what is far back among many meters' records is not worth a long read.
+    """
+    rows = connection.execute(
+        "SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?"
+        " AND channel = ? AND topic = ? AND NOT retain ORDER BY id DESC LIMIT ?",
+        (20 * PAGE, channel, topic, limit),
+    )
+    return [bytes(payload) for (payload,) in rows][::-1]
+
+
+def last_left(connection: sqlite3.Connection, channel: str) -> Left | None:
+    """The message of a channel that was delivered last, if it is still kept."""
+    row = connection.execute(
+        "SELECT channel, topic, payload, due_ms, delivered_ms FROM outbox INDEXED BY outbox_left"
+        " WHERE delivered_ms IS NOT NULL AND channel = ? ORDER BY delivered_ms DESC, id DESC LIMIT 1",
+        (channel,),
+    ).fetchone()
+    return None if row is None else Left(*row)

@@ -1,0 +1,112 @@
+"""What the local page may know, put together: promises, what was spent, what left, and how the lines are."""
+
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from meteragent import config as settings
+from meteragent import grid, ledger, outbox, topic
+from meteragent.agent.clock import SteadyClock
+from meteragent.agent.runner import StoreThread
+from meteragent.config.model import PRESETS, Privacy
+from meteragent.config.refuse import refuse
+from meteragent.errors import ConfigError
+from meteragent.health import Counts
+from meteragent.page import Glance, Message, Settings, StreamView, View
+from meteragent.release import Terms
+
+Facts = Callable[[settings.Stream], Mapping[str, Any]]
+"""What is said of a stream before it releases anything: `check.facts`."""
+
+_EVER_MS = 2**62
+
+
+def page_settings(page: settings.Page) -> Settings:
+    """Where the page is served; raises ConfigError when its token cannot be read or would be guessed."""
+    host, _, port = page.listen.rpartition(":")
+    path = page.token_file
+    token = None if path is None else settings.read_secret("page.token_file", path)
+    return Settings(host.strip("[]"), int(port), frozenset(map(str.lower, page.hosts)), token)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One running stream, as far as it is looked at: the meters it knows, and whether a side is connected."""
+
+    stream: settings.Stream
+    pseudonym_key: bytes | None
+    meters: Callable[[], Collection[str]]
+    connected: Callable[[str], bool]
+
+
+class Looking:
+    """Answers what the page asks; reads the store on its own thread."""
+
+    def __init__(
+        self, seen: Sequence[Seen], thread: StoreThread, clock: SteadyClock, counts: Counts, facts: Facts
+    ) -> None:
+        self._seen = {each.stream.name: each for each in seen}
+        self._thread = thread
+        self._clock = clock
+        self._facts = facts
+        self.view = View(self._streams, self._glance, self._left, counts)
+
+    def _streams(self) -> list[StreamView]:
+        return [self._stream(each) for each in self._seen.values()]
+
+    def _stream(self, seen: Seen) -> StreamView:
+        stream = seen.stream
+
+        def leaves_on(meter: str) -> str:
+            key = seen.pseudonym_key
+            label = meter if key is None else topic.pseudonym(key, meter)
+            return topic.render(stream.sink.topic, label)
+
+        own, presets = self._promise(stream), {}
+        for name in PRESETS:
+            if name != own[0].preset and (other := _under(stream, name)) is not None:
+                presets[name] = self._promise(other)
+        return StreamView(stream.name, *own, presets, leaves_on, seen.meters)
+
+    def _promise(self, stream: settings.Stream) -> tuple[Terms, Mapping[str, Any]]:
+        return settings.terms(stream), self._facts(stream)
+
+    async def _glance(self, name: str, meter: str) -> Glance:
+        connected, now_ms = self._seen[name].connected, self._clock.now_ms()
+        spent, last, waiting, due_ms = await self._thread.call(
+            _read, self._thread.store.connection, name, meter, self._clock.newest_ms
+        )
+        lag_ms = None if due_ms is None else self._clock.newest_ms - due_ms
+        message = None if last is None else Message(last.topic, last.payload, last.delivered_ms)
+        return Glance(now_ms, spent, message, waiting, lag_ms, connected("source"), connected("sink"))
+
+    async def _left(self, name: str, where: str, limit: int) -> list[bytes]:
+        return await self._thread.call(outbox.latest, self._thread.store.connection, name, where, limit)
+
+
+def _under(stream: settings.Stream, preset: str) -> settings.Stream | None:
+    """The stream under a preset as it comes; None where that cannot be."""
+    zone = stream.window.timezone or "UTC" if isinstance(PRESETS[preset].length, str) else None
+    shape = {"length": None, "step": None, "blocks": None, "bands": None, "timezone": zone}
+    window = stream.window.model_copy(update=shape)
+    other = stream.model_copy(update={"window": window, "privacy": Privacy(preset=preset)})
+    try:
+        refuse(settings.Config(stream=(other,)), flat=True)
+    except ConfigError:
+        return None
+    return other
+
+
+def _read(
+    connection: sqlite3.Connection, channel: str, meter: str, now_ms: int
+) -> tuple[dict[str, Fraction], outbox.Left | None, int, int | None]:
+    """What a meter has spent, what its stream sent last, how much waits, and since when some is due."""
+    starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}
+    spent = {
+        name: ledger.spent(connection, meter, start_ms, _EVER_MS) for name, start_ms in starts_ms.items()
+    }
+    due = outbox.pending(connection, channel, now_ms, 1)
+    waiting = outbox.depth(connection, channel)
+    return spent, outbox.last_left(connection, channel), waiting, due[0].due_ms if due else None

@@ -1,0 +1,275 @@
+/** The page at work: it connects, keeps what it is told, and draws it not more often than anybody can see. */
+
+import { Example } from "./noise.js";
+import { Plot } from "./plot.js";
+import { fill, presetLine, showGame, showHealth, showHidden, showLast, showNumbers, showPairs, showSpent } from "./sections.js";
+import { mean, Numbers, slotAt, Trace } from "./series.js";
+import { amount, clock, element, number, say, speak } from "./text.js";
+
+const DRAW_MS = 250;
+const DRAW_CALM_MS = 5000;
+const SAY_MS = 5000;
+const RETRY_MS = 3000;
+const MINUTE = 60_000;
+const TABLE_ROWS = 100;
+/** Which part of a slot the readings must cover to say what was used in it. */
+const WHOLE = 0.98;
+
+const at = (id) => document.getElementById(id);
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+/** What is known of one meter, and the page's state. */
+class Page {
+  constructor(facts) {
+    this.facts = facts;
+    this.example = new Example();
+    this.ahead = 0;
+    this.said = 0;
+    this.source = null;
+    this.drawn = 0;
+    this.missed = 0;
+    for (const id of ["trace-numbers", "preset-numbers"]) at(id).addEventListener("toggle", () => this.draw());
+    at("preset-again").addEventListener("click", () => this.again());
+    at("choice").addEventListener("submit", (event) => event.preventDefault());
+    at("choice").addEventListener("change", () => this.choose(at("stream").value, at("meter").value));
+  }
+
+  get now() {
+    return Date.now() + this.ahead;
+  }
+
+  /** Begin with a stream and one of its meters; an empty name is the first there is. */
+  choose(streamName, meter) {
+    const stream = this.facts.streams.find(({ name }) => name === streamName) || this.facts.streams[0];
+    if (stream !== this.stream) this.#show(stream);
+    if (!stream.meters.includes(meter)) meter = stream.meters[0] || "";
+    this.meter = meter;
+    this.trace = new Trace(stream.own);
+    this.numbers = new Numbers(stream.own);
+    this.opened = null;
+    this.missed = 0;
+    this.example = new Example();
+    this.#offer(at("stream"), this.facts.streams.map(({ name }) => name), stream.name);
+    this.#offer(at("meter"), stream.meters, meter);
+    at("stream-label").hidden = this.facts.streams.length < 2;
+    this.connect();
+  }
+
+  #show(stream) {
+    this.stream = stream;
+    const own = stream.own;
+    this.unit = own.power_unit;
+    this.choices = { [say("preset.own")]: own, ...stream.presets };
+    this.preset = say("preset.own");
+    for (const id of ["trace-plot", "preset-plot"]) at(id).replaceChildren();
+    this.plots = [new Plot(at("trace-plot"), this.unit), new Plot(at("preset-plot"), this.unit)];
+    at("trace-note").hidden = own.kind === "power";
+    showHidden(own);
+    showGame(own);
+    fill("preset-choice", ...Object.entries(this.choices).map(([name, promise]) => this.#radio(name, promise)));
+  }
+
+  #radio(name, promise) {
+    const input = element("input", "", { type: "radio", name: "preset", value: name });
+    input.checked = name === this.preset;
+    input.addEventListener("change", () => {
+      this.preset = name;
+      this.draw();
+    });
+    const own = promise === this.stream.own && promise.preset ? ` (${promise.preset})` : "";
+    return element("label", [input, element("span", [element("b", name + own), element("small", presetLine(promise))])]);
+  }
+
+  #offer(select, names, chosen) {
+    select.replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
+  }
+
+  /** Hold one stream of events; whatever ends it, begin again. */
+  connect() {
+    this.source?.close();
+    const { meter } = this;
+    if (!meter) {
+      this.#state("waiting");
+      setTimeout(() => this.look(), RETRY_MS);
+      return;
+    }
+    const query = new URLSearchParams({ stream: this.stream.name, meter });
+    const source = new EventSource(`/events?${query}`);
+    const on = (name, take) => source.addEventListener(name, (event) => take(JSON.parse(event.data)));
+    on("start", ({ records }) => {
+      this.#state("open");
+      this.numbers.add(records);
+      this.draw();
+    });
+    on("news", (news) => this.news(news));
+    on("glance", (glance) => this.glance(glance));
+    on("full", () => this.#state("full"));
+    source.addEventListener("error", () => {
+      if (at("line").dataset.state !== "full") this.#state("lost");
+      if (source.readyState === EventSource.CLOSED && source === this.source) setTimeout(() => this.look(), RETRY_MS);
+    });
+    this.source = source;
+  }
+
+  /** Ask again which meters there are: none was known, or the agent is another one now. */
+  async look() {
+    const facts = await load("/facts.json");
+    if (facts) {
+      const fresh = facts.streams.find(({ name }) => name === this.stream.name);
+      this.facts = facts;
+      if (!fresh || fresh.own.id !== this.stream.own.id) location.reload();
+      this.stream.meters = fresh?.meters || [];
+      if (this.meter) this.connect();
+      else this.choose(this.stream.name, "");
+    } else {
+      this.#state("lost");
+      setTimeout(() => this.look(), RETRY_MS);
+    }
+  }
+
+  #state(name) {
+    at("line").dataset.state = name;
+    fill("line", say(`line.${name}`));
+  }
+
+  news({ readings, records, missed }) {
+    this.trace.add(readings);
+    this.missed += missed;
+    const last = this.numbers.add(records);
+    if (last && Date.now() - this.said >= SAY_MS) {
+      this.said = Date.now();
+      fill("said", say("trace.said", { ...this.#span(last), value: amount(last.power, this.unit) }));
+    }
+    const wait = calm.matches && !last ? DRAW_CALM_MS : DRAW_MS;
+    if (Date.now() - this.drawn >= wait) this.draw();
+    else this.pending ??= setTimeout(() => this.draw(), wait - (Date.now() - this.drawn));
+  }
+
+  glance(glance) {
+    if (glance.now_ms !== null) this.ahead = glance.now_ms - Date.now();
+    this.opened ??= this.now;
+    if (glance.meters) {
+      this.stream.meters = glance.meters;
+      this.#offer(at("meter"), glance.meters, this.meter);
+    }
+    showSpent(glance.spent, this.stream.own);
+    showLast(glance.last);
+    showHealth(glance, this.facts.counters);
+    if (Date.now() - this.drawn >= (calm.matches ? DRAW_CALM_MS : DRAW_MS)) this.draw();
+  }
+
+  again() {
+    this.example = new Example();
+    this.draw();
+  }
+
+  /** Draw all that moves. */
+  draw() {
+    clearTimeout(this.pending);
+    this.pending = undefined;
+    this.drawn = Date.now();
+    if (document.hidden || this.opened === null) return;
+    const { now } = this;
+    const own = this.stream.own;
+    const stretches = this.trace.stretches(now);
+    const since = this.#since(now, own);
+    const slots = this.numbers.list(since).map((slot) => ({ ...slot, they: slot.power, ...this.#you(slot, stretches) }));
+    this.plots[0].show(stretches, slots, since, now);
+    this.#say(slots, stretches);
+    showPairs(slots);
+    const seconds = own.step_ms < MINUTE;
+    if (at("trace-numbers").open) showNumbers("trace-numbers", slots.slice(-TABLE_ROWS).reverse(), this.unit, seconds);
+    this.#drawPreset(stretches, now);
+  }
+
+  /** From when on the plot shows: the trace gets a quarter of it at least. */
+  #since(now, { step_ms: step }) {
+    const open = Math.max(now - this.opened, Math.min(step, 2 * MINUTE));
+    return this.opened - Math.min(3 * step, 3 * open);
+  }
+
+  /** What was used in a slot, as far as this page has seen it; 1 where it has seen all. */
+  #you(slot, stretches) {
+    const seen = mean(stretches, slot.from, slot.to);
+    const whole = slot.from >= this.opened && slot.to <= this.now && seen.part > WHOLE;
+    return { you: whole ? seen.mean : null, part: whole ? 1 : 0 };
+  }
+
+  #drawPreset(stretches, now) {
+    const promise = this.choices[this.preset];
+    const since = this.opened;
+    const slots = this.#examples(promise, stretches, since, now);
+    const from = Math.min(since, now - MINUTE / 6);
+    this.plots[1].show(stretches, slots, from, now);
+    const open = slots.some(({ part }) => part < 1);
+    at("preset-unfinished").hidden = !open;
+    const texts = { preset: this.preset, records: slots.length };
+    if (open) fill("preset-unfinished", say("preset.unfinished", { ...texts, step: this.#span(slots.at(-1)).length }));
+    at("preset-plot").setAttribute("aria-label", say("preset.plot", texts));
+    const seconds = promise.step_ms < MINUTE;
+    if (at("preset-numbers").open) showNumbers("preset-numbers", slots.slice(-TABLE_ROWS).reverse(), this.unit, seconds);
+  }
+
+  /** What would have left of the trace under a preset, with noise for show; of an open slot, as it stands. */
+  #examples(promise, stretches, since, now) {
+    const found = [];
+    const half = promise.ci95 / promise.per_power;
+    for (let slot = slotAt(promise, since); slot.from < now; slot = slotAt(promise, slot.to)) {
+      const seen = mean(stretches, slot.from, Math.min(slot.to, now));
+      if (seen.mean === null) continue;
+      const noisy = seen.mean + this.example.noise(promise, slot.window, slot.place);
+      const they = Math.round(noisy / promise.quantum_power) * promise.quantum_power;
+      const part = slot.to <= now && slot.from >= since ? 1 : seen.part * 0.999;
+      found.push({ ...slot, power: they, they, half, you: seen.mean, part });
+    }
+    return found;
+  }
+
+  #span({ from, to }) {
+    const seconds = to - from < MINUTE;
+    return { from: clock(from, seconds), to: clock(to, seconds), length: `${clock(from, seconds)} – ${clock(to, seconds)}` };
+  }
+
+  /** The newest number and the open slot, in words. */
+  #say(slots, stretches) {
+    const last = slots.at(-1);
+    if (last) {
+      const values = { ...this.#span(last), value: amount(last.they, this.unit) };
+      const seen = last.you === null ? {} : { mean: amount(last.you, this.unit), error: amount(Math.abs(last.they - last.you), this.unit) };
+      fill("trace-latest", say(last.you === null ? "trace.latest_unseen" : "trace.latest", { ...values, ...seen }));
+    }
+    const open = slotAt(this.stream.own, this.now);
+    const used = mean(stretches, open.from, this.now).mean;
+    const text = used === null ? say("trace.between") : say("trace.open", { ...this.#span(open), mean: amount(used, this.unit) });
+    fill("trace-open", text);
+    const counted = { readings: number(this.trace.readings.length), opened: clock(this.opened), records: slots.length };
+    at("trace-plot").setAttribute("aria-label", say("trace.plot", counted));
+    at("trace-missed").hidden = this.missed === 0;
+    fill("trace-missed", say("missed", { count: number(this.missed) }));
+  }
+}
+
+/** A file of the server's as JSON; null when it is away. Who is logged out comes to the login. */
+async function load(path) {
+  try {
+    const answer = await fetch(path);
+    if (answer.status === 401) location.reload();
+    return answer.ok ? await answer.json() : null;
+  } catch {
+    return null;
+  }
+}
+
+async function start() {
+  const [texts, facts] = await Promise.all([load("/texts.json"), load("/facts.json")]);
+  if (!texts || !facts) {
+    setTimeout(start, RETRY_MS);
+    return;
+  }
+  speak(texts);
+  fill("foot", say("foot", { version: facts.version }));
+  const asked = new URLSearchParams(location.search);
+  new Page(facts).choose(asked.get("stream"), asked.get("meter"));
+}
+
+start();

@@ -1,0 +1,112 @@
+/** A plot of the trace and the private numbers over it, with a pattern for the band; uPlot draws. */
+
+import { clock, number } from "./text.js";
+
+const HEIGHT = 270;
+
+/** A colour or size of the page's style sheet. */
+function style(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** Diagonal lines: the band is told by its pattern as well as by its colour. */
+function hatch(colour) {
+  const tile = document.createElement("canvas");
+  const size = 8 * devicePixelRatio;
+  tile.width = tile.height = size;
+  const pen = tile.getContext("2d");
+  pen.strokeStyle = colour;
+  pen.globalAlpha = 0.45;
+  pen.lineWidth = devicePixelRatio;
+  for (const shift of [-size, 0, size]) {
+    pen.moveTo(shift, size);
+    pen.lineTo(shift + size, 0);
+  }
+  pen.stroke();
+  return pen.createPattern(tile, "repeat");
+}
+
+/** Stretches as points of a stair, a null where nothing follows. */
+function stairs(stretches, values) {
+  const points = [[], ...values.map(() => [])];
+  stretches.forEach((stretch, i) => {
+    points[0].push(stretch.from / 1000);
+    values.forEach((value, k) => points[k + 1].push(value(stretch)));
+    const next = stretches[i + 1];
+    if (!next || next.from > stretch.to) {
+      points[0].push(stretch.to / 1000);
+      values.forEach((value, k) => points[k + 1].push(next ? null : value(stretch)));
+    }
+  });
+  return points;
+}
+
+/** One plot in its place on the page. */
+export class Plot {
+  #place;
+  #unit;
+  #chart = null;
+  #shown = null;
+  #range = [0, 1];
+
+  constructor(place, unit) {
+    this.#place = place;
+    this.#unit = unit;
+    new ResizeObserver(() => this.#fit()).observe(place);
+    for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
+      matchMedia(query).addEventListener("change", () => this.#restart());
+    }
+  }
+
+  /** Show the trace and private slots {from, to, power, half}, between two times; what lies outside is left out. */
+  show(trace, slots, from, to) {
+    const inside = (stretch) => stretch.to > from && stretch.from < to;
+    const cut = ({ from: start, to: end, ...rest }) => ({ from: Math.max(start, from), to: Math.min(end, to), ...rest });
+    const raw = stairs(trace.filter(inside).map(cut), [(s) => s.power]);
+    const inner = [(s) => s.power, (s) => s.power - s.half, (s) => s.power + s.half];
+    const hidden = stairs(slots.filter(inside).map(cut), inner);
+    this.#range = [from / 1000, to / 1000];
+    this.#shown = uPlot.join([raw, hidden]);
+    if (this.#chart) this.#chart.setData(this.#shown);
+    else this.#start();
+  }
+
+  #restart() {
+    this.#chart?.destroy();
+    this.#chart = null;
+    if (this.#shown) this.#start();
+  }
+
+  #fit() {
+    this.#chart?.setSize({ width: this.#place.clientWidth, height: HEIGHT });
+  }
+
+  #start() {
+    const [you, they, text, grid] = ["--you", "--they", "--soft", "--grid"].map(style);
+    const stepped = uPlot.paths.stepped({ align: 1 });
+    const edge = { stroke: they, width: 0.75, paths: stepped, points: { show: false } };
+    const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: style("--plot-font") };
+    const times = (_, splits) => splits.map((s) => clock(s * 1000, splits.length > 1 && splits[1] - splits[0] < 60));
+    const options = {
+      width: this.#place.clientWidth,
+      height: HEIGHT,
+      padding: [12, 12, 0, 0],
+      cursor: { show: false },
+      legend: { show: false },
+      scales: { x: { time: true, range: () => this.#range } },
+      axes: [
+        { ...axis, values: times, space: 90, size: 36 },
+        { ...axis, label: this.#unit, labelSize: 18, labelFont: style("--plot-font"), size: 56, values: (_, all) => all.map(number) },
+      ],
+      series: [
+        {},
+        { stroke: you, width: 1.5, paths: stepped, points: { show: false } },
+        { stroke: they, width: 2.5, dash: [9, 4], paths: stepped, points: { show: false } },
+        edge,
+        edge,
+      ],
+      bands: [{ series: [4, 3], fill: hatch(they) }],
+    };
+    this.#chart = new uPlot(options, this.#shown, this.#place);
+  }
+}

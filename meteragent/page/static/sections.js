@@ -1,0 +1,152 @@
+/** What the page says besides its plots: each function fills one section from data. */
+
+import { pairs, play } from "./noise.js";
+import { amount, clock, duration, element, energy, number, say, table } from "./text.js";
+
+const at = (id) => document.getElementById(id);
+
+/** Put other content into an element. */
+export function fill(id, ...content) {
+  at(id).replaceChildren(...content);
+}
+
+/** Put a table into a folded or wide place. */
+export function fillTable(id, ...parts) {
+  const place = at(id);
+  (place.querySelector(".wide") || place).replaceChildren(table(...parts));
+}
+
+/** What is hidden, and what is not. */
+export function showHidden(promise) {
+  const radius = amount(Number(promise.radius_power), promise.power_unit);
+  const odds = number(Math.exp(promise.level_number));
+  fill(
+    "hidden-promise",
+    element("p", say("hidden.promise", { radius, odds }), { class: "large" }),
+    element("p", say("hidden.hides", { hides: energy(promise.hides_wh_number), step: duration(promise.step_ms) })),
+    element("p", say("hidden.adds", { per_day: number(fraction(promise.level_per_day)) })),
+    element("p", say("hidden.table"), { class: "small" }),
+  );
+  const days = Object.keys(promise.hidden[0]?.right_of_100 || {});
+  const heads = days.map((day) => (day === "1" ? say("hidden.once") : say("hidden.days", { days: day })));
+  fillTable(
+    "hidden-events",
+    say("hidden.title"),
+    [say("hidden.event"), say("hidden.moves"), ...heads],
+    promise.hidden.map((row) => [
+      row.event,
+      energy(fraction(row.wh)),
+      ...days.map((day) => (day in row.right_of_100 ? String(row.right_of_100[day]) : "–")),
+    ]),
+  );
+  fill("hidden-not", ...promise.does_not_hide.map((text) => element("li", text)));
+  fill("hidden-warnings", ...promise.warnings.map((text) => element("li", text)));
+  at("hidden-warned").hidden = promise.warnings.length === 0;
+}
+
+/** A number such as 1/220, or 48. */
+function fraction(text) {
+  const [above, below = 1] = String(text).split("/").map(Number);
+  return above / below;
+}
+
+/** One line on what a preset hides and costs. */
+export function presetLine(promise) {
+  const { errors } = promise;
+  const values = { hides: energy(promise.hides_wh_number), number: amount(errors.number, promise.unit) };
+  const parts = [say("preset.line", values)];
+  for (const [key, name] of [["day_kwh", "day"], ["month_kwh", "month"]]) {
+    if (key in errors) parts.push(say(`preset.${name}`, { [name]: amount(errors[key], "kWh") }));
+  }
+  return parts.join(", ");
+}
+
+/** Slots as a table: what you had, what they have. */
+export function showNumbers(id, slots, unit, seconds) {
+  const rows = slots.map((slot) => {
+    const known = slot.you !== null;
+    const you = known ? number(slot.you) : "–";
+    return [
+      `${clock(slot.from, seconds)}–${clock(slot.to, seconds)}`,
+      slot.part < 1 && known ? `${you} (${say("table.so_far")})` : you,
+      number(slot.they),
+      `${number(slot.they - slot.half)} … ${number(slot.they + slot.half)}`,
+      known ? number(slot.they - slot.you) : "–",
+    ];
+  });
+  const heads = ["slot", "you", "they", "band", "off"].map((name) => say(`table.${name}`, { unit }));
+  if (rows.length) fillTable(id, say("table.show"), heads, rows);
+  else at(id).querySelector(".wide").replaceChildren(element("p", say("table.empty")));
+}
+
+/** What was spent. */
+export function showSpent(spent, promise) {
+  const radius = amount(promise.radius_power, promise.power_unit);
+  const rows = Object.entries(spent).map(([period, { level, exact }]) => [
+    say(`spent.${period}`),
+    element("strong", number(level)),
+    element("code", exact),
+  ]);
+  const heads = [say("spent.period"), say("spent.level", { radius }), say("spent.exact")];
+  fillTable("spent-table", say("spent.title"), heads, rows);
+}
+
+/** The attack on the order of neighbouring slots: those that this page saw from start to end. */
+export function showPairs(slots) {
+  const { all, right } = pairs(slots.filter((slot) => slot.part === 1).map((slot) => ({ ...slot })));
+  const text = all ? say("attack.pairs_found", { raw: all, private: right, all }) : say("attack.pairs_none");
+  if (at("attack-pairs").textContent !== text) fill("attack-pairs", text);
+}
+
+/** The game on each event: played with the readings, with what leaves, and what is proven. */
+export function showGame(promise) {
+  fill("attack-about", say("attack.game_about", { rounds: number(2000) }));
+  const rows = promise.hidden.map((event) => {
+    const bound = event.right_of_100["1"];
+    const right = Math.round(play(promise, event));
+    const of = (value) => say("attack.of", { right: value });
+    return [event.event, of(100), element("div", [of(right), bar(right, bound)]), of(bound)];
+  });
+  const heads = ["event", "raw", "private", "bound"].map((name) => say(`attack.${name}`));
+  fillTable("attack-game", say("attack.game"), heads, rows);
+}
+
+/** A bar from a coin's 50 to 100, and a mark at the limit. */
+function bar(right, bound) {
+  const share = (value) => `${Math.max(0, Math.min(100, (value - 50) * 2))}%`;
+  const [filled, mark] = [element("i"), element("b")];
+  filled.style.width = share(right);
+  mark.style.left = share(bound);
+  return element("div", [filled, mark], { class: "bar", "aria-hidden": "true" });
+}
+
+/** The last message that left. */
+export function showLast(last) {
+  at("last-message").hidden = !last;
+  at("last-none").hidden = Boolean(last);
+  if (!last || at("last-payload").textContent === last.payload) return;
+  fill("last-topic", element("code", last.topic));
+  fill("last-at", clock(last.left_ms, true));
+  fill("last-payload", last.payload);
+}
+
+/** How the agent does. */
+export function showHealth({ health, counts }, meanings) {
+  const state = (fine, text) => element("span", text, { class: fine ? "good" : "bad" });
+  const line = (up) => state(up, say(up ? "health.up" : "health.down"));
+  const lag = health.lag_ms === null ? say("health.no_lag") : amount(health.lag_ms / 1000, "s");
+  const states = [
+    ["health.source", line(health.source)],
+    ["health.sink", line(health.sink)],
+    ["health.clock", state(health.clock, say(health.clock ? "health.right" : "health.stands"))],
+    ["health.outbox", number(health.outbox)],
+    ["health.lag", lag],
+  ];
+  fill("health-states", ...states.flatMap(([key, value]) => [element("dt", say(key)), element("dd", value)]));
+  const heads = ["counter", "count", "meaning"].map((name) => say(`health.${name}`));
+  const rows = Object.entries(counts).filter(([, count]) => count);
+  if (at("health-counters").open || !at("health-counters").querySelector("table")) {
+    const cells = rows.map(([name, count]) => [element("code", name), number(count), meanings[name]]);
+    fillTable("health-counters", say("health.counters"), heads, cells);
+  }
+}

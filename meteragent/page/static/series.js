@@ -1,0 +1,165 @@
+/**
+ * What the page has: readings since it was opened, and private numbers. All as powers over stretches of time,
+ * in the stream's W or kW and in milliseconds. No element of the page is touched here.
+ */
+
+const READINGS = 20_000;
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+
+/** The readings of one meter since the page was opened, in order of time, the oldest dropped first. */
+export class Trace {
+  constructor(promise) {
+    this.promise = promise;
+    this.readings = [];
+  }
+
+  /** Take in readings [ms, value]; of two at one time the first counts. */
+  add(readings) {
+    for (const reading of readings) {
+      let at = this.readings.length;
+      while (at > 0 && this.readings[at - 1][0] > reading[0]) at -= 1;
+      if (at > 0 && this.readings[at - 1][0] === reading[0]) continue;
+      this.readings.splice(at, 0, reading);
+    }
+    if (this.readings.length > READINGS) this.readings.splice(0, this.readings.length - READINGS);
+  }
+
+  /**
+   * Stretches {from, to, power} up to now. A power stands until the next reading, for at most its hold; an
+   * energy was used in the interval that ends at its time; of a register, two readings make a stretch.
+   */
+  stretches(now) {
+    const { kind, hold_ms: hold } = this.promise;
+    const list = this.readings;
+    if (kind === "register") {
+      return list.slice(1).flatMap(([to, value], i) => {
+        const [from, before] = list[i];
+        return value < before ? [] : [{ from, to, power: (value - before) * (HOUR / (to - from)) }];
+      });
+    }
+    if (kind === "interval_energy") {
+      return list.map(([to, value]) => ({ from: to - hold, to, power: value * (HOUR / hold) }));
+    }
+    return list
+      .map(([from, power], i) => {
+        const next = i + 1 < list.length ? list[i + 1][0] : Math.max(now, from);
+        return { from, to: Math.min(next, from + hold), power };
+      })
+      .filter(({ from, to }) => to > from);
+  }
+}
+
+/** The mean power of stretches between two times, and which part of that time they cover. */
+export function mean(stretches, from, to) {
+  let covered = 0;
+  let sum = 0;
+  for (let i = stretches.length - 1; i >= 0; i -= 1) {
+    const part = Math.min(stretches[i].to, to) - Math.max(stretches[i].from, from);
+    if (part > 0) {
+      covered += part;
+      sum += part * stretches[i].power;
+    }
+  }
+  return { mean: covered ? sum / covered : null, part: to > from ? covered / (to - from) : 0 };
+}
+
+/** An ISO 8601 duration with time designators only, in ms. */
+export function isoDuration(text) {
+  const match = /^PT(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?$/.exec(text);
+  if (!match) return NaN;
+  return ((Number(match[1] || 0) * 60 + Number(match[2] || 0)) * 60 + Number(match[3] || 0)) * 1000;
+}
+
+/** A record as it left, read: {from, to, band, value, sd} in the unit of the record; null where it is none. */
+export function readRecord(payload) {
+  try {
+    const fields = JSON.parse(payload);
+    const from = Date.parse(fields.t);
+    const to = from + isoDuration(fields.for);
+    if (!Number.isFinite(to) || typeof fields.value !== "number") return null;
+    return { from, to, band: fields.band || "", value: fields.value, sd: fields.sd };
+  } catch {
+    return null;
+  }
+}
+
+/** The private numbers of one meter, each slot's once, in order of time. */
+export class Numbers {
+  constructor(promise) {
+    this.promise = promise;
+    this.slots = new Map();
+  }
+
+  /** Take in records as they left; returns the last that was new. */
+  add(payloads) {
+    let last = null;
+    for (const payload of payloads) {
+      const record = readRecord(payload);
+      const key = record && `${record.from}/${record.band}`;
+      if (!record || this.slots.has(key)) continue;
+      last = this.#slot(record);
+      this.slots.set(key, last);
+    }
+    if (this.slots.size > READINGS) this.slots.delete(this.slots.keys().next().value);
+    return last;
+  }
+
+  /** A record as power with half its 95 % band, which goes with the sd that the record states. */
+  #slot({ from, to, band, value, sd }) {
+    const { kind, ci95, sd: usual, per_power: per } = this.promise;
+    const hours = kind === "power" ? 1 : band ? per : (to - from) / HOUR;
+    return { from, to, band, power: value / hours, half: (ci95 * (sd / usual)) / hours };
+  }
+
+  /** All of them in order, those of a band of the day laid out over its days from a time on. */
+  list(since = -Infinity) {
+    const sorted = [...this.slots.values()].sort((a, b) => a.from - b.from || a.band.localeCompare(b.band));
+    return sorted.flatMap((slot) => (slot.band ? overDays(slot, since) : [slot]));
+  }
+}
+
+/** A band such as 00:00/06:00 on each local day of its window. */
+function overDays(slot, since) {
+  const found = [];
+  const [from, to] = slot.band.split("/").map((time) => Number(time.slice(0, 2)) * HOUR + Number(time.slice(3, 5)) * 60_000);
+  for (let day = dayOf(Math.max(slot.from, since)); day < slot.to; day = dayOf(day + 1.5 * DAY)) {
+    const end = to > from ? to : DAY;
+    found.push({ ...slot, from: day + from, to: Math.min(day + end, slot.to) });
+  }
+  return found;
+}
+
+/** The start of the local day that holds a time. */
+function dayOf(ms) {
+  return new Date(ms).setHours(0, 0, 0, 0);
+}
+
+/** The slot of a preset that holds a time: {from, to}; days and longer by the local calendar of this browser. */
+export function slotAt(promise, ms) {
+  const { step_ms: step, length_ms: length, slots } = promise;
+  if (slots.length) {
+    const day = dayOf(ms);
+    const size = DAY / slots.length;
+    const place = Math.floor((ms - day) / size);
+    return { from: day + place * size, to: day + (place + 1) * size, window: monthOf(ms), place };
+  }
+  if (length < DAY || step < DAY) {
+    const from = Math.floor(ms / step) * step;
+    const window = Math.floor(ms / length) * length;
+    return { from, to: from + step, window, place: (from - window) / step };
+  }
+  if (length < 28 * DAY) {
+    const day = dayOf(ms);
+    const from = length < 7 * DAY ? day : dayOf(day - (((new Date(day).getDay() + 6) % 7) - 0.5) * DAY);
+    return { from, to: dayOf(from + length + DAY / 2), window: from, place: 0 };
+  }
+  const from = monthOf(ms);
+  return { from, to: monthOf(from + 35 * DAY), window: from, place: 0 };
+}
+
+/** The start of the local month that holds a time. */
+function monthOf(ms) {
+  const date = new Date(dayOf(ms));
+  return date.setDate(1);
+}

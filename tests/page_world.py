@@ -1,0 +1,78 @@
+"""The page without an agent: its server over facts of a real configuration, and what a test lets it see."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from meteragent import check, config, encode, page
+from meteragent.agent.looking import Looking, Seen
+from meteragent.health import Counts
+from meteragent.release import MICRO, Outgoing
+from tests.configurations import written
+
+START_MS = 1_795_200_000_000
+TOKEN = b"0123456789abcdef"
+
+
+class PageWorld:
+    """One stream `main`; what the page is told of it is a test's to say."""
+
+    def __init__(self, **sections: str) -> None:
+        self.stream = config.parse(written(**sections)).stream[0]
+        self.viewers = page.Viewers()
+        self.counts = Counts()
+        self.meters = ["house"]
+        self.now_ms: int | None = START_MS
+        self.spent = {"today": Fraction(7, 220), "month": Fraction(900, 220), "start": Fraction(9000, 220)}
+        self.last: page.Message | None = None
+        self.history: list[bytes] = []
+        self.glances = 0
+        self.wording = encode.wording(config.terms(self.stream))
+        looking = Looking(
+            [Seen(self.stream, None, lambda: self.meters, lambda _: True)],
+            None,  # type: ignore[arg-type]  there is no store
+            None,  # type: ignore[arg-type]  and no clock
+            self.counts,
+            check.facts,
+        )
+        self.view = replace(looking.view, glance=self._glance, left=self._left)
+
+    async def _glance(self, _stream: str, _meter: str) -> page.Glance:
+        self.glances += 1
+        return page.Glance(self.now_ms, self.spent, self.last, 0, None, source=True, sink=True)
+
+    async def _left(self, _stream: str, _topic: str, limit: int) -> Sequence[bytes]:
+        return self.history[-limit:]
+
+    @asynccontextmanager
+    async def serving(
+        self, *, port: int, routes: tuple[page.Route, ...] = (), **settings: Any
+    ) -> AsyncIterator["asyncio.Task[None]"]:
+        """The server, stopped when the block ends."""
+        task = asyncio.create_task(
+            page.serve(page.Settings(port=port, **settings), self.view, self.viewers, routes)
+        )
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def read(self, watts: float, time_ms: int, meter: str = "house") -> None:
+        """The runner passes an accepted reading on, if anybody looks."""
+        see = self.viewers.eye("main")
+        if see is not None:
+            see(meter, time_ms, round(watts * MICRO))
+
+    def record(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
+        """A record as it leaves."""
+        return encode.record(self.wording, meter, start_ms, 0, quanta)
+
+    def release(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
+        """The runner passes a committed record on."""
+        payload = self.record(start_ms, quanta, meter)
+        self.viewers.released("main", [Outgoing(f"private/{meter}/power", payload, start_ms, False)])
+        return payload

@@ -1,6 +1,6 @@
 """One MQTT connection at a time: receive, acknowledge after processing, publish, connect again.
 
-    reconnect -> session -> client -> private (the last two alone know gmqtt); endpoint
+    watch -> reconnect -> session -> client -> private (the last two alone know gmqtt); endpoint
 
 Theory of operation
     `keep_connected` connects, runs `serve(session)` as long as the connection lives, and connects
@@ -31,5 +31,6 @@ Rules
 from meteragent.mqtt.endpoint import Endpoint
 from meteragent.mqtt.reconnect import Backoff, keep_connected
 from meteragent.mqtt.session import Session, Token
+from meteragent.mqtt.watch import watch
 
-__all__ = ["Backoff", "Endpoint", "Session", "Token", "keep_connected"]
+__all__ = ["Backoff", "Endpoint", "Session", "Token", "keep_connected", "watch"]

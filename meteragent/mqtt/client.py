@@ -68,7 +68,7 @@ class Client:
         self._writer: _Writer | None = None
         self._gmqtt = client = gmqtt.Client(
             client_id,
-            clean_session=False,
+            clean_session=session_expiry_s == 0,
             optimistic_acknowledgement=False,
             persistent_storage=self._sent,
             logger=_SilentLogger(events.unreadable),

@@ -46,6 +46,7 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
     keepalive_s: int = 60,
     timeout_s: float = 10.0,
     count: Count = _ignore,
+    on_failed: Callable[[LinkError], None] = _ignore,
 ) -> NoReturn:
     """Hold a connection to a broker until cancelled, and run `serve` on each.
 
@@ -53,7 +54,8 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
     raises LinkError, the connection is closed and made anew. What else it or a callback raises is
     raised here. `receive_maximum` bounds the unacknowledged messages that the broker may send (MQTT
     5 only), `timeout_s` the wait for each answer. A cancelled one leaves with a DISCONNECT; the
-    broker keeps its side of the session for `session_expiry_s`.
+    broker keeps its side of the session for `session_expiry_s` (0: there is none, in no version).
+    `on_failed` is told why each connection ended, or was not made.
     """
     link = Link(
         endpoint=endpoint,
@@ -76,6 +78,7 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
         delay_s = backoff.delay_s(stood_s or 0.0)
         if stood_s is not None:
             count("lost")
+        on_failed(reason)
         _log.warning("%s: %s; next try in %.1f s", name, reason, delay_s)
         await asyncio.sleep(delay_s)
 

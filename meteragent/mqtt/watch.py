@@ -1,0 +1,74 @@
+"""Listening without leaving a trace: for commands that look at a broker and go away.
+
+The connection has a client id of its own, drawn anew each time, so no other client's session is touched,
+and no session that the broker would keep, in any version of MQTT.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn
+
+from meteragent.errors import LinkError
+from meteragent.mqtt.endpoint import Endpoint
+from meteragent.mqtt.reconnect import Entropy, keep_connected
+from meteragent.mqtt.session import Session, Token
+
+Heard = Callable[[str, bytes, bool], None]
+"""Called with topic, payload and the retain flag."""
+
+ATTEMPTS: Final = 2
+"""The second is for brokers that refuse the first version of MQTT that is tried."""
+
+
+async def watch(
+    endpoint: Endpoint,
+    name: str,
+    filters: Sequence[str],
+    on_message: Heard,
+    *,
+    entropy: Entropy,
+    on_listening: Callable[[], None] = lambda: None,
+) -> NoReturn:
+    """Hand over what comes on some topics until cancelled; a connection that is lost is made anew.
+
+    `on_listening` is called when the broker has granted all of them. Raises LinkError, saying why, when the
+    broker cannot be reached or refuses us from the start.
+    """
+    watcher = _Watcher(filters, on_message, on_listening)
+    await keep_connected(
+        endpoint,
+        f"meteragent-{name}-{entropy(6).hex()}",
+        watcher.serve,
+        entropy=entropy,
+        on_message=watcher.take,
+        on_failed=watcher.failed,
+        session_expiry_s=0,
+    )
+
+
+class _Watcher:
+    """What one `watch` does on its connections."""
+
+    def __init__(self, filters: Sequence[str], on_message: Heard, on_listening: Callable[[], None]) -> None:
+        self._filters = filters
+        self._on_message = on_message
+        self._on_listening = on_listening
+        self._session: Session | None = None
+        self._listened = False
+        self._failures = 0
+
+    async def serve(self, session: Session) -> None:
+        self._session = session
+        for topic_filter in self._filters:
+            await session.subscribe(topic_filter)
+        self._listened = True
+        self._on_listening()
+
+    def take(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
+        if token is not None and self._session is not None:
+            self._session.acknowledge([token])
+        self._on_message(topic, payload, retain)
+
+    def failed(self, reason: LinkError) -> None:
+        self._failures += 1
+        if not self._listened and self._failures >= ATTEMPTS:
+            raise reason

@@ -1,9 +1,11 @@
 """emonhub of OpenEnergyMonitor: JSON, one topic for each input, or comma-separated values by position.
 
 All three formats are often on at once and say the same; one is to be read. What the inputs are called is
-the user's configuration, so any of them can be named in ``source.value``.
+the user's configuration, so any of them can be named in ``source.value``. Values without names are asked for
+as ``2 of 11``: where there are not so many, nobody knows which is which.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
@@ -16,7 +18,7 @@ from meteragent.errors import PayloadError
 from meteragent.grid import MINUTE_MS
 from meteragent.release import Kind
 
-_PLACES = 100
+_PLACE = re.compile(r"([1-9]\d?) of ([1-9]\d?)", re.ASCII)
 
 
 def _input(key: str) -> Callable[[bytes], Sequence[Found]]:
@@ -31,13 +33,13 @@ def _input(key: str) -> Callable[[bytes], Sequence[Found]]:
     return read
 
 
-def _column(place: int) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of the value at a place, counted from 1."""
+def _column(place: int, count: int) -> Callable[[bytes], Sequence[Found]]:
+    """The reader of the value at a place, counted from 1, of so many."""
 
     def read(payload: bytes) -> tuple[Found]:
         columns = text_of(payload).split(",")
-        if place > len(columns):
-            raise PayloadError("refused_missing")
+        if len(columns) != count:
+            raise PayloadError("refused_columns")
         return (Found(None, number_in(columns[place - 1])),)
 
     return read
@@ -50,9 +52,10 @@ def _named(kind: Kind, name: str) -> Quantity | None:
 
 def _placed(kind: Kind, name: str) -> Quantity | None:
     """The value at any place; its unit is the configuration's."""
-    if not (name.isascii() and name.isdecimal() and len(name) < 4 and 1 <= int(name) <= _PLACES):
+    match = _PLACE.fullmatch(name)
+    if match is None or int(match[1]) > int(match[2]):
         return None
-    return Quantity(kind, None, _column(int(name)), timed=False)
+    return Quantity(kind, None, _column(int(match[1]), int(match[2])), timed=False)
 
 
 _TRAPS = (
@@ -79,11 +82,15 @@ CSV = Profile(
     name="emonhub-csv",
     title="an emonTx, emonPi or emonTH behind emonhub (comma-separated values)",
     topics=("emonhub/rx/{meter}/values",),
-    quantities={"1": Quantity(Kind.POWER, None, _column(1), timed=False)},
+    quantities={"1 of 11": Quantity(Kind.POWER, None, _column(1, 11), timed=False)},
     named=_placed,
     every_ms=10_000,
     hold_ms=5 * MINUTE_MS,
-    traps=("values are known by their place alone, counted from 1; a new firmware may move them", *_TRAPS),
+    traps=(
+        "values are known by their place alone: value = '2 of 11' is the second of exactly eleven",
+        "the signal's strength comes last where a node is heard by radio: it counts as one more",
+        *_TRAPS,
+    ),
 )
 
 PROFILES = (JSON, CSV)

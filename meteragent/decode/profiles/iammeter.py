@@ -18,7 +18,7 @@ from meteragent.grid import MINUTE_MS
 from meteragent.release import Kind
 
 _POWER, _IMPORT, _EXPORT = 2, 3, 4
-_COLUMNS = range(5, 9)
+_COLUMNS = (5, 7)
 _EXACT = Context(prec=64, traps=[])
 
 

@@ -3,6 +3,7 @@
 The names of records are the device's own, and have no spaces: quantities that mean no name have some.
 """
 
+import re
 from fractions import Fraction
 
 from meteragent.decode.profile import Profile, Quantity
@@ -10,9 +11,13 @@ from meteragent.decode.senml import J_IN_WH, reader
 from meteragent.grid import MINUTE_MS
 from meteragent.release import Kind
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
+
 
 def _named(kind: Kind, name: str) -> Quantity | None:
     """The records of a name, or of its end behind a ``:`` or ``/``."""
+    if not _NAME.fullmatch(name):
+        return None
     return Quantity(kind, Fraction(1) if kind is Kind.POWER else J_IN_WH, reader(kind, name))
 
 

@@ -22,7 +22,10 @@ def _field(name: str) -> Callable[[bytes], Sequence[Found]]:
 
     def read(payload: bytes) -> tuple[Found]:
         document = document_of(payload)
-        if at(document, "media") not in (None, "electricity"):
+        media = at(document, "media")
+        if not isinstance(media, str):
+            raise PayloadError("refused_missing")
+        if media != "electricity":
             raise PayloadError("other")
         number = number_of(at(document, name))
         id_ = at(document, "id")

@@ -210,7 +210,9 @@ def as_json(found: Sequence[dict[str, Any]]) -> str:
 def as_text(found: Sequence[dict[str, Any]], config: settings.Config) -> str:
     """The facts of all streams in words."""
     both = zip(found, config.stream, strict=True)
-    return "\n\n".join(_stream_text(facts, settings.terms(stream)) for facts, stream in both)
+    streams = [_stream_text(facts, settings.terms(stream)) for facts, stream in both]
+    exposed = "\n".join(f"Warning: {line}" for line in settings.exposed(config))
+    return "\n\n".join(filter(None, [exposed, *streams]))
 
 
 def odds(terms: Terms) -> float:

@@ -39,8 +39,8 @@ class Certificates:
     client_key: Path
 
     @classmethod
-    def make(cls, folder: Path) -> Self:
-        """Make them with openssl; they are good for a day."""
+    def make(cls, folder: Path, *, server_days: int = 1) -> Self:
+        """Make them with openssl; they are good for a day, the server's for so many."""
         ca, ca_key = folder / "ca.crt", folder / "ca.key"
         key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
         usage = "-addext keyUsage=critical,keyCertSign"
@@ -51,7 +51,8 @@ class Certificates:
                 f"subjectAltName={names}\nauthorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\n"
             )
             _openssl(f"req {key} -keyout {folder / name}.key -out {request} -subj /CN={name}")
-            signed = f"-CA {ca} -CAkey {ca_key} -CAcreateserial -days 1 -extfile {extensions}"
+            days = server_days if name == "server" else 1
+            signed = f"-CA {ca} -CAkey {ca_key} -CAcreateserial -days {days} -extfile {extensions}"
             _openssl(f"x509 -req -in {request} -out {path} {signed}")
         return cls(
             ca, folder / "server.crt", folder / "server.key", folder / "client.crt", folder / "client.key"

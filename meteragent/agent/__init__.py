@@ -153,6 +153,8 @@ class Agent:
         """
         asyncio.get_running_loop().set_exception_handler(_log_exception)
         links = [Links.of(stream) for stream in self._config.stream]
+        for line in settings.exposed(self._config):
+            _log.warning("%s", line)
         clock = SteadyClock(self._wall_ms, self.counts)
         store = self._open(await self._synchronised_ms(clock))
         thread = StoreThread(store, self._config.store.keep, self._config.store.max_mb * 2**20)

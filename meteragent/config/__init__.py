@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from meteragent.config.files import endpoint, read_secret
+from meteragent.config.files import endpoint, exposed, read_secret
 from meteragent.config.model import Budget, Config, Page, Privacy, Sink, Source, Store, Stream, Window
 from meteragent.config.refuse import refuse
 from meteragent.config.schema import schema
@@ -29,6 +29,7 @@ __all__ = [
     "dead_band",
     "decoder",
     "endpoint",
+    "exposed",
     "has_times",
     "load",
     "others_per_day",

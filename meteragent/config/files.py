@@ -1,11 +1,13 @@
 """What a configuration names outside itself: brokers, passwords, keys."""
 
+import stat
 from pathlib import Path
 
-from meteragent.config.model import Broker
+from meteragent.config.model import Broker, Config
 from meteragent.errors import ConfigError
 from meteragent.mqtt import Endpoint
 
+_SECRETS = ("password_file", "key_file", "pseudonym_key_file")
 _ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
 
 
@@ -22,6 +24,31 @@ def read_secret(key: str, path: Path) -> bytes:
     if not secret:
         raise ConfigError(key, f"{path}: empty", "a file that holds the secret")
     return secret
+
+
+def exposed(config: Config) -> list[str]:
+    """Secrets that everybody on this machine can read: the key, the file and what to do, one line each."""
+    found: dict[str, Path] = {}
+    for at, stream in enumerate(config.stream):
+        prefix = "" if len(config.stream) == 1 else f"stream[{at}]."
+        for section in ("source", "sink"):
+            table: Broker = getattr(stream, section)
+            keys = [key for key in _SECRETS if getattr(table, key, None) is not None]
+            found |= {f"{prefix}{section}.{key}": getattr(table, key) for key in keys}
+    if config.page is not None and config.page.token_file is not None:
+        found["page.token_file"] = config.page.token_file
+    return [
+        f"{key}: everybody on this machine can read {path}: chmod 600"
+        for key, path in found.items()
+        if _mode(path) & stat.S_IROTH
+    ]
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
 
 
 def endpoint(section: str, url: str, broker: Broker) -> Endpoint:

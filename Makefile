@@ -32,7 +32,7 @@ types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy
 
 parts: $(STAMP)
-	@$(BIN)/python tests/tools/system_parts.py mosquitto openssl
+	@$(BIN)/python tests/tools/system_parts.py mosquitto openssl systemd-analyze
 
 unit: $(STAMP) parts ## the fast tests: no integration, no statistics
 	$(BIN)/python -m pytest -n auto -m "not integration and not statistical"

@@ -15,6 +15,8 @@ from pathlib import Path
 
 PREFIX = Path(sys.prefix)
 SECONDS_MAX = 300
+PACKAGES = {"systemd-analyze": "systemd"}
+"""The packages of programs that are not named after theirs."""
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> tuple[int, str]:
@@ -43,7 +45,7 @@ def install(name: str) -> Path | None:
     """From the system's packages, as root or with sudo that asks nothing."""
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     apt = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
-    wanted = [*apt, "install", "--yes", "--no-install-recommends", name]
+    wanted = [*apt, "install", "--yes", "--no-install-recommends", PACKAGES.get(name, name)]
     if run(*wanted)[0] != 0 and run(*apt, "update")[0] == 0:
         run(*wanted)
     return find(name)
@@ -57,7 +59,7 @@ def unpack(name: str) -> Path | None:
     own = [f"-oDir::State::Lists={folder / 'lists'}", f"-oDir::Cache={folder / 'cache'}"]
     run("apt-get", "-qq", *own, "update")
     packages = folder / "packages"
-    run("apt-get", "-qq", *own, "download", *missing_packages(name, own), cwd=packages)
+    run("apt-get", "-qq", *own, "download", *missing_packages(PACKAGES.get(name, name), own), cwd=packages)
     for package in packages.glob("*.deb"):
         run("dpkg", "-x", package, folder / "root")
     return wrap(name, folder / "root")

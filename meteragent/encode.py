@@ -2,29 +2,42 @@
 
 A record says a slot's private value; a descriptor says under which terms, once for many records.
 Every record of a stream has the same fields whatever happened in the slot (law 4).
+
+Records are JSON objects (DESIGN 5), or SenML packs (RFC 8428) that say the same: the value as `power` or
+`energy` under the meter's name, at the slot's start, and beside it, as `power_for`, `power_sd`, `power_terms`
+and of mean days `power_band`, how long the slot is, the standard deviation, the descriptor's id and the band.
+kW, Wh and kWh are secondary units (RFC 8798), which version 26 announces (RFC 9100).
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from meteragent.grid import DAY_MS, iso_duration, iso_time
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.release import MICRO, Space, Terms
+from meteragent.release import MICRO, Kind, Space, Terms
 
 _COVERAGE = 0.95
+_SENML_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
+UTF8 = "utf8:"
+"""Begins the SenML name of a meter whose own has other characters: their UTF-8 follows in hex."""
 
 
 class Wording(NamedTuple):
-    """What all messages under the same terms share: the mechanism, the descriptor's facts, its id."""
+    """What all messages under the same terms share: the mechanism, the descriptor's facts, its id.
+
+    `format` is that of records; a descriptor is JSON beside both.
+    """
 
     terms: Terms
     mechanism: LInfLaplace
     id: str
     facts: dict[str, Any]
     after_value: str
+    format: str = "json"
 
 
 def canonical(facts: dict[str, Any]) -> bytes:
@@ -40,7 +53,7 @@ def facts_id(facts: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(facts)).hexdigest()[:8]
 
 
-def wording(terms: Terms) -> Wording:
+def wording(terms: Terms, form: str = "json") -> Wording:
     """The descriptor's facts (DESIGN 5) without id, meter and valid_from, and what follows."""
     noise = LInfLaplace(epsilon=terms.epsilon, quantum=terms.quantum, n=terms.n)
     deviation = _figure(sd(noise))
@@ -69,6 +82,8 @@ def wording(terms: Terms) -> Wording:
     }
     facts |= _of_the_shape(terms)
     id_ = facts_id(facts)
+    if form == "senml":
+        return Wording(terms, noise, id_, facts, _senml_after(terms, deviation, id_), form)
     after = f',"unit":"{terms.unit}","sd":{json.dumps(deviation)},"d":"{id_}"}}'
     return Wording(terms, noise, id_, facts, after)
 
@@ -94,13 +109,14 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
 class Wordings:
     """The wordings of all terms that a stream has and had, each made once; by the id of its terms."""
 
-    def __init__(self, known: Mapping[str, Terms]) -> None:
+    def __init__(self, known: Mapping[str, Terms], form: str = "json") -> None:
+        self._form = form
         self._by_id = {id_: self.make(terms) for id_, terms in known.items()}
         self._ids: dict[Terms, str] = {}
 
     def make(self, terms: Terms) -> Wording:
         """The wording of some terms."""
-        return wording(terms)
+        return wording(terms, self._form)
 
     def __getitem__(self, id_: str) -> Wording:
         return self._by_id[id_]
@@ -139,15 +155,51 @@ def record(shared: Wording, label: str, window_ms: int, place: int, value_quanta
     start and duration, and the band's name.
     """
     terms = shared.terms
-    if terms.bands:
-        start_ms, duration_ms = window_ms, terms.length_ms
-        band = f'","band":"{terms.bands[place].name}'
-    else:
-        start_ms, duration_ms, band = window_ms + place * terms.step_ms, terms.step_ms, ""
+    start_ms = window_ms if terms.bands else window_ms + place * terms.step_ms
+    band = terms.bands[place].name if terms.bands else None
     value = decimal_text(value_quanta * terms.quantum_u)
+    if shared.format == "senml":
+        return _senml(shared, label, start_ms, value, band)
+    duration = iso_duration(_record_ms(terms)) + (f'","band":"{band}' if band else "")
     name = json.dumps(label, ensure_ascii=False)
-    head = f'{{"v":1,"meter":{name},"t":"{iso_time(start_ms)}","for":"{iso_duration(duration_ms)}{band}"'
+    head = f'{{"v":1,"meter":{name},"t":"{iso_time(start_ms)}","for":"{duration}"'
     return f'{head},"value":{value}{shared.after_value}'.encode()
+
+
+def _record_ms(terms: Terms) -> int:
+    """What a record is for: a slot, or the window of a band."""
+    return terms.length_ms if terms.bands else terms.step_ms
+
+
+def _senml(shared: Wording, label: str, start_ms: int, value: str, band: str | None) -> bytes:
+    """A record as a SenML pack."""
+    quantity, unit = _quantity(shared.terms), shared.terms.unit
+    version = "" if unit == "W" else ',"bver":26'
+    head = f'[{{"bn":"{senml_name(label)}/","bt":{decimal_text(start_ms * 1000)}{version}'
+    one = f'"n":"{quantity}","u":"{unit}","v":{value}}}'
+    of_day = f',{{"n":"{quantity}_band","vs":"{band}"}}' if band else ""
+    return f"{head},{one}{of_day}{shared.after_value}".encode()
+
+
+def _senml_after(terms: Terms, deviation: float, id_: str) -> str:
+    """What follows a value and its band in a SenML pack."""
+    quantity, duration = _quantity(terms), decimal_text(_record_ms(terms) * 1000)
+    return (
+        f',{{"n":"{quantity}_for","u":"s","v":{duration}}}'
+        f',{{"n":"{quantity}_sd","u":"{terms.unit}","v":{json.dumps(deviation)}}}'
+        f',{{"n":"{quantity}_terms","vs":"{id_}"}}]'
+    )
+
+
+def _quantity(terms: Terms) -> str:
+    return "power" if terms.kind is Kind.POWER else "energy"
+
+
+def senml_name(label: str) -> str:
+    """A meter's name as SenML allows it: itself, or `UTF8` and its bytes in hex."""
+    if _SENML_NAME.fullmatch(label) and not label.startswith(UTF8):
+        return label
+    return UTF8 + label.encode().hex()
 
 
 def decimal_text(value_u: int) -> str:

@@ -8,11 +8,12 @@ import csv
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from typing import IO, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Any, NamedTuple
 
 from meteragent import encode, outbox
 from meteragent.consume import Descriptor, Record, Series, nonnegative
+from meteragent.consume.message import load
 from meteragent.errors import RecordError, StoreError
 from meteragent.grid import iso_time
 from meteragent.store import terms
@@ -30,15 +31,20 @@ class Left(NamedTuple):
 
     def row(self) -> list[str]:
         """Its columns: the very digits of the record; `band` is empty where slots are not bands."""
-        known = json.loads(self.payload, parse_float=str, parse_int=str)
+        known = _fields(self.payload)
         fields = (known.get(name, "") for name in ("meter", "t", "for", "band", "value", "unit", "sd", "d"))
         return [self.stream, *fields, iso_time(self.delivered_ms)]
+
+
+def _fields(payload: bytes) -> Mapping[str, Any]:
+    """The fields of a message, its numbers as they were written."""
+    return load(json.loads(payload, parse_float=str, parse_int=str))
 
 
 def records(connection: sqlite3.Connection) -> Iterator[Left]:
     """All records that have left and are still kept, in the order in which they were made."""
     for row in outbox.export(connection):
-        if "value" in json.loads(row.payload):  # the others are descriptors
+        if "value" in _fields(row.payload):  # the others are descriptors
             yield Left(row.channel, row.payload, row.delivered_ms)
 
 

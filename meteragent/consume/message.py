@@ -1,6 +1,7 @@
 """Descriptors and records as they are received: complete, exact, in agreement with themselves, or refused.
 
-Fields that this version does not know are no mistake: later versions add some.
+Fields that this version does not know are no mistake: later versions add some. Records are JSON objects or
+SenML packs (`consume.senml`); one that came as a pack has the fields of the JSON record that says the same.
 """
 
 import json
@@ -16,14 +17,15 @@ from typing import Any, Self, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from meteragent import encode
+from meteragent.consume import senml
 from meteragent.errors import RecordError
 from meteragent.grid import DAY_MS, HOUR_MS, Calendar, parse_time
 from meteragent.privacy.accuracy import sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.release import UNIT_FACTOR, UNITS, Kind, Space
 
-Message = bytes | str | Mapping[str, Any]
-"""A message as it came, or already parsed by a JSON library."""
+Message = bytes | str | Mapping[str, Any] | list[Any]
+"""A message as it came, or already parsed by a JSON library; a list is a SenML pack."""
 
 _OF_ONE_METER = {"id", "meter", "valid_from"}
 """What a descriptor's id does not depend on."""
@@ -206,12 +208,14 @@ def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mappi
     """The fields of a message.
 
     Raises:
-        RecordError: it is no JSON object.
+        RecordError: it is no JSON object, and no SenML pack of one record.
     """
     facts: Any = message
     if isinstance(message, bytes | str):
         with suppress(ValueError, RecursionError):
             facts = json.loads(message, parse_float=parse_float)
+    if isinstance(facts, list):
+        return senml.fields(facts)
     if isinstance(facts, Mapping):
         return facts
     raise RecordError("a message that is no JSON object")

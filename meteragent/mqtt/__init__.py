@@ -15,7 +15,8 @@ Theory of operation
     we subscribe at QoS 1 and the broker lowers what it sends to that; one ends the connection.
 
     Publishing: QoS 1, and nothing is kept here. What was not reported delivered when a connection
-    ended must be published again on the next; the outbox does.
+    ended must be published again on the next; the outbox does. A last will is the broker's to publish,
+    also after an orderly end: so it comes whatever has ended, and after all that was written.
 
 Rules
     1. Nothing is acknowledged but by `Session.acknowledge`, on the session that received it.
@@ -28,9 +29,10 @@ Rules
        piece.
 """
 
+from meteragent.mqtt.client import Will
 from meteragent.mqtt.endpoint import Endpoint
 from meteragent.mqtt.reconnect import Backoff, keep_connected
 from meteragent.mqtt.session import Session, Token
 from meteragent.mqtt.watch import watch
 
-__all__ = ["Backoff", "Endpoint", "Session", "Token", "keep_connected", "watch"]
+__all__ = ["Backoff", "Endpoint", "Session", "Token", "Will", "keep_connected", "watch"]

@@ -8,6 +8,7 @@ What has to be kept from it (gmqtt 0.8; each point is pinned by a test):
     it ignores the reason code of a PUBACK                             read before it does
     it swallows exceptions and logs payloads and topics                a logger that only counts
     it sends packet by packet                                          one write per turn of the loop
+    it leaves with a DISCONNECT that forgets the last will             one that asks for it, or none
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import logging
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import gmqtt
 
@@ -24,6 +25,9 @@ from meteragent.mqtt.private import Private
 CLOSE_TIMEOUT_S: Final = 2.0
 MAX_PACKET_BYTES: Final = 4 * 2**20
 """The largest packet a broker may send (MQTT 5): the time to read one grows as its square."""
+
+_WITH_WILL: Final = 0x04
+"""The reason of a DISCONNECT that has the broker publish the last will (MQTT 5)."""
 
 logging.getLogger("gmqtt").setLevel(logging.CRITICAL + 1)  # it logs topics
 
@@ -51,6 +55,13 @@ class Events:
     unreadable: Callable[[], None]
 
 
+class Will(NamedTuple):
+    """A last will: what the broker publishes, retained and at QoS 1, when the connection has ended."""
+
+    topic: str
+    payload: bytes
+
+
 class Client:
     """One connection to a broker, which acknowledges nothing and repeats nothing by itself."""
 
@@ -63,13 +74,17 @@ class Client:
         session_expiry_s: int,
         username: str | None,
         password: str | None,
+        will: Will | None = None,
     ) -> None:
         self._sent = _SentIds()
         self._writer: _Writer | None = None
+        self._will = will
+        self._level = 0
         self._gmqtt = client = gmqtt.Client(
             client_id,
             clean_session=session_expiry_s == 0,
             optimistic_acknowledgement=False,
+            will_message=will and gmqtt.Message(will.topic, will.payload, qos=1, retain=True),
             persistent_storage=self._sent,
             logger=_SilentLogger(events.unreadable),
             session_expiry_interval=session_expiry_s,
@@ -93,6 +108,7 @@ class Client:
         self, host: str, port: int, tls: ssl.SSLContext | None, keepalive_s: int, level: int
     ) -> None:
         """Connect with MQTT 5 (level 5) or 3.1.1 (4); may wait for ever. Raises OSError."""
+        self._level = level
         await self._gmqtt.connect(host, port, ssl=tls or False, keepalive=keepalive_s, version=level)
         self._writer = self._private.replace_transport(_Writer)
 
@@ -116,10 +132,16 @@ class Client:
             self._writer.write(packets)
 
     async def close(self) -> None:
-        """Write what is waiting, then DISCONNECT, which keeps the session; never raises OSError."""
+        """Write what is waiting, then DISCONNECT, which keeps the session; never raises OSError.
+
+        With a will it is the broker that says goodbye, however the connection ends: a DISCONNECT asks
+        for the will, and with MQTT 3.1.1, where none can, there is none.
+        """
+        if self._will and self._level == 4 and self._writer is not None:
+            self._writer.close()  # what is written after this does not leave
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await self._gmqtt.disconnect()
+                await self._gmqtt.disconnect(reason_code=_WITH_WILL if self._will else 0)
         except OSError:
             pass
         finally:

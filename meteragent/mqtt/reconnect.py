@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
 from meteragent.errors import LinkError
+from meteragent.mqtt.client import Will
 from meteragent.mqtt.endpoint import Endpoint, Version
 from meteragent.mqtt.session import (
     Count,
@@ -46,6 +47,7 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
     keepalive_s: int = 60,
     timeout_s: float = 10.0,
     count: Count = _ignore,
+    will: Will | None = None,
     on_failed: Callable[[LinkError], None] = _ignore,
 ) -> NoReturn:
     """Hold a connection to a broker until cancelled, and run `serve` on each.
@@ -55,7 +57,8 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
     raised here. `receive_maximum` bounds the unacknowledged messages that the broker may send (MQTT
     5 only), `timeout_s` the wait for each answer. A cancelled one leaves with a DISCONNECT; the
     broker keeps its side of the session for `session_expiry_s` (0: there is none, in no version).
-    `on_failed` is told why each connection ended, or was not made.
+    `on_failed` is told why each connection ended, or was not made. However a connection ends,
+    the broker then publishes the `will`.
     """
     link = Link(
         endpoint=endpoint,
@@ -68,6 +71,7 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
         keepalive_s=keepalive_s,
         timeout_s=timeout_s,
         count=count,
+        will=will,
     )
     name = f"{endpoint.host}:{endpoint.port}"
     backoff, versions = Backoff(entropy), _Versions(endpoint.version)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NoReturn
 
 from meteragent.errors import LinkError
-from meteragent.mqtt.client import Client, Events
+from meteragent.mqtt.client import Client, Events, Will
 from meteragent.mqtt.endpoint import Endpoint
 
 Token = tuple[int]
@@ -49,6 +49,7 @@ class Link:
     keepalive_s: int
     timeout_s: float
     count: Count
+    will: Will | None
 
 
 class Session:
@@ -79,6 +80,7 @@ class Session:
             session_expiry_s=link.session_expiry_s,
             username=link.endpoint.username,
             password=link.endpoint.password,
+            will=link.will,
         )
 
     def _events(self) -> Events:

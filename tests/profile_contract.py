@@ -236,13 +236,13 @@ def extended(node: Any) -> Any:
 # Bytes --------------------------------------------------------------------------------------------
 
 INSTEAD = (b"", b"\0", b"7", b'"', b"x", b"\xff")
-"""What a byte is replaced by."""
+"""What a byte is replaced by: two of them at each place, in turn."""
 
 
 def damaged(payload: bytes) -> Iterator[tuple[int, bytes]]:
     """A payload with one byte replaced, and where."""
     for place in range(len(payload)):
-        for byte in INSTEAD:
+        for byte in INSTEAD[place % 3 :: 3]:
             if payload[place : place + 1] != byte:
                 yield place, payload[:place] + byte + payload[place + 1 :]
 

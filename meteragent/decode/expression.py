@@ -1,10 +1,9 @@
 """JMESPath on exact numbers: its functions count decimals as they stand in a document.
 
 The library's own functions know integers and binary floats only. These read a document's decimals
-and return decimals: sums, differences and extremes are exact (64 digits; no meter writes more), a mean
-is exact where it terminates within 64 digits and rounded half up there where it does not. Comparisons
-in filters are the library's, and exact too; a fraction written in an expression (`` `0.1` ``) is a
-binary float there, so `==` with one never holds.
+and return decimals: sums and extremes are exact, a mean is exact where it terminates within 64 digits and
+rounded half up there where it does not. Comparisons in filters are the library's, and exact too; but a
+fraction written in an expression (`` `0.1` ``) is a binary float there, and `==` with one seldom holds.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,10 +13,10 @@ from typing import Any
 import jmespath
 from jmespath import functions
 
-from meteragent.decode.number import number_in
+from meteragent.decode.number import number_in, total
 from meteragent.errors import PayloadError
 
-_EXACT = Context(prec=64, rounding=ROUND_HALF_UP)
+_MEAN = Context(prec=64, rounding=ROUND_HALF_UP)
 _TYPES = {str: "string", bool: "boolean", list: "array", dict: "object", type(None): "null"}
 
 
@@ -53,14 +52,11 @@ class _Functions(functions.Functions):
 
     @functions.signature({"types": ["array"]})
     def _func_sum(self, numbers: list[Any]) -> Decimal:
-        total = Decimal(0)
-        for one in numbers:
-            total = _EXACT.add(total, _number(one))
-        return total
+        return total(map(_number, numbers))
 
     @functions.signature({"types": ["array"]})
     def _func_avg(self, numbers: list[Any]) -> Decimal | None:
-        return _EXACT.divide(self._func_sum(numbers), len(numbers)) if numbers else None
+        return _MEAN.divide(self._func_sum(numbers), len(numbers)) if numbers else None
 
     @functions.signature({"types": ["array"]})
     def _func_max(self, things: list[Any]) -> Any:

@@ -13,7 +13,7 @@ from jmespath.exceptions import JMESPathError
 
 from meteragent.decode import Found, attempt
 from meteragent.decode.expression import searcher
-from meteragent.decode.number import finite, micro, text_of
+from meteragent.decode.number import finite, micro, number_in, text_of
 from meteragent.errors import PayloadError
 from meteragent.grid import parse_time
 from meteragent.reading import Reading
@@ -54,6 +54,11 @@ def number_of(found: Any) -> Decimal:
     if not isinstance(found, Decimal):
         raise PayloadError("refused_type")
     return found
+
+
+def number_or_text(found: Any) -> Decimal:
+    """As `number_of`, of a family that writes its numbers as texts."""
+    return number_in(found) if isinstance(found, str) else number_of(found)
 
 
 def time_of(found: Any) -> int:

@@ -5,6 +5,7 @@ It has no time: the time of arrival counts.
 
 import math
 import re
+from collections.abc import Iterable
 from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
 
@@ -17,6 +18,8 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _NOT_FINITE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.ASCII | re.IGNORECASE)
 _HUGE = Decimal(10) ** 12
 _BEYOND = Decimal(10) ** 100
+_EXACT = Context(prec=240, rounding=ROUND_FLOOR)
+"""Numbers up to 10**100 add up exactly in it, as long as they have at most 130 decimals."""
 _MICRO = Decimal(10) ** 6
 _HALF = Decimal("0.5")
 _FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
@@ -41,6 +44,14 @@ def finite(text: str) -> Decimal:
         if exponent.startswith("-") or not Decimal(mantissa):
             return Decimal(0)
         return _BEYOND.copy_sign(Decimal(mantissa))
+
+
+def total(numbers: Iterable[Decimal]) -> Decimal:
+    """The sum of numbers, exact; those beyond 10**100 are brought to it first."""
+    result = Decimal(0)
+    for one in numbers:
+        result = _EXACT.add(result, min(max(one, -_BEYOND), _BEYOND))
+    return result
 
 
 def micro(value: Decimal, factor: Fraction = Fraction(1)) -> int:

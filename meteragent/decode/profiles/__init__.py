@@ -3,19 +3,27 @@
 from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import (
     chirpstack,
+    dsmr,
     emonhub,
     ert,
     glow,
+    homeassistant,
     iammeter,
     senml,
     shelly,
     sml2mqtt,
+    tasmota,
     vzlogger,
     wmbusmeters,
+    zigbee2mqtt,
 )
 
 _FAMILIES: tuple[tuple[Profile, ...], ...] = (
     shelly.PROFILES,
+    dsmr.PROFILES,
+    tasmota.PROFILES,
+    zigbee2mqtt.PROFILES,
+    homeassistant.PROFILES,
     vzlogger.PROFILES,
     sml2mqtt.PROFILES,
     wmbusmeters.PROFILES,

@@ -1,0 +1,157 @@
+"""DSMR and its relatives: P1 telegrams as they are, and what dsmr-reader makes of them."""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+
+from meteragent.decode import Found
+from meteragent.decode.json import at, document_of, number_or_text, time_of
+from meteragent.decode.number import found as bare
+from meteragent.decode.number import total
+from meteragent.decode.p1 import Telegram, telegram
+from meteragent.decode.profile import Profile, Quantity
+from meteragent.errors import PayloadError
+from meteragent.grid import MINUTE_MS
+from meteragent.release import Kind
+
+_KILO = Fraction(1000)
+_EVERY_MS = 10_000
+_TARIFFS = "the registers of all tariffs are summed: one alone would show when the tariff changes"
+_NET = "power is what is drawn; power-net is less what is fed in: with panels window.range reaches below 0"
+
+
+def _all(numbers: Sequence[Decimal | None]) -> Decimal:
+    """The sum of numbers that are all there; else raises PayloadError."""
+    there = [one for one in numbers if one is not None]
+    if not there or len(there) < len(numbers):
+        raise PayloadError("refused_missing")
+    return total(there)
+
+
+# P1 telegrams -------------------------------------------------------------------------------------
+
+
+def _telegram(find: Callable[[Telegram], Decimal]) -> Callable[[bytes], Sequence[Found]]:
+    def read(payload: bytes) -> tuple[Found]:
+        found = telegram(payload)
+        return (Found(found.time_ms, find(found)),)
+
+    return read
+
+
+def _register(direction: int) -> Callable[[Telegram], Decimal]:
+    """The register of a direction, 1 or 2: as the meter sums it, else the sum of its two tariffs."""
+
+    def find(found: Telegram) -> Decimal:
+        both, first, second = (found.number(f"1-0:{direction}.8.{tariff}", "kWh") for tariff in range(3))
+        if both is not None and (first is None) == (second is None):
+            return both
+        return _all([first, second])
+
+    return find
+
+
+def _drawn(found: Telegram) -> Decimal:
+    return _all([found.number("1-0:1.7.0", "kW")])
+
+
+def _fed_in(found: Telegram) -> Decimal:
+    return _all([found.number("1-0:2.7.0", "kW")])
+
+
+def _net(found: Telegram) -> Decimal:
+    return total([_drawn(found), _fed_in(found).copy_negate()])
+
+
+P1 = Profile(
+    name="dsmr-p1",
+    title="a meter's P1 port (DSMR 2 to 5, Fluvius, Luxembourg, EON Hungary), as raw telegrams",
+    topics=("dsmr/raw",),
+    quantities={
+        "power": Quantity(Kind.POWER, _KILO, _telegram(_drawn)),
+        "power-returned": Quantity(Kind.POWER, _KILO, _telegram(_fed_in)),
+        "power-net": Quantity(Kind.POWER, _KILO, _telegram(_net)),
+        "import": Quantity(Kind.REGISTER, _KILO, _telegram(_register(1))),
+        "export": Quantity(Kind.REGISTER, _KILO, _telegram(_register(2))),
+    },
+    every_ms=_EVERY_MS,
+    hold_ms=5 * MINUTE_MS,
+    personal=(
+        "/ header",
+        "0-0:96.1.1",
+        "0-0:96.1.0",
+        "0-n:96.1.0",
+        "0-0:96.13.0",
+        "0-0:96.13.1",
+        "0-n:24.2.1",
+    ),
+    traps=(
+        _TARIFFS,
+        _NET,
+        "0-0:98.1.0, 1-0:1.6.0 and 1-0:1.4.0 (Belgium) are means and peaks of 13 months: not offered",
+        "the time is YYMMDDhhmmss with S or W in Central European Time; DSMR 2 has none: arrival counts",
+        "DSMR 2 and 3 have no checksum: what goes wrong on the way is not seen",
+        "every second from DSMR 5 on, every 10 s before",
+    ),
+)
+
+# dsmr-reader --------------------------------------------------------------------------------------
+
+
+def _document(more: tuple[str, ...], less: tuple[str, ...] = ()) -> Callable[[bytes], Sequence[Found]]:
+    """The reader of fields that are summed, less others."""
+
+    def read(payload: bytes) -> tuple[Found]:
+        document = document_of(payload)
+        drawn, fed_in = (
+            total(number_or_text(at(document, name)) for name in names) for names in (more, less)
+        )
+        return (Found(time_of(at(document, "timestamp")), total([drawn, fed_in.copy_negate()])),)
+
+    return read
+
+
+_DRAWN, _FED_IN = ("electricity_currently_delivered",), ("electricity_currently_returned",)
+
+READER = Profile(
+    name="dsmr-reader",
+    title="dsmr-reader's telegrams as JSON",
+    topics=("dsmr/json",),
+    quantities={
+        "power": Quantity(Kind.POWER, _KILO, _document(_DRAWN)),
+        "power-returned": Quantity(Kind.POWER, _KILO, _document(_FED_IN)),
+        "power-net": Quantity(Kind.POWER, _KILO, _document(_DRAWN, _FED_IN)),
+        "import": Quantity(
+            Kind.REGISTER, _KILO, _document(("electricity_delivered_1", "electricity_delivered_2"))
+        ),
+        "export": Quantity(
+            Kind.REGISTER, _KILO, _document(("electricity_returned_1", "electricity_returned_2"))
+        ),
+    },
+    every_ms=_EVERY_MS,
+    hold_ms=5 * MINUTE_MS,
+    personal=("id", "extra_device_timestamp", "extra_device_delivered"),
+    traps=(
+        "numbers are texts; the names of the fields are dsmr-reader's own, unless they were changed there",
+        _TARIFFS,
+        _NET,
+        "dsmr/day-consumption and dsmr/current-month are sums of the same energy: not offered",
+    ),
+)
+TOPICS = Profile(
+    name="dsmr-reader-topics",
+    title="dsmr-reader's single topics",
+    topics=("dsmr/reading/electricity_currently_delivered", "dsmr/reading/{phase}"),
+    quantities={
+        "power": Quantity(Kind.POWER, _KILO, bare, timed=False),
+        "register": Quantity(Kind.REGISTER, _KILO, bare, timed=False),
+    },
+    every_ms=_EVERY_MS,
+    hold_ms=5 * MINUTE_MS,
+    traps=(
+        "a register needs both tariffs: phases = ['electricity_delivered_1', 'electricity_delivered_2']",
+        "a bare number does not say what it is: the topic's end must fit the quantity",
+    ),
+)
+
+PROFILES = (P1, READER, TOPICS)

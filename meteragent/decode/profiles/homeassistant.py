@@ -1,0 +1,66 @@
+"""Home Assistant's statestream and ESPHome: a topic for each sensor, and a bare text on it."""
+
+from collections.abc import Callable, Sequence
+
+from meteragent.decode import Found
+from meteragent.decode.number import found as bare
+from meteragent.decode.profile import Profile, Quantity
+from meteragent.errors import PayloadError
+from meteragent.grid import HOUR_MS, MINUTE_MS
+from meteragent.release import Kind
+
+_NO_VALUE = (b"unknown", b"unavailable", b"none")
+
+
+def _state(payload: bytes) -> Sequence[Found]:
+    """The number of a sensor's state; raises PayloadError."""
+    if payload.strip().lower() in _NO_VALUE:
+        raise PayloadError("refused_unavailable")
+    return bare(payload)
+
+
+def _quantities(read: Callable[[bytes], Sequence[Found]]) -> dict[str, Quantity]:
+    return {
+        "power": Quantity(Kind.POWER, None, read, timed=False),
+        "energy": Quantity(Kind.REGISTER, None, read, timed=False),
+    }
+
+
+_UNIT = "the payload does not say the unit: source.unit states it"
+_NO_TIME = "no time: arrival counts"
+
+STATESTREAM = Profile(
+    name="homeassistant-statestream",
+    title="Home Assistant's mqtt_statestream",
+    topics=("homeassistant/sensor/{meter}/state",),
+    quantities=_quantities(_state),
+    every_ms=MINUTE_MS,
+    hold_ms=HOUR_MS,
+    dead_band_known=False,
+    identifies="the sensor's name",
+    personal=("friendly_name and other attributes, which are topics of their own",),
+    traps=(
+        "unknown and unavailable are no readings, and no 0",
+        _UNIT + "; Home Assistant shows it as unit_of_measurement",
+        "sent when the state changes, as finely as the sensor's integration: source.dead_band states it",
+        _NO_TIME + "; last_updated is a topic of its own",
+    ),
+)
+ESPHOME = Profile(
+    name="esphome",
+    title="an ESPHome device over MQTT",
+    topics=("{meter}/sensor/power/state",),
+    quantities=_quantities(bare),
+    every_ms=MINUTE_MS,
+    hold_ms=15 * MINUTE_MS,
+    dead_band_known=False,
+    identifies="the device's name, which may end in its MAC address",
+    traps=(
+        "nan, sent before the first measurement, is refused",
+        _UNIT,
+        "a delta filter lets the power go unsent by as much: source.dead_band states it",
+        _NO_TIME,
+    ),
+)
+
+PROFILES = (STATESTREAM, ESPHOME)

@@ -1,0 +1,121 @@
+"""Tasmota: the ENERGY of plugs and meters, and the frames of a French meter (Teleinfo)."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from meteragent.decode import Found
+from meteragent.decode.json import at, document_of, number_of, number_or_text
+from meteragent.decode.number import total
+from meteragent.decode.profile import Profile, Quantity
+from meteragent.errors import PayloadError
+from meteragent.grid import MINUTE_MS
+from meteragent.release import Kind
+
+_PERIOD_MS = 5 * MINUTE_MS
+_HOLD_MS = 3 * _PERIOD_MS
+_TIME = "Time is local and has no zone: arrival counts"
+
+
+def _section(payload: bytes, name: str) -> dict[str, Any]:
+    """A part of a SENSOR message; raises PayloadError."""
+    document = document_of(payload)
+    if not isinstance(document, dict):
+        raise PayloadError("refused_type")
+    if name not in document:
+        raise PayloadError("other")
+    section = document[name]
+    if not isinstance(section, dict):
+        raise PayloadError("refused_type" if section is not None else "refused_missing")
+    return section
+
+
+def _energy(name: str, channel: int | None = None) -> Callable[[bytes], Sequence[Found]]:
+    """The reader of a number, or of a list with one for each channel: their sum, or one of them."""
+
+    def read(payload: bytes) -> tuple[Found]:
+        found = at(_section(payload, "ENERGY"), name)
+        numbers = [number_of(one) for one in (found if isinstance(found, list) else [found])]
+        if channel is not None:
+            numbers = numbers[channel : channel + 1]
+        if not numbers:
+            raise PayloadError("refused_missing")
+        return (Found(None, total(numbers)),)
+
+    return read
+
+
+TASMOTA = Profile(
+    name="tasmota",
+    title="a Tasmota plug or meter",
+    topics=("tele/{meter}/SENSOR",),
+    quantities={
+        "power": Quantity(Kind.POWER, Fraction(1), _energy("Power"), timed=False),
+        **{
+            f"power-{channel + 1}": Quantity(Kind.POWER, Fraction(1), _energy("Power", channel), timed=False)
+            for channel in range(3)
+        },
+        "total": Quantity(Kind.REGISTER, Fraction(1000), _energy("Total"), timed=False),
+        "export": Quantity(Kind.REGISTER, Fraction(1000), _energy("ExportActive"), timed=False),
+    },
+    every_ms=_PERIOD_MS,
+    hold_ms=_HOLD_MS,
+    identifies="the device's name, which by default ends in its MAC address",
+    personal=("TotalStartTime", "other sensors of the message"),
+    traps=(
+        _TIME,
+        "Power and Total are a number, or a list with one for each channel: summed, or one as power-1",
+        "Today, Yesterday and Period are parts of Total: not offered",
+        "EnergyTotal sets Total: a reset",
+        "a message each TelePeriod (300 s), and on change by PowerDelta where it is set: source.dead_band",
+        "reading heads with a script name their own fields: profile = 'json'",
+    ),
+)
+
+_CONTRACTS = (
+    ("EAST",),
+    ("BASE",),
+    ("HCHC", "HCHP"),
+    ("EJPHN", "EJPHPM"),
+    ("BBRHCJB", "BBRHPJB", "BBRHCJW", "BBRHPJW", "BBRHCJR", "BBRHPJR"),
+)
+"""The registers of each contract (standard mode first): all of them together are what was drawn."""
+
+
+def _drawn(payload: bytes) -> tuple[Found]:
+    frame = _section(payload, "TIC")
+    names = next((names for names in _CONTRACTS if any(name in frame for name in names)), None)
+    if names is None:
+        raise PayloadError("other")
+    return (Found(None, total(number_or_text(frame.get(name)) for name in names)),)
+
+
+def _fed_in(payload: bytes) -> tuple[Found]:
+    frame = _section(payload, "TIC")
+    if "EAIT" not in frame:
+        raise PayloadError("other")
+    return (Found(None, number_or_text(frame["EAIT"])),)
+
+
+TELEINFO = Profile(
+    name="tasmota-teleinfo",
+    title="a French meter's frames by Tasmota Teleinfo (it sends no power in W: PAPP and SINSTS are VA)",
+    topics=("tele/{meter}/SENSOR",),
+    quantities={
+        "total": Quantity(Kind.REGISTER, Fraction(1), _drawn, timed=False),
+        "export": Quantity(Kind.REGISTER, Fraction(1), _fed_in, timed=False),
+    },
+    every_ms=10_000,
+    hold_ms=_HOLD_MS,
+    identifies="the device's name, which by default ends in its MAC address",
+    personal=("ADCO", "ADSC", "PRM", "OPTARIF", "NGTF", "ISOUSC", "MSG1", "MSG2"),
+    traps=(
+        _TIME,
+        "PAPP and SINSTS are apparent power in VA, which is not W: refused; the registers tell the energy",
+        "the registers of all tariffs (HCHC + HCHP and so on) are summed: a frame without one is refused",
+        "registers are texts with leading zeros, in Wh",
+        "where only changed fields are published, contracts with tariffs cannot be read: publish full frames",
+    ),
+)
+
+PROFILES = (TASMOTA, TELEINFO)

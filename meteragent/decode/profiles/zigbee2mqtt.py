@@ -1,0 +1,55 @@
+"""Zigbee2MQTT: plugs and meters on Zigbee."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from meteragent.decode import Found
+from meteragent.decode.json import document_of, number_of
+from meteragent.decode.number import total
+from meteragent.decode.profile import Profile, Quantity
+from meteragent.errors import PayloadError
+from meteragent.grid import HOUR_MS, MINUTE_MS
+from meteragent.release import Kind
+
+
+def _sum(*names: str) -> Callable[[bytes], Sequence[Found]]:
+    """The reader of fields that are summed; a message with none of them is about something else."""
+
+    def read(payload: bytes) -> tuple[Found]:
+        document = document_of(payload)
+        if not isinstance(document, dict):
+            raise PayloadError("refused_type")
+        if not any(name in document for name in names):
+            raise PayloadError("other")
+        return (Found(None, total(number_of(document.get(name)) for name in names)),)
+
+    return read
+
+
+ZIGBEE2MQTT = Profile(
+    name="zigbee2mqtt",
+    title="a plug or meter on Zigbee2MQTT",
+    topics=("zigbee2mqtt/{meter}",),
+    quantities={
+        "power": Quantity(Kind.POWER, Fraction(1), _sum("power"), timed=False),
+        "power-3": Quantity(
+            Kind.POWER, Fraction(1), _sum("power", "power_phase_b", "power_phase_c"), timed=False
+        ),
+        "energy": Quantity(Kind.REGISTER, Fraction(1000), _sum("energy"), timed=False),
+        "produced": Quantity(Kind.REGISTER, Fraction(1000), _sum("produced_energy"), timed=False),
+    },
+    every_ms=MINUTE_MS,
+    hold_ms=HOUR_MS,
+    dead_band_known=False,
+    identifies="the device's name, by default its IEEE address",
+    personal=("device", "friendly_name", "ieee_address", "linkquality"),
+    traps=(
+        "sent when a value has changed by what the device is configured with: source.dead_band states it",
+        "power is phase A on meters with three phases: power-3 is the sum of all",
+        "each message repeats what was known of the other fields; some devices are polled instead",
+        "no time (last_seen is of the radio): arrival counts",
+        "retained messages are not readings",
+    ),
+)
+
+PROFILES = (ZIGBEE2MQTT,)

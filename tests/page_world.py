@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from meteragent import check, config, encode, page
@@ -15,6 +16,14 @@ from tests.configurations import written
 
 START_MS = 1_795_200_000_000
 TOKEN = b"0123456789abcdef"
+
+
+@lru_cache
+def streams(stream: config.Stream) -> Sequence[page.StreamView]:
+    """What the agent tells the page of a stream."""
+    nothing: Any = None
+    seen = Seen(stream, None, list, lambda _: True)
+    return Looking([seen], nothing, nothing, Counts(), check.facts).view.streams()
 
 
 class PageWorld:
@@ -31,14 +40,11 @@ class PageWorld:
         self.history: list[bytes] = []
         self.glances = 0
         self.wording = encode.wording(config.terms(self.stream))
-        looking = Looking(
-            [Seen(self.stream, None, lambda: self.meters, lambda _: True)],
-            None,  # type: ignore[arg-type]  there is no store
-            None,  # type: ignore[arg-type]  and no clock
-            self.counts,
-            check.facts,
-        )
-        self.view = replace(looking.view, glance=self._glance, left=self._left)
+        self._streams = streams(self.stream)
+        self.view = page.View(self._known, self._glance, self._left, self.counts)
+
+    def _known(self) -> list[page.StreamView]:
+        return [replace(one, meters=lambda: self.meters) for one in self._streams]
 
     async def _glance(self, _stream: str, _meter: str) -> page.Glance:
         self.glances += 1
@@ -51,10 +57,12 @@ class PageWorld:
     async def serving(
         self, *, port: int, routes: tuple[page.Route, ...] = (), **settings: Any
     ) -> AsyncIterator["asyncio.Task[None]"]:
-        """The server, stopped when the block ends."""
-        task = asyncio.create_task(
-            page.serve(page.Settings(port=port, **settings), self.view, self.viewers, routes)
-        )
+        """The server, which listens, and is stopped when the block ends."""
+        where = page.Settings(port=port, **settings)
+        task = asyncio.create_task(page.serve(where, self.view, self.viewers, routes))
+        await asyncio.wait({task}, timeout=0)
+        if task.done():
+            task.result()
         try:
             yield task
         finally:

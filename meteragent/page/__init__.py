@@ -19,6 +19,7 @@ Rules
 `serve` is the only thing that loads Starlette and uvicorn (the extra ``page``).
 """
 
+from meteragent.errors import ConfigError
 from meteragent.page.view import Glance, Message, Route, Settings, StreamView, View
 from meteragent.page.viewers import Viewers
 
@@ -32,6 +33,9 @@ async def serve(settings: Settings, view: View, viewers: Viewers, routes: tuple[
         ConfigError: the extra is not installed, or `page.listen` is not an address of this machine.
         OSError: the port is taken.
     """
-    from meteragent.page.server import run  # noqa: PLC0415  nobody else pays for the server
-
+    try:
+        from meteragent.page.server import run  # noqa: PLC0415  nobody else pays for the server
+    except ModuleNotFoundError as error:
+        expected = "the extra that serves it: pip install 'meteragent[page]'"
+        raise ConfigError("page", f"this table, but no {error.name}", expected) from None
     await run(settings, view, viewers, routes)

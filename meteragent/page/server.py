@@ -7,6 +7,7 @@ to be cancelled instead, so that a page nobody looks at costs nothing.
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import socket
@@ -52,14 +53,13 @@ def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server((settings.host, settings.port), family=family)
-    except socket.gaierror as error:
-        found = f"{settings.host}: {error.strerror}".lower()
-        raise ConfigError(
-            "page.listen", found, "an address of this machine, such as 127.0.0.1:8321"
-        ) from None
     except OSError as error:
+        number = error.errno or 0
+        if number <= 0 or number == errno.EADDRNOTAVAIL:  # names that are not found have negative ones
+            expected = "an address of this machine, such as 127.0.0.1:8321"
+            raise ConfigError("page.listen", settings.host, expected) from None
         where = f"page.listen: {settings.host}:{settings.port}"
-        raise OSError(error.errno, f"{where}: {os.strerror(error.errno or 0)}".lower()) from None
+        raise OSError(number, f"{where}: {os.strerror(number)}".lower()) from None
 
 
 class _Server(uvicorn.Server):
@@ -96,7 +96,7 @@ class _Protocol(H11Protocol):
             transport.abort()
             return
         line = cast("socket.socket", transport.get_extra_info("socket"))
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PATIENCE_S * 1000)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(PATIENCE_S * 1000))
         self._silence = asyncio.get_running_loop().call_later(PATIENCE_S, self._hang_up)
 
     def connection_lost(self, exc: Exception | None) -> None:

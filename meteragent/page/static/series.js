@@ -74,14 +74,26 @@ export function isoDuration(text) {
 /** A record as it left, read: {from, to, band, value, sd} in the unit of the record; null where it is none. */
 export function readRecord(payload) {
   try {
-    const fields = JSON.parse(payload);
-    const from = Date.parse(fields.t);
-    const to = from + isoDuration(fields.for);
-    if (!Number.isFinite(to) || typeof fields.value !== "number") return null;
-    return { from, to, band: fields.band || "", value: fields.value, sd: fields.sd };
+    const found = JSON.parse(payload);
+    const record = Array.isArray(found) ? readPack(found) : readObject(found);
+    return Number.isFinite(record.from + record.to + record.value + record.sd) ? record : null;
   } catch {
     return null;
   }
+}
+
+function readObject({ t, for: duration, band = "", value, sd }) {
+  const from = Date.parse(t);
+  return { from, to: from + isoDuration(duration), band, value, sd };
+}
+
+/** A SenML pack that says the same, as `encode` writes it. */
+function readPack(pack) {
+  const of = (name) => pack.find(({ n }) => n === name);
+  const name = of("power") ? "power" : "energy";
+  const from = pack[0].bt * 1000;
+  const to = from + of(`${name}_for`).v * 1000;
+  return { from, to, band: of(`${name}_band`)?.vs || "", value: of(name).v, sd: of(`${name}_sd`).v };
 }
 
 /** The private numbers of one meter, each slot's once, in order of time. */

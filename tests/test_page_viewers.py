@@ -1,0 +1,98 @@
+"""Who looks at the page, and what waits for them: meteragent.page.viewers."""
+
+import pytest
+
+from meteragent.page.viewers import VIEWERS, WAITING, Full, News, Viewers
+from meteragent.release import Outgoing
+
+NOTHING = News([], [], 0)
+
+
+def outgoing(topic: str, payload: bytes, *, retain: bool = False) -> Outgoing:
+    """A row of the outbox."""
+    return Outgoing(topic, payload, 0, retain)
+
+
+def test_a_closed_page_takes_nothing() -> None:
+    """While nobody looks there is nobody to pass anything on to."""
+    viewers = Viewers()
+    assert not viewers
+    assert viewers.eye("main") is None
+    viewer = viewers.enter("main", "m", "private/m")
+    assert viewers
+    viewers.leave(viewer)
+    assert not viewers
+    assert viewers.eye("main") is None
+    viewers.released("main", [outgoing("private/m", b"1")])
+    assert viewer.take() == NOTHING
+
+
+def test_a_viewer_gets_its_own_meter() -> None:
+    """Readings and records of the meter that is looked at come, and nothing of others or of other streams."""
+    viewers = Viewers()
+    viewer = viewers.enter("main", "m", "private/m")
+    assert viewers.eye("two") is None
+    see = viewers.eye("main")
+    assert see is not None
+    see("m", 1000, 5_000_000)
+    see("other", 1000, 6_000_000)
+    see("m", 2000, 7_000_000)
+    viewers.released("two", [outgoing("private/m", b"two")])
+    rows = [outgoing("private/m", b"one"), outgoing("private/other", b"other")]
+    viewers.released("main", [*rows, outgoing("private/m", b"descriptor", retain=True)])
+    assert viewer.take() == News([(1000, 5_000_000), (2000, 7_000_000)], [b"one"], 0)
+    assert viewer.take() == NOTHING
+
+
+def test_two_viewers_do_not_share() -> None:
+    """What one has taken is still there for the other."""
+    viewers = Viewers()
+    both = [viewers.enter("main", "m", "private/m") for _ in range(2)]
+    see = viewers.eye("main")
+    assert see is not None
+    see("m", 1, 1)
+    assert [viewer.take() for viewer in both] == [News([(1, 1)], [], 0)] * 2
+
+
+def test_what_waits_is_bounded() -> None:
+    """Of more than may wait the oldest go, and the viewer is told how many."""
+    viewers = Viewers()
+    viewer = viewers.enter("main", "m", "private/m")
+    see = viewers.eye("main")
+    assert see is not None
+    for time_ms in range(WAITING + 3):
+        see("m", time_ms, 0)
+    viewers.released("main", [outgoing("private/m", b"%d" % n) for n in range(WAITING + 2)])
+    news = viewer.take()
+    assert (news.readings[0], len(news.readings)) == ((3, 0), WAITING)
+    assert (news.records[0], len(news.records)) == (b"2", WAITING)
+    assert news.missed == 5
+    assert viewer.take() == NOTHING
+
+
+def test_viewers_are_bounded() -> None:
+    """One page more than may be open is refused, until one is closed."""
+    viewers = Viewers()
+    first, *_ = [viewers.enter("main", "m", "private/m") for _ in range(VIEWERS)]
+    with pytest.raises(Full):
+        viewers.enter("main", "m", "private/m")
+    viewers.leave(first)
+    viewers.enter("main", "m", "private/m")
+
+
+async def test_a_viewer_waits_for_news() -> None:
+    """A viewer is woken by a reading, a record or the end, and by nothing else within the time it gives."""
+    viewers = Viewers()
+    viewer = viewers.enter("main", "m", "private/m")
+    await viewer.wait(0.001)
+    see = viewers.eye("main")
+    assert see is not None
+    see("m", 1, 1)
+    await viewer.wait(60)
+    viewer.take()
+    viewers.released("main", [outgoing("private/m", b"1")])
+    await viewer.wait(60)
+    viewer.take()
+    viewers.end()
+    await viewer.wait(60)
+    assert viewer.over

@@ -102,6 +102,16 @@ class Source:
         self._arrived.clear()
 
     @property
+    def waiting(self) -> int:
+        """How many messages wait for the core."""
+        return len(self._waiting)
+
+    @property
+    def many(self) -> int:
+        """Beyond so many that wait, the broker may soon send no more."""
+        return min(self._bound() // 2, BATCH)
+
+    @property
     def batches(self) -> int:
         """How many batches wait."""
         return -(-len(self._waiting) // BATCH)

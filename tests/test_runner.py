@@ -75,7 +75,13 @@ class Line:
     """A stream with its store, its clock, and a connection that stands."""
 
     def __init__(
-        self, store: Store, *, wait_ms: int = 0, waits: bool = False, max_bytes: int = 2**20
+        self,
+        store: Store,
+        *,
+        wait_ms: int = 0,
+        waits: bool = False,
+        max_bytes: int = 2**20,
+        flush_ms: int = 0,
     ) -> None:
         self.counts = Counts()
         self.now_ms = START_MS
@@ -100,6 +106,7 @@ class Line:
             self.counts,
             stood_ms,
             self._turn,
+            module.Patience(flush_ms, STREAM.schedule.first_ms),
         )
 
     def _turn(self) -> None:
@@ -198,6 +205,49 @@ async def test_readings_become_records_on_schedule(tmp_path: Path) -> None:
             await line.pass_to(START_MS + 3 * LENGTH_MS)
         assert line.released == [(0, 200), (1, 300), (2, 300)]
         assert line.opened == 4
+
+
+async def test_readings_are_collected_and_nothing_is_late(tmp_path: Path) -> None:
+    """With `flush`, a slot's readings are written together, at its end at the latest, with the same values."""
+    with open_store(tmp_path / "db") as store:
+        line = Line(store, flush_ms=600_000)
+        async with line.running():
+            line.send(100)
+            await line.pass_to(START_MS + LENGTH_MS - 1)
+            assert (line.opened, line.store.commits) == (0, [])
+            await line.pass_to(START_MS + LENGTH_MS)
+            written = len(line.store.commits)
+            for quarter in range(1, 4):
+                line.now_ms = START_MS + LENGTH_MS + quarter * LENGTH_MS // 4
+                line.send(100 * quarter)
+                await line.turn()
+            assert len(line.store.commits) == written
+            assert line.session.acknowledged == []
+            await line.pass_to(START_MS + 2 * LENGTH_MS)
+            assert line.session.acknowledged == [b"100", b"100", b"200"]
+        assert line.released == [(0, 100), (1, 175)]
+
+
+async def test_readings_do_not_wait_longer_than_flush(tmp_path: Path) -> None:
+    """What has waited for `flush` is written, and so is what would fill half of what may be held."""
+    with open_store(tmp_path / "db") as store:
+        line = Line(store, flush_ms=200)
+        async with line.running():
+            line.send(100)
+            await line.pass_to(START_MS + LENGTH_MS)
+            line.send(100)
+            await line.turn()
+            written = len(line.store.commits)
+            line.now_ms += 199
+            line.send(200)
+            await line.turn()
+            assert len(line.store.commits) == written
+            line.now_ms += 1
+            await line.until(lambda: line.session.acknowledged[-1:] == [b"100"])
+            line.now_ms += 100
+            for _ in range(51):
+                line.send(300)
+            await line.until(lambda: b"200" in line.session.acknowledged)
 
 
 async def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path: Path) -> None:

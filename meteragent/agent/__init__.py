@@ -18,7 +18,7 @@ from meteragent import config as settings
 from meteragent import grid, ledger
 from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.agent.notify import Notify
-from meteragent.agent.runner import POLL_S, Runner, StoreThread
+from meteragent.agent.runner import POLL_S, Patience, Runner, StoreThread
 from meteragent.agent.watch import StreamWatch, Watch
 from meteragent.health import Counts
 from meteragent.mqtt import Endpoint, keep_connected
@@ -218,8 +218,19 @@ class Agent:
         stood_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
         catch_up = CatchUp(stood_ms, stream.window.catch_up, waits=due_ms is not None)
         watch, budget = StreamWatch(name, pipeline, sink), _budget(stream)
+        patience = Patience(self._config.store.flush, core.schedule.first_ms)
         runner = Runner(
-            pipeline, source, sink, thread, clock, catch_up, budget, self.counts, stood_ms, watch.turn
+            pipeline,
+            source,
+            sink,
+            thread,
+            clock,
+            catch_up,
+            budget,
+            self.counts,
+            stood_ms,
+            watch.turn,
+            patience,
         )
         suffix = "" if name == "main" else f"-{name}"
         ids = [f"meteragent-{store.client_id}-{side}{suffix}" for side in ("source", "sink")]

@@ -81,6 +81,21 @@ class StoreThread:
 
 
 @dataclass(frozen=True, slots=True)
+class Patience:
+    """How long readings are collected before they are written (`store.flush`), and the stream's boundaries.
+
+    Every commit of a month-long slot writes what is written again minutes later: on flash that is wear.
+    Readings that wait are unacknowledged; what falls due is never late.
+    """
+
+    flush_ms: int
+    boundary_ms: Callable[[int], int]
+
+
+NONE = Patience(0, lambda time_ms: time_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class Runner:
     """Takes one stream's messages through the core into the store.
 
@@ -98,6 +113,7 @@ class Runner:
     counts: Counts
     stood_ms: int
     turn: Callable[[], None]
+    patience: Patience = NONE
 
     async def run(self) -> None:
         """Run until cancelled; whatever it raises must end the process."""
@@ -111,9 +127,23 @@ class Runner:
                 await self._feed([], step_ms, closed_ms if held else min(closing_ms, step_ms))
             if held and closing_ms > closed_ms:
                 await self._close_after(now_ms, closed_ms, closing_ms)
+            if self._may_wait(opened_ms, now_ms, closing_ms):
+                await asyncio.sleep(min(self._pause_s(), self.patience.flush_ms / 1000))
+                continue
             await self._feed(self.source.batch(now_ms), now_ms, closing_ms)
             opened_ms, closed_ms = now_ms, closing_ms
             await self.source.wait(self._pause_s())
+
+    def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
+        """Whether what has arrived may wait for more: nothing falls due, and it has not waited for `flush`.
+
+        A meter that is new has its first window at the next boundary, so that is due in any case.
+        """
+        if not 0 < self.source.waiting <= self.source.many or now_ms - fed_ms >= self.patience.flush_ms:
+            return False
+        deadline_ms = self.pipeline.deadline_ms(closing=closing_ms == now_ms)
+        due_ms = self.patience.boundary_ms(fed_ms + 1)
+        return now_ms < (due_ms if deadline_ms is None else min(due_ms, deadline_ms))
 
     async def _close_after(self, now_ms: int, closed_ms: int, closing_ms: int) -> None:
         """Close what fell due while nothing closed; what has arrived by now counts first."""

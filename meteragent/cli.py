@@ -21,7 +21,19 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from meteragent import __version__, check, config, event, export, grid, ledger, plan, statement, vitals
+from meteragent import (
+    __version__,
+    check,
+    config,
+    event,
+    export,
+    grid,
+    ledger,
+    plan,
+    redact,
+    statement,
+    vitals,
+)
 from meteragent.agent import Agent, watch
 from meteragent.agent.notify import Notify
 from meteragent.errors import ConfigError, MeteragentError, StoreError
@@ -38,6 +50,7 @@ _SAMPLES_LEAST = 100
 """With fewer windows an audit sees next to nothing."""
 
 _PLAN = "From any two of what to hide, what to share, how many homes at what error: the third."
+_LOOKING = (("redact", redact, "Make a recorded payload fit for a bug report: shape kept, nothing said."),)
 
 
 _SCHEMA = "The JSON Schema of the configuration, for editors and programs."
@@ -115,6 +128,10 @@ def _parser() -> argparse.ArgumentParser:
     planning = commands.add_parser("plan", help=_PLAN, description=_PLAN)
     plan.arguments(planning)
     planning.set_defaults(command=_plan, refuse=planning.error)
+    for name, part, text in _LOOKING:
+        sub = commands.add_parser(name, help=text, description=text)
+        part.arguments(sub)
+        sub.set_defaults(command=part.run)
     asking = add("health", _health, "Ask the running agent how it is; 1 when something is wrong.")
     asking.add_argument("--json", action="store_true", help="all figures as JSON")
     describing = commands.add_parser("schema", help=_SCHEMA, description=_SCHEMA)

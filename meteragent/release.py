@@ -156,10 +156,10 @@ class Terms:
 
 
 class Slot(NamedTuple):
-    """An open slot of a window: its place and *noise + energy so far* (law 3)."""
+    """An open slot of a window: its place and *noise + energy so far* (law 3); of a register, exact."""
 
     place: int
-    accumulator: int
+    accumulator: int | Fraction
 
 
 class OpenWindow(NamedTuple):
@@ -167,7 +167,8 @@ class OpenWindow(NamedTuple):
 
     `radius` is the secret R of THEORY 2.1; `drawn` slots have had their uniform drawn from it, in
     order of their index and at most n ever; `slots` are those drawn and not yet closed. `topic`
-    and `label` are where and under which name its records leave.
+    and `label` are where and under which name its records leave. `masked` is the place where the register
+    at `covered_ms` minus the accumulator is kept (so: the register at the slot's start minus the noise).
     """
 
     start_ms: int
@@ -177,6 +178,7 @@ class OpenWindow(NamedTuple):
     radius: int
     drawn: int
     slots: tuple[Slot, ...]
+    masked: int | None = None
 
 
 class TimelineState(NamedTuple):

@@ -55,11 +55,14 @@ VERSION_1 = (
 VERSION_2: tuple[str, ...] = ()
 """Terms may have bands: a program that does not know them would draw for the wrong slots."""
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (VERSION_1, VERSION_2)
+VERSION_3: tuple[str, ...] = ()
+"""A window's slot may be masked: a program that does not know that would release it as it is."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (VERSION_1, VERSION_2, VERSION_3)
 """Step i takes a store from version i to i + 1, in one transaction. A step only adds, so that the
 version before can use the result; one that cannot do so raises COMPATIBLE_FROM."""
 
-COMPATIBLE_FROM = 2
+COMPATIBLE_FROM = 3
 """The oldest version whose code can use a store of the newest."""
 
 
@@ -67,8 +70,14 @@ _compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def encode_state(state: TimelineState) -> bytes:
-    """As JSON with named fields (a reader ignores those it does not know); integers of any size."""
-    windows = [window._asdict() for window in state.windows]
+    """As JSON with named fields (a reader ignores those it does not know).
+
+    Integers of any size are numbers, fractions are text, "p/q".
+    """
+    windows = [
+        window._asdict() | {"slots": [(place, _number(kept)) for place, kept in window.slots]}
+        for window in state.windows
+    ]
     return _compact(state._asdict() | {"windows": windows}).encode()
 
 
@@ -83,8 +92,17 @@ def decode_state(text: bytes) -> TimelineState:
 
 
 def _decode_window(known: dict[str, Any]) -> OpenWindow:
-    known["slots"] = tuple(Slot(index, accumulator) for index, accumulator in known["slots"])
+    known["slots"] = tuple(Slot(index, _exact(accumulator)) for index, accumulator in known["slots"])
+    known = OpenWindow._field_defaults | known
     return OpenWindow(**{name: known[name] for name in OpenWindow._fields})
+
+
+def _number(accumulator: int | Fraction) -> int | str:
+    return accumulator if isinstance(accumulator, int) else str(accumulator)
+
+
+def _exact(found: int | str) -> int | Fraction:
+    return Fraction(found) if isinstance(found, str) else found
 
 
 def _bands(known: list[Any]) -> tuple[Band, ...]:

@@ -1,100 +1,31 @@
-"""The core of one stream, without I/O: messages and the time in, effects out.
-
-Theory of operation
--------------------
-`feed` takes a batch of messages and the time, and returns what to write (one transaction), which
-messages to acknowledge once that is on disk, and when it wants to be called again. It keeps no
-clock and draws from no generator: the time and the random bits are arguments. If what it asked
-for cannot be written the process must end, because its memory is then ahead of the store.
-
-Two clocks drive a wall-clock stream: windows and slots open at `now`, slots close at `closing`.
-They differ only after a start, while the readings that waited in the broker are taken in and what
-fell due meanwhile stays open (law 4, catch_up). An event-clock stream takes both, per meter, from
-the newest timestamp accepted from it.
-
-The rules
----------
-1. No slot's noise is drawn before its window's charge is in the same or an earlier commit (law 2).
-2. A window opens at or after the mark of its meter, and raises it to its end (law 1).
-3. When slots close depends on the clock alone; those due together close in the order of their
-   names, never in the order of arrival (law 4).
-4. Nothing here logs, and nothing that is raised holds a reading.
-"""
+"""One stream at work: its meters' timelines, their schedule, charges and releases (see the package)."""
 
 import heapq
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 from meteragent import encode, grid, topic
-from meteragent.decode import Decoder
 from meteragent.errors import PayloadError
 from meteragent.health import Counts
-from meteragent.privacy.composition import Odometer
+from meteragent.pipeline.intake import Intake
+from meteragent.pipeline.stream import Effects, Spending, Stream
 from meteragent.privacy.sampling import Bits
-from meteragent.reading import Message, Token
+from meteragent.reading import Message
 from meteragent.release import (
     Charge,
     Clock,
     Commit,
     Descriptor,
+    Kind,
     Outgoing,
     Snapshot,
-    Terms,
     TimelineState,
 )
-from meteragent.schedule import Schedule
-from meteragent.window import Outcome, Pending, Timeline, Window
+from meteragent.window import Outcome, Pending, Timeline, Window, give_back, timeline_of
 
 _KEPT_MS = 7 * grid.DAY_MS
 """How long a broker keeps what waits for us: the session expiry that we ask for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """What the core needs to know of a stream.
-
-    `schedule` says when windows start and under which terms. `secret` keys the spread of the meters'
-    delays, `pseudonym_key` their names when there is one.
-    """
-
-    name: str
-    source: topic.SourceTopic
-    sink_topic: str
-    decode: Decoder
-    schedule: Schedule
-    ahead_ms: int
-    forget_ms: int
-    spread_ms: int
-    max_meters: int
-    max_payload: int
-    secret: bytes
-    pseudonym_key: bytes | None = None
-
-    @property
-    def terms(self) -> Terms:
-        """The terms of an ordinary window: how readings count."""
-        return self.schedule.usual
-
-
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """What limits a stream's charges, in 1/W: its own budget, and all that its charges count in.
-
-    A budget is over all streams of a meter, so the streams share `odometers`; `own` is one of them.
-    """
-
-    own: Odometer | None = None
-    odometers: tuple[Odometer, ...] = ()
-
-
-@dataclass(slots=True)
-class Effects:
-    """What the shell must do, in this order: write `commit`, then acknowledge the tokens."""
-
-    commit: Commit
-    acknowledge: list[Token] = field(default_factory=list)
 
 
 class Pipeline:
@@ -105,10 +36,12 @@ class Pipeline:
     ) -> None:
         """The stream as the store left it."""
         self._stream = stream
+        self._intake = Intake(stream)
+        self._registers = stream.terms.kind is Kind.REGISTER
         self._spending = spending
         self._bits = bits
         self._counts = counts
-        self._wordings = encode.Wordings(known.terms)
+        self._wordings = encode.Wordings(known.terms, stream.format)
         self._charged: Counter[Charge] = Counter()
         self._floor_ms = known.floor_ms
         self._marks = dict(known.marks)
@@ -118,11 +51,12 @@ class Pipeline:
         self._closes: list[tuple[int, str, str]] = []
         for meter, state in known.states.items():
             first_ms = self._boundary(meter, state.next_ms)
-            restored = Timeline.restore(stream.terms, first_ms, state, dict(known.terms))
+            restored = timeline_of(stream.terms).restore(stream.terms, first_ms, state, dict(known.terms))
             self._timelines[meter] = restored
             self._schedule(meter, restored)
         self._effects = Effects(Commit(stream.name, 0))
         self._catching_up = False
+        self._restored = set(self._timelines)
 
     @property
     def name(self) -> str:
@@ -143,13 +77,13 @@ class Pipeline:
         """
         self._effects = Effects(Commit(self._stream.name, now_ms))
         self._catching_up = closing_ms < now_ms
-        touched: set[str] = set()
+        touched = self._redraw_restored()
         for message in batch:
             self._advance(min(message.received_ms, now_ms), closing_ms, now_ms, touched)
-            meter = self._take(message, now_ms)
-            if meter is not None:
-                touched.add(meter)
+            self._take(message, now_ms, touched)
         self._advance(now_ms, closing_ms, now_ms, touched)
+        if self._intake.shares:
+            self._effects.acknowledge = give_back(self._effects.acknowledge)
         commit = self._effects.commit
         commit.states = {meter: self._state(meter) for meter in touched}
         commit.charges = dict(self._charged)
@@ -172,43 +106,44 @@ class Pipeline:
 
     # --- messages ------------------------------------------------------------------------------
 
-    def _take(self, message: Message, now_ms: int) -> str | None:
-        """Decode a message and give its reading to its meter; returns the meter it touched."""
+    def _take(self, message: Message, now_ms: int, touched: set[str]) -> None:
+        """Decode a message and give its readings to its meter, which is touched by what counts."""
         self._counts.add("received")
         try:
-            meter, reading = self._decode(message)
-            first_seen = meter not in self._timelines
-            timeline = self._timeline(meter, reading.time_ms, message.received_ms)
+            meter, phase, readings = self._intake.read(message)
         except PayloadError as error:
             self._counts.add(error.reason)
             self._effects.acknowledge.append(message.token)
-            return None
-        outcome, free = timeline.accept(reading)
+            return
+        for reading in readings:
+            try:
+                if self._place(meter, phase, reading, message.received_ms, now_ms):
+                    touched.add(meter)
+            except PayloadError as error:
+                self._counts.add(error.reason)
+                self._effects.acknowledge.append(reading.token)
+
+    def _place(self, meter: str, phase: str | None, reading: Pending, received_ms: int, now_ms: int) -> bool:
+        """Give a reading to its meter; whether that touches it. Raises PayloadError if it cannot count."""
+        if reading.time_ms > received_ms + self._stream.ahead_ms:
+            raise PayloadError("refused_ahead")
+        first_seen = meter not in self._timelines
+        timeline = self._timeline(meter, reading.time_ms, received_ms)
+        counting: Pending | None = reading
+        if phase is None:
+            outcome, free = timeline.accept(reading)
+        else:
+            outcome, free, counting = self._intake.accept(meter, phase, timeline, reading)
         self._counts.add(str(outcome))
         self._effects.acknowledge += free
         if outcome is not Outcome.ACCEPTED:
-            return meter if first_seen else None
+            return first_seen
         terms = self._stream.terms
-        if not terms.low_u <= reading.value_u <= terms.high_u:
+        inside = counting is None or terms.low_u <= counting.value_u <= terms.high_u
+        if not inside and not self._registers:
             self._counts.add("clamped")
-        self._follow(meter, timeline, min(message.received_ms, now_ms), now_ms)
-        return meter
-
-    def _decode(self, message: Message) -> tuple[str, Pending]:
-        stream = self._stream
-        if message.retain:
-            raise PayloadError("retained")
-        if len(message.payload) > stream.max_payload:
-            raise PayloadError("refused_size")
-        meter = stream.source.meter(message.topic)
-        if meter is None:
-            raise PayloadError("refused_topic")
-        [(time_ms, value_u)] = stream.decode(message.payload)
-        if time_ms is None:
-            time_ms = message.received_ms
-        if time_ms > message.received_ms + stream.ahead_ms:
-            raise PayloadError("refused_ahead")
-        return meter, Pending(time_ms, value_u, message.token)
+        self._follow(meter, timeline, min(received_ms, now_ms), now_ms)
+        return True
 
     def _timeline(self, meter: str, time_ms: int, received_ms: int) -> Timeline:
         """The meter's timeline; a meter first seen starts at its next boundary (law 4)."""
@@ -224,7 +159,8 @@ class Pipeline:
         elif len(self._timelines) >= self._stream.max_meters:
             raise PayloadError("refused_meters")
         else:
-            timeline = self._timelines[meter] = Timeline(self._stream.terms, first_ms)
+            terms = self._stream.terms
+            timeline = self._timelines[meter] = timeline_of(terms)(terms, first_ms)
         if wall:
             heapq.heappush(self._opens, (first_ms, meter))
         return timeline
@@ -248,6 +184,8 @@ class Pipeline:
             self._effects.acknowledge += timeline.cover_spans(newest_ms)
         else:
             self._effects.acknowledge += timeline.cover_spans(opened_ms)
+        if self._registers:
+            self._settle(timeline)
 
     # --- the schedule --------------------------------------------------------------------------
 
@@ -296,6 +234,7 @@ class Pipeline:
     def _drop_forgotten(self, meter: str, timeline: Timeline) -> None:
         if timeline.next_ms is None and not timeline.windows:
             self._effects.acknowledge += [p.token for p in timeline.pending]
+            self._effects.acknowledge += self._intake.forget(meter)
             del self._timelines[meter]
             self._counts.add("forgotten")
 
@@ -353,6 +292,28 @@ class Pipeline:
         noise = self._wordings[window.terms_id].mechanism.draw(window.radius, self._bits)
         window.draw(noise, timeline.covered_ms)
 
+    def _redraw_restored(self) -> set[str]:
+        """Draw anew for the slots that a new meaning of the readings has lost; the meters of these."""
+        lost = {
+            meter
+            for meter in self._restored
+            if any(w.lost is not None for w in self._timelines[meter].windows)
+        }
+        self._restored.clear()
+        for meter in lost:
+            self._settle(self._timelines[meter])
+        return lost
+
+    def _settle(self, timeline: Timeline) -> None:
+        """Count what became of registers, and give lost slots noise of a new radius."""
+        for name in timeline.counts():
+            self._counts.add(name)
+        for window in timeline.windows:
+            if window.lost is not None:
+                mechanism = self._wordings[window.terms_id].mechanism
+                window.redraw(mechanism.draw(mechanism.radius(self._bits), self._bits))
+                self._counts.add("register_lost")
+
     def _announce(self, window: Window, now_ms: int) -> None:
         """Send a topic's descriptor ahead of its first record under new terms."""
         wording = self._wordings[window.terms_id]
@@ -384,6 +345,8 @@ class Pipeline:
     def _release(self, meter: str, timeline: Timeline, window: Window, due_ms: int, now_ms: int) -> None:
         index = window.next_slot
         self._effects.acknowledge += timeline.cover(window.slot_end_ms(index))
+        if self._registers:
+            self._settle(timeline)
         if index not in window.fed:
             self._counts.add("gap_slots")
         window.fed.discard(index)

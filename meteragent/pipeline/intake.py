@@ -1,0 +1,74 @@
+"""Messages as readings of meters: what a message holds, and what its readings mean to their meter.
+
+A message may hold several readings; they are taken in in order of their time, each is counted by what
+became of it, and the message is free when all of them are. Of a meter with phases, each reading changes
+the sum, which is what counts.
+"""
+
+from meteragent.errors import PayloadError
+from meteragent.pipeline.stream import Stream
+from meteragent.reading import Message, Token
+from meteragent.release import Kind
+from meteragent.window import Outcome, Pending, Phases, Share, Timeline
+
+
+class Intake:
+    """How a stream's messages are read; it keeps what stands of each meter's phases.
+
+    `shares` says whether tokens may stand for more than a message.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self.shares = bool(stream.source.phases)
+        self._stream = stream
+        self._phases: dict[str, Phases] = {}
+
+    def read(self, message: Message) -> tuple[str, str | None, list[Pending]]:
+        """The meter, its phase and the readings in a message; raises PayloadError when there are none."""
+        stream = self._stream
+        if message.retain:
+            raise PayloadError("retained")
+        if len(message.payload) > stream.max_payload:
+            raise PayloadError("refused_size")
+        place = stream.source.place(message.topic)
+        if place is None:
+            raise PayloadError("refused_topic")
+        found = stream.decode(message.payload)
+        if not found:
+            raise PayloadError("refused_missing")
+        token = message.token
+        if len(found) > 1:
+            token, self.shares = Share((token,), len(found)), True
+        received_ms, readings = message.received_ms, []
+        for time_ms, value_u in found:
+            at_ms = received_ms if time_ms is None else time_ms
+            readings.append(Pending(at_ms if at_ms >= 0 else received_ms + at_ms, value_u, token))
+        if len(readings) > 1:
+            readings.sort(key=lambda reading: reading.time_ms)
+        return *place, readings
+
+    def accept(
+        self, meter: str, phase: str, timeline: Timeline, reading: Pending
+    ) -> tuple[Outcome, list[Token], Pending | None]:
+        """Give a phase's reading to its meter: what became of it, what is free by that, and the sum."""
+        phases = self._phases.get(meter)
+        if phases is None:
+            phases = self._phases[meter] = self._of_the_stream()
+        outcome, total, free = phases.hear(phase, reading)
+        if total is not None:
+            outcome, more = timeline.revise(total)
+            return outcome, [*free, *more], total
+        if outcome is None:
+            return timeline.refusal(reading.time_ms), free, None
+        if outcome is Outcome.ACCEPTED:
+            timeline.hear(reading.time_ms)
+        return outcome, free, None
+
+    def _of_the_stream(self) -> Phases:
+        terms = self._stream.terms
+        return Phases(self._stream.source.phases, terms.hold_ms if terms.kind is Kind.POWER else None)
+
+    def forget(self, meter: str) -> list[Token]:
+        """Forget a meter's phases; what is free by that."""
+        phases = self._phases.pop(meter, None)
+        return [] if phases is None else phases.forget()

@@ -1,0 +1,57 @@
+"""What the core is told of a stream, and what it answers."""
+
+from dataclasses import dataclass, field
+
+from meteragent import topic
+from meteragent.decode import Decoder
+from meteragent.privacy.composition import Odometer
+from meteragent.reading import Token
+from meteragent.release import Commit, Terms
+from meteragent.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What the core needs to know of a stream.
+
+    `schedule` says when windows start and under which terms. `secret` keys the spread of the meters'
+    delays, `pseudonym_key` their names when there is one. `format` is that of records: json or senml.
+    """
+
+    name: str
+    source: topic.SourceTopic
+    sink_topic: str
+    decode: Decoder
+    schedule: Schedule
+    ahead_ms: int
+    forget_ms: int
+    spread_ms: int
+    max_meters: int
+    max_payload: int
+    secret: bytes
+    pseudonym_key: bytes | None = None
+    format: str = "json"
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of an ordinary window: how readings count."""
+        return self.schedule.usual
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What limits a stream's charges, in 1/W: its own budget, and all that its charges count in.
+
+    A budget is over all streams of a meter, so the streams share `odometers`; `own` is one of them.
+    """
+
+    own: Odometer | None = None
+    odometers: tuple[Odometer, ...] = ()
+
+
+@dataclass(slots=True)
+class Effects:
+    """What the shell must do, in this order: write `commit`, then acknowledge the tokens."""
+
+    commit: Commit
+    acknowledge: list[Token] = field(default_factory=list)

@@ -1,0 +1,179 @@
+"""A window's accumulators: its slots between their opening and their close."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from operator import itemgetter
+
+from meteragent.errors import MeteragentError
+from meteragent.release import OpenWindow, Slot, Terms
+
+
+@dataclass(slots=True)
+class Window:
+    """An open window: the secret R, how many slots were drawn from it, the open accumulators.
+
+    Only a register's accumulators can be fractions. `masked` is the place whose accumulator is not known
+    after a restart: what is kept there is a register minus it (see `register`). `lost` is the place whose
+    accumulator was given up and has no noise, until `redraw`.
+    """
+
+    start_ms: int
+    terms: Terms
+    terms_id: str
+    topic: str
+    label: str
+    radius: int
+    drawn: int = 0
+    slots: dict[int, int | Fraction] = field(default_factory=dict)
+    fed: set[int] = field(default_factory=set)
+    masked: int | None = None
+    lost: int | None = None
+
+    @property
+    def end_ms(self) -> int:
+        """Where the window ends."""
+        return self.start_ms + self.terms.length_ms
+
+    def slot_start_ms(self, index: int) -> int:
+        """Where a slot starts."""
+        return self.start_ms + self.terms.stretches(index)[0][0]
+
+    def slot_end_ms(self, index: int) -> int:
+        """Where a slot ends."""
+        return self.start_ms + self.terms.stretches(index)[-1][1]
+
+    @property
+    def next_slot(self) -> int:
+        """The open slot that ends first."""
+        if self.terms.bands:
+            return min(self.slots, key=self.slot_end_ms)
+        return next(iter(self.slots))
+
+    def draw(self, noise: int, covered_ms: int) -> None:
+        """Open the next slot with its noise; time of it that is covered already is gap.
+
+        Raises MeteragentError when all n slots were drawn (rule 4).
+        """
+        if self.drawn >= self.terms.n:
+            raise MeteragentError("more draws than slots from one radius")
+        index, self.drawn = self.drawn, self.drawn + 1
+        skipped_ms = self.terms.slot_ms(index) - self._left_ms(index, covered_ms)
+        self.slots[index] = noise * self.terms.lattice(index) + self.terms.gap_u * skipped_ms
+
+    def add(self, start_ms: int, end_ms: int, value_u: int | Fraction | None) -> None:
+        """Add a value (None: the gap's) over a stretch of time to the slots it touches."""
+        start_ms, end_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
+        if start_ms >= end_ms:
+            return
+        terms = self.terms
+        value = terms.gap_u if value_u is None else min(max(value_u, terms.low_u), terms.high_u)
+        for index, duration_ms in self._touched(start_ms - self.start_ms, end_ms - self.start_ms):
+            self.slots[index] += value * duration_ms
+            if value_u is not None:
+                self.fed.add(index)
+
+    def _touched(self, from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
+        """The slots that a stretch of the window's time lies in, and how long in each."""
+        terms, step_ms = self.terms, self.terms.step_ms
+        if not terms.bands:
+            for index in range(from_ms // step_ms, (to_ms - 1) // step_ms + 1):
+                yield index, min(to_ms, (index + 1) * step_ms) - max(from_ms, index * step_ms)
+            return
+        for index, (_, stretches) in enumerate(terms.bands):
+            at = bisect_right(stretches, from_ms, key=itemgetter(1))
+            while at < len(stretches) and stretches[at][0] < to_ms:
+                yield index, min(to_ms, stretches[at][1]) - max(from_ms, stretches[at][0])
+                at += 1
+
+    def _left_ms(self, index: int, time_ms: int) -> int:
+        """How much of a slot comes at or after a time."""
+        at_ms = time_ms - self.start_ms
+        return sum(max(end - max(start, at_ms), 0) for start, end in self.terms.stretches(index))
+
+    def seal(self, covered_ms: int) -> None:
+        """Fill what is not covered of the open slots with gap; a masked one is lost."""
+        self.lose()
+        for index in self.slots:
+            if index != self.lost:
+                self.slots[index] += self.terms.gap_u * self._left_ms(index, covered_ms)
+
+    def close(self, index: int) -> int:
+        """Take a slot out: its released value in quanta, floor(A / lattice + 1/2) (THEORY 3.4).
+
+        Raises MeteragentError for a slot without noise.
+        """
+        if index in (self.masked, self.lost):
+            raise MeteragentError("a slot without its noise")
+        accumulator = self.slots.pop(index)
+        lattice = self.terms.lattice(index)
+        return (2 * accumulator + lattice) // (2 * lattice)
+
+    def state(self, standing: tuple[int, int] | None = None) -> OpenWindow:
+        """What the store keeps of it.
+
+        `standing` is a register, in an accumulator's units, and its time, if all is covered up to there:
+        the slot that holds this time is kept as the register minus its accumulator. Raises MeteragentError
+        when a slot has no noise.
+        """
+        if self.lost is not None:
+            raise MeteragentError("a slot without its noise")
+        masked, slots = self.masked, self.slots
+        if standing is not None and masked is None and (place := self._place(standing[0])) is not None:
+            masked, slots = place, {**slots, place: standing[1] - slots[place]}
+        kept = tuple(Slot(index, _whole(accumulator)) for index, accumulator in slots.items())
+        return OpenWindow(
+            self.start_ms,
+            self.terms_id,
+            self.topic,
+            self.label,
+            self.radius,
+            self.drawn,
+            kept,
+            masked,
+        )
+
+    # --- a register's slot after a restart -----------------------------------------------------
+
+    def _place(self, time_ms: int) -> int | None:
+        """The open slot that holds a time; none of bands, which are kept as they are."""
+        if self.terms.bands or not self.start_ms <= time_ms < self.end_ms:
+            return None
+        place = (time_ms - self.start_ms) // self.terms.step_ms
+        return place if place in self.slots else None
+
+    def unmask(self, time_ms: int, register: int) -> bool:
+        """Whether a register at a time of the masked slot fits what is kept; then the slot goes on.
+
+        It fits if some noise of the radius and some use within the range make it up.
+        """
+        place = self.masked
+        if place is None:
+            return True
+        found = register - self.slots[place]
+        widest = self.radius * self.terms.lattice(place)
+        duration_ms = time_ms - self.slot_start_ms(place)
+        if not self.terms.low_u * duration_ms - widest <= found <= self.terms.high_u * duration_ms + widest:
+            return False
+        self.slots[place], self.masked = found, None
+        self.fed.add(place)
+        return True
+
+    def lose(self) -> None:
+        """Give the masked slot up, gap throughout: its noise is never used."""
+        place, self.masked = self.masked, None
+        if place is not None:
+            self.slots[place] = self.terms.gap_u * self.terms.slot_ms(place)
+            self.lost = place
+
+    def redraw(self, noise: int) -> None:
+        """Give the lost slot noise of a new radius."""
+        place, self.lost = self.lost, None
+        if place is not None:
+            self.slots[place] += noise * self.terms.lattice(place)
+
+
+def _whole(accumulator: int | Fraction) -> int | Fraction:
+    """A whole number as an integer."""
+    return accumulator.numerator if accumulator.denominator == 1 else accumulator

@@ -5,16 +5,23 @@ Rules
 2. Nothing leaves before it is due; without a clock nothing leaves at all.
 3. On every new connection the descriptors leave first, then everything that is not confirmed, from
    the first: records of a meter are never out of order, though some may come twice.
+4. What leaves beside records, a status and what Home Assistant needs to know, follows from the time, from
+   descriptors and from Home Assistant's starts, and from nothing that a meter does (law 4). Nothing that
+   arrives here is believed but that Home Assistant has started.
 """
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from meteragent import status
 from meteragent.encode import descriptor_topics
+from meteragent.errors import LinkError
 from meteragent.health import Counts
-from meteragent.mqtt import Session
+from meteragent.home_assistant import ONLINE, Discovery
+from meteragent.mqtt import Session, Token, Will
 from meteragent.outbox import Waiting
 from meteragent.release import Descriptor
 
@@ -23,18 +30,49 @@ FETCH = 1000
 POLL_S = 1.0
 """How often the outbox is looked at when nothing is announced: a wall clock may be set."""
 
+_log = logging.getLogger("meteragent")
+
 
 class Outlet(NamedTuple):
-    """What the sink reads of its outbox: the first rows due by a time, so many, and descriptors."""
+    """What the sink reads of the store.
+
+    pending      the first rows due by a time, so many
+    descriptors  the latest of each topic
+    running      the topics of the windows that are open
+    """
 
     pending: Callable[[int, int], Awaitable[list[Waiting]]]
     descriptors: Callable[[], Awaitable[list[Descriptor]]]
+    running: Callable[[], Awaitable[set[str]]]
+
+
+class Beside(NamedTuple):
+    """What leaves beside records: a status, and devices for Home Assistant.
+
+    When Home Assistant has started it is told again `delay_s` later: many agents may hear it start.
+    """
+
+    status: str | None = None
+    discovery: Discovery | None = None
+    delay_s: float = 1.0
+
+    @property
+    def will(self) -> Will | None:
+        """What the broker says when the connection has ended."""
+        return None if self.status is None else Will(self.status, status.OFFLINE)
 
 
 class Sink:
     """One stream's outgoing messages."""
 
-    def __init__(self, outlet: Outlet, now_ms: Callable[[], int | None], counts: Counts) -> None:
+    def __init__(
+        self,
+        outlet: Outlet,
+        now_ms: Callable[[], int | None],
+        counts: Counts,
+        beside: Beside = Beside(),  # noqa: B008 -- it is frozen
+    ) -> None:
+        self.beside = beside
         self._outlet = outlet
         self._now_ms = now_ms
         self._counts = counts
@@ -42,6 +80,9 @@ class Sink:
         self._in_flight: dict[int, int] = {}
         self._delivered: list[int] = []
         self._confirmed: set[int] = set()
+        self._session: Session | None = None
+        self._status_s = 0.0
+        self._again_s: float | None = None
         self.idle = asyncio.Event()
 
     def wake(self) -> None:
@@ -72,24 +113,82 @@ class Sink:
             self._counts.add("delivered")
         self._wake.set()
 
+    def on_message(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
+        """Home Assistant has started, or something of no interest has arrived."""
+        if self._session is not None and token is not None:
+            self._session.acknowledge([token])
+        discovery = self.beside.discovery
+        if discovery is None or topic != discovery.birth or payload != ONLINE or retain:
+            return
+        if self._again_s is None:
+            self._again_s = _clock_s() + self.beside.delay_s
+            self._wake.set()
+
     async def serve(self, session: Session) -> None:
         """Send on a new connection: descriptors, then everything that is not confirmed (rule 3)."""
+        self._session = session
         self._in_flight.clear()
+        self._status_s, self._again_s = _clock_s(), None
+        await self._listen(session)
+        await self._say_what_is_due(session)
         for descriptor in await self._outlet.descriptors():
             for topic in descriptor_topics(descriptor.topic, descriptor.id):
-                await self._room(session)
-                self._in_flight[session.publish(topic, descriptor.payload, retain=True)] = 0
+                await self._publish(session, topic, descriptor.payload)
+        await self._introduce_all(session)
         while True:
             self._wake.clear()
+            await self._say_what_is_due(session)
             rows, next_ms = await self._due()
             for row in rows:
-                await self._room(session)
-                packet_id = session.publish(row.topic, row.payload, retain=row.retain)
-                self._in_flight[packet_id] = row.id
+                await self._introduce_new(session, row)
+                await self._publish(session, row.topic, row.payload, retain=row.retain, row=row.id)
             if not rows:
                 if not self._in_flight and not self._wake.is_set():
                     self.idle.set()
                 await self._woken(next_ms)
+
+    async def _publish(
+        self, session: Session, topic: str, payload: bytes, *, retain: bool = True, row: int = 0
+    ) -> None:
+        """Publish when there is room; 0: it is not of the outbox."""
+        await self._room(session)
+        self._in_flight[session.publish(topic, payload, retain=retain)] = row
+
+    async def _listen(self, session: Session) -> None:
+        """Ask to be told of Home Assistant's starts; what is retained is found without that."""
+        if self.beside.discovery is not None:
+            try:
+                await session.subscribe(self.beside.discovery.birth)
+            except LinkError as error:
+                _log.warning("the sink will not hear of Home Assistant's starts: %s", error)
+
+    async def _say_what_is_due(self, session: Session) -> None:
+        """The status on its schedule, and the devices after a start of Home Assistant."""
+        now_s, now_ms = _clock_s(), self._now_ms()
+        if self.beside.status is not None and now_ms is not None and now_s >= self._status_s:
+            self._status_s = now_s + status.PERIOD_S
+            await self._publish(session, self.beside.status, status.online(now_ms))
+        if self._again_s is not None and now_s >= self._again_s:
+            self._again_s = None
+            await self._introduce_all(session)
+
+    async def _introduce_all(self, session: Session) -> None:
+        """Announce the devices of meters whose windows open; one that has left is not brought back."""
+        if self.beside.discovery is not None:
+            running = await self._outlet.running()
+            for descriptor in await self._outlet.descriptors():
+                if descriptor.topic in running:
+                    await self._introduce(session, descriptor.topic, descriptor.payload)
+
+    async def _introduce_new(self, session: Session, row: Waiting) -> None:
+        """Announce a meter's device before its first descriptor, if this is one."""
+        sink_topic = row.topic.removesuffix("/privacy")
+        if row.retain and sink_topic != row.topic:
+            await self._introduce(session, sink_topic, row.payload)
+
+    async def _introduce(self, session: Session, sink_topic: str, descriptor: bytes) -> None:
+        if self.beside.discovery is not None:
+            await self._publish(session, *self.beside.discovery.message(sink_topic, descriptor))
 
     async def _due(self) -> tuple[list[Waiting], int | None]:
         """The next rows that are due, and when the one after them will be, if that is soon.
@@ -111,9 +210,18 @@ class Sink:
             await self._wake.wait()
 
     async def _woken(self, next_ms: int | None) -> None:
-        """Wait for something to happen, or for the next row to fall due."""
-        now_ms = self._now_ms()
+        """Wait for something to happen, or for what is next to fall due."""
+        now_ms, now_s = self._now_ms(), _clock_s()
         pause_s = POLL_S if next_ms is None or now_ms is None else (next_ms - now_ms) / 1000
+        if self.beside.status is not None and now_ms is not None:
+            pause_s = min(pause_s, self._status_s - now_s)
+        if self._again_s is not None:
+            pause_s = min(pause_s, self._again_s - now_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(pause_s, 0)):
                 await self._wake.wait()
+
+
+def _clock_s() -> float:
+    """The time of schedules that no clock on a wall may move."""
+    return asyncio.get_running_loop().time()

@@ -1,85 +1,15 @@
 """Records out: meteragent.sink, from a real outbox to connections that a test drives."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from meteragent import outbox, sink
-from meteragent.health import Counts
-from meteragent.release import Commit, Descriptor, Outgoing
-from meteragent.sink import Outlet, Sink
-from meteragent.store import Store
-from tests.fake_session import LIMIT_S, FakeSession, Publication
-from tests.mqtt_peer import turns
-from tests.stores import open_store, persist
-
-NOW_MS = 1_800_000_000_000
-
-
-class Line:
-    """A sink over a store's outbox, its clock, and the connection of the moment."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.counts = Counts()
-        self.now_ms: int | None = NOW_MS
-        self.reads = asyncio.Semaphore(0)
-        self.sink = Sink(Outlet(self._pending, self._descriptors), lambda: self.now_ms, self.counts)
-
-    async def _pending(self, now_ms: int, limit: int) -> list[outbox.Waiting]:
-        rows = outbox.pending(self.store.connection, "main", now_ms, limit)
-        self.reads.release()
-        return rows
-
-    async def _descriptors(self) -> list[Descriptor]:
-        return outbox.descriptors(self.store.connection, "main")
-
-    def commit(self, *payloads: bytes, due_ms: int = NOW_MS, topic: str = "private/m") -> None:
-        """Append rows, and say so."""
-        rows = [Outgoing(topic, payload, due_ms, retain=False) for payload in payloads]
-        persist(self.store, Commit("main", NOW_MS, outgoing=rows))
-        self.sink.wake()
-
-    def describe(self, topic: str, id_: str) -> None:
-        """Keep a descriptor."""
-        persist(self.store, Commit("main", NOW_MS, descriptors=[Descriptor(topic, id_, id_.encode())]))
-
-    def answer(self, session: FakeSession, *publications: Publication) -> None:
-        """The broker confirms publications."""
-        for publication in publications:
-            self.sink.on_delivered(session.answered(publication), 0)
-
-    def mark(self) -> list[int]:
-        """Write down what was delivered, as the runner does; returns the rows."""
-        rows = self.sink.take_delivered()
-        persist(self.store, Commit("main", NOW_MS), delivered=rows)
-        self.sink.written(rows)
-        return rows
-
-    @asynccontextmanager
-    async def connected(self, inflight: int = 100) -> AsyncIterator[FakeSession]:
-        """A connection, as long as the block lasts."""
-        session = FakeSession(inflight=inflight)
-        serving = asyncio.create_task(self.sink.serve(session))
-        try:
-            yield session
-        finally:
-            session.over = True
-            serving.cancel()
-            await asyncio.wait({serving})
-        assert serving.cancelled()
-
-    async def looked(self) -> None:
-        """The sink has read its outbox from now on, and done what it does about that."""
-        while not self.reads.locked():
-            await self.reads.acquire()
-        self.sink.wake()
-        async with asyncio.timeout(LIMIT_S):
-            await self.reads.acquire()
-        await turns(1)
+from tests.fake_session import LIMIT_S, Publication
+from tests.sink_line import NOW_MS, Line
+from tests.stores import open_store
 
 
 @pytest.fixture

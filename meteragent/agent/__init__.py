@@ -15,18 +15,19 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent import config as settings
-from meteragent import grid, ledger
+from meteragent import grid, ledger, topic
 from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.agent.notify import Notify
 from meteragent.agent.runner import POLL_S, Patience, Runner, StoreThread
 from meteragent.agent.watch import StreamWatch, Watch
 from meteragent.health import Counts
+from meteragent.home_assistant import Discovery
 from meteragent.mqtt import Endpoint, keep_connected
 from meteragent.pipeline import Pipeline, Spending, Stream
 from meteragent.privacy.composition import Odometer
 from meteragent.privacy.sampling import Bits, SystemBits
 from meteragent.release import Clock
-from meteragent.sink import Sink
+from meteragent.sink import Beside, Sink
 from meteragent.source import Source
 from meteragent.store import Store
 
@@ -34,6 +35,8 @@ DRAIN_S = 10.0
 """How long a stop waits for the outbox."""
 TOTALS_S = 3600.0
 """How often the totals are logged: rarely, because they tell when a home is busy (law 4)."""
+HOME_ASSISTANT_MS = 5000
+"""Agents that hear Home Assistant start answer within this, each at its own time."""
 FORGET_MS = 60 * grid.DAY_MS
 """Odometers forget periods older than this; a clock that stood still longer needs a restart."""
 
@@ -89,6 +92,15 @@ def _core(stream: settings.Stream, others: Fraction, links: Links, secret: bytes
         secret=secret,
         pseudonym_key=links.pseudonym_key,
     )
+
+
+def _beside(stream: settings.Stream, secret: bytes) -> Beside:
+    """What leaves on the sink beside records."""
+    status, prefix = stream.sink.status, stream.sink.home_assistant
+    if status is None or prefix is None:
+        return Beside(status)
+    delay_ms = 1000 + topic.delay_ms(secret, "home assistant", HOME_ASSISTANT_MS)
+    return Beside(status, Discovery(prefix, status, stream.sink.total), delay_ms / 1000)
 
 
 def _budget(stream: settings.Stream) -> ledger.Budget | None:
@@ -211,7 +223,7 @@ class Agent:
         pipeline = Pipeline(core, known, spending, self._bits, self.counts)
         inflight, max_payload = stream.source.inflight, stream.source.max_payload
         source = Source(core.source.filter, inflight, max_payload, clock.now_ms, self.counts)
-        sink = Sink(thread.outlet(name), clock.now_ms, self.counts)
+        sink = Sink(thread.outlet(name), clock.now_ms, self.counts, _beside(stream, store.secret))
         # Where the stream's clock stood: before the first thing that is due. The store's own clock
         # may be later: other streams move it, and so does a start that stops before its catch_up.
         due_ms = pipeline.deadline_ms(closing=True)
@@ -285,7 +297,9 @@ class Agent:
             unit.links.sink,
             unit.sink_id,
             unit.watch.serving("sink", unit.sink.serve),
+            on_message=unit.sink.on_message,
             on_delivered=unit.sink.on_delivered,
+            will=unit.sink.beside.will,
             inflight=unit.inflight,
             entropy=self._entropy,
             count=self._count(unit, "sink"),

@@ -72,7 +72,11 @@ class StoreThread:
         async def descriptors() -> list[Descriptor]:
             return await self.call(outbox.descriptors, self.store.connection, channel)
 
-        return Outlet(pending, descriptors)
+        async def running() -> set[str]:
+            states = (await self.call(self.store.snapshot, channel)).states.values()
+            return {window.topic for state in states for window in state.windows}
+
+        return Outlet(pending, descriptors, running)
 
     async def close(self) -> None:
         """Close the store and end its thread."""

@@ -91,6 +91,7 @@ def _core(stream: settings.Stream, others: Fraction, links: Links, secret: bytes
         max_payload=stream.source.max_payload,
         secret=secret,
         pseudonym_key=links.pseudonym_key,
+        format=stream.sink.format,
     )
 
 

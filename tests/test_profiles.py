@@ -30,6 +30,7 @@ from tests.profile_contract import (
     value_differs,
     written,
 )
+from tests.tools import profile_table
 
 CASES: tuple[Case, ...] = tuple(
     case
@@ -156,3 +157,13 @@ def test_any_bytes_are_readings_or_counted(name: str, data: st.DataObject) -> No
     payload = case.payload[:start] + data.draw(st.binary(max_size=20)) + case.payload[end:]
     for one in case.readings:
         outcome(case.decoder(one), payload)
+
+
+# What is said of them -----------------------------------------------------------------------------
+
+
+def test_the_table_is_of_these_profiles() -> None:
+    """The README of the profiles shows what they state; `python -m tests.tools.profile_table` renews it."""
+    text = profile_table.README.read_text()
+    assert text == profile_table.renewed(text)
+    assert all(f"| `{name}`" in text for name in PROFILES)

@@ -109,12 +109,17 @@ _CHANNELS = "on events/rpc the first channel is meant; others by name (power-1),
 
 
 def _gen2(
-    name: str, title: str, component: str, quantities: dict[str, Quantity], *traps: str, band_w: int = 10
+    name: str,
+    title: str,
+    components: tuple[str, ...],
+    quantities: dict[str, Quantity],
+    *traps: str,
+    band_w: int = 10,
 ) -> Profile:
     return Profile(
         name=name,
         title=title,
-        topics=("{meter}/events/rpc", "{meter}/status/" + component),
+        topics=("{meter}/events/rpc", *(f"{{meter}}/status/{component}" for component in components)),
         quantities=quantities,
         every_ms=MINUTE_MS,
         hold_ms=HOUR_MS,
@@ -129,7 +134,7 @@ def _gen2(
 EM = _gen2(
     "shelly-gen2-em",
     "a Shelly Pro 3EM or 3EM Gen3 (triphase)",
-    "em:0",
+    ("em:0", "emdata:0"),
     {
         "power": _power("em:0", "total_act_power"),
         **{f"phase-{one}": _power("em:0", f"{one}_act_power") for one in "abc"},
@@ -144,7 +149,7 @@ EM = _gen2(
 EM1 = _gen2(
     "shelly-gen2-em1",
     "a Shelly Pro EM, EM Gen3 or 3EM in profile monophase",
-    "em1:0",
+    ("em1:0", "em1data:0"),
     {
         **_channels(3, "power", lambda i: _power(f"em1:{i}", "act_power")),
         **_channels(3, "import", lambda i: _register(f"em1data:{i}", "total_act_energy")),
@@ -161,18 +166,23 @@ _BY_MINUTE = (
 SWITCH = _gen2(
     "shelly-gen2-switch",
     "a Shelly Plus, Pro or Gen3 switch that measures, such as a Plug",
-    "switch:0",
+    ("switch:0",),
     _metered("switch", 4),
     _ON_CHANGE,
     _BY_MINUTE,
     _CHANNELS,
 )
-PM1 = _gen2("shelly-gen2-pm1", "a Shelly PM Mini", "pm1:0", _metered("pm1", 1), _ON_CHANGE, _BY_MINUTE)
+PM1 = _gen2("shelly-gen2-pm1", "a Shelly PM Mini", ("pm1:0",), _metered("pm1", 1), _ON_CHANGE, _BY_MINUTE)
 
 GEN1 = Profile(
     name="shelly-gen1",
     title="a Shelly EM, 3EM or 1PM of the first generation",
-    topics=("shellies/{meter}/emeter/{phase}/power", "shellies/{meter}/relay/0/power"),
+    topics=(
+        "shellies/{meter}/emeter/{phase}/power",
+        "shellies/{meter}/emeter/{phase}/total",
+        "shellies/{meter}/relay/0/power",
+        "shellies/{meter}/relay/0/energy",
+    ),
     quantities={
         "power": Quantity(Kind.POWER, Fraction(1), bare, timed=False),
         "total": Quantity(Kind.REGISTER, _WH, bare, timed=False),

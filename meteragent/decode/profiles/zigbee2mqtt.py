@@ -32,7 +32,7 @@ ZIGBEE2MQTT = Profile(
     topics=("zigbee2mqtt/{meter}",),
     quantities={
         "power": Quantity(Kind.POWER, Fraction(1), _sum("power"), timed=False),
-        "power-3": Quantity(
+        "power-all": Quantity(
             Kind.POWER, Fraction(1), _sum("power", "power_phase_b", "power_phase_c"), timed=False
         ),
         "energy": Quantity(Kind.REGISTER, Fraction(1000), _sum("energy"), timed=False),
@@ -45,7 +45,7 @@ ZIGBEE2MQTT = Profile(
     personal=("device", "friendly_name", "ieee_address", "linkquality"),
     traps=(
         "sent when a value has changed by what the device is configured with: source.dead_band states it",
-        "power is phase A on meters with three phases: power-3 is the sum of all",
+        "power is phase A on meters with three phases: power-all is the sum of the three",
         "each message repeats what was known of the other fields; some devices are polled instead",
         "no time (last_seen is of the radio): arrival counts",
         "retained messages are not readings",

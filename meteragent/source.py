@@ -4,9 +4,10 @@ Rules
 1. A message is acknowledged when the core says so, after the commit that holds what it contributed.
 2. What is held unacknowledged is bounded: beyond `inflight` (over MQTT 3.1.1, whose brokers have
    limits of their own that nobody states, 16) the oldest that the core has are acknowledged early
-   and counted.
+   and counted. A broker that stops at fewer is found out: see `Allowance`.
 3. What waits for the core is bounded: QoS 0 messages beyond twice `inflight` are shed and counted;
    QoS 1 messages beyond what the protocol allows end the connection, and the broker sends them again.
+   Before that nothing more is read: mosquitto 2.0.11 sends a backlog without regard to Receive Maximum.
    Of a payload that is too large, no more is kept than shows it.
 4. A token stands for one delivery and is compared by identity: brokers use packet ids again, also
    while the core still holds the token of a message that was acknowledged early.
@@ -14,6 +15,7 @@ Rules
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -30,8 +32,20 @@ BATCH = 1000
 HELD_3_1_1 = 16
 """mosquitto sends 20 unacknowledged messages at most by default, and then nothing."""
 PACKET_IDS = 65_535
-"""No broker can send more unacknowledged messages: each has an id of 16 bits."""
+"""No broker can have more unacknowledged messages on their way: each has an id of 16 bits."""
 _MQTT_5 = 5
+
+SILENCES_S = (2.0, 3.0, 4.5)
+"""When nothing came for so long, the broker may be waiting for an acknowledgement; it is when three in a
+row are answered. The three differ, so that readings which come at regular times are not taken for answers."""
+PROMPT_S = 0.5
+"""A broker that waits for an acknowledgement answers it with a message within this time."""
+SILENCE_MAX_S = 900.0
+"""The longest silence that is waited for: the default of `hold`, after which no reading stands."""
+HELD_SURELY = 3
+"""No broker stops at so few: homes with few meters are never put to the test."""
+
+_log = logging.getLogger("meteragent")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +54,56 @@ class _Delivery:
 
     epoch: int
     token: MqttToken
+
+
+class Allowance:
+    """How many unacknowledged messages one connection's broker sends before it waits, found out.
+
+    Receive Maximum says what we would take; brokers have limits of their own (by default 10 to 32) that
+    they do not state. Where more readings stand than that, nothing would come until a slot closes. So
+    after a silence the oldest is acknowledged early. A broker that waits sends the next message at once;
+    each time that none comes, the silence before the next test is twice as long. Having found out a
+    limit we hold half of it: the other half keeps messages coming.
+    """
+
+    def __init__(self) -> None:
+        self.most: int | None = None
+        self._newest_s = 0.0
+        self._silence_s = SILENCES_S[0]
+        self._tested_s: float | None = None
+        self._answered: list[int] = []
+        self._held = 0
+
+    def came(self, now_s: float) -> None:
+        """A QoS 1 message has come; after a test it may be the answer."""
+        self._newest_s = now_s
+        if self._tested_s is None:
+            return
+        if now_s - self._tested_s > PROMPT_S:
+            self._unanswered()
+            return
+        self._tested_s = None
+        self._answered.append(self._held)
+        if len(self._answered) == len(SILENCES_S):
+            self.most = min(self._answered) // 2
+            _log.warning("the broker waits at %d unacknowledged messages: half are held", min(self._answered))
+
+    def test(self, held: int, now_s: float) -> bool:
+        """Whether to acknowledge one now, of so many held."""
+        if self._tested_s is not None and now_s - self._tested_s > PROMPT_S:
+            self._unanswered()
+        if self.most is not None or self._tested_s is not None or held <= HELD_SURELY:
+            return False
+        needed_s = SILENCES_S[len(self._answered)] if self._answered else self._silence_s
+        if now_s - self._newest_s < needed_s:
+            return False
+        self._tested_s, self._held = now_s, held
+        return True
+
+    def _unanswered(self) -> None:
+        self._tested_s = None
+        self._answered.clear()
+        self._silence_s = min(2 * self._silence_s, SILENCE_MAX_S)
 
 
 class Source:
@@ -65,6 +129,7 @@ class Source:
         self._session: Session | None = None
         self._epoch = 0
         self._held: dict[_Delivery, None] = {}
+        self._allowance = Allowance()
 
     @property
     def receive_maximum(self) -> int:
@@ -76,6 +141,7 @@ class Source:
         self._session = session
         self._epoch += 1
         self._held.clear()
+        self._allowance = Allowance()
         await session.subscribe(self._filter)
         self.subscribed.set()
         self._arrived.set()
@@ -87,11 +153,16 @@ class Source:
             return
         if len(self._waiting) >= self.receive_maximum + PACKET_IDS:
             raise LinkError("the broker sends more than was asked for")
-        mine = None if token is None else _Delivery(self._epoch, token)
+        mine = None
+        if token is not None:
+            mine = _Delivery(self._epoch, token)
+            self._allowance.came(asyncio.get_running_loop().time())
         received_ms = self._now_ms()
         kept = payload[: self._max_payload + 1]
         self._waiting.append((Message(topic, kept, retain, received_ms or 0, mine), received_ms))
         self._arrived.set()
+        if self._session is not None and len(self._waiting) >= 2 * self.receive_maximum:
+            self._session.pause(reading=False)
 
     async def wait(self, timeout_s: float) -> None:
         """Wait for messages or the subscription, at most so long."""
@@ -121,6 +192,8 @@ class Source:
         taken = list(islice(self._waiting, BATCH))
         for _ in taken:
             self._waiting.popleft()
+        if taken and self._session is not None and len(self._waiting) < self.receive_maximum:
+            self._session.pause(reading=True)
         messages = [m if at is not None else m._replace(received_ms=now_ms) for m, at in taken]
         for message in messages:
             if message.token is not None and message.token.epoch == self._epoch:
@@ -136,6 +209,8 @@ class Source:
         for token in done:
             self._held.pop(token, None)
         over = len(self._held) - self._bound()
+        if over <= 0 and not self._waiting:
+            over = int(self._allowance.test(len(self._held), asyncio.get_running_loop().time()))
         if over > 0:
             early = list(islice(self._held, over))
             for token in early:
@@ -147,4 +222,5 @@ class Source:
 
     def _bound(self) -> int:
         modern = self._session is None or self._session.version == _MQTT_5
-        return self._inflight if modern else min(self._inflight, HELD_3_1_1)
+        asked = self._inflight if modern else min(self._inflight, HELD_3_1_1)
+        return asked if self._allowance.most is None else min(asked, self._allowance.most)

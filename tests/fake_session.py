@@ -46,6 +46,7 @@ class FakeSession(Session):
         self.acknowledged: list[bytes] = []
         self.published: asyncio.Queue[Publication] = asyncio.Queue()
         self.over = False
+        self.reading = True
         self._payloads: dict[int, tuple[Token, bytes]] = {}
         self._unanswered: set[int] = set()
 
@@ -61,6 +62,10 @@ class FakeSession(Session):
             if own is token:
                 del self._payloads[token[0]]
                 self.acknowledged.append(payload)
+
+    def pause(self, *, reading: bool) -> None:
+        """Note whether more is read."""
+        self.reading = reading
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """Publish; raises LinkError when the session is over."""

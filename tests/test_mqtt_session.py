@@ -93,7 +93,7 @@ async def test_a_late_acknowledgement_never_lands_on_a_newer_session() -> None:
 
 
 async def test_a_message_repeated_before_its_acknowledgement_is_the_same_message() -> None:
-    """A packet id names one message until it is acknowledged: a repetition is not handed over again."""
+    """What the broker repeats on the same connection is not handed over again."""
 
     async def script(wire: Wire) -> None:
         await wire.accept()
@@ -102,6 +102,47 @@ async def test_a_message_repeated_before_its_acknowledgement_is_the_same_message
 
     async with FakeBroker(script) as broker, connected(broker.url) as peer:
         assert [got.payload for got in await peer.get(2)] == [b"a", b"b"]
+
+
+async def test_an_id_used_again_before_its_acknowledgement_names_two_messages() -> None:
+    """Both are handed over. Brokers take an acknowledgement for the older: it leaves when that is done."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        wire.send(wire.publish(7, b"a") + wire.publish(8, b"b") + wire.publish(7, b"c"))
+        assert [await wire.expect(PUBACK) for _ in range(3)] == [b"\0\x08", b"\0\7", b"\0\7"]
+        await wire.end()
+
+    async with FakeBroker(script) as broker, connected(broker.url) as peer:
+        session = await peer.session()
+        first, other, second = await peer.get(3)
+        assert [first.payload, second.payload] == [b"a", b"c"]
+        for got in (second, other, first):
+            session.acknowledge([token(got)])
+
+
+async def test_nothing_is_read_while_it_is_paused() -> None:
+    """What the broker sends meanwhile arrives when reading goes on; pausing twice is pausing once."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        wire.send(wire.publish(1, b"a"))
+        await wire.expect(PUBACK)
+        wire.send(wire.publish(2, b"b"))
+        await wire.expect(PUBACK)
+        await wire.end()
+
+    async with FakeBroker(script) as broker, connected(broker.url) as peer:
+        session = await peer.session()
+        (first,) = await peer.get(1)
+        for _ in range(2):
+            session.pause(reading=False)
+        session.acknowledge([token(first)])
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(peer.get(1), 0.05)
+        session.pause(reading=True)
+        (second,) = await peer.get(1)
+        session.acknowledge([token(second)])
 
 
 async def test_nothing_is_handed_over_before_serve_has_started() -> None:

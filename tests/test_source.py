@@ -7,10 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meteragent import source
 from meteragent.errors import LinkError
 from meteragent.health import Counts
 from meteragent.reading import Token
-from meteragent.source import BATCH, HELD_3_1_1, PACKET_IDS, Source
+from meteragent.source import (
+    BATCH,
+    HELD_3_1_1,
+    HELD_SURELY,
+    PACKET_IDS,
+    PROMPT_S,
+    SILENCES_S,
+    Allowance,
+    Source,
+)
 from tests.fake_session import FakeSession
 from tests.mqtt_peer import turns
 
@@ -232,6 +242,21 @@ async def test_a_broker_that_sends_more_than_there_are_packet_ids_is_left() -> N
         line.source.on_message("in/m", b"", 1, False, token)
 
 
+async def test_nothing_is_read_while_more_waits_than_was_asked_for() -> None:
+    """A broker that sends without regard to Receive Maximum is not read from until the core has caught up."""
+    line = Line(inflight=BATCH)
+    await line.connect()
+    asked = line.source.receive_maximum
+    line.send(*[b""] * (2 * asked - 1))
+    assert line.session.reading
+    line.send(b"")
+    assert not line.session.reading
+    taken = 0
+    while not line.session.reading:
+        taken += len(line.batch())
+    assert taken == asked + BATCH
+
+
 async def test_batches_are_bounded() -> None:
     """A batch has at most 1,000 messages, so that a commit stays short; `batches` says how many wait."""
     line = Line(inflight=2 * BATCH)
@@ -306,3 +331,78 @@ def test_acknowledged_means_done_with_or_counted(steps: list[str], inflight: int
         assert len(set(acknowledged) - done) <= line.counts["acked_open"]
 
     asyncio.run(run())
+
+
+# Brokers that stop at fewer than we would take
+
+
+class Capped:
+    """A broker that sends `limit` unacknowledged messages at most; one comes from a meter every `every_s`."""
+
+    def __init__(self, limit: int, meters: int, every_s: float) -> None:
+        self.allowance = Allowance()
+        self.early = 0
+        self.longest_wait_s = 0.0
+        self._limit = limit
+        self._meters = meters
+        self._every_s = every_s
+
+    def run(self, messages: int) -> None:
+        """So many messages; each stands until the next of its meter, as readings do."""
+        held: dict[int, None] = {}
+        waiting: list[tuple[float, int]] = []
+        sent = 0
+        ticks = range(round(messages * self._every_s * 10))
+        for now_s in (tick / 10 for tick in ticks):
+            if now_s >= sent * self._every_s:
+                waiting.append((now_s, sent))
+                sent += 1
+            while waiting and len(held) < self._limit:
+                then_s, number = waiting.pop(0)
+                self.longest_wait_s = max(self.longest_wait_s, now_s - then_s)
+                self.allowance.came(now_s)
+                held[number] = None
+                held.pop(number - self._meters, None)
+                self._bound(held)
+            if held and self.allowance.test(len(held), now_s):
+                del held[next(iter(held))]
+                self.early += 1
+
+    def _bound(self, held: dict[int, None]) -> None:
+        while self.allowance.most is not None and len(held) > self.allowance.most:
+            del held[next(iter(held))]
+            self.early += 1
+
+
+@pytest.mark.parametrize("limit", [4, 5, 10, 20, 32])
+def test_a_broker_that_waits_is_found_out(limit: int) -> None:
+    """Where more readings stand than the broker lets out, half of its limit is held, and all comes soon."""
+    broker = Capped(limit, meters=50, every_s=0.5)
+    broker.run(400)
+    assert broker.allowance.most == limit // 2
+    assert broker.longest_wait_s < sum(SILENCES_S) + 3 * PROMPT_S
+
+
+@pytest.mark.parametrize(
+    ("meters", "every_s"),
+    [(3, 20.0), (10, 0.5), (10, 2.3), (10, 3.3), (10, 5.0), (20, 3.0), (60, 1.0), (5, 60.0)],
+)
+def test_a_broker_that_does_not_wait_is_believed(meters: int, every_s: float) -> None:
+    """Where everything comes nothing is bounded, and a handful is acknowledged early; of 3 meters none."""
+    broker = Capped(1000, meters, every_s)
+    broker.run(20 * meters)
+    assert broker.allowance.most is None
+    assert broker.early <= (10 if meters > HELD_SURELY else 0)
+
+
+async def test_what_a_silent_broker_waits_for_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a silence one held message is acknowledged early and counted; the oldest, and only one."""
+    monkeypatch.setattr(source, "SILENCES_S", (0.0,) * 3)
+    line = Line(inflight=100)
+    await line.connect()
+    line.send(*(b"%d" % n for n in range(6)))
+    line.take()
+    line.source.acknowledge([])
+    line.source.acknowledge([])
+    assert line.session.acknowledged == [b"0"]
+    assert line.counts["acked_open"] == 1

@@ -38,8 +38,9 @@ class Events:
 
     refused(reason, text)             the broker answered the connection with no
     accepted(session_present)         the broker answered the connection with yes
-    message(topic, payload, qos, retain, packet_id)
-                                      topic: bytes where it is not UTF-8; packet_id: 0 unless QoS 1
+    message(topic, payload, qos, retain, packet_id, repeated)
+                                      topic: bytes where it is not UTF-8; packet_id: 0 unless QoS 1;
+                                      repeated: the broker says that it has sent it before
     puback(packet_id, reason)         the broker answered a publication
     suback(packet_id, granted)        the broker answered a subscription: a QoS, or a reason >= 0x80
     lost(reason)                      the connection is lost; ended by the broker, if it gave a reason
@@ -48,7 +49,7 @@ class Events:
 
     refused: Callable[[int, str], None]
     accepted: Callable[[bool], None]
-    message: Callable[[str | bytes, bytes, int, bool, int], None]
+    message: Callable[[str | bytes, bytes, int, bool, int, bool], None]
     puback: Callable[[int, int], None]
     suback: Callable[[int, int], None]
     lost: Callable[[int | None], None]
@@ -96,7 +97,7 @@ class Client:
             client.set_auth_credentials(username, password)
         client.on_connect = lambda _, flags, _reason, _properties: events.accepted(bool(flags & 1))
         client.on_message = lambda _, topic, payload, qos, properties: events.message(
-            topic, payload, qos, bool(properties["retain"]), 0
+            topic, payload, qos, bool(properties["retain"]), 0, False
         )
         client.on_subscribe = lambda _, packet_id, granted, _properties: events.suback(packet_id, granted[0])
         client.on_disconnect = lambda _, packet: events.lost(
@@ -130,6 +131,11 @@ class Client:
         """Write packets that need no answer, at the end of this turn of the event loop."""
         if self._writer is not None:
             self._writer.write(packets)
+
+    def pause(self, *, reading: bool) -> None:
+        """Read no more, or again."""
+        if self._writer is not None:
+            self._writer.pause(reading=reading)
 
     async def close(self) -> None:
         """Write what is waiting, then DISCONNECT, which keeps the session; never raises OSError.
@@ -169,6 +175,12 @@ class _Writer:
         if self._packets and not self._transport.is_closing():
             self._transport.write(b"".join(self._packets))
         self._packets.clear()
+
+    def pause(self, *, reading: bool) -> None:
+        if reading:
+            self._transport.resume_reading()
+        elif not self._transport.is_closing():
+            self._transport.pause_reading()
 
     def is_closing(self) -> bool:
         return bool(self._transport.is_closing())

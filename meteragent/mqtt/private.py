@@ -32,7 +32,7 @@ class Private:
         client: Any,
         refused: Callable[[int, str], None],
         puback: Callable[[int, int], None],
-        message: Callable[[str | bytes, bytes, int, bool, int], None],
+        message: Callable[[str | bytes, bytes, int, bool, int, bool], None],
     ) -> None:
         self._client = client
         self._handler = handler = client._package_handler
@@ -50,7 +50,7 @@ class Private:
             puback(packet[0] << 8 | packet[1], packet[2] if len(packet) > 2 else 0)
 
         def on_publish(packet_id: int, payload: bytes, topic: Any, properties: Any) -> None:
-            message(topic, payload, 1, bool(properties["retain"]), packet_id)
+            message(topic, payload, 1, bool(properties["retain"]), packet_id, bool(properties["dup"]))
 
         _replace(handler, "_handle_connack_packet", on_connack)
         _replace(handler, "_handle_puback_packet", on_puback)

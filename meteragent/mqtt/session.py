@@ -70,7 +70,7 @@ class Session:
         self._link = link
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reason: Exception = LinkError("the session has not ended")
-        self._unacked: dict[int, Token] = {}
+        self._unacked: dict[int, list[Token | None]] = {}
         self._early: list[tuple[str, bytes, int, bool, Token | None]] | None = []
         self._subscribing: dict[int, asyncio.Future[int]] = {}
         self._client = Client(
@@ -106,17 +106,26 @@ class Session:
         """Tell the broker that these messages are done with.
 
         Tokens of other sessions, and those already acknowledged, are ignored. The acknowledgements
-        of one turn of the event loop leave in one write.
+        of one turn of the event loop leave in one write. Brokers use an id again once it is acknowledged,
+        mosquitto 2.0.11 after 65,535 messages whether it is or not, and take an acknowledgement for the
+        oldest message of its id: so it leaves when that one is done with.
         """
         pubacks = []
         for token in tokens:
             packet_id = token[0]
-            # Compared by identity: the broker uses an id again as soon as it is acknowledged.
-            if self._unacked.get(packet_id) is token:
-                del self._unacked[packet_id]
+            named = self._unacked.get(packet_id, [])
+            named[:] = [None if held is token else held for held in named]  # by identity
+            while named and named[0] is None:
+                del named[0]
                 pubacks.append(_PUBACK(0x40, 2, packet_id))
+            if not named:
+                self._unacked.pop(packet_id, None)
         if pubacks:
             self._client.write(b"".join(pubacks))
+
+    def pause(self, *, reading: bool) -> None:
+        """Read no more from the broker, or again; a broker that hears nothing ends the connection."""
+        self._client.pause(reading=reading)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """Publish at QoS 1; returns the packet id that `on_delivered` will be called with.
@@ -206,12 +215,15 @@ class Session:
         self.accepted = True
         self.session_present = session_present
 
-    def _on_message(self, topic: str | bytes, payload: bytes, qos: int, retain: bool, packet_id: int) -> None:
+    def _on_message(
+        self, topic: str | bytes, payload: bytes, qos: int, retain: bool, packet_id: int, repeated: bool
+    ) -> None:
         token: Token | None = None
         if packet_id:
-            if packet_id in self._unacked:
-                return  # until it is acknowledged an id names one message: this is the same again
-            token = self._unacked[packet_id] = (packet_id,)
+            if repeated and packet_id in self._unacked:
+                return  # what it repeats was sent on this connection
+            token = (packet_id,)
+            self._unacked.setdefault(packet_id, []).append(token)
         elif qos != 0:
             self._end(LinkError(f"the broker sent a message at QoS {qos}"))
         if isinstance(topic, bytes):

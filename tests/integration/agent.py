@@ -1,8 +1,6 @@
 """The agent on plans: started, killed, started again, until everything has left, arrived and been judged."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -13,17 +11,15 @@ from tests.integration.judge import Fed, violations
 from tests.integration.plan import Plan, time_ms
 from tests.integration.service import Service, until
 from tests.integration.wire import LIMIT_S, Receiver
-from tests.not_run import ROOT
 
 LOGS_SUBSCRIPTIONS: dict[str, str | int] = {"log_type": "subscribe"}
 """A setting of mosquitto: whoever subscribes is in its log."""
+TELLING = 7
+"""A reading of so many characters is in a log for what it is, and not by chance."""
 
 
 class Agent(Service):
-    """`meteragent run` on streams between two brokers; leaving the `with` leaves nothing behind.
-
-    `program` is what runs instead of meteragent: `tests.integration.altered NAME`.
-    """
+    """`meteragent run` on streams between two brokers; leaving the `with` leaves nothing behind."""
 
     def __init__(
         self,
@@ -35,15 +31,9 @@ class Agent(Service):
         protocol: str = "auto",
         program: Sequence[str] = ("meteragent",),
     ) -> None:
-        super().__init__(folder, "".join(plan.toml(source_url, sink_url, protocol) for plan in plans))
+        streams = "".join(plan.toml(source_url, sink_url, protocol) for plan in plans)
+        super().__init__(folder, streams, program=program)
         self._plans = plans
-        self._program = [sys.executable, "-m", *program, "run", str(self.path)]
-
-    def start(self, *, file_bytes: int | None = None) -> None:
-        """Start it; it is not ready when this returns."""
-        assert file_bytes is None
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._program, cwd=ROOT, stdout=log, stderr=log)
 
     def __enter__(self) -> Self:
         self.start()
@@ -75,9 +65,9 @@ class Agent(Service):
         assert process.poll() is None, self.log
 
     def assert_kept(self, fed: Fed, receiver: Receiver) -> None:
-        """Nothing is wrong with what was received, and the ledger is equal to what was released.
+        """Nothing is wrong with what was received, the ledger is equal to what was released, no log tells.
 
-        It counts the windows whose records were received, and the one per meter that is still open.
+        The ledger counts the windows whose records were received, and the one per meter that is open.
         """
         for plan in self._plans:
             found = violations(plan, fed, receiver.messages)
@@ -85,6 +75,14 @@ class Agent(Service):
         opened = {(p.name, m): len(p.opened(readings)) for p in self._plans for m, readings in fed.items()}
         epsilon = {plan.name: plan.epsilon for plan in self._plans}
         assert self.ledger() == {key: (count, count * epsilon[key[0]]) for key, count in opened.items()}
+        log = self.log
+        told = {
+            r.watts
+            for readings in fed.values()
+            for r in readings
+            if len(r.watts) >= TELLING and r.watts in log
+        }
+        assert not told, told
 
     def ledger(self) -> dict[tuple[str, str], tuple[int, Fraction]]:
         """Windows and epsilon (1/W) by stream and meter, as `meteragent ledger` tells it."""

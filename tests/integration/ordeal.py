@@ -17,6 +17,8 @@ START_MS = 1_700_000_000_000
 STEP_MS = 10_000
 HOUR_MS = 3_600_000
 PLAN = Plan("main", length_ms=300_000, step_ms=60_000, lateness_ms=30_000)
+UNLIMITED: dict[str, str | int] = {"max_inflight_messages": 0}
+"""A setting of mosquitto without a queue: that is what it loses when it is killed (see `kill_brokers`)."""
 
 
 def invent(rng: random.Random, meters: int, readings: int) -> tuple[Fed, list[Publication]]:

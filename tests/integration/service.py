@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from fractions import Fraction
 from itertools import pairwise
@@ -91,9 +91,15 @@ topic = "private/{name}/{{meter}}"
 
 
 class Service:
-    """`python -m meteragent run` on a configuration of its own folder; it may be ended and started again."""
+    """`python -m meteragent run` on a configuration of its own folder; it may be ended and started again.
 
-    def __init__(self, folder: Path, streams: str, store: str = "") -> None:
+    `program` is what runs instead of meteragent: `tests.integration.altered NAME`.
+    """
+
+    def __init__(
+        self, folder: Path, streams: str, store: str = "", *, program: Sequence[str] = ("meteragent",)
+    ) -> None:
+        self._command = [sys.executable, "-m", *program, "run", str(folder / "meteragent.toml")]
         self.store = folder / "db"
         self.path = folder / "meteragent.toml"
         self._log = folder / "log"
@@ -102,11 +108,16 @@ class Service:
 
     def start(self, *, file_bytes: int | None = None) -> None:
         """Start it; it is not ready when this returns. `file_bytes`: the largest file it may write."""
-        command = [sys.executable, "-m", "meteragent", "run", str(self.path)]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=ROOT, stderr=log, stdout=log)
+            self._process = subprocess.Popen(self._command, cwd=ROOT, stderr=log, stdout=log)
         if file_bytes is not None:
             resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def runs(self) -> bool:
@@ -166,10 +177,12 @@ class Service:
 
 
 @contextmanager
-def service(folder: Path, streams: str, store: str = "") -> Iterator[Service]:
+def service(
+    folder: Path, streams: str, store: str = "", *, program: Sequence[str] = ("meteragent",)
+) -> Iterator[Service]:
     """A service that has not started, in a new folder; nothing is left of it."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Service(folder, streams, store)
+    made = Service(folder, streams, store, program=program)
     try:
         yield made
     finally:

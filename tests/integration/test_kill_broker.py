@@ -6,13 +6,12 @@ import pytest
 
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS
-from tests.integration.ordeal import PLAN, kill_brokers
+from tests.integration.ordeal import PLAN, UNLIMITED, kill_brokers
 
 pytestmark = pytest.mark.integration
 
 KILLS = 25
-# Without a limit to what is on its way: a queue is what mosquitto loses when it is killed (see kill_brokers).
-SETTINGS = {**LOGS_SUBSCRIPTIONS, "max_inflight_messages": 0}
+SETTINGS = LOGS_SUBSCRIPTIONS | UNLIMITED
 
 
 @pytest.mark.parametrize(("brokers", "burst"), [(1, 40), (2, 60)])

@@ -62,6 +62,7 @@ def _check_stream(stream: Stream, at: str) -> None:
     _check_grid(stream, at)
     _check_privacy(stream, at)
     _check_budget(stream, at)
+    _check_home_assistant(stream, at)
 
 
 def _check_name(stream: Stream, at: str) -> None:
@@ -278,6 +279,22 @@ def _windows_within(stream: Stream, period_ms: int) -> int:
     return (period_ms - 1) // shortest_ms + 1
 
 
+def _check_home_assistant(stream: Stream, at: str) -> None:
+    """What Home Assistant cannot do without."""
+    sink = stream.sink
+    if sink.home_assistant is None:
+        return
+    if sink.status is None:
+        expected = "a topic such as 'meteragent/status': there Home Assistant sees whether the agent runs"
+        raise ConfigError(f"{at}sink.status", "nothing", expected)
+    if sink.status == f"{sink.home_assistant}/status":
+        expected = "a topic of the agent's own: there Home Assistant says that it has started"
+        raise ConfigError(f"{at}sink.status", repr(sink.status), expected)
+    if sink.format != "json":
+        expected = "'json': Home Assistant reads no other"
+        raise ConfigError(f"{at}sink.format", repr(sink.format), expected)
+
+
 def _check_together(config: Config, *, flat: bool) -> None:
     """What several streams must not do to each other, nor one to itself."""
     names = [stream.name for stream in config.stream]
@@ -297,6 +314,29 @@ def _check_together(config: Config, *, flat: bool) -> None:
             if same and (topic.overlap(before, out) or topic.overlap(out, before)):
                 expected = "a topic of its own: records of two streams would mix"
                 raise ConfigError(f"{prefix}sink.topic", repr(one.sink.topic), expected)
+        _check_status(one, config.stream, at, prefix)
+
+
+def _check_status(one: Stream, streams: tuple[Stream, ...], at: int, prefix: str) -> None:
+    """A status topic is one connection's, and nobody takes it for a reading or a record."""
+    status = one.sink.status
+    if status is None:
+        return
+    key, segments, broker = f"{prefix}sink.status", tuple(status.split("/")), _broker(sink_url(one))
+    for other in streams:
+        reads = _broker(other.source.url) == broker and topic.overlap(
+            topic_of(other.source).segments, segments
+        )
+        writes = _broker(sink_url(other)) == broker and topic.overlap(
+            segments, topic.parse_template(other.sink.topic)
+        )
+        if reads or writes:
+            expected = "a topic that is no reading's and no record's"
+            raise ConfigError(key, repr(status), expected)
+    for other in streams[:at]:
+        if other.sink.status == status and _broker(sink_url(other)) == broker:
+            expected = f"a topic of its own, such as '{status}/{one.name}': each stream has its connection"
+            raise ConfigError(key, repr(status), expected)
 
 
 def _broker(url: str) -> tuple[str, int]:

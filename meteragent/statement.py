@@ -32,6 +32,16 @@ _MEANINGS = {
     "sd": "the standard deviation of the noise; public",
     "d": "the id of the descriptor; public",
 }
+_MEANINGS_SENML = {
+    "bn": "the meter's name, as below; public",
+    "bt": "where the slot starts, in seconds since 1970, UTC; public",
+    "bver": "the version of SenML that has the unit; public",
+    "": "**private**: what was measured in the slot, with noise, and its unit",
+    "_band": "which hours of the day the number is for; public",
+    "_for": "how long the slot is; public",
+    "_sd": "the standard deviation of the noise; public",
+    "_terms": "the id of the descriptor; public",
+}
 
 Known = Mapping[str, Sequence[Terms]]
 """The terms that a store knows, by stream."""
@@ -65,7 +75,8 @@ def page(settings: config.Config, events: Sequence[Event] = EVENTS, known: Known
 def _shapes(stream: config.Stream, others: Fraction) -> dict[str, encode.Wording]:
     """The wordings of all windows that differ in what is said of them, an ordinary one first; by id."""
     shapes = (replace(terms, others_per_day=others) for terms in config.shapes(stream))
-    found = (encode.wording(terms) for terms in (config.terms(stream, others), *shapes))
+    every = (config.terms(stream, others), *shapes)
+    found = (encode.wording(terms, stream.sink.format) for terms in every)
     return {wording.id: wording for wording in found}
 
 
@@ -123,7 +134,6 @@ def _leaves(one: Page) -> list[str]:
     where = address("sink", config.sink_url(stream), stream.sink, None)
     keyed = stream.sink.pseudonym_key_file is not None
     named = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
-    example = json.loads(encode.record(one.shapes[one.found["id"]], "m1", _EXAMPLE_MS, 0, 0))
     latest, by_id = encode.descriptor_topics(stream.sink.topic, "<id>")
     return [
         *_text(f"To the broker {where.host}:{where.port}, {'with' if where.tls else 'without'} TLS:"),
@@ -135,7 +145,7 @@ def _leaves(one: Page) -> list[str]:
         ),
         "",
         *_rows("field of a record", "what it says"),
-        *(_row(f"`{name}`", _MEANINGS[name]) for name in example),
+        *(_row(f"`{name}`", meaning) for name, meaning in _meanings(one).items()),
         "",
         *_text(
             "Nothing else leaves but the signs of a connection. All fields but `value` follow from the"
@@ -144,6 +154,16 @@ def _leaves(one: Page) -> list[str]:
         "",
         *_items(*_schedule(stream, terms)),
     ]
+
+
+def _meanings(one: Page) -> dict[str, str]:
+    """What each field of a record says, or each name of a SenML pack."""
+    example = json.loads(encode.record(one.shapes[one.found["id"]], "m1", _EXAMPLE_MS, 0, 0))
+    if isinstance(example, dict):
+        return {name: _MEANINGS[name] for name in example}
+    value = example[0]["n"]
+    of_pack = {name: meaning for name, meaning in _MEANINGS_SENML.items() if name in example[0]}
+    return of_pack | {record["n"]: _MEANINGS_SENML[record["n"].removeprefix(value)] for record in example}
 
 
 def _schedule(stream: config.Stream, terms: Terms) -> list[str]:

@@ -1,6 +1,7 @@
 """The composition root: meteragent.agent, between brokers that a test plays, over a real store."""
 
 import asyncio
+import json
 import logging
 from fractions import Fraction
 from pathlib import Path
@@ -38,6 +39,19 @@ async def test_readings_in_records_out(world: World) -> None:
         assert await world.records(2) == [("private/m", 0, 200), ("private/m", 1, 300)]
     counts = world.agent.counts
     assert (counts["received"], counts["released"], counts["delivered"]) == (2, 2, 4)
+
+
+async def test_records_leave_in_the_format_of_the_sink(world: World) -> None:
+    """With format = "senml" a record is a SenML pack, and its descriptor is JSON as ever."""
+    async with world.running(STREAM.format("", "") + 'format = "senml"\n'):
+        world.sides["source"].send(100)
+        await world.until(lambda: world.agent.counts["opened"] == 1)
+        world.now_ms = START_MS + STEP_MS
+        *descriptors, record = [await world.sides["sink"].session.next() for _ in range(3)]
+    assert {one.retain for one in descriptors} == {True}
+    [value, duration, _, terms] = json.loads(record.payload)
+    assert value == {"bn": "m/", "bt": START_MS // 1000, "n": "power", "u": "W", "v": 100}
+    assert (duration["v"], terms["vs"]) == (1, json.loads(descriptors[0].payload)["id"])
 
 
 async def test_brokers_know_the_agent_again(world: World) -> None:

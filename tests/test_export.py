@@ -73,6 +73,16 @@ def test_what_left_is_exported_digit_for_digit(path: Path, exported: Exported) -
     ]
 
 
+def test_packs_are_exported_as_records_are(path: Path, exported: Exported) -> None:
+    """What left as SenML has the same rows as what leaves as JSON, digit for digit."""
+    for form in ("json", "senml"):
+        record = encode.record(encode.wording(KILO, form), "Müller", NOON_MS, 0, 10**20 + 1)
+        leave(path, [record], KILO, form)
+    as_json, as_pack = exported()[1:]
+    assert (as_json[0], as_pack[0], as_pack[5]) == ("json", "senml", "100000000000000000.001")
+    assert as_json[1:] == as_pack[1:]
+
+
 def test_what_waits_and_what_is_no_record_is_not_exported(path: Path, exported: Exported) -> None:
     """Undelivered rows are not in it, nor descriptors, whatever they look like."""
     descriptor = encode.descriptor(wording(TERMS), "m1", NOON_MS)

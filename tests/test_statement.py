@@ -82,6 +82,21 @@ def test_the_page_names_the_fields_that_leave() -> None:
         assert re.findall(r"^\| `(\w+)` \| \*\*private\*\*", table, re.MULTILINE) == ["value"]
 
 
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("", ["bn", "bt", "power", "power_for", "power_sd", "power_terms"]),
+        (energy("kWh"), ["bn", "bt", "bver", "energy", "energy_for", "energy_sd", "energy_terms"]),
+    ],
+)
+def test_the_page_says_what_a_pack_holds(source: str, names: list[str]) -> None:
+    """For SenML each name of a pack is told, with what it says; the value alone is private."""
+    text = section(page(source=source, sink="format = 'senml'"), "What leaves")
+    told = re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
+    assert [name for name, _ in told] == names
+    assert [name for name, meaning in told if "**private**" in meaning] == [names[-4]]
+
+
 def test_the_page_says_where_and_when_it_leaves() -> None:
     """The broker, TLS, topics, pseudonyms, delays, gaps, silence and the clock, as they are configured."""
     plain = section(page(), "What leaves")

@@ -123,8 +123,9 @@ class Runner:
         """Run until cancelled; whatever it raises must end the process."""
         opened_ms = closed_ms = self.stood_ms
         while True:
+            subscribed = self.source.subscribed.is_set()  # before the time: catch_up counts from no earlier
             now_ms = await self._time()
-            closing_ms = self.catch_up.closing_ms(now_ms, subscribed=self.source.subscribed.is_set())
+            closing_ms = self.catch_up.closing_ms(now_ms, subscribed=subscribed)
             steps = self._steps(opened_ms, now_ms)
             held = closed_ms < opened_ms or bool(steps and self.source.batches)
             for step_ms in steps:

@@ -1,6 +1,7 @@
 """Payload -> Reading: what is read exactly, and what each bad payload is counted as."""
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from math import floor
@@ -10,19 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.decode import Decoder
 from meteragent.decode import json as json_profile
 from meteragent.decode import number as number_profile
 from meteragent.errors import PayloadError
 from meteragent.health import REFUSALS
+from meteragent.reading import Reading
 from meteragent.release import MICRO
+
+Decode = Callable[[bytes], Reading]
 
 CANARY = b"7391155"
 HUGE_U = 10**12 * MICRO
 VALUE_ONLY = json_profile.decoder("power", None)
 WITH_TIME = json_profile.decoder("power", "t")
 FUNCTION = json_profile.decoder("length(power)", None)
-DECODERS: dict[str, Decoder] = {"number": number_profile.decode, "json": VALUE_ONLY, "time": WITH_TIME}
+DECODERS: dict[str, Decode] = {"number": number_profile.decode, "json": VALUE_ONLY, "time": WITH_TIME}
 
 numerals = st.from_regex(r"-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
 """Numbers as JSON writes them."""
@@ -41,7 +44,7 @@ def rounded_u(text: str) -> int:
     return floor(value * MICRO + Fraction(1, 2))
 
 
-def refusal(decode: Decoder, payload: bytes) -> PayloadError:
+def refusal(decode: Decode, payload: bytes) -> PayloadError:
     """The error with which a payload is refused."""
     with pytest.raises(PayloadError) as refused:
         decode(payload)
@@ -53,7 +56,7 @@ def with_value(document: bytes) -> bytes:
     return document.replace(b"}", b', "power": %s}' % CANARY).replace(b"{, ", b"{")
 
 
-def outcome(decode: Decoder, payload: bytes) -> bool:
+def outcome(decode: Decode, payload: bytes) -> bool:
     """Whether a payload is a bounded value or refused by a counter that exists."""
     try:
         return abs(decode(payload).value_u) <= HUGE_U
@@ -148,7 +151,7 @@ def test_a_payload_that_is_no_number_is_refused(what: str) -> None:
 
 @pytest.mark.parametrize("decode", [VALUE_ONLY, WITH_TIME])
 @pytest.mark.parametrize("what", JSON)
-def test_a_document_without_a_number_is_refused(what: str, decode: Decoder) -> None:
+def test_a_document_without_a_number_is_refused(what: str, decode: Decode) -> None:
     """Profile `json`: each payload without a finite number in its place is refused by its counter."""
     payload, counter = JSON[what]
     assert refusal(decode, payload).reason == counter
@@ -174,7 +177,7 @@ def test_whatever_arrives_is_a_reading_or_a_refusal(profile: str, payload: bytes
     assert outcome(DECODERS[profile], payload)
 
 
-LEAKS: dict[str, tuple[Decoder, bytes]] = {
+LEAKS: dict[str, tuple[Decode, bytes]] = {
     **{f"number: {what}": (number_profile.decode, payload) for what, (payload, _) in NUMBER.items()},
     **{f"json: {what}": (WITH_TIME, payload) for what, (payload, _) in JSON.items()},
     **{f"function: {what}": (FUNCTION, payload) for what, (payload, _) in JSON.items()},

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.decode import Decoder, attempt, number
+from meteragent.decode import attempt, number
 from meteragent.decode import json as json_profile
 from meteragent.errors import PayloadError
 from meteragent.health import REFUSALS
 from meteragent.reading import Reading
+
+Decode = Callable[[bytes], Reading]
 
 DOCUMENT = json_profile.decoder("power", "t")
 LARGEST = 65_536
@@ -35,7 +37,7 @@ FILLERS = (
 )
 
 
-def outcome(decode: Decoder, payload: bytes) -> str:
+def outcome(decode: Decode, payload: bytes) -> str:
     """`reading`, or the counter of what is none; any other exception is a failure."""
     try:
         assert isinstance(decode(payload), Reading)

@@ -53,7 +53,7 @@ class Watched(StoreThread):
     """A store whose commits, once on disk, a test sees; it can hold them up."""
 
     def __init__(self, store: Store, max_bytes: int) -> None:
-        super().__init__(store, 86_400_000, max_bytes)
+        super().__init__(store, 86_400_000, max_bytes, {"main"}, Counts())
         self.gate = asyncio.Event()
         self.gate.set()
         self.asked = asyncio.Event()
@@ -208,7 +208,7 @@ async def test_readings_become_records_on_schedule(tmp_path: Path) -> None:
 
 
 async def test_readings_are_collected_and_nothing_is_late(tmp_path: Path) -> None:
-    """With `flush`, a slot's readings are written together, at its end at the latest, with the same values."""
+    """With `flush`, readings are written together, at their slot's end at the latest; values are the same."""
     with open_store(tmp_path / "db") as store:
         line = Line(store, flush_ms=600_000)
         async with line.running():
@@ -422,7 +422,7 @@ async def test_a_commit_is_one_transaction(tmp_path: Path) -> None:
     """When the budget refuses a charge nothing of the commit is written: no mark, state, row or delivery."""
     with open_store(tmp_path / "db") as store:
         persist(store, sending(5))
-        thread = StoreThread(store, 86_400_000, 2**20)
+        thread = StoreThread(store, 86_400_000, 2**20, {"main"}, Counts())
         commit = opening(1000, "m")
         commit.outgoing += sending(7).outgoing
         with pytest.raises(StoreError, match="budget"):
@@ -439,7 +439,7 @@ async def test_a_commit_is_one_transaction(tmp_path: Path) -> None:
 async def test_delivered_records_are_kept_for_their_time(tmp_path: Path) -> None:
     """A delivered row is pruned by the first commit after `keep`, and not before."""
     with open_store(tmp_path / "db") as store:
-        thread = StoreThread(store, 1000, 2**20)
+        thread = StoreThread(store, 1000, 2**20, {"main"}, Counts())
         await thread.persist(sending(5), [], None)
         await thread.persist(Commit("main", 100), [1], None)
         for now_ms, kept in ((1100, 1), (1101, 0)):

@@ -44,10 +44,12 @@ CHIRPSTACK = Profile(
     every_ms=15 * MINUTE_MS,
     hold_ms=HOUR_MS,
     identifies="the device's EUI",
-    personal=("deviceInfo", "devAddr", "rxInfo (where the gateways stand)", "txInfo", "data"),
+    dead_band_known=False,
+    personal=("deviceInfo", "devAddr", "rxInfo", "txInfo", "data"),
     traps=(
         "instead of application/1 the topic has the application's id",
         "any other field of object by its path, such as value = 'meter.\"total-energy\"'",
+        "rxInfo says where the gateways stand that heard it, and so where the meter is",
         "without a codec in the device profile there is no object",
         "the same frame may come again under a later time: an uplink that was not confirmed",
     ),

@@ -183,7 +183,7 @@ RTL_433 = Profile(
     quantum_w=_RESOLUTION_W,
     identifies="the name of the receiving computer",
     needs_id=True,
-    personal=("id", "ERTSerialNumber", "EndpointID", "the tamper counters and outage flags"),
+    personal=("id", "ERTSerialNumber", "EndpointID", "TamperCounters", "PowerOutageFlags"),
     traps=(
         *_TRAPS,
         "one packet comes as IDM and as NETIDM, of which one is wrong: compare with the meter's display",
@@ -204,7 +204,7 @@ RTLAMR = Profile(
     quantum_w=_RESOLUTION_W,
     identifies=_SERIAL,
     needs_id=True,
-    personal=("ID", "EndpointID", "ERTSerialNumber", "the tamper counters and outage flags"),
+    personal=("ID", "EndpointID", "ERTSerialNumber", "TamperCounters", "PowerOutageFlags"),
     traps=(*_TRAPS, "an id written with leading zeros, such as 00000000, is no JSON: refused"),
 )
 RTLAMR2MQTT = Profile(
@@ -219,7 +219,7 @@ RTLAMR2MQTT = Profile(
     hold_ms=15 * MINUTE_MS,
     quantum_w=_RESOLUTION_W,
     identifies=_SERIAL,
-    personal=("the tamper counters and outage flags",),
+    personal=("TamperCounters", "PowerOutageFlags"),
     traps=(
         _COUNTS,
         "a format such as ####.## in its configuration moves the point: source.unit is what it then means",

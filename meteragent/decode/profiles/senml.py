@@ -35,9 +35,11 @@ SENML = Profile(
     every_ms=MINUTE_MS,
     hold_ms=15 * MINUTE_MS,
     identifies="what names the device in its topic",
-    personal=("bn and n, which often hold a MAC address or a serial number",),
+    dead_band_known=False,
+    personal=("bn", "n"),
     traps=(
         "where a pack has several names of a fitting unit, source.value says which: the full name or its end",
+        "names often hold a MAC address or a serial number",
         "times below 2**28 s are relative to the arrival",
         "a field whose label ends in _ must be understood: such a pack is refused",
         "an energy in J, Wh or kWh may be a register or an interval's: source.kind says which",

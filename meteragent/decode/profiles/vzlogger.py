@@ -29,7 +29,7 @@ VZLOGGER = Profile(
     },
     every_ms=10_000,
     hold_ms=5 * MINUTE_MS,
-    personal=("the topics ../id and ../uuid",),
+    personal=("../id", "../uuid"),
     traps=(
         "a message does not say what it is nor in which unit: ../id has the OBIS code, such as 1-0:16.7.0",
         "raw and agg are one measurement: only one of them is to be read",

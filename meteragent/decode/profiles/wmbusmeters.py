@@ -47,7 +47,7 @@ WMBUSMETERS = Profile(
     every_ms=MINUTE_MS,
     hold_ms=HOUR_MS,
     identifies="the meter's id or the name that it was given",
-    personal=("id", "name", "customer", "meter"),
+    personal=("id", "name", "customer"),
     traps=(
         "power is null in some telegrams: no reading, not 0",
         "registers of single tariffs are not offered: when each was used is a secret too",

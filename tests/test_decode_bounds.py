@@ -3,6 +3,7 @@
 import gc
 import json
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given

@@ -19,7 +19,7 @@ from meteragent.health import Counts
 from meteragent.pipeline import Pipeline, Spending
 from meteragent.privacy import SeededBits
 from meteragent.reading import Message
-from meteragent.release import UNITS, Kind, Snapshot
+from meteragent.release import UNITS, Descriptor, Kind, Outgoing, Snapshot
 from tests.profile_contract import Case, strings
 from tests.test_profiles import CASES
 
@@ -90,7 +90,8 @@ def left(text: str, messages: Sequence[Message], end_ms: int) -> Left:
 
     def take(batch: Sequence[Message], now_ms: int) -> None:
         commit = running.feed(batch, now_ms, now_ms).commit
-        for one in (*commit.outgoing, *commit.descriptors):
+        leaving: list[Outgoing | Descriptor] = [*commit.outgoing, *commit.descriptors]
+        for one in leaving:
             texts.extend((one.topic, one.payload.decode()))
 
     for message in messages:

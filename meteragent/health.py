@@ -45,6 +45,7 @@ COUNTERS = {
     "released": "slots released",
     "forgotten": "meters forgotten after window.forget without a reading",
     "retired": "open windows dropped, because their stream is no longer configured",
+    "retired_unsent": "undelivered messages of such streams, dropped to make room",
     "delivered": "messages the sink's broker has confirmed",
     "publish_refused": "publications the sink's broker refused; they are sent again",
     "source_lost": "connections to the source's broker lost",

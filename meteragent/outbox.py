@@ -97,20 +97,41 @@ def prune(tx: sqlite3.Connection, before_ms: int, limit: int = PAGE) -> int:
     ).rowcount
 
 
-def room(store: Store, max_bytes: int) -> bool:
-    """Whether undelivered rows leave room; delivered ones make room first, oldest first.
+def room(store: Store, max_bytes: int, channels: Collection[str]) -> tuple[bool, int]:
+    """Whether undelivered rows of these channels leave room; and how many of others were dropped for it.
 
-    Plain rule, no hysteresis: False when the undelivered rows of all channels take `max_bytes` or
-    more. While all rows together take that much, each call prunes a page of delivered ones.
-    The ledger is not counted: it is never pruned, and must not stop the agent.
+    Plain rule, no hysteresis: False when they take `max_bytes` or more. While all rows together take
+    that much, each call removes a page of what nobody waits for: delivered rows, oldest first, and when
+    there are none undelivered ones of other channels, whose streams are no more. Those are kept till
+    then: a stream that comes back sends them. The ledger is not counted: it is never pruned, and must
+    not stop the agent.
     """
-    [(waiting, left)] = store.connection.execute(
-        "SELECT total(waiting_bytes), total(left_bytes) FROM outbox_total"
-    )
-    if left and waiting + left >= max_bytes:
+    totals = store.connection.execute(
+        "SELECT channel, waiting_bytes, left_bytes FROM outbox_total"
+    ).fetchall()
+    waiting = sum(row[1] for row in totals if row[0] in channels)
+    left = sum(row[2] for row in totals)
+    retired = {row[0]: row[1] for row in totals if row[0] not in channels and row[1]}
+    dropped = 0
+    if (left or retired) and waiting + left + sum(retired.values()) >= max_bytes:
         with store.transaction() as tx:
+            if not left:
+                dropped = _drop(tx, next(iter(retired)), PAGE)
             prune(tx, 2**63 - 1, PAGE)
-    return bool(waiting < max_bytes)
+    return waiting < max_bytes, dropped
+
+
+def _drop(tx: sqlite3.Connection, channel: str, limit: int) -> int:
+    """Delete undelivered rows of a channel, oldest first; how many it were."""
+    rows = tx.execute(
+        "SELECT id FROM outbox INDEXED BY outbox_waiting"
+        " WHERE channel = ? AND delivered_ms IS NULL ORDER BY due_ms, id LIMIT ?",
+        (channel, limit),
+    )
+    ids = [id_ for (id_,) in rows]
+    delivered(tx, ids, 0)  # for the totals: a row is taken from those that have left
+    tx.execute("DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(ids),))
+    return len(ids)
 
 
 def descriptors(connection: sqlite3.Connection, channel: str) -> list[Descriptor]:

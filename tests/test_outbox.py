@@ -123,22 +123,48 @@ def test_export(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
 # --- room --------------------------------------------------------------------------------------
 
 
+BOTH = {"main", "other"}
+
+
 def test_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delivered rows make room, the oldest first and a page at a time; undelivered ones never do."""
     monkeypatch.setattr(outbox, "PAGE", 2)
     payload = b"x" * 1000
     persist(store, sending(*range(10), payload=payload))
-    assert not outbox.room(store, 10_000)
+    assert outbox.room(store, 10_000, BOTH) == (False, 0)
     assert len(ids(store)) == 10
     persist(store, Commit("main", 0), delivered=[7, 6, 5], now_ms=1)
-    assert outbox.room(store, 10_000)
+    assert outbox.room(store, 10_000, BOTH) == (True, 0)
     assert [row.due_ms for row in outbox.export(store.connection)] == [6]
-    assert outbox.room(store, 10_000)
+    assert outbox.room(store, 10_000, BOTH) == (True, 0)
     assert len(list(outbox.export(store.connection))) == 1
     persist(store, sending(*range(3), payload=payload, channel="other"))
-    assert not outbox.room(store, 10_000)
+    assert outbox.room(store, 10_000, BOTH) == (False, 0)
     assert list(outbox.export(store.connection)) == []
     assert len(ids(store)) + len(ids(store, channel="other")) == 10
+
+
+def test_what_retired_streams_left_makes_room_last(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undelivered rows of streams that are no more are kept until there is no other room, then counted."""
+    monkeypatch.setattr(outbox, "PAGE", 2)
+    payload = b"x" * 1000
+    persist(store, sending(*range(3), payload=payload, channel="retired"))
+    persist(store, sending(*range(5), payload=payload))
+    assert outbox.room(store, 10_000, {"main"}) == (True, 0)
+    persist(store, sending(0, payload=payload), delivered=[4, 5])
+    persist(store, sending(*range(4), payload=payload))
+    assert outbox.room(store, 10_000, {"main"}) == (True, 0)
+    assert list(outbox.export(store.connection)) == []
+    assert len(ids(store, channel="retired")) == 3
+    assert outbox.room(store, 10_000, {"main"}) == (True, 2)
+    assert outbox.room(store, 10_000, {"main"}) == (True, 0)
+    assert outbox.depth(store.connection, "retired") == len(ids(store, channel="retired")) == 1
+    persist(store, sending(*range(9), payload=payload))
+    assert outbox.room(store, 10_000, {"main"}) == (False, 1)
+    totals = store.connection.execute(
+        "SELECT waiting_bytes, left_bytes FROM outbox_total WHERE channel='retired'"
+    )
+    assert totals.fetchall() == [(0, 0)]
 
 
 def test_what_a_row_counts(store: Store) -> None:
@@ -188,7 +214,7 @@ def costs(store: Store) -> list[int]:
         steps(store, lambda: outbox.pending(store.connection, "main", LATE, 2)),
         steps(store, lambda: outbox.next_due_ms(store.connection, "main", 1)),
         steps(store, lambda: outbox.depth(store.connection, "main")),
-        steps(store, lambda: outbox.room(store, 10**12)),
+        steps(store, lambda: outbox.room(store, 10**12, BOTH)),
         steps(store, lambda: persist(store, Commit("main", 0), delivered=ids(store, limit=2), now_ms=2)),
         steps(store, lambda: prune(0)),
     ]

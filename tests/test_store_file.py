@@ -200,6 +200,18 @@ def test_damaged_store_is_set_aside(path: Path, damage: object) -> None:
         assert again.snapshot("main").marks == {"m0": 4 * LENGTH_MS}
 
 
+def test_of_what_was_set_aside_the_newest_are_kept(path: Path) -> None:
+    """Stores that go bad again and again do not fill the disk: three are kept, with all their parts."""
+    other = path.with_name("db.corrupt-1-notes.txt")
+    other.write_text("an operator's")
+    for now_ms in (9, 10, 11, 100, 101):
+        path.write_bytes(b"no database at all")
+        open_store(path, now_ms=now_ms).close()
+        path.with_name(f"db.corrupt-{now_ms}-wal").write_bytes(b"its log")
+    aside = {found.name for found in path.parent.glob("db.corrupt-*")}
+    assert aside == {f"db.corrupt-{k}{part}" for k in (11, 100, 101) for part in ("", "-wal")} | {other.name}
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_store_of_an_event_clock(path: Path, damage: object) -> None:
     """Where no floor can be known a damaged store is an error, and stays where it is."""

@@ -170,12 +170,14 @@ class Agent:
             _log.warning("%s", line)
         clock = SteadyClock(self._wall_ms, self.counts)
         store = self._open(await self._synchronised_ms(clock))
-        thread = StoreThread(store, self._config.store.keep, self._config.store.max_mb * 2**20)
+        names = {stream.name for stream in self._config.stream}
+        max_bytes = self._config.store.max_mb * 2**20
+        thread = StoreThread(store, self._config.store.keep, max_bytes, names, self.counts)
         try:
             if store.set_aside:
                 self.counts.add("store_set_aside")
                 _log.error("the store was corrupt or lost and has been set aside: see the runbook")
-            self.counts.add("retired", store.retire({stream.name for stream in self._config.stream}))
+            self.counts.add("retired", store.retire(names))
             clock.not_before(store.clock_ms)
             odometers = _odometers(self._config, store)
             units = [

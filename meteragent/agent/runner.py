@@ -8,7 +8,7 @@ has one thread, so that an fsync blocks nothing else.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -36,8 +36,13 @@ _log = logging.getLogger("meteragent")
 class StoreThread:
     """The store, used from one thread of its own."""
 
-    def __init__(self, store: Store, keep_ms: int, max_bytes: int) -> None:
+    def __init__(
+        self, store: Store, keep_ms: int, max_bytes: int, channels: Collection[str], counts: Counts
+    ) -> None:
+        """`channels`: the streams that there are; what others left behind makes room when need be."""
         self.store = store
+        self._channels = channels
+        self._counts = counts
         self._keep_ms = keep_ms
         self._max_bytes = max_bytes
         self._thread = ThreadPoolExecutor(1, "store")
@@ -61,7 +66,9 @@ class StoreThread:
 
     async def room(self) -> bool:
         """Whether the store has room for more undelivered messages."""
-        return await self.call(outbox.room, self.store, self._max_bytes)
+        room, dropped = await self.call(outbox.room, self.store, self._max_bytes, self._channels)
+        self._counts.add("retired_unsent", dropped)
+        return room
 
     def outlet(self, channel: str) -> Outlet:
         """What a stream's sink reads."""

@@ -1,11 +1,13 @@
 """The store as files: lock, generation, examination, setting aside. It knows nothing of commits.
 
 Beside `<path>` stand `<path>.lock` (held by the agent that has it open), `<path>.gen` (the
-generation that may be used), SQLite's `-wal` and `-shm`, and `<path>.corrupt-<ms>`; all mode 0600.
+generation that may be used), SQLite's `-wal` and `-shm`, and the newest of `<path>.corrupt-<ms>`;
+all mode 0600.
 """
 
 import fcntl
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -20,6 +22,9 @@ BUSY_S = 0.5
 
 DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """Primary codes of a damaged file; a logic error is one, since the statements are constant."""
+
+ASIDE = 3
+"""How many damaged stores are kept, the newest: each may be as large as the store."""
 
 WAY_ON = "when you know until when it may have released: `meteragent ledger CONFIG --restored-at TIME`"
 
@@ -169,7 +174,20 @@ def _set_aside(path: Path, now_ms: int) -> None:
     for suffix in ("", "-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").replace(f"{path}.corrupt-{now_ms}{suffix}")
+    _forget_old(path)
     _sync_folder(path)
+
+
+def _forget_old(path: Path) -> None:
+    """Delete all but the newest of what was set aside."""
+    aside: dict[int, list[Path]] = {}
+    for found in path.parent.iterdir():
+        match = re.fullmatch(re.escape(path.name) + r"\.corrupt-(\d+)(-\w+)?", found.name, re.ASCII)
+        if match:
+            aside.setdefault(int(match[1]), []).append(found)
+    for time_ms in sorted(aside)[:-ASIDE]:
+        for found in aside[time_ms]:
+            found.unlink()
 
 
 def _sync_folder(path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -59,13 +58,6 @@ async def ask(
     await app(scope, receive, send)
     known = {name.decode(): value.decode() for name, value in went[0]["headers"]}
     return Answer(went[0]["status"], known, b"".join(message.get("body", b"") for message in went[1:]))
-
-
-def free_port() -> int:
-    """A port that nobody uses just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Line:

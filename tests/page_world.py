@@ -34,7 +34,7 @@ class PageWorld:
         self.viewers = page.Viewers()
         self.counts = Counts()
         self.meters = ["house"]
-        self.now_ms: int | None = START_MS
+        self.now_ms = START_MS
         self.spent = {"today": Fraction(7, 220), "month": Fraction(900, 220), "start": Fraction(9000, 220)}
         self.last: page.Message | None = None
         self.history: list[bytes] = []
@@ -45,6 +45,11 @@ class PageWorld:
 
     def _known(self) -> list[page.StreamView]:
         return [replace(one, meters=lambda: self.meters) for one in self._streams]
+
+    @property
+    def clock_ms(self) -> int:
+        """The time."""
+        return self.now_ms
 
     async def _glance(self, _stream: str, _meter: str) -> page.Glance:
         self.glances += 1

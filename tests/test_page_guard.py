@@ -113,7 +113,7 @@ async def test_every_answer_is_locked_down(path: str, host: str) -> None:
         "form-action": "'self'",
     }
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["referrer-policy"] == "same-origin"
     assert answer.headers["cache-control"] == "no-store"
     assert b"import" not in answer.body or path.endswith(".js")
 

@@ -13,7 +13,8 @@ from meteragent import page
 from meteragent.errors import ConfigError
 from meteragent.page import app, server
 from meteragent.page.viewers import VIEWERS, Viewer, Viewers
-from tests.page_asker import LIMIT_S, Line, free_port, line
+from tests.broker import free_port
+from tests.page_asker import LIMIT_S, Line, line
 from tests.page_world import START_MS, PageWorld
 
 

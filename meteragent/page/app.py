@@ -23,6 +23,8 @@ GATHER_S = 0.2
 """Readings of so long go into one event."""
 GLANCE_S = 2.0
 """How often a page is told how things stand."""
+RETRY = b"retry: 1000\n\n"
+"""How soon, in ms, a browser asks again when the agent was away."""
 BODY_LIMIT = 1024
 BODY_S = 10.0
 """How large a login may be, and how long it may take to arrive."""
@@ -125,7 +127,7 @@ class _Page:
     async def _tell(self, stream: StreamView, viewer: Viewer) -> AsyncIterator[bytes]:
         """What an open page is sent, until it is closed or the server stops."""
         history = await self._view.left(stream.name, viewer.topic, HISTORY)
-        yield say.event("start", say.start(viewer, history))
+        yield RETRY + say.event("start", say.start(viewer, history))
         loop = asyncio.get_running_loop()
         glance_at = loop.time()
         meters: list[str] = []

@@ -147,7 +147,7 @@ class Page {
 
   glance(glance) {
     if (glance.now_ms !== null) this.ahead = glance.now_ms - Date.now();
-    this.opened ??= this.now;
+    this.opened ??= glance.now_ms ?? this.now;
     if (glance.meters) {
       this.stream.meters = glance.meters;
       this.#offer(at("meter"), glance.meters, this.meter);
@@ -167,8 +167,8 @@ class Page {
   draw() {
     clearTimeout(this.pending);
     this.pending = undefined;
-    this.drawn = Date.now();
     if (document.hidden || this.opened === null) return;
+    this.drawn = Date.now();
     const { now } = this;
     const own = this.stream.own;
     const stretches = this.trace.stretches(now);

@@ -1,0 +1,414 @@
+"""The page in a real browser: what it shows, how it is used, and what another origin gets of it."""
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+import pytest_asyncio
+from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
+from playwright.async_api import Browser, Page, Request, expect
+
+from meteragent import page as page_module
+from meteragent.grid import HOUR_MS
+from meteragent.page import app
+from tests.broker import free_port
+from tests.browser import chromium
+from tests.integration.service import now_ms, until
+from tests.not_run import ROOT
+from tests.page_world import TOKEN, PageWorld
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+
+STEP_MS = HOUR_MS // 2
+PICTURES = ROOT / "demo-out" / "page"
+SECTIONS = ["trace", "hidden", "presets", "spent", "attack", "last", "health"]
+CONTROLS = [
+    "meter",
+    "trace-numbers",
+    "hidden-events",
+    "preset",
+    "preset-again",
+    "spent-table",
+    "health-counters",
+]
+LOOKS = [(width, scheme) for width in (360, 1280) for scheme in ("light", "dark")]
+
+JUDGED = [(360, "dark"), (1280, "light")]
+"""Every width and every scheme once: axe takes its time."""
+
+
+class Site(NamedTuple):
+    """A page's server with its world, and the browser that looks at it."""
+
+    world: PageWorld
+    url: str
+    browser: Browser
+
+    @asynccontextmanager
+    async def looking(self, *, refused: bool = False, **options: Any) -> AsyncIterator["Look"]:
+        """A page that is open, in a window of its own; whatever it complains of fails the test."""
+        async with window(self.browser, **options) as page:
+            look = Look(self.world, page)
+            if refused:
+                look.refused = True  # which the browser complains of
+            else:
+                await look.open(self.url)
+            yield look
+        await until(lambda: not self.world.viewers)
+        assert look.refused or look.complaints == []
+
+
+@asynccontextmanager
+async def window(browser: Browser, **options: Any) -> AsyncIterator[Page]:
+    """A window of its own, with nothing remembered."""
+    context = await browser.new_context(**options)
+    try:
+        yield await context.new_page()
+    finally:
+        await context.close()
+
+
+class Look:
+    """One open page, the requests it made, and what it complained of."""
+
+    def __init__(self, world: PageWorld, page: Page) -> None:
+        self.world = world
+        self.page = page
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.refused = False
+        page.on("request", self._on_request)
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _on_request(self, request: Request) -> None:
+        self.requests.append(request.url)
+
+    async def open(self, url: str) -> None:
+        """Open the page and wait until it knows what time it is."""
+        await self.page.goto(url)
+        await expect(self.page.locator("#line")).to_have_attribute("data-state", "open")
+        await expect(self.page.locator("#spent-table table")).to_be_visible()
+
+    async def drawn(self, place: str = "trace-plot") -> str:
+        """A plot as it is drawn just now."""
+        found: str = await self.page.evaluate(
+            "place => document.querySelector(`#${place} canvas`).toDataURL()", place
+        )
+        return found
+
+    async def changes(self, act: Callable[[], Awaitable[object]], place: str = "trace-plot") -> None:
+        """Do something, and wait until the plot is another one."""
+        before = await self.drawn(place)
+        await act()
+        for _ in range(200):
+            if await self.drawn(place) != before:
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"{place} has not changed")
+
+    async def live(self, slots: int = 3) -> list[int]:
+        """So many slots pass, with their readings and their records; returns what left."""
+        generator, left = random.Random(11), []
+        for _ in range(slots):
+            start_ms = self.world.clock_ms
+            for time_ms in range(start_ms, start_ms + STEP_MS, 60_000):
+                self.world.read(generator.choice([80, 90, 2000, 300]), time_ms)
+            self.world.now_ms = start_ms + STEP_MS
+            left.append(generator.randint(-300, 900))
+            self.world.release(start_ms, left[-1])
+        await expect(self.page.locator("#trace-latest")).to_contain_text(
+            f"They got {left[-1]:,}\u00a0W".replace("-", "−")
+        )
+        return left
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site() -> AsyncIterator[Site]:
+    """The server and the browser, for all tests."""
+    app.GLANCE_S, usual_s = 0.2, app.GLANCE_S
+    world, port = PageWorld(), free_port()
+    # Names that lead to this machine, as an attacker's may.
+    rules = "--host-resolver-rules=MAP evil.example 127.0.0.1, MAP gateway.local 127.0.0.1"
+    try:
+        async with world.serving(port=port), chromium(rules) as browser:
+            yield Site(world, f"http://127.0.0.1:{port}/", browser)
+    finally:
+        app.GLANCE_S = usual_s
+
+
+@pytest.fixture(autouse=True)
+def fresh(site: Site) -> None:
+    """The world begins at the last boundary before now, with a day's records in its past."""
+    world = site.world
+    world.now_ms = now_ms() // STEP_MS * STEP_MS
+    world.history = [world.record(world.now_ms - i * STEP_MS, 400 + 50 * (i % 7)) for i in range(12, 0, -1)]
+    world.last = None
+
+
+async def test_it_shows_what_it_is_to_show_in_order(site: Site) -> None:
+    """All sections are there in their order, nothing is complained of, and no request leaves the origin."""
+    async with site.looking() as look:
+        await look.live()
+        shown = await look.page.locator("main > section").evaluate_all("all => all.map(one => one.id)")
+        assert shown == SECTIONS
+        assert await look.page.locator("h1, h2, h3").evaluate_all("all => all.every(one => one.innerText)")
+        assert {url[: len(site.url)] for url in look.requests} == {site.url}
+        assert await look.page.evaluate("document.documentElement.lang") == "en"
+
+
+async def test_plots_move_with_what_happens(site: Site) -> None:
+    """A reading moves the plot, and so does a release, which is said in words as well."""
+    async with site.looking() as look:
+        world = look.world
+        start_ms = world.clock_ms
+
+        async def read() -> None:
+            for minute in range(31):
+                world.read(500, start_ms + minute * 60_000)
+            world.now_ms = start_ms + STEP_MS + 1
+
+        async def release() -> None:
+            world.release(start_ms, 812)
+
+        await look.changes(read)
+        await look.changes(release)
+        latest = look.page.locator("#trace-latest")
+        await expect(latest).to_contain_text("you used 500\u00a0W on average. They got 812\u00a0W")
+        await expect(look.page.locator("#said")).to_contain_text("812\u00a0W has left")
+
+
+async def test_the_table_holds_the_numbers(site: Site) -> None:
+    """Beside the plot is a table of the same numbers, the newest first, with the band that is promised."""
+    async with site.looking() as look:
+        left = await look.live()
+        await look.page.click("#trace-numbers summary")
+        cells = look.page.locator("#trace-numbers tbody tr")
+        await expect(cells.nth(3)).to_be_visible()
+        rows = [
+            [await cell.inner_text() for cell in await row.locator("td").all()] for row in await cells.all()
+        ]
+        assert [row[1].replace(",", "").replace("−", "-") for row in rows[:3]] == [str(n) for n in left[::-1]]
+        half = look.world.wording.facts["ci95"]
+        low, high = (float(text.replace(",", "").replace("−", "-")) for text in rows[0][2].split(" … "))
+        assert math.isclose(high - low, 2 * half, rel_tol=0.01)
+        assert rows[0][0] != "–"  # it was open all that slot
+        assert rows[3][0] == "–"  # and not before
+
+
+async def test_other_presets_release_nothing(site: Site) -> None:
+    """Every preset can be looked at, and drawn again; nothing is asked of the agent for it."""
+    async with site.looking() as look:
+        await look.live()
+        await look.page.click("#preset-numbers summary")
+        names = await look.page.locator("#preset-choice input").evaluate_all(
+            "all => all.map(one => one.value)"
+        )
+        assert set(names) == {"yours", "television", "street", "day", "bill", "typical-day"}
+        asked = len(look.requests)
+        for name in names[1:]:
+            await look.changes(partial(look.page.check, f"input[value={name}]"), "preset-plot")
+            await expect(look.page.locator("#preset-numbers tbody tr").first).to_be_visible()
+        await look.page.check("input[value=television]")
+        await look.changes(lambda: look.page.click("#preset-again"), "preset-plot")
+        assert len(look.requests) == asked
+
+
+class Focus(NamedTuple):
+    """Where the keyboard is, and how that is seen."""
+
+    place: str
+    outline: str
+
+
+async def _tab(page: Page) -> Focus:
+    await page.keyboard.press("Tab")
+    found = await page.evaluate(
+        """() => {
+          const { activeElement: one } = document, style = getComputedStyle(one);
+          return [one.id || one.name || one.closest("[id]")?.id || one.tagName,
+                  `${style.outlineStyle} ${style.outlineWidth}`];
+        }"""
+    )
+    return Focus(*found)
+
+
+async def test_the_keyboard_reaches_everything(site: Site) -> None:
+    """By keyboard alone: the skip link first, then all controls in order, each with a visible focus."""
+    async with site.looking() as look:
+        page, met = look.page, list[str]()
+        while (focus := await _tab(page)).place != "BODY":
+            assert focus.outline == "solid 3px", focus
+            if focus.place == "trace-numbers" and "trace-numbers" not in met:
+                await page.keyboard.press("Enter")
+                await expect(page.locator("#trace-numbers")).to_have_attribute("open", "")
+            if focus.place == "preset":
+                await page.keyboard.press("ArrowDown")
+                await expect(page.locator("#preset-choice input").nth(1)).to_be_checked()
+            met.append(focus.place)
+        assert [place for place in dict.fromkeys(met) if place in CONTROLS] == CONTROLS
+        await page.goto(site.url)
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
+        assert await page.evaluate("document.activeElement.id") == "main"
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+async def test_it_is_fit_for_everybody(site: Site, width: int, scheme: Any) -> None:
+    """At 360 and 1280 px, light and dark: no serious finding of axe, no scrolling sideways, and a picture."""
+    async with site.looking(viewport={"width": width, "height": 900}, color_scheme=scheme) as look:
+        await look.live(6)
+        payload = look.world.record(look.world.clock_ms, 512)
+        look.world.last = page_module.Message("private/house/power", payload, look.world.clock_ms)
+        await expect(look.page.locator("#last-payload")).to_have_text(payload.decode())
+        for summary in await look.page.locator("summary").all():
+            await summary.click()
+        await look.page.check("input[value=television]")
+        assert await look.page.evaluate("document.documentElement.scrollWidth") == width
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        await look.page.screenshot(path=PICTURES / f"{width}-{scheme}.png", full_page=True)
+        if (width, scheme) in JUDGED:
+            assert await serious(look.page) == []
+
+
+async def serious(page: Page) -> list[str]:
+    """What axe finds wrong, if somebody could be kept from something by it."""
+    found = (await Axe().run(page)).response["violations"]
+    return [one["id"] for one in found if one["impact"] in {"serious", "critical"}]
+
+
+async def test_it_keeps_still_for_who_asks(site: Site) -> None:
+    """With reduced motion readings do not move the plot at once; a release does."""
+    async with site.looking(reduced_motion="reduce") as look:
+        await look.live(1)
+        before = await look.drawn()
+        for time_ms in range(look.world.clock_ms, look.world.clock_ms + 600_000, 60_000):
+            look.world.read(1500, time_ms)
+        await asyncio.sleep(1)
+        assert await look.drawn() == before
+
+        async def release() -> None:
+            look.world.release(look.world.clock_ms, 321)
+
+        await look.changes(release)
+
+
+async def test_it_speaks_once(site: Site) -> None:
+    """What is read aloud is one sentence per release at most, however many come, and never a reading."""
+    async with site.looking() as look:
+        await look.page.evaluate(
+            """() => {
+              const place = document.getElementById("said");
+              window.said = [];
+              const note = () => window.said.push(place.innerText);
+              new MutationObserver(note).observe(place, { childList: true });
+            }"""
+        )
+        await look.live(5)
+        said = await look.page.evaluate("window.said")
+        assert len(said) == 1
+        assert "has left" in said[0]
+
+
+async def test_the_games_are_fair(site: Site) -> None:
+    """The noise for show has the law that is promised, and no attacker of the page beats what is proven."""
+    async with site.looking() as look:
+        rounds = 40_000
+        found = await look.page.evaluate(
+            """async rounds => {
+              const { draw, play, pairs } = await import("/static/noise.js");
+              const facts = await (await fetch("/facts.json")).json();
+              const own = facts.streams[0].own;
+              const kettle = own.hidden.find(one => one.event === "a kettle");
+              const square = (n, level) => { let sum = 0;
+                for (let i = 0; i < rounds; i += 1) for (const z of draw(n, level)) sum += z * z / n;
+                return sum / rounds; };
+              let right = 0;
+              for (let i = 0; i < 20; i += 1) right += play(own, kettle);
+              return { one: square(1, 1), four: square(4, 2), right: right / 20,
+                bound: kettle.right_of_100["1"],
+                pairs: pairs([{from: 0, to: 1, you: 1, they: 5}, {from: 1, to: 2, you: 2, they: 9},
+                              {from: 2, to: 3, you: 1, they: 10}, {from: 4, to: 5, you: 1, they: 2}]) };
+            }""",
+            rounds,
+        )
+        # Of n slots at a level the variance is (n+1)(n+2)/3 / level^2; its mean is known to 3 %.
+        assert math.isclose(found["one"], 2, rel_tol=0.15)
+        assert math.isclose(found["four"], 10 / 4, rel_tol=0.15)
+        # 40,000 rounds: five standard deviations are 1.2 of 100. The best attack is right in 69.7.
+        assert found["bound"] == 70
+        assert abs(found["right"] - 100 * (1 - math.exp(-0.5) / 2)) < 1.2
+        assert found["pairs"] == {"all": 2, "right": 1}
+
+
+async def test_another_origin_gets_nothing(site: Site) -> None:
+    """A page of another origin of this very machine can neither read, embed nor listen to anything."""
+    async with site.looking(refused=True) as look:
+        await look.page.goto(site.url)
+        inner = await look.page.goto(site.url.replace("127.0.0.1", "localhost") + "texts.json")
+        assert inner is not None
+        got = await look.page.evaluate(
+            """async target => {
+              const tried = {};
+              for (const path of ["", "facts.json", "events", "static/page.js"])
+                for (const mode of ["cors", "no-cors"])
+                  tried[path + mode] =
+                    await fetch(target + path, { mode }).then(() => "got", () => "refused");
+              tried.events = await new Promise(done => { const source = new EventSource(target + "events");
+                source.onopen = () => done("got"); source.onerror = () => done("refused"); });
+              return tried;
+            }""",
+            site.url,
+        )
+        assert set(got.values()) == {"refused"}
+
+
+async def test_another_name_gets_nothing(site: Site) -> None:
+    """A name that leads to this machine and is not its own gets nothing, on any path (DNS rebinding)."""
+    async with site.looking(refused=True) as look:
+        for path in ("", "facts.json", "events", "static/page.js"):
+            answer = await look.page.goto(site.url.replace("127.0.0.1", "evil.example") + path)
+            assert answer is not None
+            assert answer.status == 421
+            assert "page.hosts" in await answer.text()
+
+
+async def test_a_restart_does_not_lose_the_trace(site: Site) -> None:
+    """While the agent is away the page says so; when it is back, what it has seen is still there."""
+    world, port = PageWorld(), free_port()
+    async with window(site.browser) as page:
+        look = Look(world, page)
+        world.now_ms = now_ms() // STEP_MS * STEP_MS
+        async with world.serving(port=port):
+            await look.open(f"http://127.0.0.1:{port}/")
+            await look.live(2)
+        await expect(look.page.locator("#line")).to_have_attribute("data-state", "lost")
+        async with world.serving(port=port):
+            await expect(look.page.locator("#line")).to_have_attribute("data-state", "open", timeout=15_000)
+            await look.live(1)
+            await look.page.click("#trace-numbers summary")
+            await expect(look.page.locator("#trace-numbers tbody tr")).to_have_count(3)
+
+
+async def test_who_has_the_token_gets_in(site: Site) -> None:
+    """With a token there is a form first: a wrong one stays there, the right one opens the page."""
+    world, port = PageWorld(), free_port()
+    async with (
+        world.serving(port=port, token=TOKEN, hosts=frozenset({"gateway.local"})),
+        window(site.browser) as page,
+    ):
+        await page.goto(f"http://gateway.local:{port}/")
+        await expect(page).to_have_title("meteragent: log in")
+        assert await serious(page) == []
+        for token in ("wrong", TOKEN.decode()):
+            await page.fill("#token", token)
+            await page.keyboard.press("Enter")
+            if token == "wrong":
+                await expect(page.locator(".wrong")).to_have_text("That is not the token.")
+        await expect(page.locator("#line")).to_have_attribute("data-state", "open")
+        assert await page.evaluate("document.cookie") == ""

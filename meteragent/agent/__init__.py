@@ -35,7 +35,7 @@ DRAIN_S = 10.0
 """How long a stop waits for the outbox."""
 TOTALS_S = 3600.0
 """How often the totals are logged: rarely, because they tell when a home is busy (law 4)."""
-HOME_ASSISTANT_MS = 5000
+HOME_ASSISTANT_MS = 2000
 """Agents that hear Home Assistant start answer within this, each at its own time."""
 FORGET_MS = 60 * grid.DAY_MS
 """Odometers forget periods older than this; a clock that stood still longer needs a restart."""

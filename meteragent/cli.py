@@ -25,6 +25,7 @@ from meteragent import (
     __version__,
     check,
     config,
+    discover,
     event,
     export,
     grid,
@@ -50,7 +51,10 @@ _SAMPLES_LEAST = 100
 """With fewer windows an audit sees next to nothing."""
 
 _PLAN = "From any two of what to hide, what to share, how many homes at what error: the third."
-_LOOKING = (("redact", redact, "Make a recorded payload fit for a bug report: shape kept, nothing said."),)
+_LOOKING = (
+    ("discover", discover, "Listen to a broker and propose configurations for the meters that it has."),
+    ("redact", redact, "Make a recorded payload fit for a bug report: shape kept, nothing said."),
+)
 
 
 _SCHEMA = "The JSON Schema of the configuration, for editors and programs."

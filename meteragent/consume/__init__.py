@@ -19,7 +19,9 @@ An interval holds what the meter's agent had (after fill and clamp) with the sta
 exact law of the noise that the descriptor names. What one record says is the mean or the energy of its
 slot: how the load went within a slot was never sent.
 
-`message` says what a descriptor and a record are, `series` what follows from many of them; `register`,
+Records come as JSON objects or as SenML packs, both mixed if need be; descriptors as JSON.
+
+`message` says what a descriptor and a record are (`senml`: one that came as a pack), `series` what follows from many of them; `register`,
 `shape`, `feeder` and `view` go on from there.
 """
 

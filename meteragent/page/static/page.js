@@ -24,6 +24,7 @@ class Page {
     this.facts = facts;
     this.example = new Example();
     this.ahead = 0;
+    this.over = 0;
     this.said = 0;
     this.source = null;
     this.drawn = 0;
@@ -34,8 +35,9 @@ class Page {
     at("choice").addEventListener("change", () => this.choose(at("stream").value, at("meter").value));
   }
 
+  /** The agent's time, which has passed the end of whatever has left. */
   get now() {
-    return Date.now() + this.ahead;
+    return Math.max(Date.now() + this.ahead, this.over);
   }
 
   /** Begin with a stream and one of its meters; an empty name is the first there is. */
@@ -136,6 +138,7 @@ class Page {
     this.trace.add(readings);
     this.missed += missed;
     const last = this.numbers.add(records);
+    if (last) this.over = Math.max(this.over, last.to);
     if (last && Date.now() - this.said >= SAY_MS) {
       this.said = Date.now();
       fill("said", say("trace.said", { ...this.#span(last), value: amount(last.power, this.unit) }));
@@ -191,7 +194,7 @@ class Page {
   /** What was used in a slot, as far as this page has seen it; 1 where it has seen all. */
   #you(slot, stretches) {
     const seen = mean(stretches, slot.from, slot.to);
-    const whole = slot.from >= this.opened && slot.to <= this.now && seen.part > WHOLE;
+    const whole = slot.from >= this.opened && seen.part > WHOLE;
     return { you: whole ? seen.mean : null, part: whole ? 1 : 0 };
   }
 

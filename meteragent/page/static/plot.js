@@ -90,7 +90,7 @@ export class Plot {
     const options = {
       width: this.#place.clientWidth,
       height: HEIGHT,
-      padding: [12, 12, 0, 0],
+      padding: [12, 24, 0, 0],
       cursor: { show: false },
       legend: { show: false },
       scales: { x: { time: true, range: () => this.#range } },

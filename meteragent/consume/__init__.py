@@ -21,8 +21,8 @@ slot: how the load went within a slot was never sent.
 
 Records come as JSON objects or as SenML packs, both mixed if need be; descriptors as JSON.
 
-`message` says what a descriptor and a record are (`senml`: one that came as a pack), `series` what follows from many of them; `register`,
-`shape`, `feeder` and `view` go on from there.
+`message` says what a descriptor and a record are (`senml`: one that came as a pack), `series` what follows
+from many of them; `register`, `shape`, `feeder` and `view` go on from there.
 """
 
 from meteragent.consume.feeder import Peak, peak

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.decode.p1 import checksum, telegram
+from meteragent.decode.profiles.dsmr import P1
 from meteragent.errors import PayloadError
 from tests.profile_fixtures import dsmr
 
@@ -100,6 +101,14 @@ def test_a_line_that_is_no_number_of_its_unit_is_refused(line: str, counter: str
 def test_a_telegram_that_is_not_whole_is_refused(payload: bytes) -> None:
     """Without its end, without its sum or with another one, or with more after it: refused_checksum."""
     assert refusal(payload) == "refused_checksum"
+
+
+def test_a_register_of_all_tariffs_beside_one_tariff_alone_is_refused() -> None:
+    """Where a tariff's line has turned into another's, without a sum, no number is made of what is left."""
+    lines = ("1-0:1.8.0(004217.553*kWh)", "1-0:1.8.2(003908.114*kWh)")
+    with pytest.raises(PayloadError) as refused:
+        P1.quantities["import"].read(dsmr.telegram(HEADER, *lines, checked=False))
+    assert refused.value.reason == "refused_missing"
 
 
 def test_line_ends_may_have_been_changed_on_the_way() -> None:

@@ -1,11 +1,13 @@
 """What DESIGN says of a stream's values and acknowledgements, once more: slow, a millisecond at a time.
 
-An independent second account of law 7 and of sample-and-hold (THEORY 3.7), without spans, heaps or
-bisection. For every millisecond it says which reading speaks for it, or that it is gap, and when
-that was decided for good. Only for grids of a few milliseconds, without budget, pseudonyms and
-`forget`; kind, hold, lateness and interval stay the same.
+An independent second account of law 7, of sample-and-hold (THEORY 3.7) and of registers, without spans,
+heaps or bisection. For every millisecond it says which reading speaks for it, or that it is gap, and when
+that was decided for good. It knows all registers, also those that the agent forgets in a crash. Only for
+grids of a few milliseconds, without budget, pseudonyms and `forget`; kind, hold, lateness, interval and
+modulus stay the same.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -16,13 +18,17 @@ from meteragent.schedule import Schedule
 
 
 class Arrival(NamedTuple):
-    """A reading as it arrives; `token` is its delivery."""
+    """A reading as it arrives; `token` is its delivery, which may bring several."""
 
     meter: str
     time_ms: int
     value_u: int
     received_ms: int
     token: Any
+
+
+JUMPED = Fraction(0)
+"""What a millisecond counts as whose use is in a jump; compared by identity: nothing clamps it."""
 
 
 class Held(NamedTuple):
@@ -32,11 +38,21 @@ class Held(NamedTuple):
     token: Any
 
 
+class Open(NamedTuple):
+    """A register's slot as a crash found it: its end, and the newest reading that was decided."""
+
+    start_ms: int
+    end_ms: int
+    value_u: int
+
+
 @dataclass
 class Meter:
     """One meter: its windows, what is decided, what is held.
 
-    `resume_ms` is the `next_ms` that was last written with something else.
+    `resume_ms` is the `next_ms` that was last written with something else. `values` are what each
+    millisecond counts as, `jumps` what was used at once, by the time when; `masked` is a register's slot
+    that a restart has yet to find again.
     """
 
     terms: Terms
@@ -47,12 +63,56 @@ class Meter:
     standing_ms: int | None = None
     newest_ms: int | None = None
     windows: list[tuple[int, Terms]] = field(default_factory=list)
-    values: dict[int, int | None] = field(default_factory=dict)
+    values: dict[int, int | Fraction | None] = field(default_factory=dict)
+    jumps: dict[int, int] = field(default_factory=dict)
     held: dict[int, Held] = field(default_factory=dict)
+    masked: Open | None = None
+    lost: int = 0
 
     def copy(self) -> "Meter":
         """The same without what is held."""
-        return replace(self, windows=[*self.windows], values={**self.values}, held={})
+        copy = replace(self, windows=[*self.windows], values={**self.values}, jumps={**self.jumps}, held={})
+        copy.masked = self.masked or self.standing_slot()
+        return copy
+
+    def standing_slot(self) -> Open | None:
+        """The open slot up to whose newest reading all is decided."""
+        reading = self.held.get(self.covered_ms)
+        if self.terms.kind is not Kind.REGISTER or reading is None:
+            return None
+        for start_ms, terms in self.windows:
+            for place in range(terms.n if not terms.bands else 0):
+                from_ms = start_ms + place * terms.step_ms
+                if from_ms <= self.covered_ms < from_ms + terms.step_ms:
+                    return Open(from_ms, from_ms + terms.step_ms, reading.value_u)
+        return None
+
+    @property
+    def rules(self) -> Terms:
+        """How readings count: as the oldest open window says (law 1)."""
+        return self.windows[0][1] if self.windows else self.terms
+
+    def rate(self, ms: int) -> Fraction | None:
+        """What a register says of a millisecond, per interval; None: nothing, or it was reset."""
+        before = max((t for t in self.held if t <= ms), default=None)
+        after = min((t for t in self.held if t > ms), default=None)
+        if before is None or after is None:
+            return None
+        moved, rules = self.held[after].value_u - self.held[before].value_u, self.rules
+        rate = Fraction(moved * rules.interval_ms, after - before)
+        if moved >= 0 or rate >= rules.low_u:
+            return rate
+        if rules.modulus_u is None:
+            return None
+        rate += Fraction(rules.modulus_u * rules.interval_ms, after - before)
+        return rate if rules.low_u <= rate <= rules.high_u else None
+
+    def value(self, ms: int) -> int | Fraction | None:
+        """What a millisecond counts as, now."""
+        if self.terms.kind is Kind.REGISTER:
+            return self.rate(ms)
+        speaker = self.speaker(ms)
+        return None if speaker is None else self.held[speaker].value_u
 
     def speaker(self, ms: int) -> int | None:
         """The time of the held reading that speaks for a millisecond; None: it is gap."""
@@ -76,15 +136,32 @@ class Meter:
         if self.terms.kind is Kind.INTERVAL_ENERGY:
             return time_ms
         known = [*self.held, *([] if self.standing_ms is None else [self.standing_ms])]
-        return min([time_ms + self.terms.hold_ms, *(t for t in known if t > time_ms)])
+        longest_ms = 10**9 if self.terms.kind is Kind.REGISTER else self.terms.hold_ms
+        return min([time_ms + longest_ms, *(t for t in known if t > time_ms)])
 
     def decide(self, until_ms: int) -> Iterable[Any]:
         """Decide everything before a time; gives the tokens of readings that have nothing left to say."""
+        self.resume(until_ms)
         for ms in range(self.covered_ms, until_ms):
-            speaker = self.speaker(ms)
-            self.values[ms] = None if speaker is None else self.held[speaker].value_u
+            self.values[ms] = self.value(ms)
         self.covered_ms = max(self.covered_ms, until_ms)
         return self.free()
+
+    def resume(self, until_ms: int) -> None:
+        """Find the slot that a crash left behind: by its next reading, or not at all."""
+        if self.masked is None:
+            return
+        first = min(self.held, default=None)
+        if first is not None and first <= min(until_ms, self.masked.end_ms):
+            used = (self.held[first].value_u - self.masked.value_u) * self.terms.interval_ms
+            self.jumps[self.masked.start_ms] = self.jumps.get(self.masked.start_ms, 0) + used
+            self.values |= dict.fromkeys(range(self.covered_ms, first), JUMPED)
+            self.covered_ms, self.masked = first, None
+        elif until_ms > self.covered_ms:
+            self.values |= dict.fromkeys(range(self.masked.start_ms, self.masked.end_ms))
+            self.jumps.pop(self.masked.start_ms, None)
+            self.covered_ms, self.masked = self.masked.end_ms, None
+            self.lost += 1
 
     def free(self) -> Iterable[Any]:
         """The tokens of readings that have nothing left to say; they are held no more."""
@@ -99,6 +176,8 @@ class Meter:
         if self.newest_ms is None:
             return []
         frontier_ms = min(self.newest_ms - self.terms.lateness_ms, clock_ms)
+        if self.terms.kind is Kind.REGISTER:
+            return self.decide(max((t for t in self.held if t <= frontier_ms), default=self.covered_ms))
         until_ms = self.covered_ms
         while (at_ms := self.decided_at_ms(until_ms)) is not None and at_ms <= frontier_ms:
             until_ms += 1
@@ -110,14 +189,14 @@ class Meter:
             terms = self.schedule.terms(self.next_ms)
             self.windows.append((self.next_ms, terms))
             self.next_ms += terms.length_ms
-        ends = [
-            start_ms + terms.stretches(place)[-1][1]
-            for start_ms, terms in self.windows
-            for place in range(terms.n)
-        ]
-        self.windows = [w for w in self.windows if w[0] + w[1].length_ms > self.covered_ms]
-        due = [end_ms for end_ms in ends if end_ms + self.terms.lateness_ms <= close_ms]
-        return self.decide(max([self.covered_ms, *due]))
+        free: list[Any] = []
+        for start_ms, terms in [*self.windows]:
+            for end_ms in sorted(start_ms + terms.stretches(place)[-1][1] for place in range(terms.n)):
+                if end_ms + self.terms.lateness_ms <= close_ms:
+                    free += self.decide(end_ms)
+            if start_ms + terms.length_ms + self.terms.lateness_ms <= close_ms:
+                self.windows.remove((start_ms, terms))
+        return [*free, *self.decide(self.covered_ms)]
 
     def arrive(self, arrival: Arrival) -> tuple[bool, Iterable[Any]]:
         """Take a reading in; whether it counts, and the tokens that need not be held."""
@@ -133,14 +212,20 @@ class Meter:
         self.newest_ms = max(arrival.time_ms, self.newest_ms or 0)
         return True, self.free()
 
-    def total(self, start_ms: int, end_ms: int, terms: Terms) -> int:
+    def total(self, start_ms: int, end_ms: int, terms: Terms) -> int | Fraction:
         """Sum of value * duration over what is decided of a slot, with its window's gap and range."""
         found = [self.values[ms] for ms in range(start_ms, min(end_ms, self.covered_ms))]
-        return sum(
-            terms.gap_u if value is None else sorted([terms.low_u, value, terms.high_u])[1] for value in found
+        counted = (
+            terms.gap_u
+            if value is None
+            else 0
+            if value is JUMPED
+            else min(max(terms.low_u, value), terms.high_u)
+            for value in found
         )
+        return sum(counted, self.jumps.get(start_ms, 0))
 
-    def energy(self, window_ms: int, place: int, terms: Terms) -> int:
+    def energy(self, window_ms: int, place: int, terms: Terms) -> int | Fraction:
         """Sum of value * duration over what is decided of a slot of a window."""
         parts = terms.stretches(place)
         return sum(self.total(window_ms + start, window_ms + end, terms) for start, end in parts)
@@ -159,15 +244,20 @@ class Model:
         self.schedule = schedule
         self.meters: dict[str, Meter] = {}
         self.accepted = 0
+        self.waiting: Counter[Any] = Counter()
 
     def feed(self, batch: Iterable[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
         """The tokens to acknowledge after a batch and the passing of time, in any order."""
         free: list[Any] = []
         for arrival in batch:
+            self.waiting[arrival.token] += 1
+        for arrival in batch:
             seen_ms = min(arrival.received_ms, now_ms)
             free += self._advance(seen_ms, min(seen_ms, closing_ms))
             free += self._arrive(arrival, seen_ms)
-        return free + self._advance(now_ms, min(now_ms, closing_ms))
+        free += self._advance(now_ms, min(now_ms, closing_ms))
+        self.waiting.subtract(free)
+        return [token for token in dict.fromkeys(free) if not self.waiting[token]]
 
     def _advance(self, open_ms: int, close_ms: int) -> list[Any]:
         if self.schedule.usual.clock is Clock.EVENT:

@@ -13,7 +13,7 @@ from meteragent.pipeline import Stream
 from meteragent.release import MICRO, UNITS, Band, Clock, Kind, Space, Terms
 from meteragent.schedule import Schedule
 from tests.witness import TERMS
-from tests.world import World, stream
+from tests.world import BASE_MS, World, stream
 
 
 class Grid(NamedTuple):
@@ -30,6 +30,9 @@ class Grid(NamedTuple):
 VALUES = (0, 1, 499_999, 500_000, MICRO, 7 * MICRO + 3, 1000 * MICRO, -5 * MICRO, 10**14)
 """Readings in millionths: the edges of rounding, the ordinary, the negative, the impossible."""
 
+RISE_U = 100 * MICRO
+"""What a register rises in a millisecond, beside what is sent."""
+
 grids = st.builds(
     Grid,
     n=st.integers(1, 4),
@@ -41,19 +44,21 @@ grids = st.builds(
 )
 
 meanings = st.builds(
-    lambda kind, clock, lateness, span: replace(
+    lambda kind, clock, lateness, span, modulus: replace(
         TERMS,
         kind=kind,
         unit=UNITS[kind][0],
         clock=clock,
         lateness_ms=lateness,
         hold_ms=span if kind is Kind.POWER else 0,
-        interval_ms=span if kind is Kind.INTERVAL_ENERGY else 0,
+        interval_ms=0 if kind is Kind.POWER else span,
+        modulus_u=modulus if kind is Kind.REGISTER else None,
     ),
-    st.sampled_from([Kind.POWER, Kind.INTERVAL_ENERGY]),
+    st.sampled_from(list(Kind)),
     st.sampled_from(list(Clock)),
     st.sampled_from([0, 0, 1, 5, 14]),
     st.integers(1, 12),
+    st.sampled_from([None, 1000 * RISE_U]),
 )
 """Terms in everything but the grid."""
 
@@ -183,6 +188,13 @@ class Send(NamedTuple):
     value_u: int
 
 
+class Pack(NamedTuple):
+    """A meter publishes a message of several readings, as (age, value)."""
+
+    meter: str
+    readings: tuple[tuple[int, int], ...]
+
+
 class Wait(NamedTuple):
     """Time passes, and the agent does nothing."""
 
@@ -211,7 +223,16 @@ class Restart(NamedTuple):
     which: int
 
 
-Step = Send | Wait | Turn | Reconnect | Stand | Restart
+Step = Send | Pack | Wait | Turn | Reconnect | Stand | Restart
+
+
+def shown(world: World, age_ms: int, value_u: int) -> tuple[int, int]:
+    """The time and the value of a reading; a register's rises all the time, to its modulus."""
+    time_ms, terms = world.now_ms - age_ms, world.stream.terms
+    if terms.kind is Kind.REGISTER:
+        value_u += (time_ms - BASE_MS) * RISE_U
+        value_u = value_u % terms.modulus_u if terms.modulus_u else value_u
+    return time_ms, value_u
 
 
 def play(world: World, program: Sequence[Step], streams: Sequence[Stream]) -> None:
@@ -219,7 +240,9 @@ def play(world: World, program: Sequence[Step], streams: Sequence[Stream]) -> No
     for step in program:
         match step:
             case Send(meter, age_ms, value_u):
-                world.send(meter, world.now_ms - age_ms, value_u)
+                world.send_pack(meter, shown(world, age_ms, value_u))
+            case Pack(meter, readings):
+                world.send_pack(meter, *(shown(world, *reading) for reading in readings))
             case Wait(ms):
                 world.now_ms += ms
             case Turn(fails):
@@ -237,6 +260,13 @@ def play(world: World, program: Sequence[Step], streams: Sequence[Stream]) -> No
 _SENDS: list[Step] = [
     Send(meter, age_ms, value_u) for meter in ("m1", "m2") for age_ms in range(-5, 16) for value_u in VALUES
 ]
+_PACKS: list[Step] = [
+    Pack("m1", tuple((age_ms + k * step_ms, value_u) for k in range(count)))
+    for age_ms in (0, 1, 4)
+    for step_ms in (0, 1, 3, 5)
+    for count in (2, 4)
+    for value_u in VALUES[3:6]
+]
 _WAITS: list[Step] = [Wait(ms) for ms in (1, 1, 2, 3, 4, 6, 9)]
 _TROUBLES: list[Step] = [
     *(Turn(fails) for fails in ("before", "after")),
@@ -252,7 +282,7 @@ def _programs(*kinds: list[Step], size: int) -> st.SearchStrategy[list[Step]]:
     return st.lists(steps, min_size=size, max_size=2 * size).map(lambda found: [Send("m1", 0, MICRO), *found])
 
 
-calm = _programs(_SENDS, _SENDS, _WAITS, [Turn("")], size=25)
+calm = _programs(_SENDS, _SENDS, _PACKS, _WAITS, [Turn("")], size=25)
 """Readings in any order, and time that passes."""
-rough = _programs(_SENDS, _SENDS, _WAITS, _WAITS, [Turn("")], _TROUBLES, size=30)
+rough = _programs(_SENDS, _SENDS, _PACKS, _WAITS, _WAITS, [Turn("")], _TROUBLES, size=30)
 """The same, with crashes, lost connections, catch-ups and changed configurations."""

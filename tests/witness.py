@@ -7,7 +7,6 @@ record can tell which draw is in it, and what is in it beside the draw.
 import json
 from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -17,8 +16,11 @@ from meteragent import grid
 from meteragent.privacy import Bits, LInfLaplace
 from meteragent.release import MICRO, Clock, Commit, Kind, Outgoing, Slot, Terms, TimelineState
 
-STRIDE = 10**12
+STRIDE = 10**18
 """Labels of draws are this many quanta apart, far more than any reading."""
+
+WIDE = 10**30
+"""Radii are whole multiples, more quanta than any label."""
 
 TERMS = Terms(
     kind=Kind.POWER,
@@ -48,7 +50,7 @@ class Drawn(NamedTuple):
 
 @dataclass
 class Draws:
-    """All that was ever drawn in a world: `radii[r]` has the terms of a radius, `lines[label]` a draw."""
+    """All that was ever drawn in a world: `radii[r / WIDE]` has a radius' terms, `lines[label]` a draw."""
 
     radii: list[Terms] = field(default_factory=lambda: [TERMS])
     lines: list[Drawn] = field(default_factory=lambda: [Drawn(0, TERMS)])
@@ -69,7 +71,7 @@ class Labelled(LInfLaplace):
     def radius(self, bits: Bits) -> int:
         """A radius nobody else has."""
         self.draws.radii.append(self.known)
-        return len(self.draws.radii) - 1
+        return (len(self.draws.radii) - 1) * WIDE
 
     def draw(self, radius: int, bits: Bits) -> int:
         """The next label, as many quanta."""
@@ -139,6 +141,10 @@ class Witness:
     charged: dict[str, Account] = field(default_factory=lambda: defaultdict(Account))
     quanta: dict[tuple[str, str], Fraction] = field(default_factory=dict)
     records: dict[SlotSeen, Record] = field(default_factory=dict)
+    places: dict[SlotSeen, tuple[int, int, int]] = field(default_factory=dict)
+    """Of each slot its draw, its window and its place there."""
+    dead: set[int] = field(default_factory=set)
+    again: set[SlotSeen] = field(default_factory=set)
 
     def see(self, commit: Commit) -> None:
         """Check a commit against everything that was committed before."""
@@ -151,8 +157,8 @@ class Witness:
         for row in commit.outgoing:
             self._leaves(row, before)
         for meter, state in commit.states.items():
-            for label, slot in self._labels(meter, state):
-                self._drawn_once(label, slot, before)
+            if state is not None:
+                self._see_state(meter, state, before)
         assert self.opened == self.charged, "noise on disk or in a record that is not charged, or the reverse"
 
     def _leaves(self, row: Outgoing, before: dict[str, int]) -> None:
@@ -168,35 +174,74 @@ class Witness:
         terms = self.draws.lines[label].terms
         assert (terms.quantum, value.denominator) == (quantum, 1), "a value off the lattice"
         assert found["for"] == grid.iso_duration(terms.length_ms if terms.bands else terms.step_ms)
-        window_ms, place = self._place(grid.parse_time(found["t"]), band, label, terms)
-        slot = SlotSeen.of(self.names[found["meter"]], window_ms, place, terms)
-        self._drawn_once(label, slot, before)
+        meter, quanta = self.names[found["meter"]], int(value) - label * STRIDE
+        window_ms, place = self._place(meter, grid.parse_time(found["t"]), band, label, terms)
+        slot = SlotSeen.of(meter, window_ms, place, terms)
+        if self.places.get(slot, (label,))[0] == label:
+            self._drawn_once(label, slot, before)
+        else:
+            self._drawn_again(label, slot, window_ms, place)
+        if slot in self.again:
+            gap = Fraction(terms.gap_u * terms.slot_ms(place), terms.lattice(place))
+            assert quanta == (gap + Fraction(1, 2)) // 1, "a lost slot that is no gap"
         assert slot not in self.records, "an interval left twice"
-        self.records[slot] = Record(slot, int(value) - label * STRIDE, terms, row, window_ms, place)
+        self.records[slot] = Record(slot, quanta, terms, row, window_ms, place)
 
-    def _place(self, time_ms: int, band: str | None, label: int, terms: Terms) -> tuple[int, int]:
-        """The window and the place that a record names: of a band, or the so manyth draw of its radius."""
+    def _place(self, meter: str, time_ms: int, band: str | None, label: int, terms: Terms) -> tuple[int, int]:
+        """The window and the place that a record names: of a band, or the so manyth draw of its radius.
+
+        Of a slot that is known, as it is known: its draw may be another one.
+        """
         if terms.bands:
             return time_ms, [one.name for one in terms.bands].index(str(band))
         assert band is None
+        known = self.places.get(SlotSeen(meter, time_ms, time_ms + terms.step_ms))
+        if known is not None:
+            return known[1:]
         place = sum(line.radius == self.draws.lines[label].radius for line in self.draws.lines[:label])
         return time_ms - place * terms.step_ms, place
 
-    def _labels(self, meter: str, state: TimelineState | None) -> Iterator[tuple[int, SlotSeen]]:
-        for window in state.windows if state else ():
-            for slot in window.slots:
-                label, terms = self.draw_in(slot, window.radius)
-                yield label, SlotSeen.of(meter, window.start_ms, slot.place, terms)
+    def _see_state(self, meter: str, state: TimelineState, before: dict[str, int]) -> None:
+        for window in state.windows:
+            for kept in window.slots:
+                label, terms = self.draw_in(kept, window.radius, masked=kept.place == window.masked)
+                slot = SlotSeen.of(meter, window.start_ms, kept.place, terms)
+                if self.draws.lines[label].radius == window.radius:
+                    self._drawn_once(label, slot, before)
+                    self.places[slot] = label, window.start_ms, kept.place
+                    continue
+                self._drawn_again(label, slot, window.start_ms, kept.place)
+                beside = kept.accumulator - label * STRIDE * terms.lattice(kept.place)
+                assert beside == terms.gap_u * terms.slot_ms(kept.place), "a lost slot that is no gap"
 
-    def draw_in(self, slot: Slot, radius: int) -> tuple[int, Terms]:
-        """The draw in an accumulator of a window with this radius."""
-        terms = self.draws.radii[radius]
-        label = round(Fraction(slot.accumulator, terms.lattice(slot.place) * STRIDE))
-        assert self.draws.lines[label].radius == radius, "an accumulator without its noise"
+    def draw_in(self, slot: Slot, radius: int, *, masked: bool = False) -> tuple[int, Terms]:
+        """The draw in an accumulator of a window with this radius; a masked one is a register minus it."""
+        terms = self.draws.radii[radius // WIDE]
+        label = round(Fraction(slot.accumulator, terms.lattice(slot.place) * STRIDE)) * (-1 if masked else 1)
+        drawn = self.draws.lines[label]
+        again = drawn.radius != radius and terms.kind is Kind.REGISTER
+        assert drawn.radius == radius or (again and drawn.terms == terms), "an accumulator without its noise"
         return label, terms
+
+    def _drawn_again(self, label: int, slot: SlotSeen, window_ms: int, place: int) -> None:
+        """A register's slot that was lost: its noise is given up, another is drawn from a radius alone."""
+        assert label not in self.dead, "noise that was given up is used"
+        known = self.places[slot][0]
+        if known == label:
+            return
+        radius, terms = self.draws.lines[label]
+        assert terms.kind is Kind.REGISTER
+        assert slot not in self.records, "a second draw for what left"
+        assert label not in self.slots, "one draw in two slots"
+        self.used[radius] += 1
+        assert self.used[radius] == 1, "two slots from one new radius"
+        self.dead.add(known)
+        self.again.add(slot)
+        self.slots[label], self.places[slot] = slot, (label, window_ms, place)
 
     def _drawn_once(self, label: int, slot: SlotSeen, before: dict[str, int]) -> None:
         """Law 1: a draw belongs to one slot, and no other draw to any time that this slot has."""
+        assert label not in self.dead, "noise that was given up is used"
         if label in self.slots:
             assert self.slots[label] == slot, "one draw in two slots"
             return

@@ -8,17 +8,17 @@ shows every commit to a `Witness`, and compares what is on disk and what is ackn
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
 from meteragent import grid
 from meteragent.decode import json as json_profile
-from meteragent.decode import one
 from meteragent.encode import Wording, Wordings
 from meteragent.grid import Epoch
 from meteragent.health import Counts
 from meteragent.pipeline import Effects, Pipeline, Spending, Stream
 from meteragent.privacy import SeededBits
-from meteragent.reading import Message
+from meteragent.reading import Message, Reading
 from meteragent.release import MICRO, Commit, Snapshot, Terms
 from meteragent.schedule import Schedule
 from meteragent.topic import SourceTopic, pseudonym
@@ -29,6 +29,14 @@ BASE_MS = 23_148 * grid.DAY_MS
 """A day of the year 2033; all times of the small world are near it."""
 
 
+_decode = json_profile.decoder("power", "t")
+
+
+def decode(payload: bytes) -> list[Reading]:
+    """A reading in each line."""
+    return [_decode(line) for line in payload.split(b"\n")]
+
+
 def stream(terms: Terms | Schedule = TERMS, **changes: Any) -> Stream:
     """A stream of JSON readings under these terms, or on this schedule."""
     schedule = terms if isinstance(terms, Schedule) else Schedule(terms, Epoch(terms.length_ms))
@@ -36,7 +44,7 @@ def stream(terms: Terms | Schedule = TERMS, **changes: Any) -> Stream:
         name="main",
         source=SourceTopic.parse("meters/{meter}/power"),
         sink_topic="private/{meter}/power",
-        decode=one(json_profile.decoder("power", "t")),
+        decode=decode,
         schedule=schedule,
         ahead_ms=100,
         forget_ms=10 * grid.DAY_MS,
@@ -91,12 +99,11 @@ class MemoryDisk:
 
 
 class Queued(NamedTuple):
-    """A message at the broker, not acknowledged."""
+    """A message at the broker, not acknowledged: its readings as (time, value)."""
 
     id: int
     meter: str
-    time_ms: int
-    value_u: int
+    readings: tuple[tuple[int, int], ...]
 
 
 class LabelledWordings(Wordings):
@@ -151,9 +158,13 @@ class World:
 
     def send(self, meter: str, time_ms: int, value_u: int) -> None:
         """A meter publishes a reading."""
+        self.send_pack(meter, (time_ms, value_u))
+
+    def send_pack(self, meter: str, *readings: tuple[int, int]) -> None:
+        """A meter publishes a message of several readings, as (time, value)."""
         self._name(meter)
         self.sent += 1
-        self.queue[self.sent] = Queued(self.sent, meter, time_ms, value_u)
+        self.queue[self.sent] = Queued(self.sent, meter, readings)
         self.arrived.append(self._delivery(self.queue[self.sent]))
 
     def _name(self, meter: str) -> None:
@@ -161,8 +172,10 @@ class World:
         self.witness.names[meter if key is None else pseudonym(key, meter)] = meter
 
     def _delivery(self, queued: Queued) -> Message:
-        value = Decimal(queued.value_u) / MICRO
-        text = f'{{"t":{queued.time_ms},"power":{value:f}}}'
+        documents = [
+            f'{{"t":{time_ms},"power":{Decimal(value_u) / MICRO:f}}}' for time_ms, value_u in queued.readings
+        ]
+        text = documents[0] if len(documents) == 1 else "\n".join(documents)
         token = (self.epoch, queued.id)
         return Message(f"meters/{queued.meter}/power", text.encode(), False, self.now_ms, token)
 
@@ -173,7 +186,8 @@ class World:
         effects = self.pipeline.feed(batch, self.now_ms, closing_ms)
         free: list[Any] = []
         if self.model is not None:
-            free = self.model.feed(map(self._arrival, batch), self.now_ms, closing_ms)
+            arrivals = [arrival for message in batch for arrival in self._arrivals(message)]
+            free = self.model.feed(arrivals, self.now_ms, closing_ms)
             assert self.counts["accepted"] == self.model.accepted
         if fails == "before":
             self.crash()
@@ -190,23 +204,39 @@ class World:
             if epoch == self.epoch:
                 del self.queue[id_]
 
-    def _arrival(self, message: Message) -> Arrival:
+    def _arrivals(self, message: Message) -> list[Arrival]:
+        """The readings of a message, in order of their time."""
         queued = self.queue[message.token[1]]
-        return Arrival(queued.meter, queued.time_ms, queued.value_u, message.received_ms, message.token)
+        return [
+            Arrival(queued.meter, time_ms, value_u, message.received_ms, message.token)
+            for time_ms, value_u in sorted(queued.readings, key=lambda reading: reading[0])
+        ]
 
     def _agrees(self, effects: Effects, free: Iterable[Any]) -> None:
-        """Laws 3 and 7: what is on disk is noise + energy so far, and frees these messages."""
+        """Laws 3 and 7: what is on disk is noise + energy so far, and frees these messages.
+
+        Of a register's slot up to whose newest reading all is covered it is that reading minus those.
+        """
         assert self.model is not None
         assert sorted(effects.acknowledge) == sorted(free), "acknowledged too early, too late or twice"
         for meter, state in self.disk.snapshot().states.items():
             account = self.model.meters[meter]
             assert state.covered_ms == account.covered_ms
+            standing = account.masked or account.standing_slot()
             for window in state.windows:
                 for slot in window.slots:
-                    label, terms = self.witness.draw_in(slot, window.radius)
-                    energy = account.energy(window.start_ms, slot.place, terms)
-                    noise = label * STRIDE * terms.lattice(slot.place)
-                    assert slot.accumulator - noise == energy, "an accumulator is wrong"
+                    masked = slot.place == window.masked
+                    label, terms = self.witness.draw_in(slot, window.radius, masked=masked)
+                    kept = Fraction(label * STRIDE * terms.lattice(slot.place))
+                    kept += account.energy(window.start_ms, slot.place, terms)
+                    stands = (
+                        standing is not None
+                        and standing.start_ms == window.start_ms + terms.stretches(slot.place)[0][0]
+                    )
+                    assert masked == stands, "a register is kept, or masked where it need not be"
+                    if standing is not None and stands:
+                        kept = standing.value_u * terms.interval_ms - kept
+                    assert slot.accumulator == kept, "an accumulator is wrong"
 
     def run_to(self, time_ms: int) -> None:
         """Let time pass, waking the core when something has arrived and whenever it wants to be."""

@@ -109,6 +109,20 @@ def test_a_number_is_in_the_streams_unit(
     assert Fraction(one.value_u, MICRO) == Fraction(value)
 
 
+def test_one_phase_and_three_at_once_are_in_doubt() -> None:
+    """A message of an IAMMETER that has both forms is refused: nobody knows which is meant."""
+    row = [231.7, 4.61, 1044, 1834.207, 0.44]
+    with pytest.raises(PayloadError, match="refused_ambiguous"):
+        read({"Data": row, "Datas": [row]}, "iammeter")
+
+
+@pytest.mark.parametrize("payload", [b"318,-1204.5", b"318,-1204.5,7,-61", b"318", b"318;-1204.5;7", b",,"])
+def test_values_without_names_must_be_as_many_as_stated(payload: bytes) -> None:
+    """Where there are more or fewer values than the configuration says nobody knows which is which."""
+    with pytest.raises(PayloadError, match=r"refused_columns|refused_type"):
+        read(payload, "emonhub-csv", value="2 of 3")
+
+
 def test_a_stream_of_glow_is_in_its_unit() -> None:
     """A Glow display tells kW and kWh; the stream has W and Wh where it asks for them."""
     message = {
@@ -154,6 +168,15 @@ def test_rtl_433s_times_are_before_the_arrival() -> None:
     message = {"time": "2026-11-20 07:04:00", "model": "IDM", **idm("", 3840)["Message"]}
     found = read(message, "rtl_433", kind="interval_energy", unit="Wh", id=ID)
     assert [one.time_ms for one in found[-2:]] == [-540_000, -240_000]
+
+
+def test_what_ended_just_now_has_the_time_of_its_arrival() -> None:
+    """An interval that ended as its message came, by a receiver without a clock, ended at the arrival."""
+    message = {"model": "IDM", **idm("", 0)["Message"]}
+    known = {"unit": "Wh", "id": ID}
+    *_, before, newest = read(message, "rtl_433", kind="interval_energy", **known)
+    assert (before.time_ms, newest.time_ms) == (-5 * MINUTE_MS, None)
+    assert read(message, "rtl_433", kind="register", value="idm", **known)[0].time_ms is None
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,6 @@ _ABSOLUTE_S = 2**28
 _TIME_MAX_S = 10**12
 _EXACT = Context(prec=96, rounding=ROUND_FLOOR)
 _LARGE = Decimal(10) ** 30
-_SMALL = -40
 
 
 class Record(NamedTuple):
@@ -90,9 +89,7 @@ def _added(one: Any, other: Any) -> Decimal:
 
 def _bounded(number: Decimal) -> Decimal:
     """A number of a size that can be reckoned with exactly."""
-    if number.copy_abs() > _LARGE:
-        return _LARGE.copy_sign(number)
-    return number if number.adjusted() > _SMALL else Decimal(0)
+    return _LARGE.copy_sign(number) if number.copy_abs() > _LARGE else number
 
 
 def _time_ms(time_s: Decimal) -> int | None:

@@ -256,10 +256,13 @@ def test_what_a_device_does_not_tell_is_refused(profile: str, keys: dict[str, An
 
 
 def test_intervals_are_five_minutes() -> None:
-    """The length of an IDM's intervals follows from the profile; readings may come that much later."""
+    """The length of an IDM's intervals follows from the profile.
+
+    One that a slot's end cuts ends five minutes later at most, and is told within five more.
+    """
     one = source("rtlamr", kind="interval_energy", unit="Wh", id=ID)
     assert interval_ms(one) == 5 * MINUTE_MS
-    assert lateness_ms(one, None) == 5 * MINUTE_MS
+    assert lateness_ms(one, None) == 10 * MINUTE_MS
 
 
 @pytest.mark.parametrize("name", [name for name in PROFILES if PROFILES[name].named is not None])

@@ -23,6 +23,8 @@ from meteragent.grid import MINUTE_MS
 from meteragent.release import Kind
 
 _INTERVAL_MS = 5 * MINUTE_MS
+_TOLD_MS = 2 * _INTERVAL_MS
+"""An interval that a slot's end cuts is told up to so long after that, some messages not being heard."""
 _INTERVALS = 47
 _INTERVAL_MAX = 2**9 - 1
 _COUNT_MAX = 2**32 - 1
@@ -178,7 +180,7 @@ RTL_433 = Profile(
         _rtl_433("SCMplus", "id", "Consumption"),
         _rtl_433("IDM", "ERTSerialNumber", "LastConsumptionCount"),
     ),
-    every_ms=_INTERVAL_MS,
+    every_ms=_TOLD_MS,
     hold_ms=15 * MINUTE_MS,
     quantum_w=_RESOLUTION_W,
     identifies="the name of the receiving computer",
@@ -199,7 +201,7 @@ RTLAMR = Profile(
         _rtlamr("SCM+", "EndpointID", "Consumption"),
         _rtlamr("IDM", "ERTSerialNumber", "LastConsumptionCount"),
     ),
-    every_ms=_INTERVAL_MS,
+    every_ms=_TOLD_MS,
     hold_ms=15 * MINUTE_MS,
     quantum_w=_RESOLUTION_W,
     identifies=_SERIAL,
@@ -215,7 +217,7 @@ RTLAMR2MQTT = Profile(
         "reading": Quantity(Kind.REGISTER, None, _state),
         "intervals": Quantity(Kind.INTERVAL_ENERGY, None, _attributes, _INTERVAL_MS, timed=False),
     },
-    every_ms=_INTERVAL_MS,
+    every_ms=_TOLD_MS,
     hold_ms=15 * MINUTE_MS,
     quantum_w=_RESOLUTION_W,
     identifies=_SERIAL,

@@ -19,7 +19,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from meteragent import (
     __version__,
@@ -33,6 +35,7 @@ from meteragent import (
     plan,
     redact,
     statement,
+    tap,
     vitals,
 )
 from meteragent.agent import Agent, watch
@@ -53,6 +56,7 @@ _SAMPLES_LEAST = 100
 _PLAN = "From any two of what to hide, what to share, how many homes at what error: the third."
 _LOOKING = (
     ("discover", discover, "Listen to a broker and propose configurations for the meters that it has."),
+    ("tap", tap, "Show raw readings beside what left, live, in a terminal only."),
     ("redact", redact, "Make a recorded payload fit for a bug report: shape kept, nothing said."),
 )
 
@@ -204,12 +208,16 @@ def _now_ms() -> int:
 def _run(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     settings = config.load(options.config)
-    agent = Agent(settings, wall_ms=_now_ms, notify=Notify.of(os.environ, os.getpid()))
+    agent = Agent(settings, wall_ms=_now_ms, notify=Notify.of(os.environ, os.getpid()), facts=_facts)
     try:
         asyncio.run(_until_signalled(agent))
     except Exception as error:  # noqa: BLE001  whatever it is, the process ends with 1
         return _failed(error)
     return 0
+
+
+def _facts(stream: config.Stream, others: Fraction) -> dict[str, Any]:
+    return check.facts(stream, others=others)
 
 
 async def _until_signalled(agent: Agent) -> None:

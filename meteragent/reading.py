@@ -3,10 +3,14 @@
 Nothing that stores, logs or sends may import this module (law 3; an import contract checks it).
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 Token = Any
 """What the source needs to acknowledge a message; opaque to the core."""
+
+See = Callable[[str, int, int], None]
+"""Takes what counts, for who looks at the local page: meter, time in ms, value in millionths of the unit."""
 
 
 class Reading(NamedTuple):

@@ -18,12 +18,16 @@ START_MS = 1_795_200_000_000
 TOKEN = b"0123456789abcdef"
 
 
+def _facts(stream: config.Stream, others: Fraction) -> dict[str, Any]:
+    return check.facts(stream, others=others)
+
+
 @lru_cache
 def streams(stream: config.Stream) -> Sequence[page.StreamView]:
     """What the agent tells the page of a stream."""
     nothing: Any = None
-    seen = Seen(stream, None, list, lambda _: True)
-    return Looking([seen], nothing, nothing, Counts(), check.facts).view.streams()
+    seen = Seen(stream, Fraction(0), None, list, lambda _: True)
+    return Looking([seen], nothing, nothing, Counts(), _facts).view.streams()
 
 
 class PageWorld:

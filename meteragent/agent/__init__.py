@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from meteragent import config as settings
-from meteragent import grid, ledger, topic
+from meteragent import grid, ledger, page, topic
 from meteragent.agent.clock import CatchUp, SteadyClock
+from meteragent.agent.looking import Facts, Looking, Seen, page_settings, routes
 from meteragent.agent.notify import Notify
 from meteragent.agent.runner import POLL_S, Patience, Runner, StoreThread
 from meteragent.agent.watch import StreamWatch, Watch
@@ -60,6 +61,10 @@ class Links(NamedTuple):
         source = settings.endpoint("source", stream.source.url, stream.source)
         sink = settings.endpoint("sink", settings.sink_url(stream), stream.sink)
         return cls(source, sink, key)
+
+
+def _nothing_said(_: settings.Stream, __: Fraction) -> Mapping[str, Any]:
+    return {}
 
 
 class Unit(NamedTuple):
@@ -147,10 +152,11 @@ class Agent:
         bits: Bits | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
         notify: Notify = _NOBODY,
+        facts: Facts = _nothing_said,
     ) -> None:
         """Time and randomness are arguments: the operating system's unless given.
 
-        `notify` is who wants to know how the agent is.
+        `notify` is who wants to know how the agent is; `facts` is what the local page says of a stream.
         """
         self.counts = Counts()
         self._config = config
@@ -158,6 +164,8 @@ class Agent:
         self._bits = bits or SystemBits()
         self._entropy = entropy
         self._notify = notify
+        self._facts = facts
+        self._viewers = page.Viewers()
 
     async def run(self) -> None:
         """Run until cancelled, then drain; raises what must end the process.
@@ -166,6 +174,7 @@ class Agent:
         """
         asyncio.get_running_loop().set_exception_handler(_log_exception)
         links = [Links.of(stream) for stream in self._config.stream]
+        where = None if self._config.page is None else page_settings(self._config.page)
         for line in settings.exposed(self._config):
             _log.warning("%s", line)
         clock = SteadyClock(self._wall_ms, self.counts)
@@ -186,7 +195,10 @@ class Agent:
             ]
             watch = Watch(self.counts, clock, thread, self._notify)
             watch.streams += [unit.watch for unit in units]
-            await self._serve(units, odometers, clock, watch)
+            serving = [watch.answer(), watch.tell(), self._keep_totals(odometers, clock)]
+            if where is not None:
+                serving.append(self._keep_page(where, units, thread, clock, watch))
+            await self._serve(units, serving)
         finally:
             _log.info("totals: %s", self.counts.text())
             await thread.close()
@@ -246,15 +258,14 @@ class Agent:
             stood_ms,
             watch.turn,
             patience,
+            self._viewers,
         )
         suffix = "" if name == "main" else f"-{name}"
         ids = [f"meteragent-{store.client_id}-{side}{suffix}" for side in ("source", "sink")]
         return Unit(name, source, sink, runner, links, ids[0], ids[1], stream.sink.inflight, watch)
 
-    async def _serve(
-        self, units: list[Unit], odometers: dict[str, Odometer], clock: SteadyClock, watch: Watch
-    ) -> None:
-        """Run all tasks; when cancelled, end the runners, drain the sinks, then end those."""
+    async def _serve(self, units: list[Unit], serving: list[Coroutine[Any, Any, None]]) -> None:
+        """Run all tasks; when cancelled, end the runners and what is served, drain the sinks, end those."""
         async with asyncio.TaskGroup() as sinks:
             sending = [sinks.create_task(self._keep_sink(unit)) for unit in units]
             try:
@@ -262,9 +273,8 @@ class Agent:
                     for unit in units:
                         intake.create_task(unit.runner.run())
                         intake.create_task(self._keep_source(unit))
-                    intake.create_task(self._keep_totals(odometers, clock))
-                    intake.create_task(watch.answer())
-                    intake.create_task(watch.tell())
+                    for other in serving:
+                        intake.create_task(other)
             except asyncio.CancelledError:
                 if not any(task.done() for task in sending):
                     await self._drain(units)
@@ -307,6 +317,28 @@ class Agent:
             entropy=self._entropy,
             count=self._count(unit, "sink"),
         )
+
+    async def _keep_page(
+        self,
+        where: page.Settings,
+        units: list[Unit],
+        thread: StoreThread,
+        clock: SteadyClock,
+        watch: Watch,
+    ) -> None:
+        """Serve the local page, and this machine's tools."""
+        seen = [
+            Seen(
+                stream,
+                settings.others_per_day(self._config, stream),
+                unit.links.pseudonym_key,
+                unit.runner.pipeline.meters,
+                unit.watch.up.__getitem__,
+            )
+            for stream, unit in zip(self._config.stream, units, strict=True)
+        ]
+        looking = Looking(seen, thread, clock, self.counts, self._facts)
+        await page.serve(where, looking.view, self._viewers, routes(watch))
 
     def _count(self, unit: Unit, side: str) -> Callable[[str], None]:
         def count(what: str) -> None:

@@ -7,18 +7,19 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent import config as settings
-from meteragent import grid, ledger, outbox, topic
+from meteragent import grid, ledger, outbox, topic, vitals
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.runner import StoreThread
+from meteragent.agent.watch import Watch
 from meteragent.config.model import PRESETS, Privacy
 from meteragent.config.refuse import refuse
 from meteragent.errors import ConfigError
 from meteragent.health import Counts
-from meteragent.page import Glance, Message, Settings, StreamView, View
+from meteragent.page import Glance, Message, Route, Settings, StreamView, View
 from meteragent.release import Terms
 
-Facts = Callable[[settings.Stream], Mapping[str, Any]]
-"""What is said of a stream before it releases anything: `check.facts`."""
+Facts = Callable[[settings.Stream, Fraction], Mapping[str, Any]]
+"""What is said of a stream before it releases anything, given what the others charge a day: `check.facts`."""
 
 _EVER_MS = 2**62
 
@@ -33,9 +34,13 @@ def page_settings(page: settings.Page) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One running stream, as far as it is looked at: the meters it knows, and whether a side is connected."""
+    """One running stream, as far as it is looked at: the meters it knows, and whether a side is connected.
+
+    `others` is what the configuration's other streams charge a meter on a day, as epsilon in 1/W.
+    """
 
     stream: settings.Stream
+    others: Fraction
     pseudonym_key: bytes | None
     meters: Callable[[], Collection[str]]
     connected: Callable[[str], bool]
@@ -64,14 +69,14 @@ class Looking:
             label = meter if key is None else topic.pseudonym(key, meter)
             return topic.render(stream.sink.topic, label)
 
-        own, presets = self._promise(stream), {}
+        own, presets = self._promise(stream, seen.others), {}
         for name in PRESETS:
             if name != own[0].preset and (other := _under(stream, name)) is not None:
-                presets[name] = self._promise(other)
+                presets[name] = self._promise(other, seen.others)
         return StreamView(stream.name, *own, presets, leaves_on, seen.meters)
 
-    def _promise(self, stream: settings.Stream) -> tuple[Terms, Mapping[str, Any]]:
-        return settings.terms(stream), self._facts(stream)
+    def _promise(self, stream: settings.Stream, others: Fraction) -> tuple[Terms, Mapping[str, Any]]:
+        return settings.terms(stream, others), self._facts(stream, others)
 
     async def _glance(self, name: str, meter: str) -> Glance:
         connected, now_ms = self._seen[name].connected, self._clock.now_ms()
@@ -84,6 +89,21 @@ class Looking:
 
     async def _left(self, name: str, where: str, limit: int) -> list[bytes]:
         return await self._thread.call(outbox.latest, self._thread.store.connection, name, where, limit)
+
+
+def routes(watch: Watch) -> tuple[Route, ...]:
+    """What this machine's tools ask of the same server: whether all is well, and Prometheus' figures."""
+
+    async def healthz() -> tuple[int, str, bytes]:
+        problems = (await watch.vitals()).problems
+        text = "\n".join(problems or ["all is well"])
+        return 503 if problems else 200, "text/plain", f"{text}\n".encode()
+
+    async def metrics() -> tuple[int, str, bytes]:
+        text = vitals.as_metrics(await watch.vitals())
+        return 200, "text/plain; version=0.0.4", text.encode()
+
+    return Route("/healthz", healthz), Route("/metrics", metrics)
 
 
 def _under(stream: settings.Stream, preset: str) -> settings.Stream | None:

@@ -10,12 +10,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from meteragent import ledger, outbox
 from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.health import Counts
+from meteragent.page import Viewers
 from meteragent.pipeline import Effects, Pipeline
 from meteragent.reading import Message
 from meteragent.release import Commit, Descriptor
@@ -111,7 +112,7 @@ class Runner:
     """Takes one stream's messages through the core into the store.
 
     `stood_ms` is where the clock stood when it was stopped; at a first start, where it is now. `turn` is
-    called whenever the runner has gone round: a watchdog listens.
+    called whenever the runner has gone round: a watchdog listens. `viewers` look at the local page.
     """
 
     pipeline: Pipeline
@@ -125,6 +126,7 @@ class Runner:
     stood_ms: int
     turn: Callable[[], None]
     patience: Patience = NONE
+    viewers: Viewers = field(default_factory=Viewers)
 
     async def run(self) -> None:
         """Run until cancelled; whatever it raises must end the process."""
@@ -149,9 +151,14 @@ class Runner:
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
         """Whether what has arrived may wait for more: nothing falls due, and it has not waited for `flush`.
 
-        A meter that is new has its first window at the next boundary, so that is due in any case.
+        A meter that is new has its first window at the next boundary, so that is due in any case. Who looks
+        at the page sees at once.
         """
-        if not 0 < self.source.waiting <= self.source.many or now_ms - fed_ms >= self.patience.flush_ms:
+        if (
+            self.viewers
+            or not 0 < self.source.waiting <= self.source.many
+            or now_ms - fed_ms >= self.patience.flush_ms
+        ):
             return False
         deadline_ms = self.pipeline.deadline_ms(closing=closing_ms == now_ms)
         due_ms = self.patience.boundary_ms(fed_ms + 1)
@@ -170,8 +177,11 @@ class Runner:
 
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
         self.turn()
-        effects = self.pipeline.feed(batch, now_ms, closing_ms)
+        see = self.viewers.eye(self.pipeline.name) if self.viewers else None
+        effects = self.pipeline.feed(batch, now_ms, closing_ms, see)
         await self._commit(effects)
+        if self.viewers:
+            self.viewers.released(self.pipeline.name, effects.commit.outgoing)
         self.source.acknowledge(effects.acknowledge)
 
     async def _commit(self, effects: Effects) -> None:

@@ -7,18 +7,16 @@ counted for it; when it leaves, its queue is gone.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from meteragent.reading import See
 from meteragent.release import Outgoing
 
 VIEWERS = 8
 """Pages open at once, at most."""
 WAITING = 2000
 """Readings, and records, that wait for a viewer at most."""
-
-See = Callable[[str, int, int], None]
-"""Takes an accepted reading: its meter, its time in ms, its value in millionths of the unit."""
 
 
 class News(NamedTuple):

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 
 from meteragent import encode, grid, topic
@@ -11,7 +11,7 @@ from meteragent.health import Counts
 from meteragent.pipeline.intake import Intake
 from meteragent.pipeline.stream import Effects, Spending, Stream
 from meteragent.privacy.sampling import Bits
-from meteragent.reading import Message
+from meteragent.reading import Message, See
 from meteragent.release import (
     Charge,
     Clock,
@@ -57,6 +57,7 @@ class Pipeline:
         self._effects = Effects(Commit(stream.name, 0))
         self._catching_up = False
         self._restored = set(self._timelines)
+        self._see: See | None = None
 
     @property
     def name(self) -> str:
@@ -70,11 +71,13 @@ class Pipeline:
 
     # --- what the shell calls ------------------------------------------------------------------
 
-    def feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> Effects:
+    def feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int, see: See | None = None) -> Effects:
         """Take in messages in order of arrival, then let the time pass to `now_ms`.
 
-        Windows and slots open to `now_ms`, slots close to `closing_ms` (wall clock only).
+        Windows and slots open to `now_ms`, slots close to `closing_ms` (wall clock only). Who looks at the
+        local page is shown what counts: `see` takes it.
         """
+        self._see = see
         self._effects = Effects(Commit(self._stream.name, now_ms))
         self._catching_up = closing_ms < now_ms
         touched = self._redraw_restored()
@@ -99,6 +102,10 @@ class Pipeline:
         if closing and self._closes:
             times_ms.append(self._closes[0][0])
         return min(times_ms, default=None)
+
+    def meters(self) -> Collection[str]:
+        """The meters that are known, as the source names them."""
+        return self._timelines.keys()
 
     def labels(self) -> dict[str, str]:
         """The names under which the meters that are known leave."""
@@ -139,6 +146,8 @@ class Pipeline:
         if outcome is not Outcome.ACCEPTED:
             return first_seen
         terms = self._stream.terms
+        if self._see is not None and counting is not None:
+            self._see(meter, counting.time_ms, counting.value_u)
         inside = counting is None or terms.low_u <= counting.value_u <= terms.high_u
         if not inside and not self._registers:
             self._counts.add("clamped")

@@ -107,3 +107,40 @@ def test_overlapping_minutes_count_once() -> None:
     counts = left(text, messages, START_MS + 9 * MINUTE_MS).counts
     assert counts["accepted"] == 6
     assert counts["duplicate"] + counts["late"] + counts["early"] == 3 * 8 - 6
+
+
+def shown(text: str, messages: list[Message], end_ms: int) -> list[int]:
+    """The values of the records of messages, in order, with noise of a few units only."""
+    text = text.replace("radius = 1000", "radius = 1").replace("radius = 100\nquantum = 0.001", "radius = 1")
+    texts = left(text.replace("[privacy]", '[window]\nlength = "1min"\n[privacy]'), messages, end_ms).texts
+    records = [json.loads(one) for one in texts if one.startswith('{"v":1,"meter"')]
+    return [record["value"] for record in records]
+
+
+def test_phases_on_topics_of_their_own_are_one_power() -> None:
+    """Three phases of a first-generation Shelly are summed: what leaves is about 600 W, never one of them."""
+    text = asked("shelly-gen1", Kind.POWER, "shellies/{meter}/emeter/{phase}/power", phases=["0", "1", "2"])
+    messages = [
+        Message(f"shellies/plug/emeter/{phase}/power", b"%d00" % (phase + 1), False, now_ms + phase, None)
+        for now_ms in range(START_MS, START_MS + 4 * MINUTE_MS, 10_000)
+        for phase in range(3)
+    ]
+    values = shown(text, messages, START_MS + 4 * MINUTE_MS)
+    assert len(values) >= 3
+    assert all(abs(value - 600) < 20 for value in values)
+
+
+def test_tariffs_on_topics_of_their_own_are_one_register() -> None:
+    """While the tariff changes, both registers together rise by 60 Wh a minute: that is what leaves."""
+    tariffs = ["electricity_delivered_1", "electricity_delivered_2"]
+    text = asked("dsmr-reader-topics", Kind.REGISTER, "dsmr/reading/{phase}", phases=tariffs)
+    text = text.replace("[sink]", "quantum = 1\n[sink]")
+    messages = []
+    for second in range(0, 601, 10):
+        drawn_wh = (min(second, 300), max(second - 300, 0))
+        for at, name in enumerate(tariffs):
+            number = f"{7000 + drawn_wh[at] / 1000:.3f}".encode()
+            messages.append(Message(f"dsmr/reading/{name}", number, False, START_MS + 1000 * second, None))
+    values = shown(text, messages, START_MS + 600_000)
+    assert len(values) >= 7
+    assert all(abs(value - 60) < 20 for value in values)

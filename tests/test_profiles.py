@@ -92,6 +92,12 @@ def test_what_a_reading_rests_on_is_in_the_message(case: Case) -> None:
         assert bool(paths) != isinstance(case.stated(name), str), name
 
 
+@by_case
+def test_a_topic_that_names_somebody_is_known_to(case: Case) -> None:
+    """Where a message's topic names a device, a person or a contract, its profile says so."""
+    assert case.meter is None or case.device.identifies is not None
+
+
 # What changed messages hold -----------------------------------------------------------------------
 
 

@@ -126,6 +126,13 @@ CASES = (
         power="other",
     ),
     _case(
+        "an answer to somebody's question",
+        "gen2-em",
+        f"{_EM}/events/rpc",
+        _rpc(_EM, "EM.GetStatus", em_0=_EM_STATUS),
+        power="other",
+    ),
+    _case(
         "a power that is null",
         "gen2-em",
         f"{_EM}/events/rpc",

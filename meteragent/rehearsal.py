@@ -8,10 +8,12 @@ which all windows are alike (on the calendar, one day of 23 hours after another)
 
 A slot's number is put where one reading can reach: the first millisecond and as much as follows of the
 slot's first stretch of time. The rest of the slot is gap, which those two values make up for, to the
-millionth of a millisecond: so `hold`, `interval` and `gap` take part as they are.
+millionth of a millisecond: so `hold`, `interval` and `gap` take part as they are. Of a register, the first
+stretch of a slot is between two readings, and has all that is used in the slot; there is no gap.
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -40,13 +42,15 @@ class Rehearsal:
     """What leaves of windows under some terms: a mechanism on windows of n slots, with the terms' promise.
 
     Windows are integers in multiples of `step`: half a quantum where that is a whole accumulator (it is, but
-    for slots of odd milliseconds), so that rounding takes part. What leaves is in quanta.
+    for slots of odd milliseconds) or register, so that rounding takes part. What leaves is in quanta.
     """
 
     def __init__(self, terms: Terms) -> None:
         self._terms = replace(terms, low_u=-_FAR_U, high_u=_FAR_U)
         self._claim = encode.wording(self._terms).mechanism
-        self._per = 1 if any(terms.lattice(place) % 2 for place in range(terms.n)) else 2
+        self._registers = terms.kind is Kind.REGISTER
+        whole = [terms.quantum_u] if self._registers else map(terms.lattice, range(terms.n))
+        self._per = 1 if any(number % 2 for number in whole) else 2
 
     @property
     def n(self) -> int:
@@ -103,7 +107,7 @@ class Rehearsal:
             sink_topic="private/{meter}",
             decode=one(_decode),
             schedule=Schedule(self._terms, Epoch(self._terms.length_ms)),
-            ahead_ms=0,
+            ahead_ms=1,
             forget_ms=self._terms.length_ms,
             spread_ms=0,
             max_meters=1,
@@ -114,17 +118,43 @@ class Rehearsal:
     def _messages(self, rows: Sequence[Sequence[int]]) -> list[Message]:
         """The readings of windows one after another, the first of which starts at its length; and an end."""
         terms, length_ms = self._terms, self._terms.length_ms
-        silent, spoken = {length_ms - 1: terms.gap_u}, dict[int, int]()
         slots = [(place, terms.stretches(place)[0]) for place in range(terms.n)]
-        for start_ms, row in enumerate(rows, 1):
-            for (place, (from_ms, to_ms)), number in zip(slots, row, strict=True):
-                self._speak(start_ms * length_ms + from_ms, to_ms - from_ms, place, number, silent, spoken)
-        end_ms = (len(rows) + 1) * length_ms + terms.lateness_ms
-        readings = {end_ms: terms.gap_u, **silent, **spoken}
-        return [
-            Message("m", b"%d %d" % (time_ms, readings[time_ms]), False, time_ms, None)
-            for time_ms in sorted(readings)
+        said = [
+            (start_ms * length_ms + from_ms, to_ms - from_ms, place, number)
+            for start_ms, row in enumerate(rows, 1)
+            for (place, (from_ms, to_ms)), number in zip(slots, row, strict=True)
         ]
+        readings = self._of_a_register(said) if self._registers else self._of_powers(said)
+        end_ms = (len(rows) + 1) * length_ms + terms.lateness_ms
+        readings = {end_ms: readings[max(readings)] if self._registers else terms.gap_u} | readings
+        # A register is read at a boundary, and arrives before the slot closes there.
+        early_ms = 1 if self._registers else 0
+        times_ms = [(time_ms, time_ms - early_ms) for time_ms in sorted(readings)]
+        return [
+            Message("m", b"%d %d" % (time_ms, readings[time_ms]), False, received_ms, None)
+            for time_ms, received_ms in [*times_ms, (end_ms, end_ms)]
+        ]
+
+    def _of_a_register(self, said: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
+        """Readings around what is said (from, for so long, place, number), and at the ends of slots."""
+        used, register_u = Counter[int](), 0
+        for at_ms, stretch_ms, place, number in said:
+            stretches = self._terms.stretches(place)
+            used[at_ms + stretch_ms] += number * (self._terms.quantum_u // self._per)
+            used[at_ms] += 0
+            used[at_ms - stretches[0][0] + stretches[-1][1]] += 0
+        readings = dict[int, int]()
+        for at_ms in sorted(used):
+            register_u += used[at_ms]
+            readings[at_ms] = register_u
+        return readings
+
+    def _of_powers(self, said: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
+        """Readings that say (from, for so long, place, number), and the gap's elsewhere."""
+        silent, spoken = {self._terms.length_ms - 1: self._terms.gap_u}, dict[int, int]()
+        for number in said:
+            self._speak(*number, silent, spoken)
+        return {**silent, **spoken}
 
     def _speak(
         self,

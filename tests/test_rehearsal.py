@@ -55,6 +55,20 @@ SETTINGS: dict[str, dict[str, str]] = {
 }
 
 
+REGISTERS: dict[str, dict[str, str]] = {
+    "one slot": {"privacy": LEVEL + "radius = 1"},
+    "slots": {"window": "length = '30min'\nstep = '5min'\ngap = 20", "privacy": LEVEL + "radius = 1"},
+    "late": {"window": "length = '3min'\nstep = '1min'\nlateness = '7min'", "privacy": LEVEL + "radius = 1"},
+    "milliseconds": {"window": "length = '3ms'\nstep = '1ms'", "privacy": LEVEL + "radius = 1"},
+    "a quantum of odd millionths": {"privacy": "level = 100\nquantum = 0.000001\nradius = 0.000001"},
+    "a mean day": SETTINGS["a mean day"],
+}
+SETTINGS |= {
+    f"register: {name}": {"source": "kind = 'register'\nunit = 'kWh'", **setting}
+    for name, setting in REGISTERS.items()
+}
+
+
 def windows(terms: Terms, data: st.DataObject) -> Any:
     """Some windows, in half quanta."""
     numbers = st.integers(-(10**9), 10**9)
@@ -65,7 +79,7 @@ def windows(terms: Terms, data: st.DataObject) -> Any:
 @pytest.mark.parametrize("clock", list(Clock))
 @pytest.mark.parametrize("name", SETTINGS)
 def test_without_noise_what_leaves_is_the_rounded_mean(name: str, clock: Clock) -> None:
-    """Each number is floor(x/q + 1/2), for all kinds of slots, holds, intervals, gaps, latenesses, clocks."""
+    """Each number is floor(x/q + 1/2), for all kinds, slots, holds, intervals, gaps, latenesses, clocks."""
     terms = replace(settled(**SETTINGS[name]), clock=clock)
     tried = Rehearsal(terms)
     per = tried.quantum / tried.step

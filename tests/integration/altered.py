@@ -3,8 +3,14 @@
 Mutants break a law on purpose, so that the tests can show that they would notice.
 """
 
+import os
+import sqlite3
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
 
 from meteragent import cli
 from meteragent.mqtt import Session, reconnect
@@ -13,6 +19,7 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import SystemBits
 from meteragent.release import OpenWindow, Slot, Terms, TimelineState
 from meteragent.source import Source
+from meteragent.store import Store
 from meteragent.window import Timeline
 
 
@@ -71,9 +78,32 @@ def watchful() -> None:
     defaults["keepalive_s"] = 1
 
 
+def remembers_fsyncs() -> None:
+    """No mutant: after every commit, once it is on disk, a copy of the files as they are then is kept.
+
+    In the folder `synced`, made by another process: SQLite's locks of this one would be lost.
+    """
+    transaction = Store.transaction
+    number = count()
+
+    @contextmanager
+    def saving(self: Store) -> Iterator[sqlite3.Connection]:
+        with transaction(self) as tx:
+            yield tx
+        new = self.path.with_name(f"synced-{next(number)}-{os.getpid()}")
+        new.mkdir()
+        files = [f"{self.path}{suffix}" for suffix in ("", "-wal", ".gen")]
+        subprocess.run(["cp", *(file for file in files if Path(file).exists()), str(new)], check=True)
+        link = self.path.with_name("synced.new")
+        link.symlink_to(new)
+        link.replace(self.path.with_name("synced"))
+
+    Store.transaction = saving  # type: ignore[method-assign]
+
+
 ALTERATIONS: dict[str, Callable[[], None]] = {
     alteration.__name__: alteration
-    for alteration in (acknowledges_on_receipt, redraws_on_restart, impatient, watchful)
+    for alteration in (acknowledges_on_receipt, redraws_on_restart, impatient, watchful, remembers_fsyncs)
 }
 
 if __name__ == "__main__":

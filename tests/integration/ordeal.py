@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,12 +53,19 @@ class Outcome(NamedTuple):
 
 
 async def kill_agent(
-    broker: Broker, folder: Path, plans: Sequence[Plan], kills: int, burst: int, *program: str
+    broker: Broker,
+    folder: Path,
+    plans: Sequence[Plan],
+    kills: int,
+    burst: int,
+    *program: str,
+    then: Callable[[random.Random], object] = lambda _: None,
 ) -> Outcome:
     """Kill the agent `kills` times, each time under a burst of so many readings from 6 meters.
 
     Every second life ends at a random moment since its start, the others at one since they
-    released something. The agent that is left finishes and is stopped.
+    released something. `then` is done before it is started again. The agent that is left finishes and
+    is stopped.
     """
     rng = random.Random(kills)
     fed, messages = invent(rng, 6, (kills + 1) * burst // 6)
@@ -78,6 +85,7 @@ async def kill_agent(
                     await asyncio.sleep(rng.uniform(0, startup_s / 2))
                 await agent.kill()
                 lives += receiver.records > before
+                then(rng)
                 agent.start()
                 await feeding
             await feed(broker.url, messages[kills * burst :])

@@ -170,9 +170,11 @@ class Service:
         told = self.log.rpartition("totals: ")[2].partition("\n")[0]
         return Counter({name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", told)})
 
-    def command(self, name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run another command on its configuration."""
-        command = [sys.executable, "-m", "meteragent", name, str(self.path), *arguments]
+    def command(
+        self, name: str, *arguments: str, before: Sequence[str] = ()
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run another command on its configuration, through what may stand before it (such as nice)."""
+        command = [*before, sys.executable, "-m", "meteragent", name, str(self.path), *arguments]
         return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
 
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from typing import Any
 
 from meteragent import (
     __version__,
@@ -133,6 +134,14 @@ def _parser() -> argparse.ArgumentParser:
         type=_samples,
         help="windows for each thing that is looked at; by default as many as take a few seconds",
     )
+    asking = add("health", _health, "Ask the running agent how it is; 1 when something is wrong.")
+    asking.add_argument("--json", action="store_true", help="all figures as JSON")
+    _add_others(commands)
+    return parser
+
+
+def _add_others(commands: Any) -> None:
+    """The commands that bring their arguments with them, or have no configuration."""
     planning = commands.add_parser("plan", help=_PLAN, description=_PLAN)
     plan.arguments(planning)
     planning.set_defaults(command=_plan, refuse=planning.error)
@@ -140,8 +149,6 @@ def _parser() -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
         part.arguments(sub)
         sub.set_defaults(command=part.run)
-    asking = add("health", _health, "Ask the running agent how it is; 1 when something is wrong.")
-    asking.add_argument("--json", action="store_true", help="all figures as JSON")
     describing = commands.add_parser("schema", help=_SCHEMA, description=_SCHEMA)
     describing.set_defaults(command=_schema)
     demo = commands.add_parser("demo", help="The whole chain with simulated homes, in about a minute.")
@@ -149,7 +156,6 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--days", metavar="N", help="default 1")
     demo.add_argument("--out", metavar="DIR", help="where the picture and the text go")
     demo.set_defaults(command=_demo)
-    return parser
 
 
 def _lacks(module: str, what: str, extra: str) -> bool:

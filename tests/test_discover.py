@@ -193,10 +193,10 @@ def test_alike_topics_are_one_proposal() -> None:
 
 def test_private_streams_are_left_out() -> None:
     """Records and descriptors of meteragent are no meters."""
-    record = document(v=1, meter="home", t="2026-11-20T12:00:00Z", value=5, unit="W", d="9f2c01ab", sd=1)
+    record = document(v=1, meter="m1", t="2026-11-20T12:00:00Z", value=5, unit="W", d="9f2c01ab", sd=1)
     record = document(**{**json.loads(record), "for": "PT30M"})
-    assert not candidates(listened(("private/home/power", record)))
-    assert "1 topics are private streams of meteragent" in said(("private/home/power", record))
+    assert not candidates(listened(("private/m1/power", record)))
+    assert "1 topics are private streams of meteragent" in said(("private/m1/power", record))
 
 
 # What is not sure

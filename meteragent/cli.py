@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-from typing import Any
 
 from meteragent import (
     __version__,

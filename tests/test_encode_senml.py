@@ -36,7 +36,10 @@ topic = "private/{meter}/power"
 """
 BANDS = config.terms(config.parse(MONTH).stream[0])
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
-labels = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
+labels = st.one_of(
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=12),
+    st.sampled_from(["utf8:6d31", "utf8:", "-a", "a b", "a/b", "70b3d5c0ffee4d66", "power"]),
+)
 by_terms = pytest.mark.parametrize("terms", [TERMS, KILO, ENERGY, BANDS], ids=["W", "kW", "Wh", "bands"])
 
 
@@ -210,6 +213,8 @@ def test_a_resolved_pack_is_the_same() -> None:
         with_fields(2, n="energy"),
         with_fields(3, vs=None),
         with_fields(3, vs=7),
+        [*with_fields(0), {"n": "power", "u": "W", "v": 513}],
+        [*with_fields(0), {"n": "power_for", "v": 900}],
     ],
     ids=str,
 )

@@ -62,7 +62,7 @@ def written(case: Case, name: str, *, named: bool) -> str:
         "value": name,
         "kind": str(quantity.kind),
         "unit": unit_of(case, quantity),
-        **({"meter": "home"} if named else {}),
+        **({"meter": "house"} if named else {}),
         **({"id": case.id} if case.id else {}),
         **({} if quantity.kind is not Kind.INTERVAL_ENERGY or quantity.interval_ms else {"interval": "5min"}),
     }
@@ -131,9 +131,9 @@ def test_nothing_of_a_message_leaves(case: Case, name: str) -> None:
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.meter is not None], ids=str)
 def test_a_meter_may_have_a_name_of_ones_own(case: Case) -> None:
-    """With source.meter = 'home' what leaves is called home, and the device's own name is nowhere."""
+    """With source.meter what leaves is called so, and the device's own name is nowhere."""
     name = next(iter(case.readings))
     everything = "\n".join(of_case(case, name, named=True).texts)
     assert str(case.meter) not in everything
     if not isinstance(case.stated(name), str):
-        assert "private/home/power" in everything
+        assert "private/house/power" in everything

@@ -6,7 +6,7 @@ has made LF of it, CR LF is put back before the sum is checked. A telegram witho
 it states neither a version of the protocol nor a time, as those of DSMR 2 and 3 do not.
 
 Its time is the meter's local time with S (summer, UTC+2) or W (winter, UTC+1): all these countries keep
-Central European Time.
+Central European Time. A meter further east seems an hour ahead, and its readings are refused for that.
 """
 
 import re

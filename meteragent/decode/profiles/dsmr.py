@@ -90,6 +90,7 @@ P1 = Profile(
         _NET,
         "0-0:98.1.0, 1-0:1.6.0 and 1-0:1.4.0 (Belgium) are means and peaks of 13 months: not offered",
         "the time is YYMMDDhhmmss with S or W in Central European Time; DSMR 2 has none: arrival counts",
+        "in Finland and Lithuania that is an hour ahead: readings are refused as ahead of the clock",
         "DSMR 2 and 3 have no checksum: what goes wrong on the way is not seen",
         "every second from DSMR 5 on, every 10 s before",
     ),

@@ -103,6 +103,12 @@ def test_power_comes_before_registers_and_families_before_guesses() -> None:
     assert "known by its payload alone" in said(("home/wmbus", telegram))
 
 
+def test_proposals_do_not_name_two_meters_alike() -> None:
+    """The first meter is called home, others by their number."""
+    text = said(("x/power_w", b"5"), ("y/y/energy_wh", b"5"))
+    assert re.findall(r'meter = "([^"]+)"', text) == ["home", "meter-2"]
+
+
 def test_phases_are_summed() -> None:
     """A device with a topic for each phase is one meter; its registers are mentioned."""
     topics = [

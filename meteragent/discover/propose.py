@@ -75,8 +75,9 @@ def report(listener: Listener, access: Access, seconds: int) -> str:
     if len(found) > 1 or any(len(one.meters) > 1 for one in found):
         lines += [
             "",
-            "Several of these may measure the same electricity: a main meter and its sub-meters, or one",
-            "meter told twice. Each that is released adds its eps. Begin with one: the main meter.",
+            "Several of these may measure the same electricity: a main meter and its",
+            "sub-meters, or one meter told twice. Each that is released adds its eps. Begin",
+            "with one: the main meter.",
         ]
     lines += [
         "",
@@ -105,7 +106,10 @@ def _about(place: int, one: Candidate, access: Access) -> Iterator[str]:
             yield from (line for text in known for line in _wrapped("   - ", text))
     yield "   a configuration to begin with:"
     yield ""
-    yield from (f"       {line}".rstrip() for line in toml(one, access).splitlines())
+    yield from (
+        f"       {line}".rstrip()
+        for line in toml(one, access, "home" if place == 1 else f"meter-{place}").splitlines()
+    )
 
 
 def _wrapped(head: str, text: str) -> list[str]:
@@ -222,10 +226,13 @@ def _about_values(one: Candidate) -> Iterator[str]:
 # The configuration ----------------------------------------------------------------------------------
 
 
-def toml(one: Candidate, access: Access) -> str:
-    """A configuration that is accepted as it is; with several meters it needs a key file."""
+def toml(one: Candidate, access: Access, name: str = "home") -> str:
+    """A configuration that is accepted as it is; a single meter gets a `name` that says nothing.
+
+    With several meters it needs a key file.
+    """
     several = len(one.meters) > 1
-    source = {"url": access.url, **dict(access.keys), **_place(one, several=several)}
+    source = {"url": access.url, **dict(access.keys), **_place(one, None if several else name)}
     source |= {"profile": one.profile}
     source |= {key: text for key, text in (("value", one.value), ("time", one.time)) if text is not None}
     if one.ids and one.device is not None and one.device.needs_id:
@@ -244,15 +251,15 @@ def toml(one: Candidate, access: Access) -> str:
     return "\n".join(f"[{name}]\n" + "\n".join(lines) for name, lines in tables.items() if lines)
 
 
-def _place(one: Candidate, *, several: bool) -> dict[str, str]:
-    """The topic; a single meter gets a name that says nothing."""
-    if several:
+def _place(one: Candidate, name: str | None) -> dict[str, str]:
+    """The topic, and the meter's name; without one the topic names the meter."""
+    if name is None:
         return {"topic": one.template}
     parts, known = one.template.split("/"), one.heard[0].topic.split("/")
     fixed = [have if want == PLACEHOLDER else want for want, have in zip(parts, known, strict=True)]
     if not one.phases:
         fixed = [have if want == PHASE else want for want, have in zip(fixed, known, strict=True)]
-    return {"topic": "/".join(fixed), "meter": "home"}
+    return {"topic": "/".join(fixed), "meter": name}
 
 
 def _lines(table: dict[str, str]) -> list[str]:

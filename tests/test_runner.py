@@ -1,186 +1,20 @@
 """One stream at work: meteragent.agent.runner, over a real store, with time and messages from a test."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from meteragent import ledger, outbox
 from meteragent.agent import runner as module
-from meteragent.agent.clock import CatchUp, SteadyClock
-from meteragent.agent.runner import Runner, StoreThread
-from meteragent.decode import number, one
+from meteragent.agent.runner import StoreThread
 from meteragent.errors import StoreError
-from meteragent.grid import Epoch, parse_time
 from meteragent.health import Counts
 from meteragent.ledger import Budget
-from meteragent.pipeline import Pipeline, Spending, Stream
-from meteragent.privacy.sampling import SystemBits
 from meteragent.release import Commit
-from meteragent.schedule import Schedule
-from meteragent.sink import Sink
-from meteragent.source import Source
-from meteragent.store import Store
-from meteragent.topic import SourceTopic
-from tests.fake_session import LIMIT_S, FakeSession
+from tests.fake_session import LIMIT_S
+from tests.line import LENGTH_MS, START_MS, Line
 from tests.stores import TERMS, open_store, opening, persist, sending
-
-LENGTH_MS = 1000
-START_MS = 1_800_000_000_000
-QUIET = replace(TERMS, length_ms=LENGTH_MS, step_ms=LENGTH_MS, level=Fraction(1000), radius=Fraction(10))
-"""One-second windows whose noise is 0 but for once in 10^43."""
-STREAM = Stream(
-    name="main",
-    source=SourceTopic.parse("in/{meter}"),
-    sink_topic="private/{meter}",
-    decode=one(number.decode),
-    schedule=Schedule(QUIET, Epoch(LENGTH_MS)),
-    ahead_ms=0,
-    forget_ms=86_400_000,
-    spread_ms=0,
-    max_meters=10,
-    max_payload=100,
-    secret=bytes(32),
-)
-
-
-class Watched(StoreThread):
-    """A store whose commits, once on disk, a test sees; it can hold them up."""
-
-    def __init__(self, store: Store, max_bytes: int) -> None:
-        super().__init__(store, 86_400_000, max_bytes, {"main"}, Counts())
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.asked = asyncio.Event()
-        self.commits: list[Commit] = []
-        self.marked: list[int] = []
-        self.on_commit: Callable[[], None] = lambda: None
-
-    async def persist(self, commit: Commit, delivered: Sequence[int], budget: Budget | None) -> None:
-        """Ask for leave, write, and tell."""
-        self.asked.set()
-        await self.gate.wait()
-        await super().persist(commit, delivered, budget)
-        self.commits.append(commit)
-        self.marked += delivered
-        self.on_commit()
-
-
-class Line:
-    """A stream with its store, its clock, and a connection that stands."""
-
-    def __init__(
-        self,
-        store: Store,
-        *,
-        wait_ms: int = 0,
-        waits: bool = False,
-        max_bytes: int = 2**20,
-        flush_ms: int = 0,
-    ) -> None:
-        self.counts = Counts()
-        self.now_ms = START_MS
-        self.turned = asyncio.Event()
-        self.store = Watched(store, max_bytes)
-        self.session = FakeSession()
-        clock = SteadyClock(self._wall_ms, self.counts)
-        self.source = Source("in/+", 100, 100, clock.now_ms, self.counts)
-        self.sink = Sink(self.store.outlet("main"), clock.now_ms, self.counts)
-        pipeline = Pipeline(STREAM, store.snapshot("main"), Spending(), SystemBits(), self.counts)
-        stood_ms = store.clock_ms or START_MS
-        catch_up = CatchUp(stood_ms, wait_ms, waits=waits)
-        self.turns = 0
-        self.runner = Runner(
-            pipeline,
-            self.source,
-            self.sink,
-            self.store,
-            clock,
-            catch_up,
-            None,
-            self.counts,
-            stood_ms,
-            self._turn,
-            module.Patience(flush_ms, STREAM.schedule.first_ms),
-        )
-
-    def _turn(self) -> None:
-        self.turns += 1
-
-    def _wall_ms(self) -> int:
-        self.turned.set()
-        return self.now_ms
-
-    def send(self, *watts: int, meter: str = "m") -> None:
-        """Readings arrive."""
-        for value in watts:
-            self.session.send(self.source, b"%d" % value, f"in/{meter}")
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
-        """The runner at work, as long as the block lasts."""
-        await self.source.serve(self.session)
-        task = asyncio.create_task(self.runner.run())
-        try:
-            yield task
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-            self.store._thread.shutdown()
-
-    @asynccontextmanager
-    async def delivering(self) -> AsyncIterator[None]:
-        """The sink at work, its broker confirming everything, as long as the block lasts."""
-
-        async def confirm() -> None:
-            while True:
-                sent = await self.session.published.get()
-                self.sink.on_delivered(self.session.answered(sent), 0)
-
-        tasks = {asyncio.create_task(self.sink.serve(self.session)), asyncio.create_task(confirm())}
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-
-    async def turn(self, number: int = 3) -> None:
-        """The runner looks at its clock so many times."""
-        for _ in range(number):
-            self.turned.clear()
-            async with asyncio.timeout(LIMIT_S):
-                await self.turned.wait()
-            await self.store.call(lambda: None)
-
-    async def until(self, true: Callable[[], bool]) -> None:
-        """Turn until something is true."""
-        async with asyncio.timeout(LIMIT_S):
-            while not true():
-                await self.turn(1)
-
-    async def pass_to(self, now_ms: int) -> None:
-        """Let the time pass second by second, as it would."""
-        while self.now_ms < now_ms:
-            self.now_ms = min(self.now_ms + 500, now_ms)
-            await self.turn()
-
-    @property
-    def released(self) -> list[tuple[int, int]]:
-        """Start (s after START_MS) and value of every record written, in order."""
-        rows = [row for commit in self.store.commits for row in commit.outgoing if not row.retain]
-        records = [json.loads(row.payload) for row in rows]
-        return [((parse_time(r["t"]) - START_MS) // 1000, r["value"]) for r in records]
-
-    @property
-    def opened(self) -> int:
-        """How many windows were charged."""
-        return sum(sum(commit.charges.values()) for commit in self.store.commits)
 
 
 @pytest.fixture(autouse=True)
@@ -205,49 +39,6 @@ async def test_readings_become_records_on_schedule(tmp_path: Path) -> None:
             await line.pass_to(START_MS + 3 * LENGTH_MS)
         assert line.released == [(0, 200), (1, 300), (2, 300)]
         assert line.opened == 4
-
-
-async def test_readings_are_collected_and_nothing_is_late(tmp_path: Path) -> None:
-    """With `flush`, readings are written together, at their slot's end at the latest; values are the same."""
-    with open_store(tmp_path / "db") as store:
-        line = Line(store, flush_ms=600_000)
-        async with line.running():
-            line.send(100)
-            await line.pass_to(START_MS + LENGTH_MS - 1)
-            assert (line.opened, line.store.commits) == (0, [])
-            await line.pass_to(START_MS + LENGTH_MS)
-            written = len(line.store.commits)
-            for quarter in range(1, 4):
-                line.now_ms = START_MS + LENGTH_MS + quarter * LENGTH_MS // 4
-                line.send(100 * quarter)
-                await line.turn()
-            assert len(line.store.commits) == written
-            assert line.session.acknowledged == []
-            await line.pass_to(START_MS + 2 * LENGTH_MS)
-            assert line.session.acknowledged == [b"100", b"100", b"200"]
-        assert line.released == [(0, 100), (1, 175)]
-
-
-async def test_readings_do_not_wait_longer_than_flush(tmp_path: Path) -> None:
-    """What has waited for `flush` is written, and so is what would fill half of what may be held."""
-    with open_store(tmp_path / "db") as store:
-        line = Line(store, flush_ms=200)
-        async with line.running():
-            line.send(100)
-            await line.pass_to(START_MS + LENGTH_MS)
-            line.send(100)
-            await line.turn()
-            written = len(line.store.commits)
-            line.now_ms += 199
-            line.send(200)
-            await line.turn()
-            assert len(line.store.commits) == written
-            line.now_ms += 1
-            await line.until(lambda: line.session.acknowledged[-1:] == [b"100"])
-            line.now_ms += 100
-            for _ in range(51):
-                line.send(300)
-            await line.until(lambda: b"200" in line.session.acknowledged)
 
 
 async def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path: Path) -> None:

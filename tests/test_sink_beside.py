@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from meteragent import encode, status
+from meteragent import encode, sink, status
 from meteragent.errors import LinkError
 from meteragent.grid import iso_time
 from meteragent.home_assistant import Discovery
@@ -89,6 +89,23 @@ async def test_the_status_comes_on_its_schedule_whatever_is_sent(
             topics = [p.topic for p in await pause(session)]
             told = number % 3 == 2
             assert sorted(topics) == ([STATUS, "private/m"] if told else ["private/m"])
+
+
+async def test_what_is_due_leaves_though_nothing_is_announced(
+    make: MakeLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sink wakes by itself for the status and for the answer to Home Assistant: commits do not matter."""
+    monkeypatch.setattr(sink, "POLL_S", 60.0)
+    line = make(beside(delay_s=0.01))
+    running(line, "a")
+    async with line.connected() as session:
+        await pause(session)
+        line.sink.on_message(BIRTH, b"online", 0, False, None)
+        assert devices([await session.next()]) == ["a"]
+    monkeypatch.setattr(status, "PERIOD_S", 0.01)
+    async with line.connected() as session:
+        sent = await session.take(5)
+        assert [p.topic for p in sent].count(STATUS) == 2
 
 
 class FakeClock:

@@ -64,6 +64,9 @@ _LOOKING = (
 _SCHEMA = "The JSON Schema of the configuration, for editors and programs."
 
 
+_Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     options = _parser().parse_args(arguments)
@@ -95,6 +98,14 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     add("run", _run, "Run the agent until SIGTERM.")
+    _add_tests(add)
+    _add_reports(add)
+    _add_others(commands)
+    return parser
+
+
+def _add_tests(add: _Add) -> None:
+    """What looks at a configuration alone."""
     checking = add("check", _check, "Say what a configuration promises, hides and costs.")
     form = checking.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the same facts as JSON")
@@ -109,6 +120,18 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="one more event of your own; can be given several times",
     )
+    auditing = add("audit", _audit, "Test that the mechanism a configuration runs keeps its word.")
+    auditing.add_argument("--json", action="store_true", help="the same facts as JSON")
+    auditing.add_argument(
+        "--samples",
+        metavar="N",
+        type=_samples,
+        help="windows for each thing that is looked at; by default as many as take a few seconds",
+    )
+
+
+def _add_reports(add: _Add) -> None:
+    """What asks the store, or the agent that runs with it."""
     spent = add("ledger", _ledger, "Show the privacy spent per meter and period.")
     spent.add_argument("--meter", help="this meter only")
     spent.add_argument("--json", action="store_true", help="the same facts as JSON")
@@ -125,18 +148,8 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="one more column: no value below zero, every day's energy kept (biased for single slots)",
     )
-    auditing = add("audit", _audit, "Test that the mechanism a configuration runs keeps its word.")
-    auditing.add_argument("--json", action="store_true", help="the same facts as JSON")
-    auditing.add_argument(
-        "--samples",
-        metavar="N",
-        type=_samples,
-        help="windows for each thing that is looked at; by default as many as take a few seconds",
-    )
     asking = add("health", _health, "Ask the running agent how it is; 1 when something is wrong.")
     asking.add_argument("--json", action="store_true", help="all figures as JSON")
-    _add_others(commands)
-    return parser
 
 
 def _add_others(commands: Any) -> None:
@@ -147,7 +160,7 @@ def _add_others(commands: Any) -> None:
     for name, part, text in _LOOKING:
         sub = commands.add_parser(name, help=text, description=text)
         part.arguments(sub)
-        sub.set_defaults(command=part.run)
+        sub.set_defaults(command=_guarded(part.run))
     describing = commands.add_parser("schema", help=_SCHEMA, description=_SCHEMA)
     describing.set_defaults(command=_schema)
     demo = commands.add_parser("demo", help="The whole chain with simulated homes, in about a minute.")
@@ -232,6 +245,20 @@ async def _until_signalled(agent: Agent) -> None:
         loop.add_signal_handler(number, running.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await running
+
+
+def _guarded(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """A command that has payloads in its hands: what it raises is told by `_failed`."""
+
+    def guarded(options: argparse.Namespace) -> int:
+        try:
+            return command(options)
+        except BrokenPipeError:
+            raise
+        except Exception as error:  # noqa: BLE001  as in _run
+            return _failed(error)
+
+    return guarded
 
 
 def _failed(error: Exception) -> int:

@@ -51,7 +51,7 @@ def found(data: bytes) -> set[str]:
 
 def files(agent: Service) -> dict[str, bytes]:
     """The store and all that stands beside it."""
-    return {path.name: path.read_bytes() for path in agent.store.parent.glob("db*")}
+    return {path.name: path.read_bytes() for path in agent.store.parent.glob("db*") if path.is_file()}
 
 
 def everything(of: Iterable[bytes]) -> bytes:

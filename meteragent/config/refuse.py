@@ -104,6 +104,9 @@ def _check_kind(source: Source, at: str) -> None:
         if value is not None and source.kind is not kind:
             expected = f"no {key}, or kind = '{kind}': only there it means something"
             raise ConfigError(f"{at}source.{key}", _shown(value), expected)
+    if source.phases is not None and source.kind is Kind.INTERVAL_ENERGY:
+        expected = "kind 'power' or 'register', or one phase: energies of intervals that differ have no sum"
+        raise ConfigError(f"{at}source.phases", ", ".join(map(repr, source.phases)), expected)
 
 
 def _check_device(stream: Stream, at: str) -> None:

@@ -51,11 +51,11 @@ class Heard(NamedTuple):
 class Phases:
     """The phases of one meter: what stands of each."""
 
-    __slots__ = ("_hold_ms", "_live", "_names", "_newest_ms", "_standing")
+    __slots__ = ("_count", "_hold_ms", "_live", "_newest_ms", "_standing")
 
     def __init__(self, names: Sequence[str], hold_ms: int | None) -> None:
         """`hold_ms`: how long a reading stands; None: until the next one."""
-        self._names = names
+        self._count = len(set(names))
         self._hold_ms = hold_ms
         self._standing: dict[str, _Part] = {}
         self._live: dict[tuple[str, int], _Part] = {}
@@ -78,7 +78,7 @@ class Phases:
         parts = list(self._standing.values())
         oldest_ms = min(part.time_ms for part in parts)
         gone = self._hold_ms is not None and oldest_ms + self._hold_ms <= time_ms
-        if gone or len(parts) < len(self._names):
+        if gone or len(parts) < self._count:
             return None
         for part in parts:
             part.left += 1

@@ -319,6 +319,21 @@ def test_how_long_is_a_number(seconds: str, capsys: pytest.CaptureFixture[str]) 
     assert "a whole number from 1 to 86400" in capsys.readouterr().err
 
 
+def test_a_crash_tells_no_payload(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever goes wrong while payloads are looked at, type and place are told, not what was raised."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("canary-7391155")
+
+    monkeypatch.setattr("meteragent.discover.command._listen", broken)
+    assert main(["discover", "--url", "mqtt://127.0.0.1"]) == 1
+    said = capsys.readouterr()
+    assert "crash: RuntimeError" in said.err
+    assert "canary" not in said.out + said.err
+
+
 def test_it_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left on disk."""
     monkeypatch.chdir(tmp_path)

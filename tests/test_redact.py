@@ -240,6 +240,26 @@ def test_the_same_gets_the_same() -> None:
     assert json.loads(after[1])["v"] == first[first["src"]]
 
 
+def test_addresses_are_replaced_as_a_whole() -> None:
+    """Parts of a MAC address that look like zeros or known words do not stay."""
+    assert not survivors('{"mac": "00:dd:00:dd:00:dd"}', lambda _: {"00:dd:00", "dd:00:dd"})
+
+
+def test_a_replacement_is_no_known_word() -> None:
+    """A text that would become a known word is drawn again: it must mean nothing."""
+    spelt = iter([ord(letter) - ord("a") for letter in "sumxyz"])
+    assert Redactor(lambda size: next(spelt).to_bytes(size)).text('"abc"') == '"xyz"'
+
+
+def test_what_stays_is_not_counted() -> None:
+    """Counts are of what was replaced: zeros and known words are not."""
+    redactor = Redactor(seeded(1))
+    redactor.text('{"power": 0, "unit": "W", "x": null}')
+    assert not redactor.replaced
+    redactor.text('{"power": 12.5, "unit": "Huber", "Huber": "2026-11-20"}')
+    assert redactor.replaced == {"number": 1, "text": 1, "key": 1, "time": 1}
+
+
 def test_replacements_do_not_follow_from_what_was_there() -> None:
     """Two texts of the same shape become the same with the same randomness."""
     one, other = '{"name": "Huber", "x": [512.3, 7]}', '{"name": "Meier", "x": [987.6, 4]}'

@@ -47,7 +47,10 @@ def run(options: argparse.Namespace) -> int:
         endpoint = _endpoint(options)
         print(f"Listening on {endpoint.host}:{endpoint.port} for {options.seconds} s ..", file=sys.stderr)
         seconds = asyncio.run(_listen(endpoint, options, listener))
-    except (LinkError, ConfigError, ValueError) as error:
+    except LinkError as error:
+        hint = "; --topic with what this user may read?" if "subscription" in str(error) else ""
+        return _failed(f"{error}{hint}")
+    except (ConfigError, ValueError) as error:
         return _failed(str(error))
     if not listener.messages:
         return _failed(

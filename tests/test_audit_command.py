@@ -172,8 +172,8 @@ def runs(monkeypatch: pytest.MonkeyPatch, mechanism: Any) -> None:
     """From now on a mechanism runs in place of the configured one."""
     honest = encode.wording
 
-    def wording(terms: Terms) -> Any:
-        return honest(terms)._replace(mechanism=mechanism)
+    def wording(terms: Terms, *shape: Any) -> Any:
+        return honest(terms, *shape)._replace(mechanism=mechanism)
 
     monkeypatch.setattr(encode, "wording", wording)
 

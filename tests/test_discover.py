@@ -241,6 +241,11 @@ def test_doubts_are_said(text: str, sent: list[Sent], options: dict[str, Any]) -
     assert text not in said(SURE, times=2, every_ms=7000)
 
 
+def test_retained_messages_have_no_cadence() -> None:
+    """When the broker hands out what it kept says nothing about how often it is sent."""
+    assert "one about every" not in said(PLUG, retain=True)
+
+
 def test_a_radio_s_neighbours() -> None:
     """Where messages name meters, the ids are told with their counts, and the commonest is proposed."""
     sent = [(case.topic, case.payload) for case in of_family("rtlamr")]
@@ -285,6 +290,8 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     large = listened(*[(f"t/{i}", bytes(60_000)) for i in range(3)], times=300)
     kept = sum(len(payload) for heard in large.topics.values() for payload in heard.payloads)
     assert kept == 3 * bounds.PAYLOADS_KEPT * 60_000 <= bounds.KEPT_MAX
+    large.on_message("t/0", b"newest", False)
+    assert large.topics["t/0"].payloads[-1] == b"newest"
 
 
 @pytest.mark.parametrize("payloads", [[b"\xff", b"", b"[" * 3000, b'{"a":' * 2000, b"1" * 9000]])

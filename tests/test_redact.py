@@ -120,6 +120,7 @@ def test_no_number_survives(numbers: list[float]) -> None:
         "Zähler Müller: 004711",
         '{"id": "Huber',
         "name=Huber;power=412.5",
+        '{"note": "a_n_n_a"}',
         "/ISK5\\2M550T-1012\r\n\r\n0-0:96.1.1(4530303434303037)\r\n!ABCD\r\n",
         "ADCO 021862345678 B\r\nBASE 012345678 .",
     ],

@@ -1,6 +1,7 @@
 """`meteragent tap`: raw beside released, in a terminal and nowhere else."""
 
 import json
+import logging
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +15,7 @@ from meteragent.cli import EXIT_CONFIG, main
 from meteragent.release import MICRO, Terms
 from meteragent.tap import StreamView, Trace, View
 from meteragent.tap import trace as bounds
+from meteragent.tap.command import Told
 from meteragent.topic import pseudonym
 from meteragent.window import timeline_of
 from meteragent.window.slot import Window
@@ -275,6 +277,18 @@ def test_what_is_no_reading_is_not_shown(topic: str, payload: bytes, retain: boo
 
 
 # The command
+
+
+def test_a_lost_connection_is_told() -> None:
+    """What the connections warn of is a line among the others."""
+    shown = Terminal(written())
+    log, told = logging.getLogger("meteragent"), Told(shown.view)
+    log.addHandler(told)
+    try:
+        logging.getLogger("meteragent.mqtt.reconnect").warning("%s: lost", "broker")
+    finally:
+        log.removeHandler(told)
+    assert shown.lines == ["broker: lost"]
 
 
 def test_it_refuses_what_is_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

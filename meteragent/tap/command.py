@@ -34,7 +34,6 @@ def run(options: argparse.Namespace) -> int:
     if not sys.stdout.isatty():
         print(_NO_TERMINAL, file=sys.stderr)
         return 1
-    logging.getLogger("meteragent").addHandler(logging.NullHandler())  # a log would tear the lines
     config = settings.load(options.config)
     try:
         asyncio.run(_show(config, options.meter))
@@ -58,13 +57,30 @@ async def _show(config: settings.Config, meter: str | None) -> None:
     """Listen to both sides of all streams until a signal; raises LinkError."""
     streams = [StreamView(config, stream, _key(stream), meter) for stream in config.stream]
     view = View(streams, _write, _now_ms)
+    told = Told(view)
+    logging.getLogger("meteragent").addHandler(told)
     sides = [
         side
         for stream, shown in zip(config.stream, streams, strict=True)
         for side in _sides(stream, shown, view)
     ]
     view.begin()
-    await _until_signal(sides)
+    try:
+        await _until_signal(sides)
+    finally:
+        logging.getLogger("meteragent").removeHandler(told)
+
+
+class Told(logging.Handler):
+    """A log that has lines of its own between the others: connections that are lost."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__(logging.WARNING)
+        self._view = view
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a record."""
+        self._view.say(record.getMessage())
 
 
 def _key(stream: settings.Stream) -> bytes | None:

@@ -159,8 +159,8 @@ class View:
 
     def begin(self) -> None:
         """Write what the columns are."""
-        self._line(LEGEND)
-        self._line(HEAD)
+        self.say(LEGEND)
+        self.say(HEAD)
 
     def raw(self, stream: StreamView, at: str, payload: bytes, retain: bool) -> None:
         """A message of a meter."""
@@ -174,11 +174,12 @@ class View:
         if line is None:
             return
         if stream is not self._said:
-            self._line(f"-- stream {stream.name}, in {stream.unit}")
+            self.say(f"-- stream {stream.name}, in {stream.unit}")
             self._said = stream
-        self._line(line)
+        self.say(line)
 
-    def _line(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Write a line that stays."""
         self._write("\r" + text.ljust(WIDTH) + "\n")
 
 

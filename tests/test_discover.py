@@ -290,8 +290,8 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     large = listened(*[(f"t/{i}", bytes(60_000)) for i in range(3)], times=300)
     kept = sum(len(payload) for heard in large.topics.values() for payload in heard.payloads)
     assert kept == 3 * bounds.PAYLOADS_KEPT * 60_000 <= bounds.KEPT_MAX
-    large.on_message("t/0", b"newest", False)
-    assert large.topics["t/0"].payloads[-1] == b"newest"
+    large.on_message("t/0", b"newest" * 10_000, False)
+    assert large.topics["t/0"].payloads[-1] == b"newest" * 10_000
 
 
 @pytest.mark.parametrize("payloads", [[b"\xff", b"", b"[" * 3000, b'{"a":' * 2000, b"1" * 9000]])

@@ -11,9 +11,14 @@ import pytest
 import meteragent.agent as module
 from meteragent.agent import runner
 from meteragent.grid import parse_time
+from meteragent.health import Counts
+from meteragent.pipeline import Pipeline, Spending
+from meteragent.privacy import SeededBits
+from meteragent.release import Snapshot
 from meteragent.store import read_only
 from tests.agent_world import START_MS, STEP_MS, STREAM, World
 from tests.fake_session import LIMIT_S, Publication
+from tests.world import BASE_MS, message, stream
 
 HOME = 'status = "agent/status"\nhome_assistant = "homeassistant"\n'
 Home = Callable[..., Awaitable[list[Publication]]]
@@ -115,6 +120,19 @@ async def test_a_new_key_releases_no_interval_twice(world: World, tmp_path: Path
     first_new = next(i for i, p in enumerate(found) if p.topic.startswith(labels[1]))
     assert found[first_new].topic == f"{labels[1]}/privacy"
     assert found[first_new].retain
+
+
+@pytest.mark.parametrize("key", [None, b"one", b"another"])
+def test_a_mark_is_the_meters_own(key: bytes | None) -> None:
+    """A meter that was forgotten, and comes back under a new key, opens nothing before its mark (law 1)."""
+    known = stream(pseudonym_key=key)
+    mark_ms = known.schedule.first_ms(BASE_MS + 1) + 5 * known.terms.length_ms
+    pipeline = Pipeline(known, Snapshot({"m1": mark_ms}, {}, {}), Spending(), SeededBits(1), Counts())
+    opened: dict[str, int] = {}
+    for at in range(1, 8 * known.terms.length_ms, known.terms.length_ms):
+        opened |= pipeline.feed([message(at, 100)], BASE_MS + at, BASE_MS + at).commit.marks
+        assert not opened or BASE_MS + at >= mark_ms
+    assert opened.keys() == {"m1"}
 
 
 async def test_two_receivers_cannot_tell_that_a_meter_is_the_same(world: World, tmp_path: Path) -> None:

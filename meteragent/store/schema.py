@@ -87,7 +87,7 @@ def decode_state(text: bytes) -> TimelineState:
         known = json.loads(text.rstrip(b"\0"))
         known["windows"] = tuple(_decode_window(window) for window in known["windows"])
         return TimelineState(**{name: known[name] for name in TimelineState._fields})
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, ZeroDivisionError):
         raise StoreError("a state in the store is not readable") from None
 
 
@@ -102,7 +102,7 @@ def _number(accumulator: int | Fraction) -> int | str:
 
 
 def _exact(found: int | str) -> int | Fraction:
-    return Fraction(found) if isinstance(found, str) else found
+    return Fraction(*map(int, found.split("/"))) if isinstance(found, str) else found
 
 
 def _bands(known: list[Any]) -> tuple[Band, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meteragent import config
+from meteragent import config, encode
 from meteragent.cli import main
 from meteragent.decode import Decoder
 from meteragent.discover import heard as bounds
@@ -16,6 +16,7 @@ from meteragent.discover.heard import Listener
 from meteragent.discover.propose import Access, candidates, report, toml
 from meteragent.errors import PayloadError
 from tests.broker import free_port
+from tests.configurations import settled
 from tests.profile_contract import Case
 from tests.test_profiles import CASES
 
@@ -197,12 +198,18 @@ def test_alike_topics_are_one_proposal() -> None:
     assert (one.template, one.meters) == ("flat/{meter}/power", ("a", "b", "c"))
 
 
-def test_private_streams_are_left_out() -> None:
-    """Records and descriptors of meteragent are no meters."""
-    record = document(v=1, meter="m1", t="2026-11-20T12:00:00Z", value=5, unit="W", d="9f2c01ab", sd=1)
-    record = document(**{**json.loads(record), "for": "PT30M"})
-    assert not candidates(listened(("private/m1/power", record)))
-    assert "1 topics are private streams of meteragent" in said(("private/m1/power", record))
+@pytest.mark.parametrize("form", ["json", "senml"])
+def test_private_streams_are_left_out(form: str) -> None:
+    """Records and descriptors of meteragent, and what is below them, are no meters."""
+    wording = encode.wording(settled(), form)
+    sent = [
+        ("private/m1/power", encode.record(wording, "m1", 1_795_176_000_000, 0, 5)),
+        ("private/m1/power/privacy", encode.descriptor(wording, "m1", 1_795_176_000_000)),
+        ("private/m1/power/total", b"5.25"),
+    ]
+    assert not candidates(listened(*sent))
+    assert candidates(listened(sent[2]))
+    assert "2 topics are private streams of meteragent" in said(*sent)
 
 
 # What is not sure

@@ -1,6 +1,5 @@
 """`meteragent tap`: raw beside released, in a terminal and nowhere else."""
 
-import json
 import logging
 import sys
 from fractions import Fraction
@@ -209,16 +208,10 @@ def test_one_meter_can_be_asked_for() -> None:
 def test_senml_is_read() -> None:
     """Records may come as SenML packs."""
     shown = Terminal(written())
-    wording = encode.wording(config.terms(shown.config.stream[0]))
-    facts = json.loads(encode.record(wording, "m1", START, 0, 50))
-    pack = [
-        {"bn": "m1/", "bt": START / 1000, "n": "power", "u": "W", "v": 50},
-        {"n": "power_for", "u": "s", "v": 1800},
-        {"n": "power_sd", "u": "W", "v": facts["sd"]},
-        {"n": "power_terms", "vs": facts["d"]},
-    ]
-    shown.view.released(shown.streams[0], "private/m1/power", json.dumps(pack).encode(), retain=False)
-    assert shown.lines[-1].split()[3:5] == ["-", "50.0"]
+    wording = encode.wording(config.terms(shown.config.stream[0]), "senml")
+    pack = encode.record(wording, "m1", START, 0, 50)
+    shown.view.released(shown.streams[0], "private/m1/power", pack, retain=False)
+    assert shown.lines[-1].split()[3:] == ["-", "50.0", "311.1", "-609.1", "709.1", "-"]
 
 
 def test_bands_are_compared_over_their_hours() -> None:

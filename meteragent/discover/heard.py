@@ -1,13 +1,14 @@
 """What was heard, by topic: how often, when, and the last few payloads."""
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median_low
-from typing import Any
+
+from meteragent.consume import Descriptor, Record
+from meteragent.errors import RecordError
 
 TOPICS_MAX = 5_000
 PAYLOADS_KEPT = 30
@@ -15,9 +16,6 @@ TIMES_KEPT = 1_000
 PAYLOAD_MAX = 64 * 1024
 KEPT_MAX = 32 * 2**20
 """All payloads together, in bytes."""
-
-_RECORD = {"v", "meter", "t", "for", "value", "d"}
-_DESCRIPTOR = {"v", "id", "meter", "metric", "epsilon"}
 
 
 @dataclass(slots=True)
@@ -33,10 +31,7 @@ class Heard:
     @property
     def is_ours(self) -> bool:
         """Whether it is a private stream: records or descriptors of meteragent."""
-        documents = (_document(payload) for payload in self.payloads)
-        return any(
-            isinstance(one, dict) and ({*one} >= _RECORD or {*one} >= _DESCRIPTOR) for one in documents
-        )
+        return bool(self.payloads) and _is_ours(self.payloads[-1])
 
 
 class Listener:
@@ -76,7 +71,8 @@ def cadence_ms(topics: Iterable[Heard]) -> int | None:
     return median_low(gaps) if gaps else None
 
 
-def _document(payload: bytes) -> Any:
-    with suppress(ValueError, RecursionError):
-        return json.loads(payload)
-    return None
+def _is_ours(payload: bytes) -> bool:
+    for parse in (Record.parse, Descriptor.parse):
+        with suppress(RecordError):
+            return parse(payload) is not None
+    return False

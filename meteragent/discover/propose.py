@@ -33,7 +33,13 @@ class Access:
 
 def candidates(listener: Listener) -> list[Candidate]:
     """What may be a meter, the likeliest first."""
-    topics = [h for h in listener.topics.values() if not h.is_ours and not h.topic.endswith("/config")]
+    ours = private_streams(listener)
+    topics = [
+        heard
+        for heard in listener.topics.values()
+        if not heard.topic.endswith("/config")
+        and not any(f"{heard.topic}/".startswith(f"{o}/") for o in ours)
+    ]
     known = recognise(topics)
     theirs = {id(heard) for one in known for heard in one.heard}
     usual = [one for one in known if one.rank == 0]
@@ -41,6 +47,11 @@ def candidates(listener: Listener) -> list[Candidate]:
     rest = [h for h in topics if id(h) not in theirs and not _of_family(h, families)]
     found = usual + together([one for one in known if one.rank]) + guess(rest)
     return sorted(found, key=lambda one: (one.rank, one.kind is not Kind.POWER, -one.count))
+
+
+def private_streams(listener: Listener) -> list[str]:
+    """The topics of records and descriptors of meteragent; what is below them is of the same stream."""
+    return [heard.topic for heard in listener.topics.values() if heard.is_ours]
 
 
 def _of_family(heard: Heard, families: Iterable[str]) -> bool:
@@ -60,9 +71,9 @@ def report(listener: Listener, access: Access, seconds: int) -> str:
     lines = [f"Heard {listener.messages:,} messages on {len(listener.topics):,} topics in {seconds} s."]
     if listener.shed:
         lines.append(f"{listener.shed:,} of them on more topics than are kept: narrow it with --topic.")
-    ours = sum(heard.is_ours for heard in listener.topics.values())
+    ours = private_streams(listener)
     if ours:
-        lines.append(f"{ours} topics are private streams of meteragent, and left out.")
+        lines.append(f"{len(ours)} topics are private streams of meteragent, and left out.")
     if not found:
         lines += [
             "",

@@ -17,6 +17,8 @@ from meteragent.topic import PHASE, PLACEHOLDER
 
 _PLAIN = (b"1", b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}')
 """Who reads one of these is known by its topic only."""
+_DOCUMENTS = (b"{", b"[", b"/")
+"""How payloads begin that could be told from any other: JSON, and P1 telegrams."""
 _FEW = 4
 """So many topics of bare numbers that do not say what they are may be a meter's; more are a house full."""
 _BACK = "returned return ret export exported received produced production"
@@ -174,9 +176,9 @@ def _merged(found: Sequence[Candidate]) -> list[Candidate]:
 
 def _by_payload(topics: Sequence[Heard]) -> list[Candidate]:
     """Families whose payloads are like no other's, on topics that are not the usual ones."""
-    found, left = [], list(topics)
+    found, left = [], [heard for heard in topics if _newest(heard).lstrip()[:1] in _DOCUMENTS]
     for profile in _distinct():
-        mine = [heard for heard in left if any(readings(q, heard) for q in profile.quantities.values())]
+        mine = [heard for heard in left if _reads(profile, _newest(heard))]
         for heard in mine:
             candidate = _candidate(profile, heard.topic, [Place(heard, None, None)], rank=1)
             if candidate is not None:
@@ -187,13 +189,18 @@ def _by_payload(topics: Sequence[Heard]) -> list[Candidate]:
     return found
 
 
+def _newest(heard: Heard) -> bytes:
+    return heard.payloads[-1] if heard.payloads else b""
+
+
+def _reads(profile: Profile, payload: bytes) -> bool:
+    """Whether a payload holds one of a profile's quantities."""
+    alone = Heard("", payloads=deque([payload]))
+    return any(readings(quantity, alone) for quantity in profile.quantities.values())
+
+
 @cache
 def _distinct() -> tuple[Profile, ...]:
     """Families whose payloads are like no other's."""
-    return tuple(
-        profile for profile in PROFILES.values() if not any(map(_reads_plain, profile.quantities.values()))
-    )
-
-
-def _reads_plain(quantity: Quantity) -> bool:
-    return any(readings(quantity, Heard("", payloads=deque([payload]))) for payload in _PLAIN)
+    known = PROFILES.values()
+    return tuple(one for one in known if not any(_reads(one, payload) for payload in _PLAIN))

@@ -169,7 +169,9 @@ def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[st
     quantum = amount(float(terms.quantum), terms.unit)
     coarse = f"the quantum of {quantum} is coarser than the noise: a finer one is free"
     energy_late = terms.kind is not Kind.POWER and terms.lateness_ms == 0
+    unsaid = "how far the power may go from what the device said last, only you know: set source.dead_band"
     found = {
+        unsaid: settings.is_dead_band_unknown(stream.source),
         late: energy_late and terms.clock is Clock.WALL,
         arrival: not settings.has_times(stream.source),
         event: terms.clock is Clock.EVENT,

@@ -235,9 +235,14 @@ WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         (),
     ),
     "the quantum of 1 W is coarser than the noise": ({"source": TIMED, "privacy": "radius = 1"}, ()),
+    "how far the power may go from what the device said last": (
+        {"source": "profile = 'senml'\ntopic = 'home/power'\nmeter = 'home'"},
+        (),
+    ),
     "level 4.5 lets the odds change by a factor of 90": ({"source": TIMED, "privacy": "level = 4.5"}, ()),
     "the store knows a, b, not main": ({"source": TIMED}, ("b", "a")),
 }
+PHASES = "topic = 'x/status/{phase}'\nmeter = 'home'\nphases = ['em1:0', 'em1:1', 'em1:2']"
 QUIET: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "all is well": ({"source": TIMED}, ()),
     "intervals are waited for": ({"source": f"{energy('Wh')}\n{TIMED}", "window": "lateness = '1s'"}, ()),
@@ -284,6 +289,7 @@ def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction) -
     assert (facts["dead_band"], facts["level_of_curves"]) == (band, str(level))
     assert f"the factor is e^{check.shown(level)} = {math.exp(level):.3g}." in told((), sections)
     assert "dead_band" not in found()
+    assert found(source=f"profile = 'shelly-gen2-em1'\n{PHASES}")["dead_band"] == "30"  # 10 W of each
 
 
 def test_an_event_clock_does_not_wait_for_intervals() -> None:

@@ -17,7 +17,7 @@ from meteragent.config.files import endpoint, exposed, read_secret
 from meteragent.config.model import Budget, Config, Page, Privacy, Sink, Source, Store, Stream, Window
 from meteragent.config.refuse import refuse
 from meteragent.config.schema import schema
-from meteragent.config.source import dead_band, decoder, has_times, topic_of
+from meteragent.config.source import dead_band, decoder, has_times, is_dead_band_unknown, topic_of
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.errors import ConfigError
 
@@ -31,6 +31,7 @@ __all__ = [
     "endpoint",
     "exposed",
     "has_times",
+    "is_dead_band_unknown",
     "load",
     "others_per_day",
     "parse",

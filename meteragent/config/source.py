@@ -84,15 +84,20 @@ def lateness_ms(source: Source, written: int | None) -> int:
 
 
 def dead_band(source: Source) -> Fraction:
-    """How far off what it last sent a device lets the power go, in the unit."""
+    """How far off what was last sent the power may be, in the unit: of summed phases each may be off."""
     if source.dead_band is not None:
         return source.dead_band
     device = profile(source)
-    return (
-        Fraction(0)
-        if device is None or source.kind is not Kind.POWER
-        else (device.dead_band_w / UNIT_FACTOR[source.unit])
-    )
+    if device is None or source.kind is not Kind.POWER:
+        return Fraction(0)
+    return device.dead_band_w * len(source.phases or "1") / UNIT_FACTOR[source.unit]
+
+
+def is_dead_band_unknown(source: Source) -> bool:
+    """Whether only the owner knows what the device leaves unsaid, and has not said it."""
+    device = profile(source)
+    stated = source.dead_band is not None or source.kind is not Kind.POWER
+    return device is not None and not device.dead_band_known and not stated
 
 
 def nearest_profile(name: str) -> str:

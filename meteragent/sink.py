@@ -164,10 +164,12 @@ class Sink:
 
     async def _say_what_is_due(self, session: Session) -> None:
         """The status on its schedule, and the devices after a start of Home Assistant."""
-        now_s, now_ms = _clock_s(), self._now_ms()
-        if self.beside.status is not None and now_ms is not None and now_s >= self._status_s:
-            self._status_s = now_s + status.PERIOD_S
-            await self._publish(session, self.beside.status, status.online(now_ms))
+        now_s = _clock_s()
+        if self.beside.status is not None and now_s >= self._status_s:
+            now_ms = self._now_ms()
+            if now_ms is not None:
+                self._status_s = now_s + status.PERIOD_S
+                await self._publish(session, self.beside.status, status.online(now_ms))
         if self._again_s is not None and now_s >= self._again_s:
             self._again_s = None
             await self._introduce_all(session)

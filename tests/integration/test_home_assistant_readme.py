@@ -86,7 +86,7 @@ async def _try(folder: Path, broker: Broker, block: str, message: Callable[[], b
             async def listen() -> None:
                 async for m in home_assistant.messages:
                     seen[str(m.topic)] = json.loads(m.payload)
-                    records.extend([seen[str(m.topic)]] if str(m.topic) == "private/home/power" else [])
+                    records.extend([seen[str(m.topic)]] if str(m.topic).endswith("/power") else [])
 
             for below in ("private", "meteragent", "homeassistant"):
                 await home_assistant.subscribe(f"{below}/#", qos=1)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from meteragent.cli import main
 from meteragent.decode.p1 import checksum
 from meteragent.redact import Redactor
-from meteragent.redact.command import outcome
+from meteragent.redact.command import outcome, payloads
 from meteragent.redact.words import WORDS, known
 from tests.profile_contract import Case
 from tests.test_profiles import CASES
@@ -207,11 +207,12 @@ def test_numbers_keep_their_shape(text: str, pattern: str) -> None:
         ('{"ts": 1795176034.07}', r'\{"ts": 1579089634\.\d\d\}'),
         ('{"timestamp": "1795176034117"}', r'\{"timestamp": "1579089634117"\}'),
         ("2026-13-45T12:00:00Z", "9999-99-99T12:00:00Z"),
+        ("2026-11-20T12:00:00Z 2025-03-04T08:11:12", "2020-01-15T12:00:00Z 2020-01-15T08:11:12"),
         ("2026-11-20T23:59:59Z 2026-11-21T00:00:01Z", "2020-01-15T23:59:59Z 2020-01-16T00:00:01Z"),
     ],
 )
 def test_times_are_moved_by_whole_days(text: str, pattern: str) -> None:
-    """The first time is of 15 January 2020, others as far from it as they were; the form stays."""
+    """The first time is of 15 January 2020, others of its week are as far as before; the form stays."""
     assert re.fullmatch(pattern, redacted(text))
 
 
@@ -326,7 +327,7 @@ def test_the_command(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) 
     out, said = capfdbinary.readouterr()
     assert re.fullmatch(rb'\{"id":0,"total_act_power":1[0-5]\d\.\d,"Huber":"[A-Z][a-z]{3}"\}', out)
     for part in (
-        "replaced: 1 numbers, 1 texts",
+        "replaced: numbers 1, texts 1",
         "shelly-gen2-em, power: 1 reading (as before)",
         "import: refused_missing (as before)",
         "Look at it before you post it",
@@ -344,8 +345,32 @@ def test_the_command_reads_standard_input(
     assert main(["redact", "-"]) == 0
     out, said = capfdbinary.readouterr()
     assert b"Huber" not in out
-    assert b"1 keys that are no known words" in said
+    assert b"keys that are no known words 1" in said
     assert b"--keep NAME" in said
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found"),
+    [
+        (b'tele/x/SENSOR {"a": 1}\nstat/y 5\n', [b'{"a": 1}', b"5"]),
+        (b'{"a": 1}\n{"a": 2}\n', [b'{"a": 1}', b'{"a": 2}']),
+        (b'{\n"a": 1}\n', [b'{\n"a": 1}\n']),
+        (b'{"a": "x/y z"}', [b'{"a": "x/y z"}']),
+        (TELEGRAM.encode(), [TELEGRAM.encode()]),
+        (b"", [b""]),
+    ],
+)
+def test_a_recording_may_hold_several_payloads(recorded: bytes, found: list[bytes]) -> None:
+    """Lines of JSON are payloads, as are lines that begin with their topic; else all of it is one."""
+    assert payloads(recorded) == found
+
+
+def test_several_payloads_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a profile makes of several payloads is told as counts."""
+    path = tmp_path / "recording"
+    path.write_text('tele/x/SENSOR {"ENERGY":{"Power":431}}\ntele/x/STATE {"Wifi":1}\n')
+    assert main(["redact", str(path), "--profile", "tasmota"]) == 0
+    assert "tasmota, power: 1 x 1 reading, 1 x other (as before)" in capsys.readouterr().err
 
 
 def test_what_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

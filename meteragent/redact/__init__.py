@@ -6,7 +6,8 @@ Default deny. A text is read token by token, not parsed, so malformed payloads s
 What stays is what is known to mean nobody: punctuation, words of metering (keys, units, states), 0, null, the
 booleans, NaN, OBIS codes. Every other text and number is replaced by one of the same shape, drawn afresh:
 its output is a function of the shape, the order of first appearance, and randomness. Times keep their form
-and their time of day; all are moved by the same number of days, so that the first falls on a fixed date.
+and their time of day; they are moved by the same number of days, so that the first falls on a fixed date,
+and with it those that lie more than a week from it.
 
 Rules
 1. Every replacement is as long as the original (in characters), so nothing moves.

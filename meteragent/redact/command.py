@@ -3,8 +3,10 @@
 import argparse
 import difflib
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from meteragent.decode.profile import Profile
@@ -14,7 +16,13 @@ from meteragent.redact.text import Redactor
 
 LIMIT = 16 * 2**20
 """The largest recording, in bytes."""
-_KINDS = {"number": "numbers", "text": "texts", "key": "keys that are no known words", "time": "times moved"}
+_KINDS = {
+    "number": "numbers",
+    "text": "texts",
+    "key": "keys that are no known words",
+    "time": "times (moved)",
+}
+_WITH_TOPIC = re.compile(rb"[^\s{\[\"]*/[^\s{\[\"]* (.+)", re.DOTALL)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,24 +76,40 @@ def _profile(name: str) -> Profile:
 
 
 def _report(redactor: Redactor, profile: Profile | None, recorded: bytes, redacted: bytes) -> list[str]:
-    done = [f"{count} {_KINDS[kind]}" for kind, count in sorted(redactor.replaced.items())]
+    done = [f"{_KINDS[kind]} {count}" for kind, count in sorted(redactor.replaced.items())]
     lines = [f"replaced: {', '.join(done) or 'nothing'}"]
     if redactor.replaced["key"]:
         lines.append("a key that names nobody and matters for the report stays with --keep NAME")
     if profile is not None:
         lines += _compared(profile, recorded, redacted)
-    lines.append("Look at it before you post it: no program knows every name. Topics are not in a payload.")
+    lines.append("Look at it before you post it: no program knows every name.")
     return lines
 
 
-def _compared(profile: Profile, recorded: bytes, redacted: bytes) -> list[str]:
+def _compared(profile: Profile, recorded: bytes, redacted: bytes) -> Iterator[str]:
     """What the profile makes of both, by quantity."""
-    lines = []
     for name, quantity in profile.quantities.items():
-        before, after = (outcome(quantity.read, payload) for payload in (recorded, redacted))
+        before, after = (_summary(quantity.read, payloads(one)) for one in (recorded, redacted))
         same = "as before" if before == after else f"before: {before}"
-        lines.append(f"{profile.name}, {name}: {after} ({same})")
-    return lines
+        yield f"{profile.name}, {name}: {after} ({same})"
+
+
+def payloads(recorded: bytes) -> list[bytes]:
+    """The payloads of a recording: one a line where each is JSON or has its topic before it, else one."""
+    lines = [line for line in recorded.splitlines() if line.strip()]
+    with_topic = [_WITH_TOPIC.fullmatch(line) for line in lines]
+    if lines and all(with_topic):
+        return [found[1] for found in with_topic if found]
+    return (
+        lines if all(line.lstrip()[:1] in (b"{", b"[") for line in lines) and len(lines) > 1 else [recorded]
+    )
+
+
+def _summary(read: Callable[[bytes], object], found: list[bytes]) -> str:
+    counts = Counter(outcome(read, payload) for payload in found)
+    if len(found) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} x {what}" for what, count in sorted(counts.items()))
 
 
 def outcome(read: Callable[[bytes], object], payload: bytes) -> str:

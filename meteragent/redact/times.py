@@ -5,6 +5,8 @@ from datetime import UTC, date, datetime, timedelta
 
 BASE = date(2020, 1, 15)
 """Where the first time of a text comes to lie."""
+NEAR_DAYS = 7
+"""What lies further from the first is of that day too: when a meter was installed is nobody's business."""
 
 _FORMS = (
     re.compile(r"(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<d>\d\d)(?P<rest>(?:[Tt ]\d\d:\d\d.*)?)", re.DOTALL),
@@ -26,7 +28,7 @@ _UNIX_MIN, _UNIX_MAX = 1_000_000_000, 4_000_000_000
 
 
 class Shift:
-    """By how many days times are moved: so many that the first lies on BASE."""
+    """By how many days times are moved: so many that the first lies on BASE; far ones lie there as well."""
 
     def __init__(self) -> None:
         self._days: int | None = None
@@ -34,10 +36,8 @@ class Shift:
     def _moved(self, day: date) -> date:
         if self._days is None:
             self._days = (BASE - day).days
-        try:
-            return day + timedelta(days=self._days)
-        except OverflowError:
-            return BASE
+        moved_days = (day - BASE).days + self._days
+        return BASE + timedelta(days=moved_days if abs(moved_days) <= NEAR_DAYS else 0)
 
     def text(self, text: str) -> tuple[str, str | None] | None:
         """A time as text, moved, and the fraction of its second; None when it is no time.

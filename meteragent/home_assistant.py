@@ -9,7 +9,8 @@ What Home Assistant's rules ask for (its MQTT discovery, sensor and recorder; lo
     energy      state class "measurement" is refused for energies. A slot's energy is a "total" that begins
                 at the slot's start (`last_reset`): the recorder adds slot to slot. Not "total_increasing":
                 private numbers may be negative
-    total       the running total: "total" without `last_reset`, as it goes on; it may fall
+    total       the running total: "total" that began at its `since`, which moves when a slot was missing;
+                it may fall
     bands       one sensor for each, as a topic's messages name theirs; what is empty is ignored. A band
                 is the mean day of a window: its energy has no state class, which is allowed
     available   as long as the agent is, by its status topic. Nothing expires: whether a meter is alive is
@@ -108,6 +109,7 @@ def _total(facts: dict[str, Any], sink_topic: str) -> dict[str, Any]:
         "value_template": _VALUE,
         "device_class": "energy",
         "state_class": "total",
+        "last_reset_value_template": "{{ value_json.since }}",
         "unit_of_measurement": _ENERGY.get(unit, unit),
         "suggested_display_precision": 3 if unit.startswith("k") else 0,
     }

@@ -141,13 +141,12 @@ def test_the_energy_of_a_slot_begins_with_the_slot(name: str, unit: str) -> None
 
 @pytest.mark.parametrize(("name", "unit"), [("power", "Wh"), ("kW", "kWh"), ("energy", "Wh"), ("kWh", "kWh")])
 def test_the_running_total_is_a_total_that_may_fall(name: str, unit: str) -> None:
-    """On its own topic, as an energy, where it is asked for; never reset."""
+    """On its own topic, as an energy, where it is asked for; it began at its `since`."""
     assert "total" not in announced(name)[1]["components"]
     sensor = announced(name, discovery=DISCOVERY._replace(total=True))[1]["components"]["total"]
     assert sensor["state_topic"] == "private/m/power/total"
     assert (sensor["device_class"], sensor["unit_of_measurement"]) == ("energy", unit)
-    assert sensor["state_class"] == "total"
-    assert "last_reset_value_template" not in sensor
+    assert (sensor["state_class"], sensor["last_reset_value_template"]) == ("total", "{{ value_json.since }}")
 
 
 @pytest.mark.parametrize(("name", "kind"), [("profile", "power"), ("profile of energy", "energy")])

@@ -161,7 +161,7 @@ class Source:
         kept = payload[: self._max_payload + 1]
         self._waiting.append((Message(topic, kept, retain, received_ms or 0, mine), received_ms))
         self._arrived.set()
-        if self._session is not None and len(self._waiting) >= 2 * self.receive_maximum:
+        if self._session is not None and len(self._waiting) >= self.receive_maximum + 2 * BATCH:
             self._session.pause(reading=False)
 
     async def wait(self, timeout_s: float) -> None:

@@ -244,14 +244,14 @@ async def test_a_broker_that_sends_more_than_there_are_packet_ids_is_left() -> N
 
 async def test_nothing_is_read_while_more_waits_than_was_asked_for() -> None:
     """A broker that sends without regard to Receive Maximum is not read from until the core has caught up."""
-    line = Line(inflight=BATCH)
+    line = Line(inflight=5)
     await line.connect()
     asked = line.source.receive_maximum
-    line.send(*[b""] * (2 * asked - 1))
+    line.send(*[b""] * (asked + 2 * BATCH - 1))
     assert line.session.reading
     line.send(b"")
     assert not line.session.reading
-    for _ in range(asked // BATCH):
+    for _ in range(2):
         assert not line.session.reading
         line.batch()
     assert not line.session.reading

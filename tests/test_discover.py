@@ -129,6 +129,13 @@ def test_what_is_fed_in_is_not_added_to_what_is_drawn() -> None:
     assert one.phases == ("electricity_delivered_1", "electricity_delivered_2")
 
 
+def test_a_bare_number_is_what_its_topic_says() -> None:
+    """Where payloads do not say what they are, the topic does; a house full is not guessed."""
+    (one,) = candidates(listened(("homeassistant/sensor/haus_energy/state", b"5.5")))
+    assert (one.profile, one.kind) == ("homeassistant-statestream", "register")
+    assert not candidates(listened(*[(f"homeassistant/sensor/s{i}/state", b"5.5") for i in range(6)]))
+
+
 def test_several_devices_get_pseudonyms() -> None:
     """Topics of several devices stay one template, and need a key; how to make one is told."""
     sent = [(f"tele/plug{i}/SENSOR", document(ENERGY={"Power": 5})) for i in range(3)]

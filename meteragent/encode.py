@@ -11,6 +11,7 @@ kW, Wh and kWh are secondary units (RFC 8798), which version 26 announces (RFC 9
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from meteragent.grid import DAY_MS, iso_duration, iso_time
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.release import MICRO, Kind, Space, Terms
+from meteragent.release import MICRO, Kind, Space, Terms, Total
 
 _COVERAGE = 0.95
 _SENML_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
@@ -29,7 +30,8 @@ UTF8 = "utf8:"
 class Wording(NamedTuple):
     """What all messages under the same terms share: the mechanism, the descriptor's facts, its id.
 
-    `format` is that of records; a descriptor is JSON beside both.
+    `sd` is the standard deviation of a number in the unit; `format` is that of records; a descriptor is
+    JSON beside both.
     """
 
     terms: Terms
@@ -37,6 +39,7 @@ class Wording(NamedTuple):
     id: str
     facts: dict[str, Any]
     after_value: str
+    sd: float
     format: str = "json"
 
 
@@ -56,7 +59,8 @@ def facts_id(facts: dict[str, Any]) -> str:
 def wording(terms: Terms, form: str = "json") -> Wording:
     """The descriptor's facts (DESIGN 5) without id, meter and valid_from, and what follows."""
     noise = LInfLaplace(epsilon=terms.epsilon, quantum=terms.quantum, n=terms.n)
-    deviation = _figure(sd(noise))
+    exact = sd(noise)
+    deviation = _figure(exact)
     facts: dict[str, Any] = {
         "v": 1,
         "metric": "linf",
@@ -83,9 +87,9 @@ def wording(terms: Terms, form: str = "json") -> Wording:
     facts |= _of_the_shape(terms)
     id_ = facts_id(facts)
     if form == "senml":
-        return Wording(terms, noise, id_, facts, _senml_after(terms, deviation, id_), form)
+        return Wording(terms, noise, id_, facts, _senml_after(terms, deviation, id_), exact, form)
     after = f',"unit":"{terms.unit}","sd":{json.dumps(deviation)},"d":"{id_}"}}'
-    return Wording(terms, noise, id_, facts, after)
+    return Wording(terms, noise, id_, facts, after, exact)
 
 
 def _of_the_shape(terms: Terms) -> dict[str, Any]:
@@ -200,6 +204,30 @@ def senml_name(label: str) -> str:
     if _SENML_NAME.fullmatch(label) and not label.startswith(UTF8):
         return label
     return UTF8 + label.encode().hex()
+
+
+def total_topic(sink_topic: str) -> str:
+    """Where the running total leaves."""
+    return f"{sink_topic}/total"
+
+
+def total(shared: Wording, label: str, sums: Total, end_ms: int) -> bytes:
+    """The running total of what left, at the end of a slot: JSON whatever the records are.
+
+    `sd` is that of the total now, `since` when it was 0; `d` names the slot's descriptor.
+    """
+    facts = {
+        "v": 1,
+        "meter": label,
+        "t": iso_time(end_ms),
+        "value": None,
+        "unit": sums.unit,
+        "sd": _figure(math.sqrt(sums.variance)),
+        "since": iso_time(sums.since_ms),
+        "d": shared.id,
+    }
+    text = json.dumps(facts, separators=(",", ":"), ensure_ascii=False)
+    return text.replace('"value":null', f'"value":{decimal_text(sums.value_u)}', 1).encode()
 
 
 def decimal_text(value_u: int) -> str:

@@ -44,7 +44,7 @@ def _fields(payload: bytes) -> Mapping[str, Any]:
 def records(connection: sqlite3.Connection) -> Iterator[Left]:
     """All records that have left and are still kept, in the order in which they were made."""
     for row in outbox.export(connection):
-        if "value" in _fields(row.payload):  # the others are descriptors
+        if "for" in _fields(row.payload):  # the others are descriptors and running totals
             yield Left(row.channel, row.payload, row.delivered_ms)
 
 

@@ -51,6 +51,9 @@ class Band(NamedTuple):
 UNIT_FACTOR = {"W": 1, "kW": 1000, "Wh": 1, "kWh": 1000}
 """How many W or Wh one of the unit is."""
 
+ENERGY_UNIT = {"W": "Wh", "kW": "kWh", "Wh": "Wh", "kWh": "kWh"}
+"""The energy that one of the unit is, over an hour if it is a power."""
+
 UNITS = {Kind.POWER: ("W", "kW"), Kind.INTERVAL_ENERGY: ("Wh", "kWh"), Kind.REGISTER: ("Wh", "kWh")}
 """The units that fit a kind."""
 
@@ -198,6 +201,48 @@ class TimelineState(NamedTuple):
     windows: tuple[OpenWindow, ...]
 
 
+class Total(NamedTuple):
+    """The running sum of all that left under a name since `since_ms`, up to `end_ms` without a hole.
+
+    `sum` is in millionths of `unit` (an energy) times milliseconds, over an hour; `variance` that of its
+    noise, in the unit squared.
+    """
+
+    since_ms: int
+    end_ms: int
+    unit: str
+    sum: int
+    variance: float
+
+    @property
+    def value_u(self) -> int:
+        """The sum in millionths of the unit, rounded: floor(x + 1/2)."""
+        return (2 * self.sum + _HOUR_MS) // (2 * _HOUR_MS)
+
+    @classmethod
+    def after(
+        cls, before: "Total | None", terms: Terms, window_ms: int, place: int, left: tuple[int, float]
+    ) -> "Total":
+        """The sum with one more slot of a window that left, as quanta and standard deviation.
+
+        It begins anew where a slot is missing before, or the unit is another.
+        """
+        (from_ms, _), *_ = terms.stretches(place)
+        to_ms = terms.stretches(place)[-1][1]
+        if terms.bands:
+            from_ms, to_ms = 0, terms.length_ms
+        unit = ENERGY_UNIT[terms.unit]
+        if before is None or before.unit != unit or window_ms + from_ms > before.end_ms:
+            before = cls(window_ms + from_ms, window_ms + from_ms, unit, 0, 0.0)
+        quanta, deviation = left
+        per_ms = terms.slot_ms(place) if terms.kind is Kind.POWER else _HOUR_MS
+        return before._replace(
+            end_ms=max(before.end_ms, window_ms + to_ms),
+            sum=before.sum + quanta * terms.quantum_u * per_ms,
+            variance=before.variance + (deviation * per_ms / _HOUR_MS) ** 2,
+        )
+
+
 class Outgoing(NamedTuple):
     """A message that will leave, byte for byte: not before `due_ms` (wall clock)."""
 
@@ -230,7 +275,8 @@ class Commit:
     `marks`: per meter, the end of the last interval ever opened (law 1; never lowered).
     `charges`: how many windows of each kind were opened (law 2).
     `states`: per meter, its new state; None deletes it (the meter is forgotten).
-    `terms`: terms that a state refers to, by id; `descriptors`: new ones; `outgoing`: in order.
+    `terms`: terms that a state refers to, by id; `descriptors`: new ones; `outgoing`: in order. `totals`:
+    running totals by the name under which a meter leaves.
     """
 
     channel: str
@@ -241,6 +287,7 @@ class Commit:
     terms: dict[str, Terms] = field(default_factory=dict)
     descriptors: list[Descriptor] = field(default_factory=list)
     outgoing: list[Outgoing] = field(default_factory=list)
+    totals: dict[str, Total] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
@@ -252,7 +299,7 @@ class Snapshot:
     """What the store knows of one channel when the agent starts.
 
     `floor_ms`: no window of any meter opens before it (after a lost or restored store);
-    `announced`: the id of the latest descriptor of each sink topic.
+    `announced`: the id of the latest descriptor of each sink topic; `totals`: by the name of a meter.
     """
 
     marks: dict[str, int]
@@ -260,3 +307,4 @@ class Snapshot:
     terms: dict[str, Terms]
     floor_ms: int = 0
     announced: dict[str, str] = field(default_factory=dict)
+    totals: dict[str, Total] = field(default_factory=dict)

@@ -93,11 +93,11 @@ class SourceTopic:
 
 
 def overlap(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
-    """Whether a topic of the sink template, or its descriptors' below, could match the source's.
+    """Whether a topic of the sink template, or of what is sent below it, could match the source's.
 
     Compared segment by segment, ``{meter}`` matching anything.
     """
-    below = [sink, (*sink, "privacy"), (*sink, "privacy", PLACEHOLDER)]
+    below = [sink, (*sink, "privacy"), (*sink, "privacy", PLACEHOLDER), (*sink, "total")]
     return any(len(source) == len(t) and all(map(_meet, source, t)) for t in below)
 
 

@@ -111,10 +111,11 @@ def test_render_puts_the_label_into_the_sink_topic() -> None:
         ("a/b/{meter}", "a/{meter}"),
         ("a/{meter}/privacy/latest", "a/{meter}"),
         ("{meter}/m/privacy/9f2c01ab", "a/{meter}"),
+        ("a/{meter}/total", "a/{meter}"),
     ],
 )
 def test_what_the_source_would_read_back_overlaps(source: str, sink: str) -> None:
-    """A sink's records, its descriptors below and those under their ids must not match the source."""
+    """A sink's records, its descriptors, totals and those under their ids must not match the source."""
     assert overlap(tuple(source.split("/")), tuple(sink.split("/")))
 
 
@@ -135,11 +136,11 @@ def test_what_the_source_cannot_read_does_not_overlap(source: str, sink: str) ->
 
 @given(source=templates, sink=templates)
 def test_topics_overlap_when_one_message_is_of_both(source: list[str], sink: list[str]) -> None:
-    """Two templates overlap exactly when some meter's record or descriptor is of the source's."""
-    words = ("a", "b", "privacy", "other")
+    """Two templates overlap exactly when some meter's record, total or descriptor is of the source's."""
+    words = ("a", "b", "privacy", "total", "other")
     sent = [tuple(word if s == "{meter}" else s for s in sink) for word in words]
     below = [(*topic, "privacy") for topic in sent]
-    named = [(*topic, id_) for topic in below for id_ in words]
+    named = [(*topic, id_) for topic in below for id_ in words] + [(*topic, "total") for topic in sent]
     assert overlap(tuple(source), tuple(sink)) == any(
         matches(topic, tuple(source)) for topic in [*sent, *below, *named]
     )

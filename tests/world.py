@@ -84,7 +84,8 @@ class MemoryDisk:
     def snapshot(self) -> Snapshot:
         """A copy, so that nobody changes what is on disk."""
         k = self.known
-        return Snapshot(dict(k.marks), dict(k.states), dict(k.terms), k.floor_ms, dict(k.announced))
+        known = dict(k.marks), dict(k.states), dict(k.terms), k.floor_ms, dict(k.announced), dict(k.totals)
+        return Snapshot(*known)
 
     def write(self, commit: Commit) -> None:
         """Keep of a commit what a start needs."""
@@ -95,6 +96,7 @@ class MemoryDisk:
                 self.known.states.pop(meter, None)
             else:
                 self.known.states[meter] = state
+        self.known.totals.update(commit.totals)
         self.known.announced.update((d.topic, d.id) for d in commit.descriptors)
 
 

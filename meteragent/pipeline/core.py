@@ -21,6 +21,7 @@ from meteragent.release import (
     Outgoing,
     Snapshot,
     TimelineState,
+    Total,
 )
 from meteragent.window import Outcome, Pending, Timeline, Window, give_back, timeline_of
 
@@ -46,6 +47,7 @@ class Pipeline:
         self._floor_ms = known.floor_ms
         self._marks = dict(known.marks)
         self._announced = dict(known.announced)
+        self._totals = dict(known.totals)
         self._timelines: dict[str, Timeline] = {}
         self._opens: list[tuple[int, str]] = []
         self._closes: list[tuple[int, str, str]] = []
@@ -368,6 +370,20 @@ class Pipeline:
         outgoing = Outgoing(window.topic, payload, leave_ms, False)
         self._effects.commit.outgoing.append(outgoing)
         self._counts.add("released")
+        if self._stream.total:
+            self._sum_up(window, index, quanta, leave_ms)
+
+    def _sum_up(self, window: Window, index: int, quanta: int, leave_ms: int) -> None:
+        """Send the running total, which has one more slot.
+
+        It goes by the name that a meter leaves under: one that went on would tell that two are the same.
+        """
+        shared, label, commit = self._wordings[window.terms_id], window.label, self._effects.commit
+        left = quanta, shared.sd
+        sums = Total.after(self._totals.get(label), window.terms, window.start_ms, index, left)
+        self._totals[label] = commit.totals[label] = sums
+        payload = encode.total(shared, label, sums, window.slot_end_ms(index))
+        commit.outgoing.append(Outgoing(encode.total_topic(window.topic), payload, leave_ms, False))
 
     def _state(self, meter: str) -> TimelineState | None:
         timeline = self._timelines.get(meter)

@@ -30,6 +30,7 @@ class Stream:
     max_payload: int
     secret: bytes
     pseudonym_key: bytes | None = None
+    total: bool = False
     format: str = "json"
 
     @property

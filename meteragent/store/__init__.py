@@ -145,6 +145,10 @@ class Store:
             "INSERT OR IGNORE INTO terms VALUES (?, ?, ?)",
             [(commit.channel, id_, schema.encode_terms(terms)) for id_, terms in commit.terms.items()],
         )
+        tx.executemany(
+            "INSERT OR REPLACE INTO total VALUES (?, ?, ?)",
+            [(commit.channel, label, schema.encode_total(sums)) for label, sums in commit.totals.items()],
+        )
         tx.execute("UPDATE meta SET value = ?1 WHERE key = 'clock_ms' AND value < ?1", (commit.clock_ms,))
         if commit.states:
             _write_states(tx, commit)
@@ -158,12 +162,14 @@ class Store:
             states = read("SELECT meter, state FROM state WHERE channel = ?", (channel,))
             terms = read("SELECT id, terms FROM terms WHERE channel = ?", (channel,))
             announced = read("SELECT topic, id FROM descriptor WHERE channel = ?", (channel,))
+            totals = read("SELECT label, total FROM total WHERE channel = ?", (channel,))
             return Snapshot(
                 marks=dict(marks),
                 states={meter: schema.decode_state(state) for meter, state in states if state.strip(b"\0")},
                 terms={id_: schema.decode_terms(text) for id_, text in terms},
                 floor_ms=self.floor_ms,
                 announced=dict(announced),
+                totals={label: schema.decode_total(text) for label, text in totals},
             )
 
     def retire(self, channels: Collection[str]) -> int:
@@ -337,4 +343,5 @@ def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
         raise StoreError("the time given is earlier than the newest clock in the store")
     tx.execute("UPDATE mark SET end_ms = max(end_ms, ?)", (at_ms,))
     tx.execute("UPDATE state SET state = zeroblob(length(state))")
+    tx.execute("DELETE FROM total")
     _put(tx, floor_ms=max(at_ms, meta(tx, "floor_ms")), unknown_before_ms=at_ms)

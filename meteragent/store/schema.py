@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent.errors import StoreError
-from meteragent.release import Band, Clock, Kind, OpenWindow, Slot, Space, Terms, TimelineState
+from meteragent.release import Band, Clock, Kind, OpenWindow, Slot, Space, Terms, TimelineState, Total
 
 APPLICATION_ID = 0x4D455445
 """How the file says that it is ours."""
@@ -55,8 +55,11 @@ VERSION_1 = (
 VERSION_2: tuple[str, ...] = ()
 """Terms may have bands: a program that does not know them would draw for the wrong slots."""
 
-VERSION_3: tuple[str, ...] = ()
-"""A window's slot may be masked: a program that does not know that would release it as it is."""
+VERSION_3 = (
+    """CREATE TABLE total (channel TEXT, label TEXT, total TEXT NOT NULL,
+       PRIMARY KEY (channel, label)) WITHOUT ROWID""",
+)
+"""Running totals; and a slot may be masked: a program that does not know would release it as it is."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (VERSION_1, VERSION_2, VERSION_3)
 """Step i takes a store from version i to i + 1, in one transaction. A step only adds, so that the
@@ -103,6 +106,19 @@ def _number(accumulator: int | Fraction) -> int | str:
 
 def _exact(found: int | str) -> int | Fraction:
     return Fraction(*map(int, found.split("/"))) if isinstance(found, str) else found
+
+
+def encode_total(total: Total) -> str:
+    """As a JSON list."""
+    return _compact(total)
+
+
+def decode_total(text: str) -> Total:
+    """The inverse of `encode_total`; raises StoreError."""
+    try:
+        return Total(*json.loads(text))
+    except (ValueError, TypeError):
+        raise StoreError("a total in the store is not readable") from None
 
 
 def _bands(known: list[Any]) -> tuple[Band, ...]:

@@ -7,13 +7,16 @@ attacker asks; the answer depends on d_inf between the window with and without i
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from meteragent.grid import DAY_MS, HOUR_MS, MINUTE_MS, format_duration, parse_duration
 from meteragent.release import UNIT_FACTOR, Kind, Terms
 
 _EVENT = re.compile(r"(\d{1,6})\s*W\s+(\d{1,6}(?:s|min|h|d))", re.ASCII)
+
+
+_FEW = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,15 @@ def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, 
 
 
 def _at(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:
-    """The distances when the event starts so long after the start of a window, largest first."""
+    """The distances when the event starts so long after the start of a window, largest first.
+
+    The windows that it fills are all alike: of a single event they are worked out once.
+    """
+    first, last = start_ms // terms.length_ms, (start_ms + event.duration_ms - 1) // terms.length_ms
+    if days == 1 and last - first > _FEW:
+        inner = _distance(event, terms, _filled(terms, 0, terms.length_ms))
+        rest = replace(event, duration_ms=event.duration_ms - (last - first - 1) * terms.length_ms)
+        return tuple(sorted((*_at(rest, terms, start_ms, 1), *[inner] * (last - first - 1)), reverse=True))
     moved_ms: dict[int, Counter[int]] = defaultdict(Counter)  # by window and slot
     for begin_ms in range(start_ms, start_ms + days * DAY_MS, DAY_MS):
         end_ms = begin_ms + event.duration_ms

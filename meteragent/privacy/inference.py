@@ -44,6 +44,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,16 +75,23 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     """
     if times < 1:
         raise ValueError(f"an event happens at least once, not {times} times")
-    a, steps = float(mechanism.a), [int(mechanism.loss(distance) / mechanism.a) for distance in distances]
+    a = float(mechanism.a)
+    steps: Counter[int] = Counter()
+    for distance, alike in groupby(distances):
+        steps[int(mechanism.loss(distance) / mechanism.a)] += sum(1 for _ in alike)
     coarse = 1
     while a * coarse * _POINTS_LIMIT < _REACH:
         coarse *= 2
-    counts = Counter(-(-k // coarse) for k in steps if k)
+    counts: Counter[int] = Counter()
+    for k, count in steps.items():
+        if k:
+            counts[-(-k // coarse)] += count
     if not counts:
         return 0.5
     product = _product_variation(a * coarse, counts, times)
     # The sum of all distances bounds the product too (THEORY 5.1 on the windows' sum metric).
-    return (1 + min(product, LatticePair(mechanism.a, times * sum(steps)).total_variation)) / 2
+    total = sum(k * count for k, count in steps.items())
+    return (1 + min(product, LatticePair(mechanism.a, times * total).total_variation)) / 2
 
 
 def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates: int) -> float:

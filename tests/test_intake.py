@@ -88,6 +88,7 @@ def test_a_negative_time_is_so_long_before_the_arrival() -> None:
     pipeline = several(replace(BLOCKS, lateness_ms=0))
     feed(pipeline, pack(0, (0, 0)), now_ms=0)
     feed(pipeline, pack(20, (-10, 4), (-5, 5), (None, 6)))
+    assert pipeline._timelines["m1"].newest_ms == BASE_MS + 20
     assert records(feed(pipeline, now_ms=60))[0][1] == 15
 
 

@@ -14,7 +14,7 @@ from meteragent.health import Counts
 from meteragent.pipeline import Pipeline, Spending, Stream
 from meteragent.privacy import SeededBits
 from meteragent.reading import Message
-from meteragent.release import MICRO, Kind, Terms
+from meteragent.release import MICRO, Clock, Kind, Terms
 from meteragent.topic import SourceTopic
 from tests.test_pipeline import records
 from tests.witness import TERMS
@@ -226,26 +226,58 @@ def test_phases_of_one_time_make_one_sum() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "outcome"),
+    ("one", "outcome", "held"),
     [
-        (Said(4, "a", 100), "duplicate"),
-        (Said(4, "a", 101), "duplicate"),
-        (Said(3, "b", 100), "late"),
-        (Said(0, "a", 100), "duplicate"),
+        (Said(4, "a", 100), "duplicate", True),
+        (Said(4, "a", 900), "duplicate", False),
+        (Said(3, "b", 900), "late", False),
+        (Said(0, "a", 900), "duplicate", False),
+        (Said(-1, "c", 900), "duplicate", False),
     ],
 )
-def test_older_and_known_readings_are_refused(one: Said, outcome: str) -> None:
-    """Out of order is late, the same time again a duplicate; the first value stands."""
+def test_older_and_known_readings_are_refused(one: Said, outcome: str, held: bool) -> None:
+    """Out of order is late, a time again a duplicate: the first value stands.
+
+    A redelivery of what is in use takes the place of its first delivery, all others are acknowledged.
+    """
     home = Home(phased(POWER))
-    said = [Said(0, phase, 100) for phase in "abc"] + [Said(4, "a", 100), Said(5, "c", 100)]
-    home.feed(said[:3], 1)
-    home.feed(said[3:], 7)
+    home.feed([Said(-1, phase, 100) for phase in "abc"] + [Said(0, phase, 100) for phase in "abc"], 1)
+    home.feed([Said(4, "a", 100), Said(5, "c", 100)], 6)
+    waiting = {id_ for id_, _ in home.waiting}
     before = home.counts["accepted"]
-    home.feed([one], 8)
+    home.feed([one], 6)
     assert home.counts["accepted"] == before
     assert home.counts[outcome] == 1
+    assert len(home.waiting) == len(waiting)
+    assert (home.sent in dict(home.waiting)) is held
+    home.feed([Said(6, "a", 100)], 7)
     home.feed([], END_MS)
     assert released(home)[4] == round((3 * 300 + 3) / 4)
+
+
+def test_a_phase_that_is_gone_silences_nobody() -> None:
+    """Readings of the others are accepted though there is no sum: the meter is there, and its clock goes."""
+    home = Home(replace(phased(POWER), forget_ms=12))
+    said = [Said(0, "c", 1)] + [Said(ms, phase, 1) for ms in range(0, 80, 2) for phase in "ab"]
+    for ms in range(80):
+        home.feed([one for one in said if one.time_ms == ms], ms)
+    assert home.counts["accepted"] == home.counts["received"] == len(said)
+    assert home.counts["forgotten"] == 0
+    event = Home(phased(replace(POWER, clock=Clock.EVENT)))
+    event.feed(said, 80)
+    assert len(event.left) == 78 // POWER.step_ms
+
+
+def test_registers_of_one_time_lose_nothing() -> None:
+    """Of phases that are read at once the first sum counts, and the next one has the rest."""
+    home = Home(phased(replace(REGISTER, lateness_ms=8)))
+    said = [Said(ms, phase, 100 + k * ms) for ms in range(0, 17, 2) for k, phase in enumerate("abc", 1)]
+    for ms in range(40):
+        home.feed([one for one in said if one.time_ms == ms], ms)
+    assert [released(home)[ms] for ms in (4, 8)] == [6 * 4, 6 * 4]
+    early = Home(phased(REGISTER))
+    play(early, [*said, *(Said(18, phase, 100 + 16 * k) for k, phase in enumerate("abc", 1))], {})
+    assert [released(early)[ms] for ms in (4, 8)] == [6 * 2 + 3 * 2] * 2
 
 
 def test_clamping_is_of_the_sum() -> None:

@@ -172,6 +172,14 @@ def test_rates_are_clamped_to_the_range() -> None:
     assert meter.counts() == ["clamped"]
 
 
+def test_a_register_that_rises_less_than_the_range_is_clamped() -> None:
+    """Whatever it is, what rises is no reset."""
+    meter = register(replace(COUNTER, low_u=20 * MICRO))
+    read(meter, (0, 0), (4, 3), (8, 3))
+    assert used(meter) == [20, 20, 0]
+    assert meter.counts() == ["clamped", "clamped"]
+
+
 def test_a_register_may_run_backward_within_the_range() -> None:
     """Where the range has negative powers a fall within it is what was fed in."""
     meter = register(replace(COUNTER, low_u=-10 * MICRO))
@@ -248,7 +256,7 @@ def test_bands_are_kept_as_they_are() -> None:
 @pytest.mark.parametrize("again", [((3, 107), (5, 109)), ((4, 108), (5, 109)), ((5, 109),)])
 def test_a_power_cut_costs_nothing(again: Sequence[tuple[int, float]]) -> None:
     """Whether the reading that stood is delivered again or not: what was used is in the slot."""
-    terms = replace(REGISTER, step_ms=6)
+    terms = replace(REGISTER, step_ms=6, gap_u=MICRO)
     meter, other = register(terms, noise=9), register(terms, noise=9)
     read(meter, (0, 100), (3, 107), (5, 109), (12, 116))
     read(other, (0, 100), (3, 107))
@@ -273,6 +281,7 @@ def test_a_slot_is_lost_when_nothing_comes_before_its_end() -> None:
         with pytest.raises(MeteragentError, match="without its noise"):
             other.state()
         window.redraw(5)
+        assert window.slots[0] == (5 + 1) * MICRO * HOUR
         assert window.close(0) == 5 + 1
         assert used(other, 9)[:1] == [6 + Fraction(1, HOUR) if readings else 0]
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meteragent import agent, config
 from meteragent.encode import wording
 from meteragent.errors import StoreError
 from meteragent.grid import parse_time
@@ -19,6 +20,7 @@ from meteragent.pipeline import Effects, Pipeline, Spending
 from meteragent.privacy import SeededBits
 from meteragent.release import Band, Commit, Kind, Outgoing, Snapshot, Space, Terms, Total
 from meteragent.store import restored_at, schema
+from tests.configurations import written
 from tests.stores import open_store, persist
 from tests.test_pipeline import feed
 from tests.witness import TERMS
@@ -87,6 +89,14 @@ def test_without_the_key_nothing_is_summed() -> None:
     effects = feed(pipeline, now_ms=4 * HOUR_MS)
     assert not effects.commit.totals
     assert not [row for row in rows(effects) if row.topic.endswith("total")]
+
+
+@pytest.mark.parametrize("wanted", ["true", "false"])
+def test_the_configuration_asks_for_it(wanted: str) -> None:
+    """`sink.total` is what the core is told."""
+    [known] = config.parse(written(sink=f"total = {wanted}")).stream
+    told = agent._core(known, Fraction(0), agent.Links.of(known), b"")
+    assert told.total is (wanted == "true")
 
 
 @given(st.sets(st.integers(2, 30)), st.sampled_from(["before", "after"]))

@@ -96,6 +96,7 @@ def _core(stream: settings.Stream, others: Fraction, links: Links, secret: bytes
         max_payload=stream.source.max_payload,
         secret=secret,
         pseudonym_key=links.pseudonym_key,
+        total=stream.sink.total,
         format=stream.sink.format,
     )
 

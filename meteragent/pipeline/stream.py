@@ -16,6 +16,7 @@ class Stream:
 
     `schedule` says when windows start and under which terms. `secret` keys the spread of the meters'
     delays, `pseudonym_key` their names when there is one. `format` is that of records: json or senml.
+    `total`: the running total leaves, too.
     """
 
     name: str

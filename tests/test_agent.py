@@ -199,7 +199,7 @@ async def test_what_fell_due_while_stopped_leaves_after_catch_up(world: World) -
     """After a start slots close once catch_up has passed, and what arrives by then counts."""
     await _stopped_for_three_seconds(world)
     async with world.running():
-        await world.turn()
+        await world.turn(20)
         world.sides["source"].send(100)
         world.now_ms += 4999
         world.sides["source"].send(500, time_ms=START_MS + 2 * STEP_MS)
@@ -218,7 +218,7 @@ async def test_a_second_stop_within_catch_up_changes_nothing(world: World) -> No
         world.now_ms += 2000
         await world.until(lambda: world.agent.counts["opened"] == 5)
     async with world.running():
-        await world.turn()
+        await world.turn(20)
         world.sides["source"].send(100)
         world.now_ms += 4999
         await world.turn()

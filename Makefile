@@ -6,6 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 DEMO_STAMP := .venv/installed-demo
+BENCHMARKS := mechanisms agent store footprint simulators
 BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -41,8 +42,8 @@ real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py tests/statistical/test_presets.py
 
 bench: $(STAMP) $(BENCH_STAMP) parts ## every benchmark there is, side by side with the peers
-	@for name in $(filter-out harness,$(notdir $(basename $(wildcard benchmarks/*.py)))); do \
-	  $(BIN)/python -m benchmarks.$$name || exit 1; done
+	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name --out benchmarks/results.json || exit 1; done
+	@$(BIN)/python -m benchmarks.picture
 
 clean: ## back to a fresh clone
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist demo-out

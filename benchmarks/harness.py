@@ -1,8 +1,9 @@
-"""How benchmarks measure: contestants side by side in one interleaved run, ratios of CPU time, medians.
+"""How benchmarks measure: contestants side by side in one interleaved run, ratios, medians.
 
-Times alone mean little on a shared machine. So every round runs every contestant once, for about
-`SLICE_S` each, one after the other; a ratio is taken within a round, where both met the same machine,
-and the median over the rounds is reported with the least and the greatest.
+Times alone mean little on a shared machine. So every round runs every contestant once, one after the
+other; a ratio is taken within a round, where all met the same machine, and the median over the rounds
+is reported with the least and the greatest. Ratios and goals are such that more is better: for memory,
+added latency and growth a ratio is limit / measured, and its goal is 1.
 """
 
 import argparse
@@ -22,7 +23,7 @@ SLICE_S = 0.05
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: what, against what, two calls that do the same work, and the ratio to reach."""
+    """Two calls that do the same work: what, against what, and the ratio of their CPU times to reach."""
 
     name: str
     against: str
@@ -34,26 +35,35 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """How many times as fast ours was, in each round, sorted."""
+    """A comparison: the ratio in each round, and the one to reach."""
 
-    row: Row
+    name: str
+    against: str
     ratios: tuple[float, ...]
+    goal: float | None = None
+    note: str = ""
 
     @property
     def ratio(self) -> float:
         """The median."""
         return statistics.median(self.ratios)
 
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The least and the greatest."""
+        return min(self.ratios), max(self.ratios)
+
     def as_json(self, versions: dict[str, str]) -> dict[str, Any]:
         """What a file of results holds."""
         return {
-            "name": self.row.name,
-            "against": self.row.against,
-            "ratio": self.ratio,
-            "spread": [self.ratios[0], self.ratios[-1]],
-            "goal": self.row.goal,
+            "name": self.name,
+            "against": self.against,
+            "ratio": float(f"{self.ratio:.4g}"),
+            "spread": [float(f"{end:.4g}") for end in self.spread],
+            "goal": self.goal,
             "rounds": len(self.ratios),
             "versions": versions,
+            "note": self.note,
         }
 
 
@@ -80,24 +90,44 @@ def run(rows: Sequence[Row]) -> list[Result]:
     for _ in range(ROUNDS):
         for row, (ours, theirs), seen in zip(rows, repeats, ratios, strict=True):
             seen.append(seconds(row.theirs, theirs) / seconds(row.ours, ours))
-    return [Result(row, tuple(sorted(seen))) for row, seen in zip(rows, ratios, strict=True)]
+    return [
+        Result(row.name, row.against, tuple(seen), row.goal, row.note)
+        for row, seen in zip(rows, ratios, strict=True)
+    ]
 
 
-def report(results: Sequence[Result], packages: Sequence[str]) -> None:
-    """Prints a table and, with --out FILE, writes the rows there as JSON."""
+def machine() -> dict[str, str]:
+    """What the figures were taken on: the processor's kind, cores, the system, Python."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    kind = names[0] if names else platform.machine()
+    cores = str(sum(line.startswith("processor") for line in lines))
+    system = {"kernel": platform.release(), "python": platform.python_version()}
+    return {"processor": kind, "cores": cores} | system
+
+
+def report(results: Sequence[Result], packages: Sequence[str], others: dict[str, str] | None = None) -> None:
+    """Prints a table and, with --out FILE, puts the rows into that JSON file, in the place of older ones.
+
+    `others` are versions of what is no Python package.
+    """
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--out", type=Path, help="write the rows to this JSON file")
+    parser.add_argument("--out", type=Path, help="put the rows into this JSON file")
     out = parser.parse_args().out
-    versions = {"python": platform.python_version()} | {package: version(package) for package in packages}
-    print(f"{'what':<50} {'against':<34} {'ratio':>7} {'of five':>16} {'goal':>5}")
-    for result in results:
-        row, low, high = result.row, result.ratios[0], result.ratios[-1]
-        goal = "" if row.goal is None else f"{row.goal:g}"
-        met = "" if row.goal is None or result.ratio >= row.goal else "  MISSED"
-        spread = f"{low:.3g} .. {high:.3g}"
-        print(
-            f"{row.name:<50} {row.against:<34} {result.ratio:>7.3g} {spread:>16} {goal:>5}{met}  {row.note}"
-        )
-    print(" ".join(f"{name} {number}" for name, number in versions.items()))
+    versions = machine() | {package: version(package) for package in packages} | (others or {})
+    print(f"{'what':<50} {'against':<34} {'ratio':>7} {'from .. to':>16} {'goal':>5}")
+    for one in results:
+        goal = "" if one.goal is None else f"{one.goal:g}"
+        met = "" if one.goal is None or one.ratio >= one.goal else "  MISSED"
+        spread = "{:.3g} .. {:.3g}".format(*one.spread)
+        print(f"{one.name:<50} {one.against:<34} {one.ratio:>7.3g} {spread:>16} {goal:>5}{met}  {one.note}")
+    print(", ".join(f"{name} {number}" for name, number in versions.items()))
     if out is not None:
-        out.write_text(json.dumps([result.as_json(versions) for result in results], indent=1) + "\n")
+        _merge(out, [one.as_json(versions) for one in results])
+
+
+def _merge(out: Path, rows: list[dict[str, Any]]) -> None:
+    known = json.loads(out.read_text()) if out.exists() else []
+    new = {(row["name"], row["against"]) for row in rows}
+    kept = [row for row in known if (row["name"], row["against"]) not in new]
+    out.write_text(json.dumps(kept + rows, indent=1) + "\n")

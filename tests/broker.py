@@ -114,6 +114,12 @@ class Broker:
         path.chmod(0o600)
         return path
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> Self:
         """Start it and wait until it listens."""
         with (self.folder / "log").open("ab") as log:

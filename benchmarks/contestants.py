@@ -1,0 +1,177 @@
+"""What stands between readings and records: the agent, and peers that pass messages on unchanged.
+
+Each is a process of its own (or two brokers with a bridge), so that its CPU time and memory are its own.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.broker import Broker, mosquitto_program
+
+ROOT = Path(__file__).resolve().parent.parent
+SUBSCRIBED = b"meters/"
+READY_S = 60.0
+TICKS = os.sysconf("SC_CLK_TCK")
+CONFIG = """
+[source]
+url = "mqtt://127.0.0.1:{port}"
+topic = "meters/{{meter}}/power"
+profile = "json"
+time = "t"
+kind = "power"
+unit = "W"
+inflight = 2000
+[window]
+length = "{length}"
+clock = "{clock}"
+[sink]
+topic = "private/{{meter}}/power"
+inflight = 1000
+[store]
+path = "{folder}/db"
+"""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A contestant at work: where readings go in and records come out, and its process."""
+
+    source_port: int
+    sink_port: int
+    pid: int
+    folder: Path
+
+    @property
+    def cpu_s(self) -> float:
+        """The CPU time it has taken."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    @property
+    def memory_mb(self) -> float:
+        """Its resident memory, in units of 10^6 bytes."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+Contestant = Callable[[int], AbstractContextManager[Standing]]
+"""Makes one stand, at a QoS, as long as the block lasts; it is subscribed when the block begins."""
+
+
+@contextmanager
+def process(*command: str | Path) -> Iterator[int]:
+    """A process while the block lasts; its id."""
+    with tempfile.TemporaryFile() as log:
+        running = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+        try:
+            yield running.pid
+        finally:
+            running.send_signal(signal.SIGKILL)
+            running.wait()
+
+
+@contextmanager
+def broker(**settings: str | int) -> Iterator[Broker]:
+    """A mosquitto that holds nobody back, in a folder that is gone afterwards."""
+    program = mosquitto_program()
+    assert program is not None
+    plain: dict[str, str | int] = {
+        "max_inflight_messages": 0,
+        "set_tcp_nodelay": "true",
+        "log_type": "subscribe",
+    }
+    folder = Path(tempfile.mkdtemp())
+    try:
+        with Broker(program, folder, settings=plain | settings) as running:
+            yield running
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def await_subscription(running: Broker) -> None:
+    """Wait until somebody has subscribed to readings."""
+    until_s = time.monotonic() + READY_S
+    while SUBSCRIBED not in (running.folder / "log").read_bytes():
+        if time.monotonic() > until_s:
+            raise TimeoutError("nobody subscribes")
+        time.sleep(0.02)
+
+
+def agent(length: str = "1s", clock: str = "event") -> Contestant:
+    """The agent, with a store of its own on the disk that the project is on."""
+
+    @contextmanager
+    def stand(_: int) -> Iterator[Standing]:
+        with ExitStack() as stack:
+            running = stack.enter_context(broker())
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=ROOT)))
+            path = folder / "bench.toml"
+            text = CONFIG.format(port=running.port, folder=folder, length=length, clock=clock)
+            path.write_text(text)
+            pid = stack.enter_context(process(sys.executable, "-m", "meteragent", "run", path))
+            await_subscription(running)
+            yield Standing(running.port, running.port, pid, folder)
+
+    return stand
+
+
+def forwarder(name: str) -> Contestant:
+    """One of `benchmarks.forwarders`."""
+
+    @contextmanager
+    def stand(qos: int) -> Iterator[Standing]:
+        with broker() as running:
+            port = str(running.port)
+            command = (sys.executable, "-m", "benchmarks.forwarders", name, port, port, str(qos))
+            with process(*command) as pid:
+                await_subscription(running)
+                yield Standing(running.port, running.port, pid, running.folder)
+
+    return stand
+
+
+def in_c() -> Contestant | None:
+    """`forward.c`, built now; None where there is no compiler or no libmosquitto to build with."""
+    folder = Path(tempfile.mkdtemp())
+    program = folder / "forward"
+    command = ["gcc", "-O2", "-o", str(program), str(ROOT / "benchmarks" / "forward.c"), "-lmosquitto"]
+    try:
+        built = subprocess.run(command, check=False, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        built = False
+    if not built:
+        return None
+
+    @contextmanager
+    def stand(qos: int) -> Iterator[Standing]:
+        with ExitStack() as stack:
+            running = stack.enter_context(broker())
+            pid = stack.enter_context(process(program, str(running.port), str(running.port), str(qos)))
+            await_subscription(running)
+            yield Standing(running.port, running.port, pid, running.folder)
+
+    return stand
+
+
+@contextmanager
+def bridge(qos: int) -> Iterator[Standing]:
+    """Mosquitto's own bridge: a second broker that takes the topics over under their new name."""
+    with broker() as source:
+        settings: dict[str, str | int] = {
+            "connection": "bench",
+            "address": f"127.0.0.1:{source.port}",
+            "topic": f"# in {qos} private/ meters/",
+            "notifications": "false",
+        }
+        with broker(**settings) as sink:
+            await_subscription(source)
+            yield Standing(source.port, sink.port, sink.pid, sink.folder)

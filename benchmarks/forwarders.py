@@ -1,0 +1,58 @@
+"""What passes messages on unchanged, as a user would write it: the peers of the agent's benchmark.
+
+`python -m benchmarks.forwarders NAME SOURCE_PORT SINK_PORT QOS` runs one until it is ended.
+"""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiomqtt
+import gmqtt
+
+NODELAY = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+
+
+def onward(topic: str) -> str:
+    """Where a message goes on."""
+    return topic.replace("meters/", "private/", 1)
+
+
+async def with_gmqtt(source_port: int, sink_port: int, qos: int) -> None:
+    """Two connections of gmqtt; a message is acknowledged when it has been passed on."""
+    out = gmqtt.Client("bench-out")
+    await out.connect("127.0.0.1", sink_port)
+    source = gmqtt.Client("bench-in", optimistic_acknowledgement=False)
+
+    async def pass_on(_: object, topic: str, payload: bytes, *__: object) -> int:
+        out.publish(onward(topic), payload, qos=qos)
+        return 0
+
+    source.on_message = pass_on
+    await source.connect("127.0.0.1", source_port)
+    source.subscribe("meters/+/power", qos=qos)
+    await asyncio.Event().wait()
+
+
+async def with_aiomqtt(source_port: int, sink_port: int, qos: int) -> None:
+    """Two connections of aiomqtt, one message after the other."""
+    options: dict[str, Any] = {"socket_options": NODELAY}
+    async with (
+        aiomqtt.Client("127.0.0.1", sink_port, **options) as out,
+        aiomqtt.Client("127.0.0.1", source_port, **options) as source,
+    ):
+        await source.subscribe("meters/+/power", qos=qos)
+        async for message in source.messages:
+            await out.publish(onward(str(message.topic)), message.payload, qos=qos)
+
+
+FORWARDERS: dict[str, Callable[[int, int, int], Awaitable[None]]] = {
+    "gmqtt": with_gmqtt,
+    "aiomqtt": with_aiomqtt,
+}
+
+if __name__ == "__main__":
+    name, *numbers = sys.argv[1:]
+    asyncio.run(FORWARDERS[name](*map(int, numbers)))  # type: ignore[arg-type]

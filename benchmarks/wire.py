@@ -1,0 +1,209 @@
+"""A load on a broker: readings in, records out, in a closed loop or at a pace, at next to no cost.
+
+The clients of this benchmark must not be what it measures. So this one speaks just enough MQTT 3.1.1 to
+publish and to receive (QoS 0 and 1), writes many packets at once, and keeps no state per message.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE = 0x10, 0x20, 0x30, 0x40, 0x82
+_KEEPALIVE_S = 600
+
+
+def packet(kind: int, body: bytes) -> bytes:
+    """A packet with its length."""
+    length, size = len(body), bytearray()
+    while True:
+        length, low = divmod(length, 128)
+        size.append(low | (0x80 if length else 0))
+        if not length:
+            return bytes([kind]) + bytes(size) + body
+
+
+def text(value: str) -> bytes:
+    """A string as MQTT writes it."""
+    raw = value.encode()
+    return len(raw).to_bytes(2, "big") + raw
+
+
+class Client(asyncio.Protocol):
+    """One connection; `on_message` is called with the topic of each message."""
+
+    def __init__(self, name: str, on_message: Callable[[bytes], None]) -> None:
+        self.ready = asyncio.Event()
+        self.acknowledged = 0
+        self._name = name
+        self._on_message = on_message
+        self._buffer = bytearray()
+        self._id = 0
+        self._out: list[bytes] = []
+
+    @classmethod
+    async def connect(cls, port: int, name: str, on_message: Callable[[bytes], None]) -> "Client":
+        """A client that is connected."""
+        loop = asyncio.get_running_loop()
+        _, client = await loop.create_connection(lambda: cls(name, on_message), "127.0.0.1", port)
+        await client.ready.wait()
+        client.ready.clear()
+        return client
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say hello."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        body = text("MQTT") + bytes([4, 2]) + _KEEPALIVE_S.to_bytes(2, "big") + text(self._name)
+        transport.write(packet(CONNECT, body))
+
+    async def subscribe(self, topic_filter: str, qos: int) -> None:
+        """Subscribe, and wait for the answer."""
+        self._transport.write(packet(SUBSCRIBE, b"\0\1" + text(topic_filter) + bytes([qos])))
+        await self.ready.wait()
+
+    def publish(self, topic: bytes, payload: bytes, qos: int) -> None:
+        """Publish with the next `flush`; `topic` is as `text` writes it."""
+        number = b""
+        if qos:
+            self._id = self._id % 65_535 + 1
+            number = self._id.to_bytes(2, "big")
+        self._out.append(packet(PUBLISH | qos << 1, topic + number + payload))
+
+    def flush(self) -> None:
+        """Write what was published."""
+        if self._out:
+            self._transport.write(b"".join(self._out))
+            self._out.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """Take packets apart, acknowledge what asks for it, hand topics on."""
+        buffer = self._buffer
+        buffer += data
+        at, answers = 0, []
+        while (found := _split(buffer, at)) is not None:
+            kind, begin, at = found
+            if kind & 0xF0 == PUBLISH:
+                topic_end = begin + 2 + int.from_bytes(buffer[begin : begin + 2], "big")
+                if kind & 6:
+                    answers.append(b"\x40\2" + bytes(buffer[topic_end : topic_end + 2]))
+                self._on_message(bytes(buffer[begin + 2 : topic_end]))
+            elif kind == PUBACK:
+                self.acknowledged += 1
+            else:
+                self.ready.set()
+        del buffer[:at]
+        if answers:
+            self._transport.write(b"".join(answers))
+        self.flush()
+
+    def close(self) -> None:
+        """Leave."""
+        self._transport.close()
+
+
+def _split(buffer: bytearray, at: int) -> tuple[int, int, int] | None:
+    """Kind, begin and end of the body of the packet at a place; None if it is not all there."""
+    length = shift = 0
+    place = at + 1
+    while place < len(buffer):
+        byte = buffer[place]
+        place += 1
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            end = place + length
+            return (buffer[at], place, end) if end <= len(buffer) else None
+    return None
+
+
+class Load:
+    """`meters` meters whose readings pass through whatever stands between two topics."""
+
+    def __init__(self, meters: int, qos: int) -> None:
+        self.received = 0
+        self.sent = 0
+        self._qos = qos
+        self._topics = [text(f"meters/m{at}/power") for at in range(meters)]
+        self._steps = 0
+
+    async def connect(self, source_port: int, sink_port: int) -> None:
+        """Connect to both brokers; the records' side is subscribed when this returns."""
+        self._receiver = await Client.connect(sink_port, "bench-receiver", self._receive)
+        await self._receiver.subscribe("private/+/power", self._qos)
+        self._sender = await Client.connect(source_port, "bench-sender", lambda _: None)
+
+    def _receive(self, topic: bytes) -> None:
+        self.received += 1
+        self.arrived(topic)
+
+    def arrived(self, topic: bytes) -> None:
+        """A record of this topic has come."""
+
+    def send(self) -> None:
+        """The next meter's reading of the next second."""
+        step, meter = divmod(self.sent, len(self._topics))
+        payload = b'{"t":%d,"power":%d}' % (1_700_000_000 + step, step % 3000)
+        self._sender.publish(self._topics[meter], payload, self._qos)
+        self.sent += 1
+
+    def flush(self) -> None:
+        """Write what was sent."""
+        self._sender.flush()
+
+    def close(self) -> None:
+        """Leave."""
+        self._sender.close()
+        self._receiver.close()
+
+
+class ClosedLoop(Load):
+    """So many readings on their way at any time: each record that comes lets the next reading go."""
+
+    async def begin(self, outstanding: int) -> None:
+        """Send the first; from now on it runs by itself."""
+        for _ in range(outstanding):
+            self.send()
+        self._ticking = asyncio.create_task(self._tick())
+
+    def arrived(self, _: bytes) -> None:
+        """A record has come: the next reading goes."""
+        self.send()
+
+    def close(self) -> None:
+        """Leave."""
+        self._ticking.cancel()
+        super().close()
+
+    async def _tick(self) -> None:
+        while True:
+            self.flush()
+            await asyncio.sleep(0.0005)
+
+
+class Paced(Load):
+    """Readings at a pace; how long after each its record came, in order of arrival.
+
+    The agent's record of a slot leaves with the meter's next reading, the others pass each reading on: in
+    both cases it is the latest reading of the record's meter that made it leave.
+    """
+
+    def __init__(self, meters: int, qos: int) -> None:
+        super().__init__(meters, qos)
+        self.latencies_s: list[float] = []
+        self._sent_s: dict[bytes, float] = {}
+
+    def arrived(self, topic: bytes) -> None:
+        """A record has come."""
+        self.latencies_s.append(time.perf_counter() - self._sent_s[topic.partition(b"/")[2]])
+
+    async def run(self, per_s: int, seconds: float) -> None:
+        """Send for so long, then wait a little for the last."""
+        began_s = time.perf_counter()
+        while (passed_s := time.perf_counter() - began_s) < seconds:
+            while self.sent < passed_s * per_s:
+                topic = self._topics[self.sent % len(self._topics)]
+                self._sent_s[topic.partition(b"/")[2]] = time.perf_counter()
+                self.send()
+            self.flush()
+            await asyncio.sleep(0.0005)
+        await asyncio.sleep(0.5)

@@ -23,11 +23,12 @@ def _facts(stream: config.Stream, others: Fraction) -> dict[str, Any]:
 
 
 @lru_cache
-def streams(stream: config.Stream) -> Sequence[page.StreamView]:
-    """What the agent tells the page of a stream."""
+def seen(stream: config.Stream) -> page.StreamView:
+    """What the agent tells the page of a stream; what is promised is worked out once for all tests."""
     nothing: Any = None
-    seen = Seen(stream, Fraction(0), None, list, lambda _: True)
-    return Looking([seen], nothing, nothing, Counts(), _facts).view.streams()
+    running = Seen(stream, Fraction(0), None, list, lambda _: True)
+    [view] = Looking([running], nothing, nothing, Counts(), _facts).view.streams
+    return replace(view, promises=lru_cache(view.promises))
 
 
 class PageWorld:
@@ -44,11 +45,8 @@ class PageWorld:
         self.history: list[bytes] = []
         self.glances = 0
         self.wording = encode.wording(config.terms(self.stream))
-        self._streams = streams(self.stream)
-        self.view = page.View(self._known, self._glance, self._left, self.counts)
-
-    def _known(self) -> list[page.StreamView]:
-        return [replace(one, meters=lambda: self.meters) for one in self._streams]
+        known = replace(seen(self.stream), meters=lambda: self.meters)
+        self.view = page.View([known], self._glance, self._left, self.counts)
 
     @property
     def clock_ms(self) -> int:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from meteragent import config as settings
@@ -15,8 +16,7 @@ from meteragent.config.model import PRESETS, Privacy
 from meteragent.config.refuse import refuse
 from meteragent.errors import ConfigError
 from meteragent.health import Counts
-from meteragent.page import Glance, Message, Route, Settings, StreamView, View
-from meteragent.release import Terms
+from meteragent.page import Glance, Message, Promise, Promises, Route, Settings, StreamView, View
 
 Facts = Callable[[settings.Stream, Fraction], Mapping[str, Any]]
 """What is said of a stream before it releases anything, given what the others charge a day: `check.facts`."""
@@ -56,10 +56,7 @@ class Looking:
         self._thread = thread
         self._clock = clock
         self._facts = facts
-        self.view = View(self._streams, self._glance, self._left, counts)
-
-    def _streams(self) -> list[StreamView]:
-        return [self._stream(each) for each in self._seen.values()]
+        self.view = View([self._stream(each) for each in seen], self._glance, self._left, counts)
 
     def _stream(self, seen: Seen) -> StreamView:
         stream = seen.stream
@@ -69,14 +66,17 @@ class Looking:
             label = meter if key is None else topic.pseudonym(key, meter)
             return topic.render(stream.sink.topic, label)
 
-        own, presets = self._promise(stream, seen.others), {}
-        for name in PRESETS:
-            if name != own[0].preset and (other := _under(stream, name)) is not None:
-                presets[name] = self._promise(other, seen.others)
-        return StreamView(stream.name, *own, presets, leaves_on, seen.meters)
+        terms = settings.terms(stream, seen.others)
+        return StreamView(stream.name, terms, partial(self._promises, seen), leaves_on, seen.meters)
 
-    def _promise(self, stream: settings.Stream, others: Fraction) -> tuple[Terms, Mapping[str, Any]]:
-        return settings.terms(stream, others), self._facts(stream, others)
+    def _promises(self, seen: Seen) -> Promises:
+        own = self._promise(seen.stream, seen.others)
+        others = {name: _under(seen.stream, name) for name in PRESETS if name != own.terms.preset}
+        presets = {name: self._promise(other, seen.others) for name, other in others.items() if other}
+        return Promises(own, presets)
+
+    def _promise(self, stream: settings.Stream, others: Fraction) -> Promise:
+        return Promise(settings.terms(stream, others), self._facts(stream, others))
 
     async def _glance(self, name: str, meter: str) -> Glance:
         connected, now_ms = self._seen[name].connected, self._clock.now_ms()

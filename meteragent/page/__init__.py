@@ -20,10 +20,30 @@ Rules
 """
 
 from meteragent.errors import ConfigError
-from meteragent.page.view import Glance, Message, Route, Settings, StreamView, View
+from meteragent.page.view import (
+    Glance,
+    Message,
+    Promise,
+    Promises,
+    Route,
+    Settings,
+    StreamView,
+    View,
+)
 from meteragent.page.viewers import Viewers
 
-__all__ = ["Glance", "Message", "Route", "Settings", "StreamView", "View", "Viewers", "serve"]
+__all__ = [
+    "Glance",
+    "Message",
+    "Promise",
+    "Promises",
+    "Route",
+    "Settings",
+    "StreamView",
+    "View",
+    "Viewers",
+    "serve",
+]
 
 
 async def serve(settings: Settings, view: View, viewers: Viewers, routes: tuple[Route, ...] = ()) -> None:

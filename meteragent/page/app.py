@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from meteragent.page import say
 from meteragent.page.guard import COOKIE, LOGIN, Guard, Keys
-from meteragent.page.view import Route, Settings, StreamView, View
+from meteragent.page.view import Promises, Route, Settings, StreamView, View
 from meteragent.page.viewers import Full, Viewer, Viewers
 
 GATHER_S = 0.2
@@ -58,7 +58,7 @@ class _Page:
         self._view = view
         self._viewers = viewers
         self._keys = keys
-        self._streams: Sequence[StreamView] | None = None
+        self._promises: list[Promises] | None = None
         self._texts = (_FOLDER / "texts" / "en.json").read_bytes()
         self._words: Mapping[str, str] = json.loads(self._texts)
         self._files = {
@@ -99,7 +99,11 @@ class _Page:
         return Response(self._texts, media_type="application/json")
 
     async def _facts(self, _: Request) -> Response:
-        return Response(say.facts(await self._known()), media_type="application/json")
+        """What is promised takes a moment to work out, the first time, which nobody else waits for."""
+        streams = self._view.streams
+        if self._promises is None:
+            self._promises = await asyncio.to_thread(lambda: [each.promises() for each in streams])
+        return Response(say.facts(streams, self._promises), media_type="application/json")
 
     async def _file(self, request: Request) -> Response:
         found = self._files.get(request.path_params["name"])
@@ -111,8 +115,7 @@ class _Page:
     async def _events(self, request: Request) -> Response:
         """The events of a stream's meter: the one that is asked for, else the first that is known."""
         name = request.query_params.get("stream")
-        known = await self._known()
-        stream = next((each for each in known if name in {None, each.name}), None)
+        stream = next((each for each in self._view.streams if name in {None, each.name}), None)
         if stream is None:
             return PlainTextResponse("There is no such stream.\n", 404)
         meter = request.query_params.get("meter") or min(stream.meters(), default="")
@@ -144,12 +147,6 @@ class _Page:
             news = viewer.take()
             if news.readings or news.records:
                 yield say.event("news", say.news(news))
-
-    async def _known(self) -> Sequence[StreamView]:
-        """The streams; what is said of them takes a moment, the first time, which nobody else waits for."""
-        if self._streams is None:
-            self._streams = await asyncio.to_thread(self._view.streams)
-        return self._streams
 
     def _written(self, name: str, status: int = 200, **more: str) -> Response:
         """A file of HTML with its texts in their places."""

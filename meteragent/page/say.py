@@ -9,7 +9,7 @@ from typing import Any
 
 from meteragent import __version__
 from meteragent.health import COUNTERS, Counts
-from meteragent.page.view import Glance, StreamView
+from meteragent.page.view import Glance, Promises, StreamView
 from meteragent.page.viewers import News, Viewer
 from meteragent.release import MICRO, UNIT_FACTOR, Kind, Terms
 
@@ -24,16 +24,16 @@ def event(name: str, data: Mapping[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-def facts(streams: Sequence[StreamView]) -> bytes:
+def facts(streams: Sequence[StreamView], promises: Sequence[Promises]) -> bytes:
     """Every stream's promise, and that of every other preset on the same readings."""
     told = [
         {
             "name": stream.name,
-            "own": _promise(stream.terms, stream.facts),
-            "presets": {name: _promise(*preset) for name, preset in stream.presets.items()},
+            "own": _promise(*promised.own),
+            "presets": {name: _promise(*preset) for name, preset in promised.presets.items()},
             "meters": meters(stream),
         }
-        for stream in streams
+        for stream, promised in zip(streams, promises, strict=True)
     ]
     return json.dumps({"version": __version__, "streams": told, "counters": COUNTERS}).encode()
 

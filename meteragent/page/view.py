@@ -44,17 +44,31 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class Promise(NamedTuple):
+    """Terms, and what `check` says of them."""
+
+    terms: Terms
+    facts: Mapping[str, Any]
+
+
+class Promises(NamedTuple):
+    """What is promised of a stream, and what would be under each other preset."""
+
+    own: Promise
+    presets: Mapping[str, Promise]
+
+
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """One stream: its terms, what `check` says of it and of it under each other preset, and its meters.
+    """One stream: its terms, what is promised, and its meters.
 
-    `topic` is where a meter's records leave; `meters` are those that the stream knows at present.
+    `promises` takes its time, and is asked for once. `topic` is where a meter's records leave; `meters` are
+    those that the stream knows at present.
     """
 
     name: str
     terms: Terms
-    facts: Mapping[str, Any]
-    presets: Mapping[str, tuple[Terms, Mapping[str, Any]]]
+    promises: Callable[[], Promises]
     topic: Callable[[str], str]
     meters: Callable[[], Collection[str]]
 
@@ -87,11 +101,11 @@ class Glance(NamedTuple):
 class View:
     """All that the page may know.
 
-    `streams` is called once, when somebody looks for the first time. `glance` is how a meter of a stream
-    stands; `left` are the payloads of the latest records of a topic of a stream, at most so many, in order.
+    `glance` is how a meter of a stream stands; `left` are the payloads of the latest records of a topic of a
+    stream, at most so many, in order.
     """
 
-    streams: Callable[[], Sequence[StreamView]]
+    streams: Sequence[StreamView]
     glance: Callable[[str, str], Awaitable[Glance]]
     left: Callable[[str, str, int], Awaitable[Sequence[bytes]]]
     counts: Counts

@@ -1,0 +1,128 @@
+"""Looking at the page: a browser's window on it, what it asked for, and what it complained of."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
+from playwright.async_api import Browser, Page, Request, expect
+
+from meteragent.grid import HOUR_MS
+from tests.integration.service import until
+from tests.page_world import PageWorld
+
+STEP_MS = HOUR_MS // 2
+
+
+class Site(NamedTuple):
+    """A page's server with its world, and the browser that looks at it."""
+
+    world: PageWorld
+    url: str
+    browser: Browser
+
+    @asynccontextmanager
+    async def looking(self, *, refused: bool = False, **options: Any) -> AsyncIterator["Look"]:
+        """A page that is open, in a window of its own; whatever it complains of fails the test."""
+        async with window(self.browser, **options) as page:
+            look = Look(self.world, page)
+            if refused:
+                look.refused = True  # which the browser complains of
+            else:
+                await look.open(self.url)
+            yield look
+        await until(lambda: not self.world.viewers)
+        assert look.refused or look.complaints == []
+
+
+@asynccontextmanager
+async def window(browser: Browser, **options: Any) -> AsyncIterator[Page]:
+    """A window of its own, with nothing remembered."""
+    context = await browser.new_context(**options)
+    try:
+        yield await context.new_page()
+    finally:
+        await context.close()
+
+
+class Look:
+    """One open page, the requests it made, and what it complained of."""
+
+    def __init__(self, world: PageWorld, page: Page) -> None:
+        self.world = world
+        self.page = page
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.refused = False
+        page.on("request", self._on_request)
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _on_request(self, request: Request) -> None:
+        self.requests.append(request.url)
+
+    async def open(self, url: str) -> None:
+        """Open the page and wait until it knows what time it is."""
+        await self.page.goto(url)
+        await expect(self.page.locator("#line")).to_have_attribute("data-state", "open")
+        await expect(self.page.locator("#spent-table table")).to_be_visible()
+
+    async def drawn(self, place: str = "trace-plot") -> str:
+        """A plot as it is drawn just now."""
+        found: str = await self.page.evaluate(
+            "place => document.querySelector(`#${place} canvas`).toDataURL()", place
+        )
+        return found
+
+    async def changes(self, act: Callable[[], Awaitable[object]], place: str = "trace-plot") -> None:
+        """Do something, and wait until the plot is another one."""
+        before = await self.drawn(place)
+        await act()
+        for _ in range(200):
+            if await self.drawn(place) != before:
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"{place} has not changed")
+
+    async def live(self, slots: int = 3) -> list[int]:
+        """So many slots pass, with their readings and their records; returns what left."""
+        generator, left = random.Random(11), []
+        for _ in range(slots):
+            start_ms = self.world.clock_ms
+            for time_ms in range(start_ms, start_ms + STEP_MS, 60_000):
+                self.world.read(generator.choice([80, 90, 2000, 300]), time_ms)
+            self.world.now_ms = start_ms + STEP_MS
+            left.append(generator.randint(-300, 900))
+            self.world.release(start_ms, left[-1])
+        await expect(self.page.locator("#trace-latest")).to_contain_text(
+            f"They got {left[-1]:,}\u00a0W".replace("-", "−")
+        )
+        return left
+
+
+class Focus(NamedTuple):
+    """Where the keyboard is, and how that is seen."""
+
+    place: str
+    outline: str
+
+
+async def tab(page: Page) -> Focus:
+    """Press Tab: where it leads."""
+    await page.keyboard.press("Tab")
+    found = await page.evaluate(
+        """() => {
+          const { activeElement: one } = document, style = getComputedStyle(one);
+          return [one.id || one.name || one.closest("[id]")?.id || one.tagName,
+                  `${style.outlineStyle} ${style.outlineWidth}`];
+        }"""
+    )
+    return Focus(*found)
+
+
+async def serious(page: Page) -> list[str]:
+    """What axe finds wrong, if somebody could be kept from something by it."""
+    found = (await Axe().run(page)).response["violations"]
+    return [one["id"] for one in found if one["impact"] in {"serious", "critical"}]

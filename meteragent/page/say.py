@@ -48,7 +48,7 @@ def _promise(terms: Terms, found: Mapping[str, Any]) -> dict[str, Any]:
 
     `per_power` is what one W or kW over a slot is in the unit of its records, 1 for powers.
     """
-    energy = terms.kind is Kind.INTERVAL_ENERGY
+    energy = terms.kind is not Kind.POWER
     per_power = terms.step_ms / _HOUR_MS if energy else 1.0
     return {
         **found,

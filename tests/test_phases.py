@@ -232,7 +232,7 @@ def test_phases_of_one_time_make_one_sum() -> None:
         (Said(4, "a", 900), "duplicate", False),
         (Said(3, "b", 900), "late", False),
         (Said(0, "a", 900), "duplicate", False),
-        (Said(-1, "c", 900), "duplicate", False),
+        (Said(-1, "c", 100), "duplicate", False),
     ],
 )
 def test_older_and_known_readings_are_refused(one: Said, outcome: str, held: bool) -> None:
@@ -253,6 +253,11 @@ def test_older_and_known_readings_are_refused(one: Said, outcome: str, held: boo
     home.feed([Said(6, "a", 100)], 7)
     home.feed([], END_MS)
     assert released(home)[4] == round((3 * 300 + 3) / 4)
+    assert sorted(said for _, said in home.waiting) == [
+        Said(0, "b", 100),
+        Said(5, "c", 100),
+        Said(6, "a", 100),
+    ]
 
 
 def test_a_phase_that_is_gone_silences_nobody() -> None:

@@ -149,28 +149,28 @@ def test_records_are_looked_for_where_they_leave() -> None:
 
 async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     """What was spent, what waits and for how long, what left last and what before: all from the store."""
-    with open_store(tmp_path / "db") as store:
-        thread = StoreThread(store, 10**12, 10**9, {"main"}, Counts())
-        look = told(written(), thread)
-        glance = await look.view.glance("main", "m")
-        assert glance.spent == dict.fromkeys(SPENT, 0)
-        assert (glance.last, glance.outbox, glance.lag_ms) == (None, 0, None)
-        assert (glance.source, glance.sink, glance.now_ms) == (True, False, START_MS + STEP_MS)
-        now = START_MS // LENGTH_MS
-        for k in (now - 48 * 40, now - 48 * 8, now - 1, now):
-            persist(store, opening(k, "m", "other"))
-        persist(store, closing(now - 2, "m"))
-        glance = await look.view.glance("main", "m")
-        assert glance.spent == {name: n * TERMS.epsilon_per_w for name, n in SPENT.items()}
-        assert (glance.outbox, glance.lag_ms) == (1, LENGTH_MS + STEP_MS)
-        assert await look.view.left("main", "private/m", 10) == [b"record %d" % (now - 2)]
-        [row] = outbox.pending(store.connection, "main", START_MS, 10)
-        with store.transaction() as tx:
-            outbox.delivered(tx, [row.id], START_MS)
-        glance = await look.view.glance("main", "m")
-        assert glance.last == page.Message("private/m", row.payload, START_MS)
-        assert (glance.outbox, glance.lag_ms) == (0, None)
-        await thread.close()
+    store = open_store(tmp_path / "db")
+    thread = StoreThread(store, 10**12, 10**9, {"main"}, Counts())
+    look = told(written(), thread)
+    glance = await look.view.glance("main", "m")
+    assert glance.spent == dict.fromkeys(SPENT, 0)
+    assert (glance.last, glance.outbox, glance.lag_ms) == (None, 0, None)
+    assert (glance.source, glance.sink, glance.now_ms) == (True, False, START_MS + STEP_MS)
+    now = START_MS // LENGTH_MS
+    for k in (now - 48 * 40, now - 48 * 8, now - 1, now):
+        persist(store, opening(k, "m", "other"))
+    persist(store, closing(now - 2, "m"))
+    glance = await look.view.glance("main", "m")
+    assert glance.spent == {name: n * TERMS.epsilon_per_w for name, n in SPENT.items()}
+    assert (glance.outbox, glance.lag_ms) == (1, LENGTH_MS + STEP_MS)
+    assert await look.view.left("main", "private/m", 10) == [b"record %d" % (now - 2)]
+    [row] = outbox.pending(store.connection, "main", START_MS, 10)
+    with store.transaction() as tx:
+        outbox.delivered(tx, [row.id], START_MS)
+    glance = await look.view.glance("main", "m")
+    assert glance.last == page.Message("private/m", row.payload, START_MS)
+    assert (glance.outbox, glance.lag_ms) == (0, None)
+    await thread.close()
 
 
 SPENT = {"today": 2, "month": 3, "start": 4}

@@ -26,6 +26,12 @@ class Got(NamedTuple):
     token: Token | None
 
 
+def token(got: Got) -> Token:
+    """The token of a QoS 1 message."""
+    assert got.token is not None
+    return got.token
+
+
 class Peer(logging.Handler):
     """A client under test: its log, sessions, messages, deliveries and counts, in order of arrival."""
 

@@ -89,6 +89,8 @@ class World:
         self.read = asyncio.Event()
         self.sides: dict[str, Side] = {}
         self.connected = asyncio.Event()
+        self._suffixes = [""]
+        self._sinks: list[str] = []
 
     def wall_ms(self) -> int:
         """The time, and that somebody has asked."""
@@ -108,6 +110,10 @@ class World:
     ) -> NoReturn:
         """In the place of meteragent.mqtt.keep_connected."""
         name = client_id.partition("-")[2].partition("-")[2]
+        if name == "sink":  # its id does not tell the stream's name; streams connect in their order
+            if client_id not in self._sinks:
+                self._sinks.append(client_id)
+            name += self._suffixes[self._sinks.index(client_id)]
         side = self.sides[name] = Side(client_id, options)
         if {"source", "sink"} <= {name.partition("-")[0] for name in self.sides}:
             self.connected.set()
@@ -125,6 +131,9 @@ class World:
         """The agent at work, stopped when the block ends."""
         self.sides.clear()
         self.connected.clear()
+        names = [stream.name for stream in self.parse(text).stream]
+        self._suffixes = ["" if name == "main" else f"-{name}" for name in names]
+        self._sinks = []
         told = notify or Notify()
         self.agent = Agent(self.parse(text), wall_ms=self.wall_ms, bits=bits, notify=told)
         task = asyncio.create_task(self.agent.run())

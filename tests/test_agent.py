@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
@@ -55,7 +56,7 @@ async def test_records_leave_in_the_format_of_the_sink(world: World) -> None:
 
 
 async def test_brokers_know_the_agent_again(world: World) -> None:
-    """Client ids name the store, the side and the stream, and are the same at every start."""
+    """Client ids are the same at every start; what two receivers see has nothing in common, nor a name."""
     names = []
     text = "".join(f'[[stream]]\nname = "{n}"\n' + STREAM.format("stream.", n) for n in ("main", "two"))
     for _ in range(2):
@@ -64,8 +65,10 @@ async def test_brokers_know_the_agent_again(world: World) -> None:
             names.append({side: made.client_id for side, made in world.sides.items()})
     assert names[0] == names[1]
     own = names[0]["source"].split("-")[1]
-    sides = ("source", "sink", "source-two", "sink-two")
-    assert names[0] == {side: f"meteragent-{own}-{side}" for side in sides}
+    for side in ("source", "sink", "source-two"):
+        assert names[0][side] == f"meteragent-{own}-{side}"
+    assert re.fullmatch("meteragent-[0-9a-f]{16}-sink", names[0]["sink-two"])
+    assert own not in names[0]["sink-two"]
 
 
 async def test_a_stop_drains_the_outbox_and_closes_nothing(

@@ -31,6 +31,7 @@ from meteragent.release import Clock
 from meteragent.sink import Beside, Sink
 from meteragent.source import Source
 from meteragent.store import Store
+from meteragent.topic import pseudonym
 
 DRAIN_S = 10.0
 """How long a stop waits for the outbox."""
@@ -135,6 +136,18 @@ def _odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
             for odometer in odometers.values():
                 odometer.restore(meter, day_ms, epsilon)
     return odometers
+
+
+def _client_ids(store: Store, name: str) -> tuple[str, str]:
+    """The names under which a stream's two brokers know us, the same at every start.
+
+    Every receiver's is another, and a stream's own name stays here: who compares notes with another
+    receiver finds nothing in common.
+    """
+    own = store.client_id
+    if name == "main":
+        return f"meteragent-{own}-source", f"meteragent-{own}-sink"
+    return f"meteragent-{own}-source-{name}", f"meteragent-{pseudonym(store.secret, f'sink/{name}')}-sink"
 
 
 def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -261,9 +274,8 @@ class Agent:
             patience,
             self._viewers,
         )
-        suffix = "" if name == "main" else f"-{name}"
-        ids = [f"meteragent-{store.client_id}-{side}{suffix}" for side in ("source", "sink")]
-        return Unit(name, source, sink, runner, links, ids[0], ids[1], stream.sink.inflight, watch)
+        ids = _client_ids(store, name)
+        return Unit(name, source, sink, runner, links, *ids, stream.sink.inflight, watch)
 
     async def _serve(self, units: list[Unit], serving: list[Coroutine[Any, Any, None]]) -> None:
         """Run all tasks; when cancelled, end the runners and what is served, drain the sinks, end those."""

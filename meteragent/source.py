@@ -5,7 +5,7 @@ Rules
 2. What is held unacknowledged is bounded: beyond `inflight` (over MQTT 3.1.1, whose brokers have
    limits of their own that nobody states, 16) the oldest that the core has are acknowledged early
    and counted. A broker that stops at fewer is found out: see `Allowance`.
-3. What waits for the core is bounded: QoS 0 messages beyond twice `inflight` are shed and counted;
+3. What waits for the core is bounded: QoS 0 messages beyond Receive Maximum are shed and counted;
    QoS 1 messages beyond what the protocol allows end the connection, and the broker sends them again.
    Before that nothing more is read: mosquitto 2.0.11 sends a backlog without regard to Receive Maximum.
    Of a payload that is too large, no more is kept than shows it.
@@ -134,7 +134,7 @@ class Source:
     @property
     def receive_maximum(self) -> int:
         """How many unacknowledged messages the broker may send: those held, and room to move."""
-        return min(2 * self._inflight, PACKET_IDS)
+        return min(2 * self._inflight, self._inflight + BATCH, PACKET_IDS)
 
     async def serve(self, session: Session) -> None:
         """Subscribe on a new connection; what was held before belongs to a session that is gone."""

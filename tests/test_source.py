@@ -279,10 +279,10 @@ async def test_a_payload_that_is_too_large_does_not_fill_the_memory() -> None:
     assert [len(payload) for payload in line.batch()] == [MAX_PAYLOAD, MAX_PAYLOAD + 1]
 
 
-def test_the_broker_may_send_twice_what_is_held() -> None:
-    """Receive Maximum leaves room beside what is held, and fits the protocol."""
-    assert Line(inflight=1000).source.receive_maximum == 2000
-    assert Line(inflight=60_000).source.receive_maximum == 65_535
+@pytest.mark.parametrize(("inflight", "asked"), [(1, 2), (1000, 2000), (30_000, 31_000), (65_000, 65_535)])
+def test_the_broker_may_send_more_than_is_held(inflight: int, asked: int) -> None:
+    """Receive Maximum leaves room for a batch beside what is held, and fits the protocol."""
+    assert Line(inflight).source.receive_maximum == asked
 
 
 async def test_waiting_ends_with_a_message_or_after_its_time() -> None:

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.integration
 METERS = 3
 MANY, LIMIT = 12, 5
 """Meters, and how many unacknowledged messages a broker sends of which nobody asked that it wait."""
-WARM, BURST = 150, 60
-"""Readings before the first fault and under each: of a burst 3 slots of every meter fall due."""
+WARM, BURST = 150, 120
+"""Readings before the first fault and under each: of a burst 6 slots of every meter fall due."""
 WATCHFUL = ("tests.integration.altered", "watchful")
 SILENCE_S = 2.0
 """After which a connection is given up: two keep-alives."""

@@ -39,9 +39,9 @@ def cuts(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Sce
 
     async def power_cut(folder: Path) -> Outcome:
         with mosquitto(settings=LOGS_SUBSCRIPTIONS) as broker:
-            program = ("tests.integration.altered", "remembers_fsyncs")
+            plans, program = [PLAN, PLAN.noisy], ("tests.integration.altered", "remembers_fsyncs")
             return await kill_agent(
-                broker, folder, [PLAN.noisy], CUTS, BURST, *program, then=lambda rng: cut_back(folder, rng)
+                broker, folder, plans, CUTS, BURST, *program, then=lambda rng: cut_back(folder, rng)
             )
 
     async def stopped(folder: Path) -> Stopped:
@@ -109,7 +109,7 @@ async def _stopped(folder: Path, source: Broker, sink: Broker, stops: int) -> St
 
 
 def test_a_power_cut_costs_nothing(cuts: Scenarios) -> None:
-    """With the store cut back to its last fsync no slot is missing, and none has two values."""
+    """With the store cut back to its last fsync no slot is missing or wrong, and none has two values."""
     outcome = cuts["power_cut"]
     outcome.agent.assert_kept(outcome.fed, outcome.receiver)
     assert outcome.lives >= CUTS // 2

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from meteragent.page import app
 from tests.broker import free_port
 from tests.browser import chromium
 from tests.integration.look import STEP_MS, Look, Site, serious, tab, window
-from tests.integration.service import now_ms
+from tests.integration.service import now_ms, until
 from tests.not_run import ROOT
 from tests.page_world import TOKEN, PageWorld
 
@@ -127,6 +128,21 @@ async def test_other_presets_release_nothing(site: Site) -> None:
         await look.page.check("input[value=television]")
         await look.changes(lambda: look.page.click("#preset-again"), "preset-plot")
         assert len(look.requests) == asked
+
+
+async def test_another_stream_can_be_looked_at(site: Site) -> None:
+    """Where there are several streams one is chosen; what was seen of the other is gone."""
+    world, port = PageWorld(), free_port()
+    [one] = world.view.streams
+    world.view = replace(world.view, streams=[one, replace(one, name="second")])
+    async with world.serving(port=port), window(site.browser) as page:
+        look = Look(world, page)
+        await look.open(f"http://127.0.0.1:{port}/")
+        await look.live(1)
+        await page.select_option("#stream", "second")
+        await expect(page.locator("#trace-latest")).to_have_text("Nothing has left yet.")
+        await until(lambda: [viewer.stream for viewer in world.viewers._open] == ["second"])
+        assert look.complaints == []
 
 
 async def test_the_keyboard_reaches_everything(site: Site) -> None:

@@ -22,6 +22,7 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 class Page {
   constructor(facts) {
     this.facts = facts;
+    this.plots = [new Plot(at("trace-plot")), new Plot(at("preset-plot"))];
     this.example = new Example();
     this.ahead = 0;
     this.over = 0;
@@ -49,7 +50,9 @@ class Page {
     this.trace = new Trace(stream.own);
     this.numbers = new Numbers(stream.own);
     this.opened = null;
+    this.over = 0;
     this.missed = 0;
+    fill("trace-latest", say("trace.none"));
     this.example = new Example();
     this.#offer(at("stream"), this.facts.streams.map(({ name }) => name), stream.name);
     this.#offer(at("meter"), stream.meters, meter);
@@ -63,8 +66,7 @@ class Page {
     this.unit = own.power_unit;
     this.choices = { [say("preset.own")]: own, ...stream.presets };
     this.preset = say("preset.own");
-    for (const id of ["trace-plot", "preset-plot"]) at(id).replaceChildren();
-    this.plots = [new Plot(at("trace-plot"), this.unit), new Plot(at("preset-plot"), this.unit)];
+    for (const plot of this.plots) plot.begin(this.unit);
     at("trace-note").hidden = own.kind === "power";
     showHidden(own);
     showGame(own);

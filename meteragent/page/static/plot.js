@@ -44,18 +44,24 @@ function stairs(stretches, values) {
 /** One plot in its place on the page. */
 export class Plot {
   #place;
-  #unit;
+  #unit = "";
   #chart = null;
   #shown = null;
   #range = [0, 1];
 
-  constructor(place, unit) {
+  constructor(place) {
     this.#place = place;
-    this.#unit = unit;
     new ResizeObserver(() => this.#fit()).observe(place);
     for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
       matchMedia(query).addEventListener("change", () => this.#restart());
     }
+  }
+
+  /** Begin anew, in another unit. */
+  begin(unit) {
+    this.#unit = unit;
+    this.#shown = null;
+    this.#restart();
   }
 
   /** Show the trace and private slots {from, to, power, half}, between two times; what lies outside is left out. */

@@ -14,13 +14,13 @@ export class Trace {
     this.readings = [];
   }
 
-  /** Take in readings [ms, value]; of two at one time the first counts. */
+  /** Take in readings [ms, value]; of two at one time the last counts: a sum of phases may be revised. */
   add(readings) {
     for (const reading of readings) {
       let at = this.readings.length;
       while (at > 0 && this.readings[at - 1][0] > reading[0]) at -= 1;
-      if (at > 0 && this.readings[at - 1][0] === reading[0]) continue;
-      this.readings.splice(at, 0, reading);
+      const known = at > 0 && this.readings[at - 1][0] === reading[0];
+      this.readings.splice(known ? at - 1 : at, known ? 1 : 0, reading);
     }
     if (this.readings.length > READINGS) this.readings.splice(0, this.readings.length - READINGS);
   }

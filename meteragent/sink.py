@@ -5,6 +5,8 @@ Rules
 2. Nothing leaves before it is due; without a clock nothing leaves at all.
 3. On every new connection the descriptors leave first, then everything that is not confirmed, from
    the first: records of a meter are never out of order, though some may come twice.
+   A record that the broker refuses is never given up and never passed over: its stream waits, `health`
+   says since when, and the other streams and the source go on.
 4. What leaves beside records, a status and what Home Assistant needs to know, follows from the time, from
    descriptors and from Home Assistant's starts, and from nothing that a meter does (law 4). Nothing that
    arrives here is believed but that Home Assistant has started.

@@ -90,7 +90,8 @@ def dead_band(source: Source) -> Fraction:
     device = profile(source)
     if device is None or source.kind is not Kind.POWER:
         return Fraction(0)
-    return device.dead_band_w * len(source.phases or "1") / UNIT_FACTOR[source.unit]
+    each_w = device.dead_band_w * (source.scale or 1)
+    return each_w * len(source.phases or "1") / UNIT_FACTOR[source.unit]
 
 
 def is_dead_band_unknown(source: Source) -> bool:

@@ -9,6 +9,7 @@ COMMANDS = {
     "generate": ("sim", "simulated homes to files: their load, and what ran in them"),
     "compare": ("sim", "what is simulated beside real traces: a table"),
     "world": ("sim", "homes, faults, the agent's core and a store in virtual time, to files; all checked"),
+    "ordeal": ("sim", "the agent under seeded crashes and faults in virtual time; all of it checked"),
     "replay": ("sim", "a trace file as MQTT meters"),
     "attack": ("analysis", "how often the worst of the attackers is right, raw and private"),
     "frontier": ("analysis", "error against leakage, mechanism by mechanism, at equal error"),

@@ -1,0 +1,218 @@
+"""The books of a world: a model beside each core, and what is saved of it with each transaction.
+
+Everything here is told by the world what happened, and raises Broken where that must not be. What a crash
+takes from the agent it takes from here as well: after it, each model is what the last commit left.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+from meteragent.grid import DAY_MS, floor
+from meteragent.health import REFUSALS, Counts
+from meteragent.mqtt import Token
+from meteragent.pipeline import Effects
+from meteragent.reading import Message
+from meteragent.release import Clock, Commit
+from meteragent.store import Store
+from simulators.ordeal.mirror import Mirror
+from simulators.ordeal.model import Arrival, Line, Meter, Model
+from simulators.ordeal.witness import Broken, Witness, must
+
+_REASONS = [*REFUSALS, "retained", "accepted", "passed", "forgotten"]
+"""The counters that the model predicts one by one."""
+
+
+class Said(NamedTuple):
+    """What a message says to who knows all: a reading, or why it is none."""
+
+    meter: str
+    time_ms: int
+    value_u: int
+    refused: str | None
+
+
+class Doubt(NamedTuple):
+    """A transaction of which nobody knows yet whether it is on disk."""
+
+    model: Model
+    commit: Commit
+    delivered: Sequence[int]
+    now_ms: int
+
+
+@dataclass
+class Life:
+    """What is known of one life of the agent: from when on, its models, and what it may acknowledge."""
+
+    started_ms: int
+    counts: Counts
+    models: dict[str, Model] = field(default_factory=dict)
+    allowed: dict[int, Token] = field(default_factory=dict)
+    waiting: dict[str, list[Token]] = field(default_factory=dict)
+    subscribed_ms: dict[str, int] = field(default_factory=dict)
+    early: int = 0
+
+
+@dataclass
+class Books:
+    """What a world knows; `said` is what each topic and payload means."""
+
+    witness: Witness = field(default_factory=Witness)
+    said: dict[tuple[str, bytes], Said] = field(default_factory=dict)
+    life: Life = field(default_factory=lambda: Life(0, Counts()))
+    doubt: Doubt | None = None
+    _saved: dict[str, dict[str, Meter]] = field(default_factory=dict)
+    _spent: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    # --- starts --------------------------------------------------------------------------------
+
+    def begin(self, started_ms: int, counts: Counts, store: Store, channels: set[str]) -> None:
+        """A new life, over a store that must hold all that was committed, and nothing else."""
+        self.settle(store, channels)
+        mirror = self.witness.mirror
+        mirror.states = {key: state for key, state in mirror.states.items() if key[0] in channels}
+        self.witness.lose(mirror)
+        self.life = Life(started_ms, counts)
+        self._spent = Counter()
+        for (meter, day_ms, _), spent in mirror.spent.items():
+            self._spent[meter, day_ms] += spent.epsilon_per_w  # type: ignore[assignment]
+
+    def settle(self, store: Store, channels: set[str]) -> None:
+        """A store must hold all that was committed; what is in doubt it holds as a whole, or not at all."""
+        mirror = self.witness.mirror
+        difference = mirror.differs(store, channels)
+        if difference and self.doubt is not None:
+            self._on_disk(self.doubt)
+            difference = mirror.differs(store, channels)
+        must(not difference, "the store does not hold what was committed", difference)
+        self.doubt = None
+
+    def safe_ms(self) -> int:
+        """Nothing that was ever opened or has left ends after it: what an operator has to know."""
+        ends_ms = [end_ms for spans in self.witness.left.values() for _, end_ms in spans]
+        return max([0, *ends_ms, *self.witness.mirror.marks.values()])
+
+    def dropped(self, store: Store, channels: set[str]) -> None:
+        """What streams that are no more had left unsent was dropped to make room; nothing else was."""
+        self.witness.drop(store, channels)
+
+    def replaced(self, mirror: Mirror) -> None:
+        """The store is another one now: nothing that the old one had open goes on."""
+        ends_ms = [end_ms for spans in self.witness.left.values() for _, end_ms in spans]
+        must(max(ends_ms, default=0) <= mirror.floor_ms, "a new store may open what the lost one released")
+        self.witness.lose(mirror)
+        self.doubt = None
+        self._saved.clear()
+
+    def restore(self, line: Line, limit: Fraction | None) -> Model:
+        """A stream's model, as its last commit left it."""
+        mirror, name = self.witness.mirror, line.name
+        marks = {meter: end_ms for (channel, meter), end_ms in mirror.marks.items() if channel == name}
+        model = Model(line, {}, marks, mirror.floor_ms, self._exceeds(limit))
+        for (channel, meter), state in mirror.states.items():
+            if channel == name:
+                model.restore(meter, self._saved[name][meter].saved(), state)
+        self.life.models[name] = model
+        return model
+
+    def _exceeds(self, limit: Fraction | None) -> Callable[[str, int, Fraction], bool]:
+        def exceeds(meter: str, start_ms: int, epsilon: Fraction) -> bool:
+            key = meter, floor(start_ms, DAY_MS)
+            if limit is not None and self._spent[key] + epsilon > limit:
+                return True
+            self._spent[key] += epsilon  # type: ignore[assignment]
+            return False
+
+        return exceeds
+
+    # --- the core ------------------------------------------------------------------------------
+
+    def fed(
+        self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
+    ) -> None:
+        """The core was fed, and asks for this."""
+        free = model.feed([self._arrival(message) for message in batch], now_ms, closing_ms)
+        self.witness.step(model, effects.commit, effects.acknowledge, free)
+        self._catch_up(model, now_ms)
+        tokens = [token.token for token in effects.acknowledge if token is not None]
+        if effects.commit:
+            self.life.waiting[model.stream.name] = tokens
+        else:
+            self._allow(tokens)
+        self._counters()
+
+    def _arrival(self, message: Message) -> Arrival:
+        said = self.said[message.topic, message.payload[:201]]
+        refused = "retained" if message.retain else said.refused
+        return Arrival(said.meter, said.time_ms, said.value_u, refused, message.received_ms, message.token)
+
+    def _catch_up(self, model: Model, now_ms: int) -> None:
+        """Law 4: what fell due while the agent was stopped waits for the readings that waited, too."""
+        line, life = model.stream, self.life
+        if line.terms.clock is Clock.EVENT or not any(one.due_ms < life.started_ms for one in model.closed):
+            return
+        since_ms = life.subscribed_ms.get(line.name, 2**62)
+        must(now_ms >= since_ms + line.catch_up_ms, "what fell due during a stop does not wait for catch_up")
+
+    def _counters(self) -> None:
+        """Law 7: every message has a fate that is counted."""
+        counts, right = self.life.counts, Counter[str]()
+        for model in self.life.models.values():
+            right += model.outcomes
+        for reason in _REASONS:
+            must(counts[reason] == right[reason], "a counter is wrong", reason)
+        told = counts["late"] + counts["duplicate"] + counts["early"]
+        must(told == right["late"] + right["not"], "a counter is wrong", "late, duplicate and early")
+        fates = sum(n for name, n in right.items() if name not in ("passed", "forgotten"))
+        must(counts["received"] == fates, "a message has no fate")
+
+    # --- the disk ------------------------------------------------------------------------------
+
+    def begins(self, commit: Commit, delivered: Sequence[int], now_ms: int) -> None:
+        """A transaction begins."""
+        self.doubt = Doubt(self.life.models[commit.channel], commit, delivered, now_ms)
+
+    def committed(self) -> None:
+        """It is on disk."""
+        doubt, self.doubt = self.doubt, None
+        if doubt is None:
+            raise Broken("a transaction ends that did not begin")
+        self._on_disk(doubt)
+        if doubt.commit:
+            self._allow(self.life.waiting.pop(doubt.commit.channel, []))
+
+    def _on_disk(self, doubt: Doubt) -> None:
+        model, commit = doubt.model, doubt.commit
+        self.witness.committed(model, commit, doubt.delivered, doubt.now_ms)
+        saved = self._saved.setdefault(commit.channel, {})
+        for name, state in commit.states.items():
+            if state is None:
+                saved.pop(name, None)
+            else:
+                saved[name] = model.meters[name].saved()
+
+    # --- acknowledgements ----------------------------------------------------------------------
+
+    def acknowledges(self, tokens: list[Token]) -> None:
+        """Law 7: only what is in a committed accumulator, refused and counted, or counted as early."""
+        self.life.early += sum(id(token) not in self.life.allowed for token in tokens)
+        must(
+            self.life.early <= self.life.counts["acked_open"],
+            "a reading is acknowledged before what it says is committed",
+        )
+
+    def held(self) -> set[int]:
+        """The ids of the tokens of readings that may still speak for time that is not decided."""
+        readings = (
+            one
+            for model in self.life.models.values()
+            for meter in model.meters.values()
+            for one in meter.held.values()
+        )
+        return {id(one.token.token) for one in readings if one.token is not None}
+
+    def _allow(self, tokens: list[Token]) -> None:
+        self.life.allowed.update((id(token), token) for token in tokens)

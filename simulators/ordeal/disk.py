@@ -1,0 +1,225 @@
+"""The store's disk: what is left when the process or the power ends, and a device that fails.
+
+A store is real SQLite in a folder, in memory where it can be. A crash makes a new folder with what the files
+would hold, and the next life of the agent opens that one:
+
+    commit-before   in the middle of a transaction: nothing of it
+    commit-torn     power cut before the fsync of the write-ahead log (WAL): any part of what was appended,
+                    and rubbish after it
+    commit-written  the transaction is in the WAL and nowhere else
+    commit-moved    power cut while the WAL is moved into the file: any of the pages, and the whole WAL, also
+                    after it was truncated (that is not synced)
+    commit-done     all is done, and nobody has heard
+    open, close     at any line of the store's own code at which its files differ from those before
+
+The files are looked at where SQLite is about to run COMMIT and the checkpoint that follows, so the states are
+those of the files and not a model of them. Everything that a returned call has synced is always there.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from random import Random
+from types import FrameType
+from typing import Any, Protocol, TypeVar
+
+from meteragent import ledger
+from meteragent.agent.runner import StoreThread
+from meteragent.errors import StoreError
+from meteragent.release import Commit
+from simulators.ordeal.schedule import Crash
+
+_T = TypeVar("_T")
+Files = dict[str, bytes]
+
+_KEPT = ("db", "db-wal", "db.gen", "db.gen.new")
+_PAGE_BYTES = 4096
+_RUBBISH = 50
+
+
+def look(folder: Path) -> Files:
+    """The files that a store consists of; reading them loses SQLite's locks, which nobody else wants."""
+    return {name: (folder / name).read_bytes() for name in _KEPT if (folder / name).exists()}
+
+
+def put(files: Files, folder: Path) -> Path:
+    """A folder with these files."""
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+class Keeper(Protocol):
+    """Who knows when the process dies, and is told what is on disk."""
+
+    def dies(self, commit: Commit, delivered: Sequence[int]) -> Crash | None:
+        """A transaction begins; the crash in which the process dies in it, None if it does not."""
+
+    def died(self, trap: Crash, files: Files) -> None:
+        """It dies, and leaves these files."""
+
+    def committed(self) -> None:
+        """The transaction is on disk."""
+
+    def failed(self) -> None:
+        """The transaction has failed: nobody knows."""
+
+    def dropped(self) -> None:
+        """Rows of retired streams have made room."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still lives."""
+
+
+class Disk(StoreThread):
+    """The agent's store thread, without the thread: it takes as long as it is told, and can die or fail.
+
+    `takes_s` is how long a commit takes, `fails` after how many of SQLite's steps the device fails.
+    """
+
+    def __init__(self, thread: StoreThread, random: Random, keeper: Keeper) -> None:
+        self.__dict__.update(vars(thread))  # the agent's own, with what it was made with
+        self.takes_s = 0.0
+        self.fails: int | None = None
+        self._keeper = keeper
+        self._random = random
+        self._turn = asyncio.Lock()
+
+    @property
+    def room_bytes(self) -> int:
+        """How many undelivered bytes there is room for."""
+        return self._max_bytes
+
+    @room_bytes.setter
+    def room_bytes(self, room: int) -> None:
+        self._max_bytes = room
+
+    async def room(self) -> bool:
+        """Whether there is room; what retired streams left may be dropped for it."""
+        before = self._counts["retired_unsent"]
+        there_is = await super().room()
+        if self._counts["retired_unsent"] > before:
+            self._keeper.dropped()
+        return there_is
+
+    async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Do it when the disk gets to it: one thing after the other."""
+        async with self._turn:
+            await asyncio.sleep(0)
+            self._look_alive()
+            return function(*arguments)
+
+    async def persist(self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None) -> None:
+        """One transaction, in which the process may die."""
+        async with self._turn:
+            cancelled = await self._takes()
+            trap = self._keeper.dies(commit, delivered)
+            if trap is not None:
+                files = self._shot(trap, lambda: self._persist(commit, delivered, budget))
+                self._keeper.died(trap, files)
+            try:
+                with self._failing():
+                    self._persist(commit, delivered, budget)
+            except StoreError:
+                self._keeper.failed()
+                raise
+            self._keeper.committed()
+            if cancelled:
+                raise asyncio.CancelledError
+
+    async def _takes(self) -> bool:
+        """Wait for the disk; whether nobody waits any more for what it has begun, and will do."""
+        try:
+            await asyncio.sleep(self.takes_s)
+        except asyncio.CancelledError:
+            if self._random.random() < 0.5:
+                raise
+            self._look_alive()
+            return True
+        self._look_alive()
+        return False
+
+    def _look_alive(self) -> None:
+        if not self._keeper.alive:
+            raise asyncio.CancelledError
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """The device fails once, after so many steps."""
+        if self.fails is None:
+            yield
+            return
+        steps, last = count(1), self.fails
+        self.store.connection.set_progress_handler(lambda: int(next(steps) == last), 1)
+        try:
+            yield
+        finally:
+            self.fails = None
+            self.store.connection.set_progress_handler(None, 0)
+
+    def _shot(self, trap: Crash, transaction: Callable[[], None]) -> Files:
+        """The files as a crash in a transaction leaves them."""
+        folder, shots = self.store.path.parent, dict[str, Files]()
+
+        def see(statement: str) -> None:
+            if statement == "COMMIT":
+                shots["commit-before"] = look(folder)
+            elif "wal_checkpoint" in statement:
+                shots["commit-written"] = look(folder)
+
+        self.store.connection.set_trace_callback(see)
+        transaction()
+        self.store.connection.set_trace_callback(None)
+        before, done = shots["commit-before"], look(folder)
+        written = shots.get("commit-written", done)
+        if trap.where == "commit-torn":
+            return self._torn(before, written, trap.part)
+        if trap.where == "commit-moved":
+            return self._moved(before, written, done)
+        return {"commit-before": before, "commit-written": written}.get(trap.where, done)
+
+    def _torn(self, before: Files, written: Files, part: int) -> Files:
+        old, new = before.get("db-wal", b""), written.get("db-wal", b"")
+        cut = len(old) + (len(new) - len(old)) * part // 1000
+        return before | {"db-wal": new[:cut] + self._random.randbytes(self._random.randrange(_RUBBISH))}
+
+    def _moved(self, before: Files, written: Files, done: Files) -> Files:
+        pages = bytearray(before["db"].ljust(len(done["db"]), b"\0"))
+        for at in range(0, len(done["db"]), _PAGE_BYTES):
+            if self._random.random() < 0.5:
+                pages[at : at + _PAGE_BYTES] = done["db"][at : at + _PAGE_BYTES]
+        return written | {"db": bytes(pages)}
+
+
+def lines(folder: Path, action: Callable[[], _T]) -> tuple[_T, list[Files]]:
+    """What an action returns, and the files at each line of the store where they had changed."""
+    found: list[Files] = []
+    before: set[tuple[str, int, int, int]] | None = None
+
+    def see() -> None:
+        nonlocal before
+        now = {(f.name, f.stat().st_ino, f.stat().st_size, f.stat().st_mtime_ns) for f in folder.iterdir()}
+        if now != before:
+            before = now
+            found.append(look(folder))
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if "store" not in Path(frame.f_code.co_filename).parts:
+            return None
+        if event == "line":
+            see()
+        return trace
+
+    tracing = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        result = action()
+    finally:
+        sys.settrace(tracing)
+    see()
+    return result, found

@@ -1,0 +1,101 @@
+"""An event loop in virtual time: nobody waits, and the same things happen in the same order every time.
+
+When nothing is ready the loop's time is that of the next timer. It does no input and no output; what is
+asked of an executor is done at once. Tasks hash by their number, so that sets of them have an order.
+"""
+
+import asyncio
+from asyncio.base_events import BaseEventLoop
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from itertools import count
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+_Arguments = TypeVarTuple("_Arguments")
+_Out = TypeVar("_Out")
+_TURNS = 5000
+"""More than anything needs at one moment."""
+
+
+class Killed(SystemExit):
+    """The process ends here, as by kill -9. A SystemExit, because asyncio lets those out at once."""
+
+
+class _Task(asyncio.Task[Any]):
+    """A task that sets and dictionaries hold in the order of creation."""
+
+    def __init__(self, number: int, coroutine: Coroutine[Any, Any, Any], **named: Any) -> None:
+        self.number = number
+        super().__init__(coroutine, **named)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class VirtualLoop(BaseEventLoop):
+    """The loop of a world and of the agents that live in it, one after the other.
+
+    `execute` does what an executor is asked for; it raises CancelledError if the process is dead.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.execute: Callable[..., Any] = lambda function, *arguments: function(*arguments)
+        self._now_s = 0.0
+        self._turns = 0
+        self._selector = self
+        self._scheduled: list[asyncio.TimerHandle]
+        self._numbers = count()
+        self.set_task_factory(self._task)
+
+    def time(self) -> float:
+        """Virtual seconds since the world began."""
+        return self._now_s
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """Let the time pass instead of waiting."""
+        if timeout is None:
+            raise RuntimeError("nothing will ever happen again")
+        self._turns += 1
+        if timeout > 0:
+            self._now_s, self._turns = max(self._now_s, self._scheduled[0].when()), 0
+        if self._turns > _TURNS:
+            self._turns = 0
+            raise RuntimeError("something goes round and round, and no time passes")
+        return []
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[_Arguments]], _Out], *args: *_Arguments
+    ) -> asyncio.Future[_Out]:
+        """Do it now."""
+        del executor
+        answer: asyncio.Future[_Out] = self.create_future()
+        try:
+            answer.set_result(self.execute(func, *args))
+        except asyncio.CancelledError:
+            answer.cancel()
+        except Exception as error:  # noqa: BLE001 - whoever awaits it gets it
+            answer.set_exception(error)
+        return answer
+
+    def end_tasks(self) -> None:
+        """Cancel everything again and again, until all of it is over; no time passes."""
+        while tasks := sorted(asyncio.all_tasks(self), key=hash):
+            for task in tasks:
+                task.cancel()
+            try:
+                self.run_until_complete(asyncio.sleep(0))
+            except Killed:
+                continue
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.exception()  # looked at, so that nobody complains
+
+    def _task(self, _: Any, coroutine: Any, **named: Any) -> asyncio.Task[Any]:
+        return _Task(next(self._numbers), coroutine, loop=self, **named)
+
+    def _process_events(self, _: Any) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass

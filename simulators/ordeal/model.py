@@ -1,0 +1,367 @@
+"""Which readings count, for which time, and when that is decided: DESIGN once more, by definition.
+
+An independent second account of sample-and-hold, lateness, first windows, `forget`, budgets and
+acknowledgements. Time is cut where what is held begins and ends; for each piece the definition says which
+reading speaks for it (`speaker`) and what, once passed by the newest time, decides it (`decided_at_ms`).
+There are no accumulators here: what is decided is a list of stretches with the value that counts.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from meteragent.grid import DAY_MS
+from meteragent.release import Clock, Kind, Terms, TimelineState
+from meteragent.schedule import Schedule
+
+_WAIT_MS = 7 * DAY_MS
+"""While readings that waited are still to come, nobody is forgotten before a broker forgets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What is public of a stream, and the keys behind its delays and names."""
+
+    name: str
+    sink_topic: str
+    schedule: Schedule
+    ahead_ms: int
+    forget_ms: int
+    spread_ms: int
+    catch_up_ms: int
+    max_meters: int
+    secret: bytes
+    pseudonym_key: bytes | None
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of an ordinary window."""
+        return self.schedule.usual
+
+
+class Arrival(NamedTuple):
+    """A message as it was sent: what it says, or why it is no reading; `token` is its delivery."""
+
+    meter: str
+    time_ms: int
+    value_u: int
+    refused: str | None
+    received_ms: int
+    token: Any
+
+
+class Held(NamedTuple):
+    """A reading that may still speak for time that is not decided."""
+
+    value_u: int
+    token: Any
+
+
+class Stretch(NamedTuple):
+    """Time that is decided, and the value that counts for it; None: it is gap."""
+
+    start_ms: int
+    end_ms: int
+    value_u: int | None
+
+
+class Closed(NamedTuple):
+    """A slot that has closed: its exact value in quanta, without noise, and when that fell due."""
+
+    meter: str
+    window_ms: int
+    place: int
+    terms: Terms
+    due_ms: int
+    quanta: int
+
+
+@dataclass
+class Open:
+    """An open window, and the places of its slots that have not closed."""
+
+    start_ms: int
+    terms: Terms
+    places: list[int]
+
+    def next_close(self) -> tuple[int, int]:
+        """The place that closes first, and when it ends."""
+        ends = [(self.start_ms + self.terms.stretches(place)[-1][1], place) for place in self.places]
+        end_ms, place = min(ends)
+        return place, end_ms
+
+
+@dataclass
+class Meter:
+    """One meter of one stream."""
+
+    usual: Terms
+    covered_ms: int
+    next_ms: int | None
+    standing_ms: int | None = None
+    newest_ms: int | None = None
+    idle: int = 0
+    windows: list[Open] = field(default_factory=list)
+    decided: list[Stretch] = field(default_factory=list)
+    held: dict[int, Held] = field(default_factory=dict)
+
+    def saved(self) -> "Meter":
+        """What survives: all but what is held."""
+        windows = [replace(one, places=[*one.places]) for one in self.windows]
+        from_ms = windows[0].start_ms if windows else self.covered_ms
+        decided = [one for one in self.decided if one.end_ms > from_ms]
+        return replace(self, windows=windows, decided=decided, held={})
+
+    @property
+    def rules(self) -> Terms:
+        """How readings count: as the oldest open window says, if they still mean the same."""
+        oldest = self.windows[0].terms if self.windows else self.usual
+        return oldest if meaning(oldest) == meaning(self.usual) else self.usual
+
+    def speaker(self, ms: int) -> int | None:
+        """The time of the held reading that speaks for a moment; None: it is gap."""
+        rules = self.rules
+        if rules.kind is Kind.POWER:
+            before = max((t for t in self.held if t <= ms), default=None)
+            return before if before is not None and ms < before + rules.hold_ms else None
+        after = min((t for t in self.held if t > ms), default=None)
+        return after if after is not None and after - rules.interval_ms <= ms else None
+
+    def decided_at_ms(self, ms: int) -> int | None:
+        """Which time, passed by `lateness`, decides a moment; None: only its slot's close."""
+        after = min((t for t in self.held if t > ms), default=None)
+        speaker = self.speaker(ms)
+        if self.rules.kind is Kind.INTERVAL_ENERGY or speaker is None:
+            return after
+        end_ms = speaker + self.rules.hold_ms
+        return end_ms if after is None else min(end_ms, after)
+
+    def edge_ms(self, ms: int) -> int | None:
+        """Where what is true of a moment may first be no longer true."""
+        rules = self.rules
+        edges = {edge for t in self.held for edge in (t, t + rules.hold_ms, t - rules.interval_ms)}
+        return min((edge for edge in edges if edge > ms), default=None)
+
+    def span_end_ms(self, time_ms: int) -> int:
+        """Where a reading of that time stops to speak."""
+        if self.rules.kind is Kind.INTERVAL_ENERGY:
+            return time_ms
+        known = [*self.held, *([] if self.standing_ms is None else [self.standing_ms])]
+        return min([time_ms + self.rules.hold_ms, *(t for t in known if t > time_ms)])
+
+    def decide(self, until_ms: int) -> list[Any]:
+        """Decide everything before a time; the tokens of readings that have nothing left to say."""
+        if until_ms <= self.covered_ms:
+            return []
+        at_ms = self.covered_ms
+        while at_ms < until_ms:
+            edge_ms, speaker = self.edge_ms(at_ms), self.speaker(at_ms)
+            end_ms = until_ms if edge_ms is None else min(edge_ms, until_ms)
+            self.decided.append(
+                Stretch(at_ms, end_ms, None if speaker is None else self.held[speaker].value_u)
+            )
+            at_ms = end_ms
+        self.covered_ms = until_ms
+        return self.free()
+
+    def free(self) -> list[Any]:
+        """The tokens of readings that have nothing left to say; they are held no more."""
+        known = [t for t in self.held if t <= self.covered_ms]
+        if known:
+            self.standing_ms = max([*known, *([] if self.standing_ms is None else [self.standing_ms])])
+        done = [t for t in self.held if self.span_end_ms(t) <= self.covered_ms]
+        return [self.held.pop(t).token for t in sorted(done)]
+
+    def decide_passed(self, clock_ms: int) -> list[Any]:
+        """Decide what the newest time has passed by `lateness`, up to the clock."""
+        frontier_ms = min((self.newest_ms or 0) - self.rules.lateness_ms, clock_ms)
+        until_ms: int | None = self.covered_ms
+        last_ms = self.covered_ms
+        while until_ms is not None:
+            last_ms = until_ms
+            at_ms = self.decided_at_ms(until_ms)
+            until_ms = self.edge_ms(until_ms) if at_ms is not None and at_ms <= frontier_ms else None
+        return self.decide(last_ms)
+
+    def take(self, arrival: Arrival) -> tuple[bool, list[Any]]:
+        """Take a reading in; whether it counts, and the tokens that need not be held."""
+        time_ms, value_u, token = arrival.time_ms, arrival.value_u, arrival.token
+        if self.span_end_ms(time_ms) <= self.covered_ms:
+            return False, [token]
+        held = self.held.get(time_ms)
+        if held is not None:
+            if held.value_u != value_u:
+                return False, [token]
+            self.held[time_ms] = Held(value_u, token)
+            return False, [held.token]
+        self.held[time_ms] = Held(value_u, token)
+        self.newest_ms = max(time_ms, self.newest_ms or 0)
+        self.idle = 0
+        return True, self.free() if time_ms <= self.covered_ms else []
+
+    def energy(self, window_ms: int, place: int, terms: Terms) -> int:
+        """Sum of value * duration over what is decided of a slot, with its window's gap and range."""
+        total = 0
+        for start_ms, end_ms in terms.stretches(place):
+            for one in reversed(self.decided):
+                if one.end_ms <= window_ms + start_ms:
+                    break
+                lasts_ms = min(one.end_ms, window_ms + end_ms) - max(one.start_ms, window_ms + start_ms)
+                if lasts_ms > 0:
+                    value = terms.gap_u if one.value_u is None else one.value_u
+                    total += sorted([terms.low_u, value, terms.high_u])[1] * lasts_ms
+        return total
+
+    def quanta(self, window_ms: int, place: int, terms: Terms) -> int:
+        """A slot's value in quanta: floor(mean / q + 1/2)."""
+        per_ms = terms.slot_ms(place) if terms.kind is Kind.POWER else terms.interval_ms
+        mean = Fraction(self.energy(window_ms, place, terms), per_ms * terms.quantum_u)
+        return int((mean + Fraction(1, 2)) // 1)
+
+
+def meaning(terms: Terms) -> tuple[Any, ...]:
+    """What a reading says: not the same under other kinds, units or intervals."""
+    return terms.kind, terms.unit, terms.interval_ms
+
+
+class Model:
+    """All meters of one stream in one life of the agent.
+
+    `opened`, `closed` and `touched` (meters that are not what they were) grow until they are cleared.
+    `exceeds` says whether the budget forbids a window of a meter, and counts it if not.
+    """
+
+    def __init__(
+        self,
+        stream: Line,
+        meters: dict[str, Meter],
+        marks: dict[str, int],
+        floor_ms: int,
+        exceeds: Callable[[str, int, Fraction], bool],
+    ) -> None:
+        self.stream = stream
+        self.meters = meters
+        self.marks = marks
+        self.outcomes: Counter[str] = Counter()
+        self.opened: list[tuple[str, int, Terms]] = []
+        self.closed: list[Closed] = []
+        self.touched: set[str] = set()
+        self._floor_ms = floor_ms
+        self._exceeds = exceeds
+        self._wall = stream.terms.clock is Clock.WALL
+
+    def restore(self, name: str, meter: Meter, state: TimelineState) -> None:
+        """A meter as its last commit left it, under today's terms."""
+        meter.usual = self.stream.terms
+        meter.next_ms = self._boundary(name, state.next_ms)
+        if any(meaning(one.terms) != meaning(meter.usual) for one in meter.windows):
+            end_ms = max(one.start_ms + one.terms.length_ms for one in meter.windows)
+            if end_ms > meter.covered_ms:
+                meter.decided.append(Stretch(meter.covered_ms, end_ms, None))
+                meter.covered_ms = end_ms
+        self.meters[name] = meter
+
+    def feed(self, batch: list[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
+        """The tokens to acknowledge after a batch and the passing of time, in any order."""
+        catching_up = closing_ms < now_ms
+        free: list[Any] = []
+        for arrival in batch:
+            seen_ms = min(arrival.received_ms, now_ms)
+            free += self._pass(seen_ms, closing_ms, catching_up)
+            free += self._arrive(arrival, seen_ms, catching_up)
+        return free + self._pass(now_ms, closing_ms, catching_up)
+
+    def _boundary(self, name: str, time_ms: int) -> int:
+        earliest_ms = max(time_ms, self.marks.get(name, 0), self._floor_ms)
+        return self.stream.schedule.first_ms(earliest_ms)
+
+    def _pass(self, open_ms: int, close_ms: int, catching_up: bool) -> list[Any]:
+        if not self._wall:
+            return []
+        names = sorted(self.meters)
+        return [
+            t for name in names for t in self._advance(name, open_ms, min(open_ms, close_ms), catching_up)
+        ]
+
+    def _advance(self, name: str, open_ms: int, close_ms: int, catching_up: bool) -> Iterator[Any]:
+        """Windows open to one time, slots close to another, in order of time."""
+        meter = self.meters[name]
+        while True:
+            first = meter.windows[0] if meter.windows else None
+            opens_ms = open_ms + 1 if meter.next_ms is None else meter.next_ms
+            if first is not None:
+                place, end_ms = first.next_close()
+                due_ms = end_ms + first.terms.lateness_ms
+                if due_ms <= close_ms and due_ms <= opens_ms:
+                    yield from meter.decide(end_ms)
+                    self.touched.add(name)
+                    quanta = meter.quanta(first.start_ms, place, first.terms)
+                    self.closed.append(Closed(name, first.start_ms, place, first.terms, due_ms, quanta))
+                    first.places.remove(place)
+                    if not first.places:
+                        del meter.windows[0]
+                    continue
+            if opens_ms <= open_ms:
+                self._open(name, meter, opens_ms, catching_up)
+                continue
+            break
+        if meter.next_ms is None and not meter.windows:
+            yield from (held.token for held in meter.held.values())
+            del self.meters[name]
+            self.touched.add(name)
+            self.outcomes["forgotten"] += 1
+
+    def _open(self, name: str, meter: Meter, start_ms: int, catching_up: bool) -> None:
+        self.touched.add(name)
+        terms = self.stream.schedule.terms(start_ms)
+        patience_ms = max(self.stream.forget_ms, _WAIT_MS) if catching_up else self.stream.forget_ms
+        if self._wall and meter.idle * self.stream.terms.length_ms >= patience_ms:
+            meter.next_ms = None
+            return
+        meter.next_ms = self.marks[name] = start_ms + terms.length_ms
+        meter.idle += 1
+        if self._exceeds(name, start_ms, terms.epsilon_per_w):
+            self.outcomes["passed"] += 1
+        else:
+            meter.windows.append(Open(start_ms, terms, list(range(terms.n))))
+            self.opened.append((name, start_ms, terms))
+
+    def _arrive(self, arrival: Arrival, seen_ms: int, catching_up: bool) -> list[Any]:
+        reason = arrival.refused or self._refusal(arrival)
+        if reason is not None:
+            self.outcomes[reason] += 1
+            return [arrival.token]
+        known = arrival.meter in self.meters
+        meter = self._meter(arrival)
+        counts, tokens = meter.take(arrival)
+        if counts or not known:
+            self.touched.add(arrival.meter)
+        self.outcomes["accepted" if counts else "not"] += 1
+        if counts and self._wall:
+            tokens += meter.decide_passed(seen_ms)
+        elif counts:
+            newest_ms = meter.newest_ms or 0
+            tokens += self._advance(arrival.meter, newest_ms, newest_ms, catching_up)
+            tokens += meter.decide_passed(newest_ms)
+        return tokens
+
+    def _refusal(self, arrival: Arrival) -> str | None:
+        if arrival.time_ms > arrival.received_ms + self.stream.ahead_ms:
+            return "refused_ahead"
+        if arrival.meter in self.meters:
+            return None
+        if self._wall and arrival.time_ms <= arrival.received_ms - self.stream.forget_ms:
+            return "late"
+        return "refused_meters" if len(self.meters) >= self.stream.max_meters else None
+
+    def _meter(self, arrival: Arrival) -> Meter:
+        """A meter first seen, or seen again, starts at its next boundary."""
+        meter = self.meters.get(arrival.meter)
+        if meter is None or meter.next_ms is None:
+            first_ms = self._boundary(arrival.meter, arrival.received_ms if self._wall else arrival.time_ms)
+            if meter is None:
+                meter = self.meters[arrival.meter] = Meter(self.stream.terms, first_ms, first_ms)
+            meter.next_ms = first_ms
+        return meter

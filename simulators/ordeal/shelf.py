@@ -1,0 +1,74 @@
+"""The folders of a world's store: what each life leaves to the next, and what befalls it between them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from meteragent.errors import StoreLost, StoreRestored
+from meteragent.store import Store, restored_at
+from simulators.ordeal import disk
+from simulators.ordeal.mirror import Mirror
+
+_OURS = "ordeal"
+"""How a store's client id begins once the world has named it."""
+
+
+class Shelf:
+    """Where the store is. `keeps`: copies are made at each start, so that one can come back.
+
+    `befell` counts what has befallen the store.
+    """
+
+    def __init__(self, root: Path, *, keeps: bool) -> None:
+        self.folder = disk.put({}, root / "0")
+        self.befell: list[str] = []
+        self._root = root
+        self._keeps = keeps
+        self._lives = 0
+        self._old: list[tuple[disk.Files, Mirror]] = []
+        self._copy: Mirror | None = None
+        self._other = False
+
+    def leave(self, files: disk.Files, what: str) -> None:
+        """The next life finds these files; or a damaged one, or a copy from before the last start."""
+        self._copy = None
+        if what == "damaged" and "db" in files:
+            self.befell.append("store damaged")
+            files = {"db": b"no database at all", "db.gen": files.get("db.gen", b"lost")}
+        elif what == "restored" and len(self._old) > 1 and "db.gen" in files:
+            self.befell.append("store restored")
+            old, self._copy = self._old[-2]
+            files = old | {"db.gen": files["db.gen"]}
+        self._lives += 1
+        self.folder = disk.put(files, self._root / str(self._lives))
+
+    def open(self, open_store: Callable[[], Store], now_ms: int, safe_ms: int) -> Store:
+        """The store; where the agent refuses it, its operator says until when it may have released."""
+        try:
+            return open_store()
+        except (StoreRestored, StoreLost):
+            self.befell.append("ledger --restored-at")
+            restored_at(self.folder / "db", at_ms=max(now_ms, safe_ms), now_ms=now_ms)
+            self._other = True
+            return open_store()
+
+    def other(self, store: Store) -> Mirror | None:
+        """What a store holds that is a new one, or a copy that was taken in; None: it is the one that was."""
+        new, taken_in, self._other = not store.client_id.startswith(_OURS), self._other, False
+        if not new and not taken_in:
+            return None
+        mirror = self._copy.copy() if self._copy else Mirror()
+        mirror.floor_ms, mirror.states = store.floor_ms, {}
+        mirror.marks = {key: max(end_ms, store.floor_ms) for key, end_ms in mirror.marks.items()}
+        return mirror
+
+    def name(self, store: Store, secret: bytes) -> None:
+        """Put what a new store draws once under the seed."""
+        if not store.client_id.startswith(_OURS):
+            with store.transaction() as tx:
+                values = [(f"{_OURS}{self._lives}", "client_id"), (secret, "secret")]
+                tx.executemany("UPDATE meta SET value = ? WHERE key = ?", values)
+
+    def copy(self, mirror: Mirror) -> None:
+        """Keep a copy of the store as it is now."""
+        if self._keeps:
+            self._old.append((disk.look(self.folder), mirror.copy()))

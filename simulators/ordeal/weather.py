@@ -1,0 +1,123 @@
+"""What happens around the agent: readings come, brokers go, clocks jump, disks are slow or full."""
+
+import asyncio
+import hashlib
+
+from simulators.ordeal import schedule as s
+from simulators.ordeal.books import Said
+from simulators.ordeal.disk import Disk
+from simulators.ordeal.links import JUNK, SinkLink, SourceLink
+from simulators.ordeal.setting import Pace
+
+_ROOM_BYTES = 2**40
+
+
+class Weather:
+    """Everything but what ends a process. `said` is what each topic and payload means.
+
+    `scramble`: the readings have other values, at the same times.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        pace: Pace,
+        source: SourceLink,
+        sink: SinkLink,
+        *,
+        scramble: bool,
+    ) -> None:
+        self.said: dict[tuple[str, bytes], Said] = {}
+        self._loop = loop
+        self._pace = pace
+        self._source = source
+        self._sink = sink
+        self._scramble = scramble
+        self._offset_ms = 0
+        self._takes_s = 0.0
+        self._room_bytes = _ROOM_BYTES
+        self._disk: Disk | None = None
+
+    def wall_ms(self) -> int:
+        """What the agent's wall clock shows."""
+        return self._pace.begin_ms + int(self._loop.time() * self._pace.per_s) + self._offset_ms
+
+    def not_before(self, time_ms: int) -> None:
+        """Set a clock that shows an earlier time."""
+        self._offset_ms += max(0, time_ms - self.wall_ms())
+
+    def affect(self, disk: Disk | None) -> None:
+        """This is the disk of now."""
+        self._disk = disk
+        self._set_disk(self._takes_s, self._room_bytes)
+
+    def settle(self, newest_ms: int) -> None:
+        """From now on nothing goes wrong."""
+        self.not_before(newest_ms)
+        self._sink.refuses = False
+        self._set_disk(0.001, _ROOM_BYTES)
+
+    def happen(self, event: s.Event) -> None:
+        """Let something happen."""
+        match event:
+            case s.Read():
+                self._read(event)
+            case s.Junk():
+                self._junk(event)
+            case s.Drop():
+                self._drop(event)
+            case s.Stall(down_ms=down_ms):
+                self._sink.stalls = True
+                self._loop.call_later(down_ms / 1000, self._unstall)
+            case s.Refuse():
+                self._sink.refuses = True
+            case s.Clock(jump_ms=jump_ms):
+                self._offset_ms += jump_ms
+            case s.Slow(takes_ms=takes_ms):
+                self._set_disk(takes_ms / 1000, self._room_bytes)
+            case s.Full(room_bytes=room_bytes, lasts_ms=lasts_ms):
+                self._set_disk(self._takes_s, room_bytes)
+                self._loop.call_later(lasts_ms / 1000, self._empty)
+
+    def _read(self, event: s.Read) -> None:
+        value_u, time_ms = self._value_u(event), self._pace.begin_ms + event.time_ms
+        sign = "-" if value_u < 0 else ""
+        whole, rest = divmod(abs(value_u), 10**6)
+        topic, payload = (
+            f"meters/m{event.meter}/power",
+            f'{{"t":{time_ms},"v":{sign}{whole}.{rest:06d}}}'.encode(),
+        )
+        self.said[topic, payload] = Said(f"m{event.meter}", time_ms, value_u, None)
+        self._source.publish(topic, payload, event.qos, retain=bool(event.retain))
+
+    def _value_u(self, event: s.Read) -> int:
+        if not self._scramble:
+            return event.value_u
+        seen = f"{event.meter} {event.time_ms} {event.value_u}".encode()
+        return int.from_bytes(hashlib.sha256(seen).digest()[:4])
+
+    def _junk(self, event: s.Junk) -> None:
+        template, payload, reason = JUNK[event.which % len(JUNK)]
+        topic = template.format(event.meter)
+        self.said[topic, payload[:201]] = Said("", 0, 0, reason)
+        self._source.publish(topic, payload, 1, retain=False)
+
+    def _drop(self, event: s.Drop) -> None:
+        link = self._source if event.side == "source" else self._sink
+        link.drop(event.down_ms / 1000)
+        if event.side == "source" and event.forgets:
+            self._source.forget()
+        elif event.side == "source" and event.shuffles:
+            self._source.shuffle()
+
+    def _unstall(self) -> None:
+        self._sink.stalls = False
+        self._sink.cut()
+
+    def _empty(self) -> None:
+        self._set_disk(self._takes_s, _ROOM_BYTES)
+
+    def _set_disk(self, takes_s: float, room_bytes: int) -> None:
+        self._takes_s, self._room_bytes = takes_s, room_bytes
+        if self._disk is not None:
+            self._disk.takes_s, self._disk.room_bytes = takes_s, room_bytes

@@ -1,0 +1,392 @@
+"""A world: the agent as it is, between two simulated brokers and over a disk that can die, in virtual time.
+
+What runs is `meteragent.agent`: its tasks, clocks, catch-up, source, sink, core and store, with seeded bits
+for noise. What stands in is `links` for MQTT, `disk` for the store's thread and its device, and `loop` for
+time. A life of the agent ends as the schedule says, and the next one begins with what is left on disk. At the
+end nothing goes wrong any more, and all that must have left has.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, NoReturn
+
+from meteragent import config as settings
+from meteragent.agent.clock import SteadyClock
+from meteragent.agent.runner import StoreThread
+from meteragent.health import Counts
+from meteragent.mqtt import Token
+from meteragent.pipeline import Effects
+from meteragent.privacy.bits import SeededBits
+from meteragent.reading import Message
+from meteragent.release import Clock, Commit
+from meteragent.store import Store
+from simulators.ordeal import disk
+from simulators.ordeal import schedule as s
+from simulators.ordeal.books import Books
+from simulators.ordeal.life import Life, is_of_the_device, named
+from simulators.ordeal.links import Publication, SinkLink, SinkSession, SourceLink
+from simulators.ordeal.loop import Killed, VirtualLoop
+from simulators.ordeal.model import Line, Model
+from simulators.ordeal.setting import PACES, parse
+from simulators.ordeal.shelf import Shelf
+from simulators.ordeal.weather import Weather
+from simulators.ordeal.witness import Broken, Sent
+
+EPILOGUE_S = 5.0
+"""How long nothing goes wrong at the end: a catch-up, a connection, and some turns."""
+_SETTLED_S = 2.5
+"""What fell due this long before the end has left."""
+
+logging.getLogger("meteragent").addFilter(lambda _: False)  # hundreds of thousands of lives are not logged
+
+
+class _Guard:
+    """Ends the world at the first thing that must not be, whoever would catch it."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, Broken):
+            self._world.broken, self._world.alive = error, False
+            raise Killed from error
+
+
+class World:
+    """Everything around the agent; `run` lets a schedule happen to it.
+
+    `keys` is the folder of `setting.write_keys`, `folder` its own. `scramble`: the readings have other
+    values, at the same times. `make` makes a life of the agent. `log` is what was published, and when;
+    `counts` what was exercised.
+    """
+
+    def __init__(
+        self,
+        plan: s.Schedule,
+        keys: Path,
+        folder: Path,
+        *,
+        scramble: bool = False,
+        make: Callable[["World", settings.Config, SeededBits], Life] = Life,
+    ) -> None:
+        self.plan = plan
+        self.counts: Counter[str] = Counter()
+        self.log: list[tuple[float, str, bytes, bool]] = []
+        self.alive = False
+        self.broken: Broken | None = None
+        self._guard = _Guard(self)
+        self._loop = VirtualLoop()
+        self._loop.execute = self._execute
+        self._source = SourceLink(self._loop, self, Random(f"source {plan.seed}"))
+        self._sink = SinkLink(self._loop, self, Random(f"sink {plan.seed}"))
+        self._pace = PACES[plan.pace]
+        self._weather = Weather(self._loop, self._pace, self._source, self._sink, scramble=scramble)
+        self._books = Books(said=self._weather.said)
+        self._shelf = Shelf(folder, keeps=any(isinstance(e, s.Crash) and e.store for e in plan.events))
+        self._keys = keys
+        self._make = make
+        self._channels: set[str] = set()
+        self._random = Random(f"disk {plan.seed}")
+        self._which = 0
+        self._armed: list[s.End] = []
+        self._end: s.End | None = None
+        self._files: disk.Files | None = None
+        self._clock: SteadyClock | None = None
+        self._disk: disk.Disk | None = None
+        self._store: Store | None = None
+        self._life_counts = Counts()
+        self._task: asyncio.Task[None] | None = None
+
+    # --- a whole run ---------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Let everything happen; raises Broken at the first thing that must not."""
+        end_s = self.plan.end_ms / 1000
+        self._source.reachable.set()
+        self._sink.reachable.set()
+        for event in self.plan.events:
+            self._loop.call_at(event.at_ms / 1000, self._happen, event)
+        self._loop.call_at(end_s, self._settle)
+        self._loop.call_at(end_s + EPILOGUE_S, self._finish)
+        try:
+            while self._loop.time() < end_s + EPILOGUE_S:
+                self._live()
+                self._rest(end_s)
+            self._check_end()
+        finally:
+            self._loop.close()
+
+    @property
+    def _configuration(self) -> s.Configuration:
+        return self.plan.configurations[self._which]
+
+    def _live(self) -> None:
+        """One life of the agent."""
+        config = parse(self._configuration, self._pace, self._keys, self._shelf.folder / "db")
+        self._channels = {one.name for one in self._configuration}
+        self.counts["lives"] += 1
+        self.alive, self._end, self._files, self._store, self._disk = True, None, None, None, None
+        life = self._make(self, config, SeededBits(1000 * self.plan.seed + self.counts["lives"]))
+        self._life_counts = life.counts
+        self._task = self._loop.create_task(life.run())
+        error: BaseException | None = None
+        try:
+            self._loop.run_until_complete(self._task)
+        except (Killed, Exception, asyncio.CancelledError) as found:  # noqa: BLE001 - judged below
+            error = found
+        failing = self.alive and isinstance(self._end, s.Fail) and is_of_the_device(error)
+        self.alive = False
+        self._loop.end_tasks()
+        if self._store is not None and isinstance(error, Killed):
+            self._store.close()
+        self._task = None
+        self._weather.affect(None)
+        if self.broken:
+            raise self.broken
+        if not failing and not isinstance(error, (Killed, asyncio.CancelledError)):
+            raise Broken("the agent ends by itself", named(error)) from error
+
+    def _rest(self, end_s: float) -> None:
+        """The time until the next life; its store is what the crash left, or what befell it."""
+        end = self._end
+        if end is None:
+            return
+        self._which = end.then
+        if self._files is not None:
+            store = end.store if isinstance(end, s.Crash) else ""
+            if store:  # who has lost the store must not also have lost the time
+                self._weather.not_before(self._newest_ms())
+            self._shelf.leave(self._files, store)
+        down_s = min(end.down_ms / 1000, max(0.0, end_s - self._loop.time()))
+        self._loop.run_until_complete(asyncio.sleep(down_s))
+
+    def _newest_ms(self) -> int:
+        return 0 if self._clock is None else self._clock.newest_ms
+
+    # --- what a life asks for ------------------------------------------------------------------
+
+    def wall_ms(self) -> int:
+        """What the agent's wall clock shows."""
+        return self._weather.wall_ms()
+
+    def opened(self, open_store: Callable[[], Store], now_ms: int) -> Store:
+        """The store of a life that begins; it must hold what was committed."""
+        safe_ms = max(self._newest_ms(), self._books.safe_ms())
+        trap = self._sprung("open")
+        if trap is None:
+            store = self._shelf.open(open_store, now_ms, safe_ms)
+        else:
+            opening = partial(self._shelf.open, open_store, now_ms, safe_ms)
+            store, shots = disk.lines(self._shelf.folder, opening)
+            store.close()
+            self._die(trap, shots[len(shots) * trap.part // 1000])
+        self._store = store
+        with self._guard:
+            other = self._shelf.other(store)
+            if other is not None:
+                self._books.replaced(other)
+            self._shelf.name(store, hashlib.sha256(f"secret {self.plan.seed}".encode()).digest())
+            self._books.begin(now_ms, self._life_counts, store, self._channels)
+            self._shelf.copy(self._books.witness.mirror)
+        return store
+
+    def begun(self, thread: StoreThread, clock: SteadyClock) -> disk.Disk:
+        """The disk of a life."""
+        self._clock = clock
+        if self._disk is None:
+            self._disk = disk.Disk(thread, self._random, self)
+            self._weather.affect(self._disk)
+        return self._disk
+
+    def beside(self, line: Line, stream: settings.Stream) -> Model:
+        """The model that stands beside a core."""
+        return self._books.restore(line, settings.budget(stream))
+
+    def fed(
+        self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
+    ) -> None:
+        """The core was fed."""
+        with self._guard:
+            self._books.fed(model, batch, now_ms, closing_ms, effects)
+
+    async def serve_source(self, unit: Any, version: int) -> NoReturn:
+        """Be the source's broker."""
+        await self._source.serve(unit, version)
+
+    async def serve_sink(self, unit: Any, count: Callable[[str], None]) -> NoReturn:
+        """Be the sink's broker."""
+        await self._sink.serve(unit, count)
+
+    # --- what its disk asks for ----------------------------------------------------------------
+
+    def dies(self, commit: Commit, delivered: Sequence[int]) -> s.Crash | None:
+        """A transaction begins; how the process dies in it, if it does."""
+        self._books.begins(commit, delivered, commit.clock_ms)
+        fail = next((one for one in self._armed if isinstance(one, s.Fail)), None)
+        if fail is not None and self._disk is not None:
+            self._armed.remove(fail)
+            self._end, self._disk.fails = fail, fail.steps
+            return None
+        return self._sprung("commit")
+
+    def died(self, trap: s.Crash, files: disk.Files) -> None:
+        """The process dies in it, and leaves this."""
+        if trap.where == "commit-before":
+            self._books.doubt = None
+        elif trap.where != "commit-torn":
+            self.committed()
+        self._die(trap, files)
+
+    def committed(self) -> None:
+        """It is on disk."""
+        self.counts["commits"] += 1
+        self._end = None if isinstance(self._end, s.Fail) else self._end  # it did not come to that
+        with self._guard:
+            self._books.committed()
+
+    def failed(self) -> None:
+        """It has failed: what of it is on disk may leave until the process has ended."""
+        if self._store is not None:
+            with self._guard:
+                self._books.settle(self._store, self._channels)
+
+    def dropped(self) -> None:
+        """What retired streams left unsent has made room."""
+        if self._store is not None:
+            with self._guard:
+                self._books.dropped(self._store, self._channels)
+
+    def _execute(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What the agent asks of its own store thread: to close the store."""
+        if not self.alive:
+            raise asyncio.CancelledError
+        trap = self._sprung("close") if self._store is not None and function == self._store.close else None
+        if trap is not None:
+            _, shots = disk.lines(self._shelf.folder, partial(function, *arguments))
+            self._store = None
+            self._die(trap, shots[len(shots) * trap.part // 1000])
+        return function(*arguments)
+
+    # --- how a process ends --------------------------------------------------------------------
+
+    def _sprung(self, where: str) -> s.Crash | None:
+        """The crash that waits for the process to get there."""
+        for trap in self._armed:
+            if isinstance(trap, s.Crash) and trap.where.startswith(where):
+                self._armed.remove(trap)
+                return trap
+        return None
+
+    def _die(self, end: s.Crash, files: disk.Files | None = None) -> NoReturn:
+        self.counts[f"crash {end.where}"] += 1
+        self._end, self.alive = end, False
+        self._files = disk.look(self._shelf.folder) if files is None else files
+        raise Killed
+
+    def _trap(self, where: str) -> None:
+        """Die here if it is time."""
+        trap = self._sprung(where)
+        if trap is not None:
+            self._die(trap)
+
+    # --- what crosses the border ---------------------------------------------------------------
+
+    def subscribed(self, name: str) -> None:
+        """A stream's subscription is confirmed."""
+        self._books.life.subscribed_ms.setdefault(name, self.wall_ms())
+
+    def acknowledges(self, tokens: list[Token]) -> int:
+        """The agent acknowledges; how many still leave before it dies."""
+        self.counts["acknowledged"] += len(tokens)
+        with self._guard:
+            self._books.acknowledges(tokens)
+        self._trap("acknowledge-before")
+        half = any(isinstance(one, s.Crash) and one.where == "acknowledge-half" for one in self._armed)
+        return len(tokens) // 2 if half else len(tokens)
+
+    def after_acknowledging(self) -> None:
+        """They have left."""
+        self._trap("acknowledge")
+
+    def leaves(self, side: SinkSession, topic: str, payload: bytes, *, retain: bool) -> None:
+        """A publication leaves."""
+        self._trap("publish-before")
+        self.counts["published"] += 1
+        self.log.append((self._loop.time(), topic, payload, retain))
+        wall_ms = self.wall_ms()
+        now_ms = wall_ms if wall_ms >= self._newest_ms() else None
+        with self._guard:
+            self._books.witness.leaves(Sent(topic, payload), side.seen, now_ms, retain=retain)
+
+    def after_leaving(self) -> None:
+        """It has left."""
+        self._trap("publish-after")
+
+    def confirms(self, publication: Publication) -> None:
+        """The agent is about to be told that a publication was taken."""
+        self.counts["confirmed"] += 1
+        self._books.witness.confirmed.add(Sent(publication.topic, publication.payload))
+
+    def after_confirming(self) -> None:
+        """It has been told, and has not marked it."""
+        self._trap("confirm")
+
+    # --- events --------------------------------------------------------------------------------
+
+    def _happen(self, event: s.Event) -> None:
+        self.counts[type(event).__name__.lower()] += 1
+        match event:
+            case s.Stop():
+                if self.alive and self._task is not None:
+                    self._end = event
+                    self._task.cancel()
+            case s.Crash(where="now"):
+                if self.alive:
+                    self._die(event)
+            case s.End():
+                self._armed.append(event)
+            case _:
+                self._weather.happen(event)
+
+    def _settle(self) -> None:
+        """From now on nothing goes wrong."""
+        self._armed.clear()
+        self._weather.settle(self._newest_ms())
+
+    def _finish(self) -> None:
+        """The end of the world: SIGTERM."""
+        held = self._books.held()
+        owed = [
+            token for one in self._source.sessions.values() for token in one.owed if id(token) not in held
+        ]
+        if owed:
+            self.broken = self.broken or Broken("a message is never acknowledged", owed)
+        if self._task is not None:
+            self._task.cancel()
+
+    def _check_end(self) -> None:
+        """All that must have left has, and is on disk as it left."""
+        books, settled_ms = self._books, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
+        walls = {one.name: settled_ms for one in self._configuration if one.clock == Clock.WALL}
+        books.witness.complete(walls, self._channels, settled_ms)
+        path = self._shelf.folder / "db"
+        with Store.open(path, now_ms=self.wall_ms(), recovery_floor_ms=None) as store:
+            books.settle(store, self._channels)
+        self.counts.update(self._shelf.befell)
+        self.counts += Counter(
+            {
+                "windows": len(books.witness.windows),
+                "records": len(books.witness.committed_ever),
+                "redelivered": self._source.again,
+                "refused publications": self._sink.refused,
+            }
+        )

@@ -1,0 +1,237 @@
+"""Agents with a mistake in them, each of which the ordeal must find."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from meteragent import ledger, outbox
+from meteragent.agent import Agent
+from meteragent.agent.clock import CatchUp, SteadyClock
+from meteragent.agent.runner import Runner, StoreThread
+from meteragent.outbox import Waiting
+from meteragent.pipeline import Effects, Pipeline
+from meteragent.reading import Message
+from meteragent.release import Charge, Commit, Outgoing
+from meteragent.sink import Sink
+from meteragent.source import Source
+from meteragent.store import Store
+from meteragent.window import Timeline
+from meteragent.window.slot import Window
+
+
+class Mutant(NamedTuple):
+    """A mistake: what puts it into the agent, some words of what it breaks, and a seed not long before."""
+
+    name: str
+    patch: Callable[[pytest.MonkeyPatch], None]
+    breaks: str
+    first: int
+
+
+def acknowledges_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """A crash between the two loses readings."""
+
+    async def feed(self: Runner, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
+        effects = self.pipeline.feed(batch, now_ms, closing_ms)
+        self.source.acknowledge(effects.acknowledge)
+        await self._commit(effects)
+
+    patch.setattr(Runner, "_feed", feed)
+
+
+def never_acknowledges(patch: pytest.MonkeyPatch) -> None:
+    """The broker's queue grows for ever."""
+    patch.setattr(Source, "acknowledge", lambda *_: None)
+
+
+def redraws_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    """Two noises for one slot: their difference tells the energy."""
+    restore = Timeline.restore.__func__  # type: ignore[attr-defined]
+
+    def redrawn(cls: type[Timeline], *arguments: Any) -> Timeline:
+        timeline: Timeline = restore(cls, *arguments)
+        for window in timeline.windows:
+            window.slots = {place: a + 3 * window.terms.lattice(place) for place, a in window.slots.items()}
+        return timeline
+
+    patch.setattr(Timeline, "restore", classmethod(redrawn))
+
+
+def adds_again_what_is_delivered_again(patch: pytest.MonkeyPatch) -> None:
+    """Time that was covered before a crash is covered once more."""
+    restore = Timeline.restore.__func__  # type: ignore[attr-defined]
+
+    def forgetful(cls: type[Timeline], *arguments: Any) -> Timeline:
+        timeline: Timeline = restore(cls, *arguments)
+        timeline.covered_ms -= 300
+        timeline.standing_ms = None
+        return timeline
+
+    patch.setattr(Timeline, "restore", classmethod(forgetful))
+
+
+def forgets_the_marks(patch: pytest.MonkeyPatch) -> None:
+    """A stream that comes back opens what it has released."""
+    snapshot = Store.snapshot
+    patch.setattr(Store, "snapshot", lambda self, channel: replace(snapshot(self, channel), marks={}))
+    patch.setattr(Store, "_check_openings", lambda *_: None)
+
+
+def charges_later(patch: pytest.MonkeyPatch) -> None:
+    """Charges are written with the commit after the one that opens their windows."""
+    feed = Pipeline.feed
+    owed: dict[Charge, int] = {}
+
+    def late(self: Pipeline, batch: Sequence[Message], now_ms: int, closing_ms: int, *more: Any) -> Effects:
+        nonlocal owed
+        effects = feed(self, batch, now_ms, closing_ms, *more)
+        effects.commit.charges, owed = owed, effects.commit.charges
+        return effects
+
+    patch.setattr(Pipeline, "feed", late)
+
+
+def drops_what_was_on_its_way(patch: pytest.MonkeyPatch) -> None:
+    """What a lost connection had not confirmed is taken for delivered."""
+    serve = Sink.serve
+
+    async def dropping(self: Sink, session: Any) -> None:
+        self._confirmed.update(row for row in self._in_flight.values() if row)
+        await serve(self, session)
+
+    patch.setattr(Sink, "serve", dropping)
+
+
+def sends_other_bytes_again(patch: pytest.MonkeyPatch) -> None:
+    """What is sent after a restart is the same value in other bytes."""
+    pending = outbox.pending
+
+    def other(*arguments: Any) -> list[Waiting]:
+        rows = pending(*arguments)
+        return [r if r.retain else r._replace(payload=r.payload.replace(b",", b", ")) for r in rows]
+
+    patch.setattr(outbox, "pending", other)
+
+
+def sends_before_it_is_due(patch: pytest.MonkeyPatch) -> None:
+    """A meter's delay is not waited for."""
+    pending = outbox.pending
+
+    def early(connection: Any, channel: str, now_ms: int, limit: int) -> list[Waiting]:
+        rows = pending(connection, channel, now_ms + 10_000, limit)
+        return [row._replace(due_ms=min(row.due_ms, now_ms - 1000)) for row in rows]
+
+    patch.setattr(outbox, "pending", early)
+
+
+def does_not_wait_for_what_waited(patch: pytest.MonkeyPatch) -> None:
+    """What fell due while the agent was stopped is closed at once."""
+
+    def at_once(self: CatchUp, now_ms: int, *, subscribed: bool) -> int:
+        self._waits = False
+        return now_ms
+
+    patch.setattr(CatchUp, "closing_ms", at_once)
+
+
+def believes_every_clock(patch: pytest.MonkeyPatch) -> None:
+    """A clock that was set back is followed."""
+
+    def any_time(self: SteadyClock) -> int:
+        self._newest_ms = max(self._newest_ms, self._wall_ms())
+        return self._wall_ms()
+
+    patch.setattr(SteadyClock, "now_ms", any_time)
+
+
+def commits_in_two_parts(patch: pytest.MonkeyPatch) -> None:
+    """Records are on disk before the charge and the state that they come from."""
+
+    def twice(self: StoreThread, commit: Commit, delivered: Sequence[int], budget: Any) -> None:
+        with self.store.transaction() as tx:
+            outbox.append(tx, commit)
+        with self.store.transaction() as tx:
+            ledger.charge(tx, commit, budget)
+            self.store.write(tx, commit)
+            outbox.delivered(tx, delivered, commit.clock_ms)
+
+    patch.setattr(StoreThread, "_persist", twice)
+
+
+def accepts_a_copy(patch: pytest.MonkeyPatch) -> None:
+    """A store that was put back from before the last start is used as if nothing had left since."""
+    patch.setattr(Store, "_accept", lambda _: None)
+
+
+def begins_a_lost_store_anywhere(patch: pytest.MonkeyPatch) -> None:
+    """A new store in place of a damaged one has no floor."""
+
+    def opened(self: Agent, now_ms: int) -> Store:
+        return Store.open(self._config.store.path, now_ms=now_ms, recovery_floor_ms=0)
+
+    patch.setattr(Agent, "_open", opened)
+
+
+def draws_all_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A window's noise is drawn with its first slot: whoever copies the disk has all of it."""
+    draw = Window.draw
+
+    def eager(self: Window, noise: int, covered_ms: int) -> None:
+        if not self.drawn:
+            for _ in range(self.terms.n):
+                draw(self, noise, covered_ms)
+
+    patch.setattr(Window, "draw", eager)
+
+
+def waits_for_large_values(patch: pytest.MonkeyPatch) -> None:
+    """Messages leave in another order, or later, because of what they hold."""
+    due = Sink._due
+
+    async def by_value(self: Sink) -> tuple[list[Waiting], int | None]:
+        rows, next_ms = await due(self)
+        return sorted(rows, key=lambda row: (row.topic.rpartition("/")[0], row.payload)), next_ms
+
+    patch.setattr(Sink, "_due", by_value)
+
+
+def leaves_with_the_last_reading(patch: pytest.MonkeyPatch) -> None:
+    """A slot's time of leaving depends on when readings came."""
+    feed = Pipeline.feed
+
+    def shifted(
+        self: Pipeline, batch: Sequence[Message], now_ms: int, closing_ms: int, *more: Any
+    ) -> Effects:
+        effects = feed(self, batch, now_ms, closing_ms, *more)
+        if batch:
+            rows: list[Outgoing] = effects.commit.outgoing
+            rows[:] = [row if row.retain else row._replace(due_ms=row.due_ms + 7) for row in rows]
+        return effects
+
+    patch.setattr(Pipeline, "feed", shifted)
+
+
+MUTANTS = [
+    Mutant(patch.__name__, patch, breaks, first)
+    for patch, breaks, first in (
+        (acknowledges_before_the_commit, "acknowledged before what it says is committed", 0),
+        (never_acknowledges, "never acknowledged", 0),
+        (redraws_at_a_restart, "two noises", 0),
+        (adds_again_what_is_delivered_again, "covered is not what is decided", 0),
+        (forgets_the_marks, "marks", 0),
+        (charges_later, "what opens is not what is charged", 0),
+        (drops_what_was_on_its_way, "has not been received", 36),
+        (sends_other_bytes_again, "not on disk, or not byte for byte", 0),
+        (sends_before_it_is_due, "before it is due", 4),
+        (does_not_wait_for_what_waited, "during a stop", 0),
+        (believes_every_clock, "no time passes", 22),
+        (commits_in_two_parts, "does not hold what was committed", 26),
+        (accepts_a_copy, "does not hold what was committed", 11),
+        (begins_a_lost_store_anywhere, "the lost one released", 3),
+        (draws_all_at_once, "before or after it begins", 0),
+        (waits_for_large_values, "out of order", 9),
+        (leaves_with_the_last_reading, "another time than the public schedule", 3),
+    )
+]

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 from tests.not_run import not_run
 from tests.tools.system_parts import find
@@ -14,6 +14,10 @@ QUIET = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
     " --disable-component-update --disable-sync"
 )
+
+
+LIMIT_MS = 20_000
+expect.set_options(timeout=LIMIT_MS)  # a busy machine takes its time
 
 
 def chromium_program() -> Path | None:

@@ -20,7 +20,7 @@ from meteragent.page.viewers import Viewer, Viewers
 from tests.agent_world import START_MS, STEP_MS, STREAM, World
 from tests.broker import free_port
 from tests.configurations import written
-from tests.stores import LENGTH_MS, TERMS, closing, open_store, opening, persist
+from tests.stores import LENGTH_MS, TERMS, closing, open_store, opening, persist, sending
 
 ENERGY = "kind = 'interval_energy'\nunit = 'kWh'\ninterval = '15min'"
 REGISTER = "kind = 'register'\nunit = 'kWh'"
@@ -171,6 +171,21 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     assert glance.last == page.Message("private/m", row.payload, START_MS)
     assert (glance.outbox, glance.lag_ms) == (0, None)
     await thread.close()
+
+
+def test_the_latest_records_are_in_order(tmp_path: Path) -> None:
+    """Of a topic the newest records are found, at most so many, in the order in which they were committed."""
+    with open_store(tmp_path / "db") as store:
+        for k in range(5):
+            persist(store, closing(k, "m", "other"))
+            persist(store, closing(100 + k, "m", channel="two"))
+        descriptor = sending(0, payload=b"descriptor")
+        descriptor.outgoing = [row._replace(retain=True) for row in descriptor.outgoing]
+        persist(store, descriptor)
+        found = outbox.latest(store.connection, "main", "private/m", 3)
+        assert found == [b"record 2", b"record 3", b"record 4"]
+        assert outbox.latest(store.connection, "main", "private/none", 3) == []
+        assert outbox.last_left(store.connection, "main") is None
 
 
 SPENT = {"today": 2, "month": 3, "start": 4}

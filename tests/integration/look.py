@@ -1,6 +1,5 @@
 """Looking at the page: a browser's window on it, what it asked for, and what it complained of."""
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -80,11 +79,10 @@ class Look:
         """Do something, and wait until the plot is another one."""
         before = await self.drawn(place)
         await act()
-        for _ in range(200):
-            if await self.drawn(place) != before:
-                return
-            await asyncio.sleep(0.02)
-        raise AssertionError(f"{place} has not changed")
+        await self.page.wait_for_function(
+            "([place, before]) => document.querySelector(`#${place} canvas`).toDataURL() !== before",
+            arg=[place, before],
+        )
 
     async def live(self, slots: int = 3) -> list[int]:
         """So many slots pass, with their readings and their records; returns what left."""

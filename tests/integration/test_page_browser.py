@@ -290,7 +290,7 @@ async def test_a_restart_does_not_lose_the_trace(site: Site) -> None:
             await look.live(2)
         await expect(look.page.locator("#line")).to_have_attribute("data-state", "lost")
         async with world.serving(port=port):
-            await expect(look.page.locator("#line")).to_have_attribute("data-state", "open", timeout=15_000)
+            await expect(look.page.locator("#line")).to_have_attribute("data-state", "open")
             await look.live(1)
             await look.page.click("#trace-numbers summary")
             await expect(look.page.locator("#trace-numbers tbody tr")).to_have_count(3)

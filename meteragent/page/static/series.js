@@ -134,12 +134,15 @@ export class Numbers {
 /** A band such as 00:00/06:00 on each local day of its window. */
 function overDays(slot, since) {
   const found = [];
-  const [from, to] = slot.band.split("/").map((time) => Number(time.slice(0, 2)) * HOUR + Number(time.slice(3, 5)) * 60_000);
+  const [from, to] = slot.band.split("/").map((time) => {
+    const [hours, minutes] = time.split(":").map(Number);
+    return (hours * 60 + minutes) * 60_000;
+  });
   for (let day = dayOf(Math.max(slot.from, since)); day < slot.to; day = dayOf(day + 1.5 * DAY)) {
     const end = to > from ? to : DAY;
-    found.push({ ...slot, from: day + from, to: Math.min(day + end, slot.to) });
+    found.push({ ...slot, from: Math.max(day + from, slot.from), to: Math.min(day + end, slot.to) });
   }
-  return found;
+  return found.filter((stretch) => stretch.from < stretch.to);
 }
 
 /** The start of the local day that holds a time. */

@@ -20,6 +20,7 @@ from tests.broker import Broker, mosquitto_program
 ROOT = Path(__file__).resolve().parent.parent
 SUBSCRIBED = b"meters/"
 READY_S = 60.0
+BYTECODE = Path(tempfile.gettempdir()) / "meteragent-benchmarks-bytecode"
 TICKS = os.sysconf("SC_CLK_TCK")
 CONFIG = """
 [source]
@@ -43,12 +44,14 @@ path = "{folder}/db"
 
 @dataclass(frozen=True)
 class Standing:
-    """A contestant at work: where readings go in and records come out, and its process."""
+    """A contestant at work: where readings go in and records come out, its process, and when it was there."""
 
     source_port: int
     sink_port: int
     pid: int
     folder: Path
+    began_s: float = 0.0
+    subscribed_s: float = 0.0
 
     @property
     def cpu_s(self) -> float:
@@ -62,16 +65,25 @@ class Standing:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
+    @property
+    def most_memory_mb(self) -> float:
+        """The most that was resident, in units of 10^6 bytes."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        [most] = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+        return int(most) * 1024 / 1e6
+
 
 Contestant = Callable[[int], AbstractContextManager[Standing]]
 """Makes one stand, at a QoS, as long as the block lasts; it is subscribed when the block begins."""
 
 
 @contextmanager
-def process(*command: str | Path) -> Iterator[int]:
-    """A process while the block lasts; its id."""
-    with tempfile.TemporaryFile() as log:
-        running = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+def process(*command: str | Path, log: Path = Path(os.devnull)) -> Iterator[int]:
+    """A process while the block lasts; its id. It finds bytecode, as what is installed does."""
+    environment = os.environ | {"PYTHONPYCACHEPREFIX": str(BYTECODE)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    with log.open("ab") as end:
+        running = subprocess.Popen(command, cwd=ROOT, stdout=end, stderr=end, env=environment)
         try:
             yield running.pid
         finally:
@@ -117,9 +129,10 @@ def agent(length: str = "1s", clock: str = "event") -> Contestant:
             path = folder / "bench.toml"
             text = CONFIG.format(port=running.port, folder=folder, length=length, clock=clock)
             path.write_text(text)
+            began_s = time.monotonic()
             pid = stack.enter_context(process(sys.executable, "-m", "meteragent", "run", path))
             await_subscription(running)
-            yield Standing(running.port, running.port, pid, folder)
+            yield Standing(running.port, running.port, pid, folder, began_s, time.monotonic())
 
     return stand
 
@@ -132,9 +145,11 @@ def forwarder(name: str) -> Contestant:
         with broker() as running:
             port = str(running.port)
             command = (sys.executable, "-m", "benchmarks.forwarders", name, port, port, str(qos))
+            began_s = time.monotonic()
             with process(*command) as pid:
                 await_subscription(running)
-                yield Standing(running.port, running.port, pid, running.folder)
+                now_s = time.monotonic()
+                yield Standing(running.port, running.port, pid, running.folder, began_s, now_s)
 
     return stand
 

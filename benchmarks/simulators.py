@@ -71,7 +71,8 @@ def ramp(users: int, days: int) -> Callable[[], object]:
     """Simulate so many users and days with RAMP."""
     case = UseCase(users=[ramp_user(number) for number in range(users)], date_start="2025-01-06")
     case.initialize(num_days=days, force=True)
-    return case.generate_daily_load_profiles
+    simulate: Callable[[], object] = case.generate_daily_load_profiles
+    return simulate
 
 
 def rate(call: Callable[[], object], home_days: int) -> str:

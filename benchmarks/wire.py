@@ -122,6 +122,7 @@ class Load:
     def __init__(self, meters: int, qos: int) -> None:
         self.received = 0
         self.sent = 0
+        self.meters = meters
         self._qos = qos
         self._topics = [text(f"meters/m{at}/power") for at in range(meters)]
         self._steps = 0

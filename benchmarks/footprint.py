@@ -1,0 +1,127 @@
+"""How small the agent is, and how soon it is there.
+
+`python -m benchmarks.footprint [--out FILE]`. Memory is the most that was resident while three readings of
+every meter passed, each a slot of its own. Python's bytecode is there before, as after an installation.
+"""
+
+import asyncio
+import contextlib
+import re
+import sys
+import tempfile
+from contextlib import ExitStack
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks.contestants import (
+    CONFIG,
+    ROOT,
+    Contestant,
+    agent,
+    await_subscription,
+    broker,
+    forwarder,
+    process,
+)
+from benchmarks.harness import ROUNDS, Result, report
+from benchmarks.wire import Paced
+
+LIMITS_MB = {100: 60, 10_000: 150}
+READINGS, SPARSE_PER_S, DENSE_PER_S = 3, 100, 2000
+FORBIDDEN = ("matplotlib", "scipy", "starlette", "uvicorn")
+_REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def memory(meters: int, limit_mb: int) -> Result:
+    """The most that was resident with so many meters."""
+    per_s = DENSE_PER_S if meters > SPARSE_PER_S else SPARSE_PER_S
+    seen = []
+    for _ in range(ROUNDS):
+        with agent()(1) as standing:
+            asyncio.run(_readings(Paced(meters, 1), standing.source_port, per_s))
+            seen.append(standing.most_memory_mb)
+    ratios = tuple(limit_mb / one for one in seen)
+    return Result(f"memory, {meters:,} meters", f"{limit_mb} MB", ratios, 1.0, f"{seen[-1]:.1f} MB")
+
+
+async def _readings(load: Paced, port: int, per_s: int) -> None:
+    await load.connect(port, port)
+    await load.run(per_s, READINGS * load.meters / per_s)
+    load.close()
+
+
+def start() -> Result:
+    """The time from the start of the process to its subscription, beside the gmqtt forwarder's."""
+    ratios, note = [], ""
+    for _ in range(ROUNDS):
+        ours, theirs = (_until_subscribed_s(one) for one in (agent(), forwarder("gmqtt")))
+        ratios.append(theirs / ours)
+        note = f"{ours:.2f} and {theirs:.2f} s"
+    return Result("time to the first subscription", "gmqtt, two connections", tuple(ratios), None, note)
+
+
+def _until_subscribed_s(contestant: Contestant) -> float:
+    with contestant(1) as standing:
+        return standing.subscribed_s - standing.began_s
+
+
+def imported() -> Result:
+    """What a running agent has imported: nothing of what is not on its path."""
+    with ExitStack() as stack:
+        running = stack.enter_context(broker())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        path, log = folder / "bench.toml", folder / "log"
+        path.write_text(CONFIG.format(port=running.port, folder=folder, length="1s", clock="event"))
+        command = (sys.executable, "-X", "importtime", "-m", "meteragent", "run", path)
+        stack.enter_context(process(*command, log=log))
+        await_subscription(running)
+        names = {line.rpartition("|")[2].strip() for line in log.read_text().splitlines() if "|" in line}
+    wrong = sorted(names & set(FORBIDDEN))
+    note = f"{len(names)} modules" + "".join(f", {name}" for name in wrong)
+    return Result("modules: no " + ", ".join(FORBIDDEN), "must not be there", (float(not wrong),), 1.0, note)
+
+
+def installed() -> Result:
+    """What the agent takes on disk with all that it needs, beside numpy alone."""
+    needed, found = {"meteragent"}, set[str]()
+    while missing := needed - found:
+        for name in missing:
+            found.add(name)
+            needed |= set(_requirements(name))
+    sizes = {name: _size_mb(name) for name in found - {"meteragent"}}
+    ours = (
+        sum(path.stat().st_size for path in (ROOT / "meteragent").rglob("*") if path.suffix != ".pyc") / 1e6
+    )
+    total = ours + sum(sizes.values())
+    note = f"{total:.0f} MB, numpy {sizes['numpy']:.0f}, our own {ours:.1f}, without bytecode"
+    return Result("installed size, without extras", "numpy alone", (sizes["numpy"] / total,), None, note)
+
+
+def _requirements(name: str) -> list[str]:
+    """What a package cannot do without."""
+    found = []
+    for line in metadata.requires(name) or ():
+        match = _REQUIREMENT.match(line)
+        if match is not None and "extra ==" not in line:
+            with contextlib.suppress(metadata.PackageNotFoundError):  # a marker that is not of this system
+                found.append(metadata.distribution(match[0]).metadata["Name"].lower())
+    return found
+
+
+def _size_mb(name: str) -> float:
+    files = metadata.files(name) or ()
+    paths = (Path(str(file.locate())) for file in files if file.suffix != ".pyc")
+    return sum(path.stat().st_size for path in paths if path.exists()) / 1e6
+
+
+def main() -> None:
+    """Measures everything here."""
+    with agent()(1):
+        pass  # now there is bytecode
+    results = [memory(meters, limit_mb) for meters, limit_mb in LIMITS_MB.items()]
+    results += [start(), installed(), imported()]
+    report(results, ["numpy", "pydantic", "gmqtt"])
+
+
+if __name__ == "__main__":
+    main()

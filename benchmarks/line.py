@@ -1,0 +1,133 @@
+"""The agent without its connections: messages through the core into the store, as the runner takes them.
+
+What is measured here is what a record costs beside MQTT, and whether it costs more with what is past.
+"""
+
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+from benchmarks.contestants import ROOT
+from meteragent import config, ledger, outbox
+from meteragent.agent import Links, _core
+from meteragent.health import Counts
+from meteragent.pipeline import Pipeline, Spending
+from meteragent.privacy.bits import SystemBits
+from meteragent.reading import Message
+from meteragent.release import Charge, Commit, Outgoing
+from meteragent.store import Store
+
+NOW_MS, SLOT_MS, DAY_MS = 1_800_000_000_000, 1_800_000, 86_400_000
+CHANNEL, EPSILON = "main", Fraction(1, 220)
+CHUNK, BATCH, PRUNE = 20_000, 500, 100
+TEXT = """
+[source]
+topic = "meters/{meter}/power"
+profile = "json"
+time = "t"
+kind = "power"
+unit = "W"
+[window]
+length = "30min"
+clock = "event"
+[sink]
+topic = "private/{meter}/power"
+"""
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder on the disk that the project is on."""
+    with tempfile.TemporaryDirectory(dir=ROOT, prefix="bench-") as name:
+        yield Path(name)
+
+
+def open_store(path: Path) -> Store:
+    """The store of a path."""
+    return Store.open(path, now_ms=NOW_MS, recovery_floor_ms=None)
+
+
+@dataclass
+class Line:
+    """One stream at work on an open store: `meters` meters, a reading a slot each."""
+
+    store: Store
+    meters: int
+    sent: int = 0
+    _delivered: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        [stream] = config.parse(TEXT).stream
+        core = _core(stream, Fraction(0), Links.of(stream), b"x" * 32)
+        self.pipeline = Pipeline(core, self.store.snapshot(CHANNEL), Spending(), SystemBits(), Counts())
+
+    def messages(self, count: int) -> list[Message]:
+        """The next so many readings, of one meter after the other."""
+        found = []
+        for _ in range(count):
+            step, meter = divmod(self.sent, self.meters)
+            payload = b'{"t":%d,"power":%d}' % ((NOW_MS + step * SLOT_MS) // 1000, step % 3000)
+            found.append(Message(f"meters/m{meter}/power", payload, False, NOW_MS + step * SLOT_MS, object()))
+            self.sent += 1
+        return found
+
+    def feed(self, messages: list[Message]) -> None:
+        """Take them to what may leave, fsynced; what left the time before is noted with it."""
+        now_ms = messages[-1].received_ms
+        commit = self.pipeline.feed(messages, now_ms, now_ms).commit
+        persist(self.store, commit, self._delivered)
+        self._delivered = [row.id for row in outbox.pending(self.store.connection, CHANNEL, now_ms, BATCH)]
+
+
+def persist(store: Store, commit: Commit, delivered: list[int]) -> None:
+    """One transaction, as the agent's."""
+    with store.transaction() as tx:
+        ledger.charge(tx, commit)
+        store.write(tx, commit)
+        outbox.append(tx, commit)
+        if delivered:
+            outbox.delivered(tx, delivered, commit.clock_ms)
+        outbox.prune(tx, 0, PRUNE)
+
+
+def fill(store: Store, releases: int, meters: int, *, waiting: bool) -> None:
+    """Put so many past releases of half an hour into outbox and ledger; delivered, or still waiting."""
+    first_ms = NOW_MS - (releases // meters + 1) * SLOT_MS
+    with store.transaction() as tx:
+        for begin in range(0, releases, CHUNK):
+            _fill(tx, range(begin, min(begin + CHUNK, releases)), meters, first_ms)
+            if not waiting:
+                ids = range(begin + 1, begin + CHUNK + 1)
+                outbox.delivered(tx, ids, first_ms)
+
+
+def _fill(tx: sqlite3.Connection, numbers: range, meters: int, first_ms: int) -> None:
+    commit = Commit(CHANNEL, first_ms)
+    for number in numbers:
+        step, meter = divmod(number, meters)
+        start_ms = first_ms + step * SLOT_MS
+        charge = Charge(f"m{meter}", start_ms - start_ms % DAY_MS, EPSILON)
+        commit.charges[charge] = commit.charges.get(charge, 0) + 1
+        commit.outgoing.append(Outgoing(f"private/m{meter}/power", RECORD % meter, start_ms, False))
+    ledger.charge(tx, commit)
+    outbox.append(tx, commit)
+
+
+RECORD = (
+    b'{"v":1,"meter":"m%d","t":"2026-11-20T12:00:00Z","for":"PT30M","value":-1512,"unit":"W",'
+    b'"sd":311.1,"d":"9f2c01ab"}'
+)
+
+
+def cost_s(line: Line, batches: list[list[Message]]) -> tuple[float, float]:
+    """The CPU time and the time of the clock that a message takes."""
+    count = sum(map(len, batches))
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    for batch in batches:
+        line.feed(batch)
+    return (time.process_time() - began_cpu_s) / count, (time.perf_counter() - began_s) / count

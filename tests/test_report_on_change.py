@@ -2,9 +2,9 @@
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ def reported(watts: list[int], dead_band_w: float) -> Readings:
     return Meter().on_change(watts, 0, 1, dead_band_w, LONGEST_S)
 
 
-def means(readings: Readings, terms: Terms) -> list[float]:
+def means(readings: Readings, terms: Terms) -> list[Fraction]:
     """The exact means of the slots of a minute."""
     meter = Timeline(terms, 0)
     for start_ms in range(0, 1000 * SECONDS, terms.length_ms):
@@ -38,7 +38,7 @@ def means(readings: Readings, terms: Terms) -> list[float]:
         meter.accept(Pending(time_ms, round(value) * MICRO, None))
         meter.cover_spans(time_ms)
     meter.cover(1000 * SECONDS)
-    return [float(total) / terms.lattice(0) for window in meter.windows for total in window.slots.values()]
+    return [Fraction(total, terms.lattice(0)) for window in meter.windows for total in window.slots.values()]
 
 
 curves = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3000)), min_size=1, max_size=20).map(
@@ -58,8 +58,8 @@ def test_curves_within_r_give_slots_within_r_and_two_dead_bands(
     slots = [means(reported(watts, dead_band_w), wide) for watts in (one, other)]
     assert max(abs(a - b) for a, b in zip(*slots, strict=True)) <= radius + 2 * dead_band_w
     for watts, found in zip((one, other), slots, strict=True):
-        exact = np.reshape(watts, (-1, 10)).mean(axis=1)
-        assert np.abs(exact - found).max() <= dead_band_w
+        exact = [Fraction(sum(watts[at : at + 10]), 10) for at in range(0, SECONDS, 10)]
+        assert max(abs(a - b) for a, b in zip(exact, found, strict=True)) <= dead_band_w
 
 
 def test_a_dead_band_moves_slots_by_more_than_the_curves() -> None:

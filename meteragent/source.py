@@ -35,7 +35,7 @@ PACKET_IDS = 65_535
 """No broker can have more unacknowledged messages on their way: each has an id of 16 bits."""
 _MQTT_5 = 5
 
-SILENCES_S = (2.0, 3.0, 4.5)
+SILENCES_S = (10.0, 11.0, 12.5)
 """When nothing came for so long, the broker may be waiting for an acknowledgement; it is when three in a
 row are answered. The three differ, so that readings which come at regular times are not taken for answers."""
 PROMPT_S = 0.5
@@ -61,9 +61,10 @@ class Allowance:
 
     Receive Maximum says what we would take; brokers have limits of their own (by default 10 to 32) that
     they do not state. Where more readings stand than that, nothing would come until a slot closes. So
-    after a silence the oldest is acknowledged early. A broker that waits sends the next message at once;
-    each time that none comes, the silence before the next test is twice as long. Having found out a
-    limit we hold half of it: the other half keeps messages coming.
+    after a silence the oldest is acknowledged early (which a crash may then cost), unless twice as many
+    have been out at once. A broker that waits sends the next message at once; each time that none comes,
+    the silence before the next test is twice as long. Having found out a limit we hold half of it: the
+    other half keeps messages coming.
     """
 
     def __init__(self) -> None:
@@ -73,6 +74,11 @@ class Allowance:
         self._tested_s: float | None = None
         self._answered: list[int] = []
         self._held = 0
+        self._peak = 0
+
+    def taken(self, held: int) -> None:
+        """So many were out at once."""
+        self._peak = max(self._peak, held)
 
     def came(self, now_s: float) -> None:
         """A QoS 1 message has come; after a test it may be the answer."""
@@ -93,6 +99,8 @@ class Allowance:
         if self._tested_s is not None and now_s - self._tested_s > PROMPT_S:
             self._unanswered()
         if self.most is not None or self._tested_s is not None or held <= HELD_SURELY:
+            return False
+        if 2 * held <= self._peak:
             return False
         needed_s = SILENCES_S[len(self._answered)] if self._answered else self._silence_s
         if now_s - self._newest_s < needed_s:
@@ -198,6 +206,7 @@ class Source:
         for message in messages:
             if message.token is not None and message.token.epoch == self._epoch:
                 self._held[message.token] = None
+        self._allowance.taken(len(self._held))
         return messages
 
     def acknowledge(self, tokens: Iterable[_Delivery | None]) -> None:

@@ -83,9 +83,10 @@ async def test_pages_of_other_origins_get_nothing(path: str, headers: Mapping[st
 
 
 async def test_a_link_may_open_the_page() -> None:
-    """A link from elsewhere may open the front page as a whole, and nothing else."""
+    """A link from elsewhere may open the front page as a whole, or the login before it, and nothing else."""
     headers = {"sec-fetch-site": "cross-site", "sec-fetch-dest": "document"}
     assert (await ask(app(), "/", headers=headers)).status == 200
+    assert (await ask(app(), "/login", headers=headers)).status == 200
     assert (await ask(app(), "/facts.json", headers=headers)).status == 403
     assert (await ask(app(), "/login", method="POST", headers=headers)).status == 403
 

@@ -15,7 +15,7 @@ from meteragent.page import app, server
 from meteragent.page.viewers import VIEWERS, Viewer, Viewers
 from tests.broker import free_port
 from tests.page_asker import LIMIT_S, Line, line
-from tests.page_world import START_MS, PageWorld
+from tests.page_world import START_MS, TOKEN, PageWorld
 
 
 class Noted(Viewers):
@@ -179,6 +179,25 @@ async def test_who_does_not_read_is_dropped(
                 await other.event("news")
             assert world.viewers._open
         stuck.close()
+
+
+async def test_a_login_that_breaks_off_is_nothing(
+    world: PageWorld, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A login that takes too long is as wrong as any; one that breaks off is forgotten; neither is logged."""
+    monkeypatch.setattr(app, "BODY_S", 0.01)
+    head = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken="
+    async with world.serving(port=port, token=TOKEN):
+        async with line(port) as slow, asyncio.timeout(LIMIT_S):
+            slow.writer.write(head)
+            assert b" 403 " in await slow.reader.readline()
+        tasks = asyncio.all_tasks()
+        async with line(port) as broken:
+            broken.writer.write(head)
+        async with line(port) as other:
+            assert await other.ask("/login") == 200
+        await asyncio.gather(*(asyncio.all_tasks() - tasks))
+    assert caplog.records == []
 
 
 async def test_pages_open_at_once_are_bounded(world: PageWorld, port: int) -> None:

@@ -1,6 +1,7 @@
 """The page's answers: the page itself, its files, its facts, and the events of an open one."""
 
 import asyncio
+import contextlib
 import html
 import json
 import re
@@ -8,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route as At
 from starlette.routing import Router
@@ -173,11 +174,13 @@ class _Stream(StreamingResponse):
 
 
 async def _body(request: Request) -> bytes:
-    """A small body; what is larger or slower is cut off."""
+    """A small body; of what is larger, slower or breaks off, nothing."""
     body = b""
-    async with asyncio.timeout(BODY_S):
-        async for part in request.stream():
-            body += part
-            if len(body) > BODY_LIMIT:
-                return b""
-    return body
+    with contextlib.suppress(TimeoutError, ClientDisconnect):
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > BODY_LIMIT:
+                    return b""
+        return body
+    return b""

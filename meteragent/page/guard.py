@@ -5,7 +5,7 @@ The page shows raw readings, so all of this is asked of every request, in this o
 1. `Host` is a name of the loopback interface, the address that is listened on, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.
 2. `Origin`, where a browser sends it, is that very host. `Sec-Fetch-Site`, where a browser sends it, says
-   that a page of this origin asked or nobody did; from elsewhere only the front page may be opened, whole.
+   that a page of this origin asked or nobody did; from elsewhere the front page may be opened, whole.
 3. Where a token is set: the cookie that a login with it gives. It is a keyed hash under a key of this run, so
    a restart ends all logins. It is HttpOnly and SameSite=Strict; `Secure` has no meaning over plain HTTP, so
    what reads the wire reads the page: beyond a network that you trust, put a tunnel or TLS before it.
@@ -127,4 +127,4 @@ def _is_own(request: Request, host: str) -> bool:
     if site in {"same-origin", "none"}:
         return True
     whole = request.headers.get("sec-fetch-dest") == "document"
-    return whole and request.method == "GET" and request.url.path == "/"
+    return whole and request.method == "GET" and request.url.path in {"/", LOGIN}

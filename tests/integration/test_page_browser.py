@@ -234,7 +234,8 @@ async def test_the_games_are_fair(site: Site) -> None:
               return { one: square(1, 1), four: square(4, 2), right: right / 20,
                 bound: kettle.right_of_100["1"],
                 pairs: pairs([{from: 0, to: 1, you: 1, they: 5}, {from: 1, to: 2, you: 2, they: 9},
-                              {from: 2, to: 3, you: 1, they: 10}, {from: 4, to: 5, you: 1, they: 2}]) };
+                              {from: 2, to: 3, you: 1, they: 10}, {from: 3, to: 4, you: 0, they: 3},
+                              {from: 5, to: 6, you: 1, they: 2}]) };
             }""",
             rounds,
         )
@@ -244,7 +245,7 @@ async def test_the_games_are_fair(site: Site) -> None:
         # 40,000 rounds: five standard deviations are 1.2 of 100. The best attack is right in 69.7.
         assert found["bound"] == 70
         assert abs(found["right"] - 100 * (1 - math.exp(-0.5) / 2)) < 1.2
-        assert found["pairs"] == {"all": 2, "right": 1}
+        assert found["pairs"] == {"all": 3, "right": 2}
 
 
 async def test_another_origin_gets_nothing(site: Site) -> None:

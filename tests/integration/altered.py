@@ -76,7 +76,7 @@ def watchful() -> None:
     defaults = reconnect.keep_connected.__kwdefaults__
     assert defaults
     defaults["keepalive_s"] = 1
-    source.SILENCES_S = (2.0, 3.0, 4.5)  # type: ignore[misc]
+    source.SILENCES_S = (2.0, 3.0, 4.5)
 
 
 def remembers_fsyncs() -> None:

@@ -73,6 +73,7 @@ def test_a_home_has_its_newest_value_and_its_error() -> None:
     assert one(board, "meteragent_private_value", meter="m2") == 8
     end_ms = NOON_MS + 2 * HALF_HOUR_MS
     assert one(board, "meteragent_private_slot_end_seconds") == end_ms / 1000
+    assert one(board, "meteragent_private_slot_seconds") == 1800
 
 
 def test_the_mean_of_all_homes_has_its_own_error() -> None:

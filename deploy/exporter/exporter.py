@@ -167,10 +167,16 @@ class Board(Collector):
         ends = GaugeMetricFamily(
             "meteragent_private_slot_end_seconds", "when the newest slot ended", labels=Stream._fields
         )
+        lengths = GaugeMetricFamily(
+            "meteragent_private_slot_seconds", "how long the newest slot lasts", labels=Stream._fields
+        )
         for stream, slots in self._slots.items():
-            shown = next(iter(slots[max(slots)].values()))
-            ends.add_metric(stream, int(shown.series.end_ms[-1]) / 1000)
+            series = next(iter(slots[max(slots)].values())).series
+            begin_ms, end_ms = int(series.time_ms[0]), int(series.end_ms[0])
+            ends.add_metric(stream, end_ms / 1000)
+            lengths.add_metric(stream, (end_ms - begin_ms) / 1000)
         yield ends
+        yield lengths
 
 
 def _lasting(step_ms: int) -> str:

@@ -290,7 +290,8 @@ def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction) -
     assert f"the factor is e^{check.shown(level)} = {math.exp(level):.3g}." in told((), sections)
     assert "dead_band" not in found()
     assert found(source=f"profile = 'shelly-gen2-em1'\n{PHASES}")["dead_band"] == "30"  # 10 W of each
-    assert found(source=f"profile = 'shelly-gen2-em1'\n{PHASES}\nscale = 40")["dead_band"] == "1200"  # so is that
+    scaled = found(source=f"profile = 'shelly-gen2-em1'\n{PHASES}\nscale = 40")
+    assert scaled["dead_band"] == "1200"
 
 
 def test_an_event_clock_does_not_wait_for_intervals() -> None:

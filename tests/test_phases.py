@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -121,18 +123,39 @@ def power_at(said: Sequence[Said], ms: int, end_ms: int) -> Fraction | None:
     return Fraction(min(max(sum(values), 0), 1000)) if len(values) == 3 else None
 
 
-def rate_at(said: Sequence[Said], ms: int, end_ms: int) -> Fraction | None:
-    """What the sums of the phases' registers say of a millisecond, if both are there when its slot closes."""
-    sums = {}
-    for one in said:
-        found = [standing(said, phase, one.time_ms) for phase in "abc"]
+def register_at(said: Sequence[Said], phase: str, ms: int) -> Fraction | None:
+    """A phase's register at a time, a line between two readings; None before the first and after the last."""
+    known = [(one.time_ms, one.value) for one in said if one.phase == phase]
+    if ms in dict(known):
+        return Fraction(dict(known)[ms])
+    for (t0, r0), (t1, r1) in pairwise(known):
+        if t0 < ms < t1:
+            return r0 + Fraction((r1 - r0) * (ms - t0), t1 - t0)
+    return None
+
+
+@lru_cache(maxsize=64)
+def told(said: tuple[Said, ...]) -> dict[int, Fraction]:
+    """The sum of the registers at each time up to which all phases have told, whenever that moves on."""
+    sums: dict[int, Fraction] = {}
+    for end in range(1, len(said) + 1):
+        newest = {one.phase: one.time_ms for one in said[:end]}
+        ms = min(newest.values())
+        found = [register_at(said[:end], phase, ms) for phase in "abc"]
         if None not in found:
-            sums[one.time_ms] = sum(one.value for one in found if one is not None)
+            whole = sum(value for value in found if value is not None)
+            sums.setdefault(ms, Fraction((2 * whole * MICRO + 1) // 2, MICRO))
+    return sums
+
+
+def rate_at(said: Sequence[Said], ms: int, end_ms: int) -> Fraction | None:
+    """What the sums of the phases' registers say of a millisecond, if both are known when its slot closes."""
+    sums = told(tuple(one for one in said if one.time_ms < end_ms))
     before = max((t for t in sums if t <= ms), default=None)
-    after = min((t for t in sums if ms < t < end_ms), default=None)
+    after = min((t for t in sums if ms < t), default=None)
     if before is None or after is None:
         return None
-    return min(Fraction(sums[after] - sums[before], after - before), Fraction(1000))
+    return min((sums[after] - sums[before]) / (after - before), Fraction(1000))
 
 
 def expected(terms: Terms, said: Sequence[Said], first_ms: int) -> dict[int, int]:
@@ -175,7 +198,7 @@ def test_powers_of_phases_are_summed_through_any_crash(said: list[Said], turns: 
 @settings(max_examples=60)
 @given(numbers, stops)
 def test_registers_of_phases_are_summed_through_any_crash(said: list[Said], turns: dict[int, str]) -> None:
-    """The sum of the latest registers is what is differenced; a crash changes nothing."""
+    """The sum of the registers at one time is what is differenced; a crash changes nothing."""
     once = {one.time_ms: one for one in said}
     rising = [one._replace(value=one.value + 50 * one.time_ms + 400) for one in once.values()]
     highest: dict[str, int] = {}
@@ -185,7 +208,15 @@ def test_registers_of_phases_are_summed_through_any_crash(said: list[Said], turn
     home = Home(phased(REGISTER))
     play(home, rising, turns)
     assert released(home) == expected(REGISTER, rising, first_of(rising))
-    assert acknowledged_but_the_newest(home, rising)
+    last_ms = max(told(tuple(rising)), default=-1)
+    around = [
+        max([one for one in rising if one.phase == p and one.time_ms <= last_ms], default=None) for p in "abc"
+    ]
+    assert sorted(one for _, one in home.waiting) == sorted(
+        one
+        for one in rising
+        if all(first is None or one.phase != first.phase or one >= first for first in around)
+    )
 
 
 def first_of(said: Sequence[Said]) -> int:
@@ -274,15 +305,64 @@ def test_a_phase_that_is_gone_silences_nobody() -> None:
 
 
 def test_registers_of_one_time_lose_nothing() -> None:
-    """Of phases that are read at once the first sum counts, and the next one has the rest."""
+    """Phases that are read at once make one sum, whichever comes last."""
     home = Home(phased(replace(REGISTER, lateness_ms=8)))
     said = [Said(ms, phase, 100 + k * ms) for ms in range(0, 17, 2) for k, phase in enumerate("abc", 1)]
     for ms in range(40):
         home.feed([one for one in said if one.time_ms == ms], ms)
     assert [released(home)[ms] for ms in (4, 8)] == [6 * 4, 6 * 4]
-    early = Home(phased(REGISTER))
-    play(early, [*said, *(Said(18, phase, 100 + 16 * k) for k, phase in enumerate("abc", 1))], {})
-    assert [released(early)[ms] for ms in (4, 8)] == [6 * 2 + 3 * 2] * 2
+    assert sorted(one for _, one in home.waiting) == said[-3:]
+
+
+def test_registers_that_are_told_one_after_the_other_lose_nothing() -> None:
+    """A phase's use lies in the time since that phase spoke, not since another did."""
+    home = Home(phased(replace(REGISTER, high_u=7 * MICRO, lateness_ms=20)))
+    said = [
+        Said(ms + k, phase, 100 + 2 * (ms + k)) for ms in range(0, 60, 10) for k, phase in enumerate("abc")
+    ]
+    for ms in range(90):
+        home.feed([one for one in said if one.time_ms == ms], ms)
+    assert [released(home)[ms] for ms in range(4, 40, 4)] == [6 * 4] * 9
+    assert home.counts["clamped"] == 0
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(0, 50)), min_size=20, max_size=20),
+    st.lists(st.tuples(st.integers(0, END_MS - 1), st.sampled_from("abc")), max_size=40, unique=True),
+    st.sampled_from("abc"),
+    st.integers(0, 19),
+)
+def test_sums_of_registers_are_1_lipschitz(
+    used: list[tuple[int, int]], heard: list[tuple[int, str]], which: str, quiet: int
+) -> None:
+    """A phase that takes at most 7 more at any time moves no slot by more than its length times that."""
+    times = [*((0, phase) for phase in "abc"), *heard, *((END_MS, phase) for phase in "abc")]
+    slots = []
+    for more in (0, 7):
+        rates = {p: [r + more * (p == which and at > quiet) for at, (_, r) in enumerate(used)] for p in "abc"}
+        said = [
+            Said(ms, p, 2 * sum(rates[p][: ms // 2]) + ms % 2 * rates[p][min(ms // 2, 19)]) for ms, p in times
+        ]
+        home = Home(phased(replace(REGISTER, lateness_ms=END_MS)))
+        for one in sorted(set(said)):
+            home.feed([one], one.time_ms)
+        home.feed([], 3 * END_MS)
+        slots.append(released(home))
+    assert len(slots[0]) > 5
+    assert all(0 <= slots[1][ms] - slots[0][ms] <= 4 * 7 + 1 for ms in slots[0])
+
+
+def test_readings_that_wait_for_a_phase_are_bounded() -> None:
+    """Of many every other is dropped and acknowledged; when the phase speaks, all that was used is there."""
+    home = Home(phased(replace(REGISTER, lateness_ms=1000, high_u=10**9 * MICRO), "ab"))
+    home.feed([Said(0, "a", 0), Said(0, "b", 0)], 1)
+    for ms in range(1, 601):
+        home.feed([Said(ms, "a", ms)], ms)
+    assert 128 < len(home.waiting) <= 258
+    home.feed([Said(600, "b", 600)], 600)
+    home.feed([], 10_000)
+    assert {value for start, value in home.left.items() if parse_time(start) < BASE_MS + 600} == {8}
 
 
 def test_clamping_is_of_the_sum() -> None:

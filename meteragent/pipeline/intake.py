@@ -9,7 +9,7 @@ from meteragent.errors import PayloadError
 from meteragent.pipeline.stream import Stream
 from meteragent.reading import Message, Token
 from meteragent.release import Kind
-from meteragent.window import Outcome, Pending, Phases, Share, Timeline
+from meteragent.window import Outcome, Pending, Phases, Share, Timeline, phases_of
 
 
 class Intake:
@@ -53,20 +53,18 @@ class Intake:
         """Give a phase's reading to its meter: what became of it, what is free by that, and the sum."""
         phases = self._phases.get(meter)
         if phases is None:
-            phases = self._phases[meter] = self._of_the_stream()
+            phases = self._phases[meter] = phases_of(self._stream.source.phases, self._stream.terms)
         outcome, total, free = phases.hear(phase, reading)
-        if total is not None:
-            outcome, more = timeline.revise(total)
-            return outcome, [*free, *more], total
         if outcome is None:
             return timeline.refusal(reading.time_ms), free, None
-        if outcome is Outcome.ACCEPTED:
+        if outcome is Outcome.ACCEPTED and (total is None or self._stream.terms.kind is Kind.REGISTER):
             timeline.hear(reading.time_ms)
-        return outcome, free, None
-
-    def _of_the_stream(self) -> Phases:
-        terms = self._stream.terms
-        return Phases(self._stream.source.phases, terms.hold_ms if terms.kind is Kind.POWER else None)
+        if total is None:
+            return outcome, free, None
+        counted, more = timeline.revise(total)
+        if counted is not Outcome.ACCEPTED and self._stream.terms.kind is Kind.REGISTER:
+            return outcome, [*free, *more], None  # told again after a stop: the sum is from before
+        return counted, [*free, *more], total
 
     def forget(self, meter: str) -> list[Token]:
         """Forget a meter's phases; what is free by that."""

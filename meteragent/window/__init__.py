@@ -31,7 +31,7 @@ The rules
 """
 
 from meteragent.release import Kind, Terms
-from meteragent.window.phase import Phases
+from meteragent.window.phase import Phases, phases_of
 from meteragent.window.register import RegisterTimeline
 from meteragent.window.share import Share, give_back
 from meteragent.window.slot import Window
@@ -46,6 +46,7 @@ __all__ = [
     "Timeline",
     "Window",
     "give_back",
+    "phases_of",
     "timeline_of",
 ]
 

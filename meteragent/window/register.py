@@ -54,16 +54,29 @@ between the slots' ends. The threat model says so.
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
+from typing import Protocol
 
 from meteragent.reading import Token
 from meteragent.release import OpenWindow, Terms
 from meteragent.window.slot import Window
-from meteragent.window.timeline import Outcome, Pending, Timeline
+from meteragent.window.timeline import Pending, Timeline
 
 _FOREVER_MS = 1 << 63
 
 
-def used_u(one: Pending, other: Pending, rules: Terms) -> tuple[int | None, bool]:
+class Read(Protocol):
+    """A register's reading."""
+
+    @property
+    def time_ms(self) -> int:
+        """When it was read."""
+
+    @property
+    def value_u(self) -> int:
+        """What it said, in millionths of the unit."""
+
+
+def used_u(one: Read, other: Read, rules: Terms) -> tuple[int | None, bool]:
     """What was used between two readings, in millionths (None: a reset), and whether it rolled over."""
     span_ms, moved_u = other.time_ms - one.time_ms, other.value_u - one.value_u
     if moved_u >= 0 or moved_u * rules.interval_ms >= rules.low_u * span_ms:
@@ -89,15 +102,6 @@ class RegisterTimeline(Timeline):
         """What is to be counted of the readings whose spans were covered since the last call."""
         counts, self._counts = self._counts, []
         return counts
-
-    def revise(self, reading: Pending) -> tuple[Outcome, list[Token]]:
-        """As for power; but what was covered up to a sum stays: the later one of its time says nothing.
-
-        The next sum says it too.
-        """
-        if self.pending and self.pending[-1].time_ms == reading.time_ms <= self.covered_ms:
-            return Outcome.ACCEPTED, [reading.token]
-        return super().revise(reading)
 
     def _kept(self, window: Window) -> OpenWindow:
         standing = self.pending[0] if self.pending else None

@@ -171,11 +171,12 @@ def latest(connection: sqlite3.Connection, channel: str, topic: str, limit: int)
     return [bytes(payload) for (payload,) in rows][::-1]
 
 
-def last_left(connection: sqlite3.Connection, channel: str) -> Left | None:
-    """The message of a channel that was delivered last, if it is still kept."""
+def last_left(connection: sqlite3.Connection, channel: str, since_ms: int = 0) -> Left | None:
+    """The message of a channel that was delivered last, if that was since a time and it is still kept."""
     row = connection.execute(
         "SELECT channel, topic, payload, due_ms, delivered_ms FROM outbox INDEXED BY outbox_left"
-        " WHERE delivered_ms IS NOT NULL AND channel = ? ORDER BY delivered_ms DESC, id DESC LIMIT 1",
-        (channel,),
+        " WHERE delivered_ms IS NOT NULL AND delivered_ms >= ? AND channel = ?"
+        " ORDER BY delivered_ms DESC, id DESC LIMIT 1",
+        (since_ms, channel),
     ).fetchone()
     return None if row is None else Left(*row)

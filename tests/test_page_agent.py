@@ -170,6 +170,7 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     glance = await look.view.glance("main", "m")
     assert glance.last == page.Message("private/m", row.payload, START_MS)
     assert (glance.outbox, glance.lag_ms) == (0, None)
+    assert (await look.view.glance("main", "m")).last == glance.last
     await thread.close()
 
 

@@ -22,6 +22,8 @@ Facts = Callable[[settings.Stream, Fraction], Mapping[str, Any]]
 """What is said of a stream before it releases anything, given what the others charge a day: `check.facts`."""
 
 _EVER_MS = 2**62
+_OVERLAP_MS = 60_000
+"""What left is marked with the time of a commit, which is written a little later."""
 
 
 def page_settings(page: settings.Page) -> Settings:
@@ -56,6 +58,7 @@ class Looking:
         self._thread = thread
         self._clock = clock
         self._facts = facts
+        self._last: dict[str, tuple[int, outbox.Left | None]] = {}
         self.view = View([self._stream(each) for each in seen], self._glance, self._left, counts)
 
     def _stream(self, seen: Seen) -> StreamView:
@@ -80,10 +83,14 @@ class Looking:
 
     async def _glance(self, name: str, meter: str) -> Glance:
         connected, now_ms = self._seen[name].connected, self._clock.now_ms()
-        spent, last, waiting, due_ms = await self._thread.call(
-            _read, self._thread.store.connection, name, meter, self._clock.newest_ms
+        newest_ms = self._clock.newest_ms
+        since_ms, known = self._last.get(name, (0, None))
+        spent, found, waiting, due_ms = await self._thread.call(
+            _read, self._thread.store.connection, name, meter, newest_ms, since_ms
         )
-        lag_ms = None if due_ms is None else self._clock.newest_ms - due_ms
+        last = found or known
+        self._last[name] = newest_ms - _OVERLAP_MS, last
+        lag_ms = None if due_ms is None else newest_ms - due_ms
         message = None if last is None else Message(last.topic, last.payload, last.delivered_ms)
         return Glance(now_ms, spent, message, waiting, lag_ms, connected("source"), connected("sink"))
 
@@ -120,13 +127,13 @@ def _under(stream: settings.Stream, preset: str) -> settings.Stream | None:
 
 
 def _read(
-    connection: sqlite3.Connection, channel: str, meter: str, now_ms: int
+    connection: sqlite3.Connection, channel: str, meter: str, now_ms: int, since_ms: int
 ) -> tuple[dict[str, Fraction], outbox.Left | None, int, int | None]:
-    """What a meter has spent, what its stream sent last, how much waits, and since when some is due."""
+    """What a meter has spent, what its stream has sent since, how much waits, and since when some is due."""
     starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}
     spent = {
         name: ledger.spent(connection, meter, start_ms, _EVER_MS) for name, start_ms in starts_ms.items()
     }
     due = outbox.pending(connection, channel, now_ms, 1)
     waiting = outbox.depth(connection, channel)
-    return spent, outbox.last_left(connection, channel), waiting, due[0].due_ms if due else None
+    return spent, outbox.last_left(connection, channel, since_ms), waiting, due[0].due_ms if due else None

@@ -61,7 +61,7 @@ def parse(text: str) -> Config:
     """Check a configuration given as text; raises ConfigError as `load`."""
     try:
         document = tomllib.loads(text, parse_float=Decimal)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of digits and brackets without end
         raise ConfigError("file", str(error), "TOML") from None
     flat = "stream" not in document
     if flat:

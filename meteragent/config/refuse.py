@@ -22,6 +22,9 @@ from meteragent.release import MICRO, UNITS, Kind, Space, Terms
 RATIO_MAX = 2**45
 """n / (epsilon * quantum) stays below this (THEORY 2.1)."""
 
+BANDS_MAX = 96
+"""Bands of a mean day: more would take seconds to check, and longer to open."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
@@ -199,7 +202,12 @@ def _check_slots(stream: Stream, at: str) -> None:
     if window.blocks is not None and 24 * 60 % window.blocks:
         expected = "a number that divides 1440, the minutes of a day"
         raise ConfigError(f"{at}window.blocks", str(window.blocks), expected)
-    _check_overlap(hours(stream), at)
+    bands = hours(stream)
+    if len(bands) > BANDS_MAX:
+        key = "blocks" if window.bands is None else "bands"
+        expected = f"at most {BANDS_MAX}: bands of a quarter of an hour or more"
+        raise ConfigError(f"{at}window.{key}", str(len(bands)), expected)
+    _check_overlap(bands, at)
 
 
 def _check_overlap(bands: tuple[Hours, ...], at: str) -> None:

@@ -22,6 +22,7 @@ from meteragent.schedule import Schedule
 USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
 """An ordinary window of the calendar, in days of 24 hours: what figures are stated for."""
 
+_WHOLE_DAY = Hours(0, 24 * 60)
 _SHAPES_END_MS = parse_time("2035-01-01T00:00:00Z")
 
 
@@ -204,13 +205,12 @@ def shapes(stream: Stream) -> tuple[Terms, ...]:
     """The terms of all windows that differ: of the calendar, those of the ten years from 2025."""
     if unit(stream) is None:
         return (terms(stream),)
-    windows, start_ms, found = schedule(stream), parse_time("2025-01-01T00:00:00Z"), dict[Terms, None]()
-    start_ms = windows.first_ms(start_ms)
-    while start_ms < _SHAPES_END_MS:
-        window = windows.terms(start_ms)
-        found[window] = None
-        start_ms += window.length_ms
-    return tuple(found)
+    windows, calendar = schedule(stream), Calendar(stream.window.timezone or "UTC", unit(stream) or "")
+    start_ms, alike = windows.first_ms(parse_time("2025-01-01T00:00:00Z")), dict[object, int]()
+    while start_ms < _SHAPES_END_MS:  # windows whose days are as long as another's are as that
+        alike.setdefault(calendar.stretches(start_ms, _WHOLE_DAY), start_ms)
+        start_ms = calendar.end_ms(start_ms)
+    return tuple(dict.fromkeys(map(windows.terms, alike.values())))
 
 
 def budget(stream: Stream) -> Fraction | None:

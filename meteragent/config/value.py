@@ -18,19 +18,32 @@ _ENERGY = re.compile(r"(\d+(?:\.\d+)?)\s*(Wh|kWh)", re.ASCII)
 _HOURS = re.compile(r"(\d\d)(?::(\d\d))?[-/](\d\d)(?::(\d\d))?", re.ASCII)
 _DAY_MIN = 24 * 60
 
+_EXPONENT = re.compile(r"[eE][+-]?(\d+)")
 _EXPONENT_MAX = 30
 """An integer of a million digits is nobody's setting, and would stall the check."""
+_EXPONENT_DIGITS = 3
+_WRITTEN_MAX = 100
 
 
 def _number(value: Any) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
         raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
-    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > _EXPONENT_MAX:
+    if not _is_ordinary(value):
         raise ValueError("a number of ordinary size, such as 220, 0.5 or '1/3'")
     try:
         return Fraction(value)
     except (ValueError, ZeroDivisionError, OverflowError):
         raise ValueError("a finite number such as 220, 0.5 or '1/3'") from None
+
+
+def _is_ordinary(value: int | Decimal | str) -> bool:
+    """Whether a number, however it is written, is of a size that can be reckoned with at once."""
+    if isinstance(value, str):
+        exponent = _EXPONENT.search(value)
+        return len(value) <= _WRITTEN_MAX and (exponent is None or len(exponent[1]) < _EXPONENT_DIGITS)
+    if isinstance(value, int):
+        return value.bit_length() <= 4 * _EXPONENT_MAX
+    return not value.is_finite() or abs(value.adjusted()) <= _EXPONENT_MAX
 
 
 def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:

@@ -212,7 +212,7 @@ def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mappi
     """
     facts: Any = message
     if isinstance(message, bytes | str):
-        with suppress(ValueError, RecursionError):
+        with suppress(ValueError, ArithmeticError, RecursionError):
             facts = json.loads(message, parse_float=parse_float)
     if isinstance(facts, list):
         return senml.fields(facts)

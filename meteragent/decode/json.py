@@ -80,7 +80,7 @@ def compile_expression(expression: str) -> Callable[[Any], Any]:
     """A JMESPath expression as a function of documents; raises ValueError when it is not one."""
     try:
         return searcher(expression)
-    except JMESPathError as error:
+    except (JMESPathError, RecursionError) as error:
         reason = str(error).partition("\n")[0].removesuffix(", for expression:")
         raise ValueError(f"a JMESPath expression ({reason})") from None
 

@@ -36,7 +36,7 @@ from typing import Any, Self
 from meteragent.errors import StoreError, StoreRestored
 from meteragent.release import Commit, Snapshot, Terms
 from meteragent.store import file, schema
-from meteragent.store.file import meta
+from meteragent.store.examine import meta
 
 __all__ = ["Store", "meta", "read_only", "restored_at", "terms"]
 

@@ -12,10 +12,10 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from meteragent.errors import StoreError, StoreInUse, StoreLost
-from meteragent.store.schema import APPLICATION_ID, MIGRATIONS, decode_state, decode_terms
+from meteragent.store.examine import examine, meta
+from meteragent.store.schema import APPLICATION_ID, MIGRATIONS
 
 BUSY_S = 0.5
 """How long a lock of another reader of the file is waited for."""
@@ -40,6 +40,8 @@ def device(path: Path) -> Iterator[None]:
         yield
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{path}: {error}") from error
+    except UnicodeDecodeError:  # SQLite's own words about a damaged schema may hold what is no text
+        raise StoreError(f"{path}: corrupt") from None
 
 
 def lock(path: Path) -> int:
@@ -128,12 +130,6 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def meta(connection: sqlite3.Connection, key: str) -> Any:
-    """One of the single values of the store."""
-    [(value,)] = connection.execute("SELECT value FROM meta WHERE key = ?", (key,))
-    return value
-
-
 def _examine(path: Path) -> bool:
     """Whether there is a sound store of ours; False if there never was one; raises _Damage."""
     exists = path.exists() and path.stat().st_size > 0
@@ -142,8 +138,10 @@ def _examine(path: Path) -> bool:
             with closing(open_file(path, "rw")) as connection:
                 exists = is_ours(connection, path)
                 _check(connection, exists)
+        except UnicodeDecodeError:
+            raise _Damage("corrupt") from None
         except sqlite3.Error as error:
-            if error.sqlite_errorcode & 0xFF not in DAMAGED:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in DAMAGED:
                 raise
             raise _Damage("corrupt") from None
     if not exists and generation(path):
@@ -158,11 +156,7 @@ def _check(connection: sqlite3.Connection, exists: bool) -> None:
     if not exists:
         return
     try:
-        for (state,) in connection.execute("SELECT state FROM state"):
-            if state.strip(b"\0"):
-                decode_state(state)
-        for (terms,) in connection.execute("SELECT terms FROM terms"):
-            decode_terms(terms)
+        examine(connection)
     except StoreError as error:
         raise _Damage(str(error)) from None
 

@@ -1,13 +1,28 @@
 """What the store's file holds: its tables by version, and states and terms as JSON."""
 
 import json
+import math
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any
+from zlib import crc32
 
 from meteragent.errors import StoreError
-from meteragent.release import Band, Clock, Kind, OpenWindow, Slot, Space, Terms, TimelineState, Total
+from meteragent.release import (
+    ENERGY_UNIT,
+    Band,
+    Clock,
+    Kind,
+    OpenWindow,
+    Slot,
+    Space,
+    Terms,
+    TimelineState,
+    Total,
+)
 
 APPLICATION_ID = 0x4D455445
 """How the file says that it is ours."""
@@ -69,43 +84,102 @@ COMPATIBLE_FROM = 3
 """The oldest version whose code can use a store of the newest."""
 
 
-_compact = json.JSONEncoder(separators=(",", ":")).encode
+_compact = json.JSONEncoder(separators=(",", ":"), default=str).encode
+_SUM = ',"crc":'
+_FRACTION = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?")
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
+
+
+def _sealed(known: dict[str, Any]) -> str:
+    """As JSON with named fields (a reader ignores those it does not know), the last of them its CRC-32.
+
+    Integers of any size are numbers, fractions are text, "p/q". SQLite would not see a digit that has
+    become another one.
+    """
+    text = _compact(known)
+    return f"{text[:-1]}{_SUM}{crc32(text.encode())}}}"
+
+
+def _opened(text: str) -> Any:
+    """The inverse of `_sealed`; what has no sum, because an earlier version wrote it, is taken as it is."""
+    body, mark, stated = text.rpartition(_SUM)
+    if mark and stated != f"{crc32(body.encode() + b'}')}}}":
+        raise ValueError("another sum")
+    return json.loads(text)
 
 
 def encode_state(state: TimelineState) -> bytes:
-    """As JSON with named fields (a reader ignores those it does not know).
-
-    Integers of any size are numbers, fractions are text, "p/q".
-    """
+    """As JSON (`_sealed`)."""
     windows = [
         window._asdict() | {"slots": [(place, _number(kept)) for place, kept in window.slots]}
         for window in state.windows
     ]
-    return _compact(state._asdict() | {"windows": windows}).encode()
+    return _sealed(state._asdict() | {"windows": windows}).encode()
 
 
 def decode_state(text: bytes) -> TimelineState:
     """The inverse of `encode_state`, whatever zero bytes follow; raises StoreError."""
-    try:
-        known = json.loads(text.rstrip(b"\0"))
-        known["windows"] = tuple(_decode_window(window) for window in known["windows"])
-        return TimelineState(**{name: known[name] for name in TimelineState._fields})
-    except (ValueError, TypeError, KeyError, ZeroDivisionError):
+    state: TimelineState | None = None
+    with suppress(*_UNREADABLE):
+        known = _opened(text.rstrip(b"\0").decode())
+        state = TimelineState(
+            covered_ms=_whole(known["covered_ms"]),
+            standing_ms=_whole_or_none(known["standing_ms"]),
+            newest_ms=_whole_or_none(known["newest_ms"]),
+            next_ms=_whole(known["next_ms"]),
+            idle=_whole(known["idle"]),
+            windows=tuple(_decode_window(window) for window in known["windows"]),
+        )
+    if state is None:
         raise StoreError("a state in the store is not readable") from None
+    return state
 
 
 def _decode_window(known: dict[str, Any]) -> OpenWindow:
-    known["slots"] = tuple(Slot(index, _exact(accumulator)) for index, accumulator in known["slots"])
-    known = OpenWindow._field_defaults | known
-    return OpenWindow(**{name: known[name] for name in OpenWindow._fields})
+    return OpenWindow(
+        start_ms=_whole(known["start_ms"]),
+        terms=_text(known["terms"]),
+        topic=_text(known["topic"]),
+        label=_text(known["label"]),
+        radius=_whole(known["radius"]),
+        drawn=_whole(known["drawn"]),
+        slots=tuple(Slot(_whole(place), _exact(accumulator)) for place, accumulator in known["slots"]),
+        masked=_whole_or_none(known.get("masked")),
+    )
+
+
+def _whole(found: Any) -> int:
+    if type(found) is not int:
+        raise TypeError("no whole number")
+    return found
+
+
+def _whole_or_none(found: Any) -> int | None:
+    return None if found is None else _whole(found)
+
+
+def _text(found: Any) -> str:
+    if not isinstance(found, str):
+        raise TypeError("no text")
+    return found
+
+
+def _text_or_none(found: Any) -> str | None:
+    return None if found is None else _text(found)
 
 
 def _number(accumulator: int | Fraction) -> int | str:
     return accumulator if isinstance(accumulator, int) else str(accumulator)
 
 
-def _exact(found: int | str) -> int | Fraction:
-    return Fraction(*map(int, found.split("/"))) if isinstance(found, str) else found
+def _fraction(found: Any) -> Fraction:
+    if _FRACTION.fullmatch(found) is None:
+        raise ValueError("no fraction")
+    return Fraction(*map(int, found.split("/")))
+
+
+def _exact(found: Any) -> int | Fraction:
+    return _fraction(found) if isinstance(found, str) else _whole(found)
 
 
 def encode_total(total: Total) -> str:
@@ -115,40 +189,52 @@ def encode_total(total: Total) -> str:
 
 def decode_total(text: str) -> Total:
     """The inverse of `encode_total`; raises StoreError."""
-    try:
-        return Total(*json.loads(text))
-    except (ValueError, TypeError):
-        raise StoreError("a total in the store is not readable") from None
+    total: Total | None = None
+    with suppress(*_UNREADABLE):
+        since_ms, end_ms, unit, quantity, variance = json.loads(text)
+        if unit in ENERGY_UNIT.values() and isinstance(variance, float | int) and 0 <= variance < math.inf:
+            total = Total(_whole(since_ms), _whole(end_ms), unit, _whole(quantity), variance)
+    if total is None:
+        raise StoreError("a total in the store is not readable")
+    return total
 
 
 def _bands(known: list[Any]) -> tuple[Band, ...]:
-    return tuple(Band(name, tuple((start, end) for start, end in stretches)) for name, stretches in known)
+    return tuple(
+        Band(_text(name), tuple((_whole(start), _whole(end)) for start, end in stretches))
+        for name, stretches in known
+    )
 
 
-EXACT: dict[str, Callable[[Any], Any]] = {
+_FIELDS: dict[str, Callable[[Any], Any]] = {
     "kind": Kind,
+    "unit": _text,
     "clock": Clock,
-    "level": Fraction,
-    "radius": Fraction,
+    "level": _fraction,
+    "radius": _fraction,
+    "preset": _text_or_none,
     "space": Space,
+    "timezone": _text_or_none,
     "bands": _bands,
-    "others_per_day": Fraction,
+    "others_per_day": _fraction,
+    "modulus_u": _whole_or_none,
 }
-"""The fields of terms that JSON holds as text or lists."""
+"""The fields of terms that are no whole numbers."""
 
 
 def encode_terms(terms: Terms) -> str:
-    """As JSON; fractions as "1/220"."""
-    return json.dumps({field.name: getattr(terms, field.name) for field in fields(Terms)}, default=str)
+    """As JSON (`_sealed`)."""
+    return _sealed({field.name: getattr(terms, field.name) for field in fields(Terms)})
 
 
 def decode_terms(text: str) -> Terms:
     """The inverse of `encode_terms`; a field that is not there has its default; raises StoreError."""
-    try:
-        known = json.loads(text)
-        values = {field.name: known[field.name] for field in fields(Terms) if field.name in known}
-        for name in EXACT.keys() & values.keys():
-            values[name] = EXACT[name](values[name])
-        return Terms(**values)
-    except (ValueError, TypeError, KeyError):
-        raise StoreError("terms in the store are not readable") from None
+    terms: Terms | None = None
+    with suppress(*_UNREADABLE):
+        known = _opened(text)
+        names = [field.name for field in fields(Terms) if field.name in known]
+        readers: dict[str, Callable[[Any], Any]] = {name: _FIELDS.get(name, _whole) for name in names}
+        terms = Terms(**{name: read(known[name]) for name, read in readers.items()})
+    if terms is None:
+        raise StoreError("terms in the store are not readable")
+    return terms

@@ -55,6 +55,7 @@ class Look:
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.refused = False
+        self._generator = random.Random(11)
         page.on("request", self._on_request)
         page.on("console", lambda message: self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -86,7 +87,7 @@ class Look:
 
     async def live(self, slots: int = 3) -> list[int]:
         """So many slots pass, with their readings and their records; returns what left."""
-        generator, left = random.Random(11), []
+        generator, left = self._generator, list[int]()
         for _ in range(slots):
             start_ms = self.world.clock_ms
             for time_ms in range(start_ms, start_ms + STEP_MS, 60_000):

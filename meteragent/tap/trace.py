@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from meteragent.release import MICRO, Kind, Terms
+from meteragent.window import Pending, give_back, phases_of
 
 KEPT_MAX = 200_000
 """Readings that are kept of one meter; where more come in a slot, it is partial."""
@@ -40,19 +41,17 @@ class Trace:
         """`rules` say how readings count."""
         self.since_ms = 0
         self.readings: list[tuple[int, int]] = []
-        self._phases = phases
+        self._phases = phases_of(phases, rules)
         self._rules = rules
-        self._standing: dict[str, tuple[int, int]] = {}
 
     def add(self, phase: str | None, time_ms: int, value_u: int) -> None:
-        """Take in a reading; of phases their sum counts, once all of them stand."""
+        """Take in a reading; of phases their sum counts, once all of them are known."""
         if phase is not None:
-            self._standing[phase] = (time_ms, value_u)
-            oldest_ms = min(at_ms for at_ms, _ in self._standing.values())
-            gone = self._rules.kind is Kind.POWER and oldest_ms + self._rules.hold_ms <= time_ms
-            if gone or len(self._standing) < len(self._phases):
+            heard = self._phases.hear(phase, Pending(time_ms, value_u, None))
+            give_back(heard.free if heard.sum is None else [*heard.free, heard.sum.token])
+            if heard.sum is None:
                 return
-            value_u = sum(value for _, value in self._standing.values())
+            time_ms, value_u = heard.sum.time_ms, heard.sum.value_u
         if not self.readings:
             before_ms = self._rules.interval_ms if self._rules.kind is Kind.INTERVAL_ENERGY else 0
             self.since_ms = time_ms - before_ms

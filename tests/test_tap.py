@@ -82,7 +82,7 @@ def test_phases_are_summed_once_all_stand() -> None:
 
 def test_registers_of_phases_are_summed_at_one_time() -> None:
     """Each phase's register is interpolated at the newest time that all have told, as the agent does."""
-    trace = Trace(("a", "b"), replace(POWER, kind=Kind.REGISTER, interval_ms=3_600_000))
+    trace = Trace(("a", "b"), REGISTER)
     for second, phase, value in ((0, "a", 0), (5, "b", 100), (10, "a", 20), (15, "b", 140)):
         trace.add(phase, START + 1000 * second, value)
     assert trace.readings == [(START + 5000, 110), (START + 10_000, 140)]

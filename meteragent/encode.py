@@ -23,6 +23,7 @@ from meteragent.release import MICRO, Kind, Space, Terms, Total
 
 _COVERAGE = 0.95
 _SENML_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 UTF8 = "utf8:"
 """Begins the SenML name of a meter whose own has other characters: their UTF-8 follows in hex."""
 
@@ -116,7 +117,6 @@ class Wordings:
     def __init__(self, known: Mapping[str, Terms], form: str = "json") -> None:
         self._form = form
         self._by_id = {id_: self.make(terms) for id_, terms in known.items()}
-        self._ids: dict[Terms, str] = {}
 
     def make(self, terms: Terms) -> Wording:
         """The wording of some terms."""
@@ -127,12 +127,9 @@ class Wordings:
 
     def id(self, terms: Terms) -> str:
         """The id of the terms of a window that opens."""
-        id_ = self._ids.get(terms)
-        if id_ is None:
-            id_ = self._ids[terms] = terms.id
-            if id_ not in self._by_id:
-                self._by_id[id_] = self.make(terms)
-        return id_
+        if terms.id not in self._by_id:
+            self._by_id[terms.id] = self.make(terms)
+        return terms.id
 
 
 def _figure(number: float) -> float:
@@ -165,8 +162,7 @@ def record(shared: Wording, label: str, window_ms: int, place: int, value_quanta
     if shared.format == "senml":
         return _senml(shared, label, start_ms, value, band)
     duration = iso_duration(_record_ms(terms)) + (f'","band":"{band}' if band else "")
-    name = json.dumps(label, ensure_ascii=False)
-    head = f'{{"v":1,"meter":{name},"t":"{iso_time(start_ms)}","for":"{duration}"'
+    head = f'{{"v":1,"meter":{_quoted(label)},"t":"{iso_time(start_ms)}","for":"{duration}"'
     return f'{head},"value":{value}{shared.after_value}'.encode()
 
 

@@ -9,6 +9,7 @@ import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 MICRO = 10**6
@@ -58,7 +59,7 @@ UNITS = {Kind.POWER: ("W", "kW"), Kind.INTERVAL_ENERGY: ("Wh", "kWh"), Kind.REGI
 """The units that fit a kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what follows from the fields is worked out once
 class Terms:
     """The terms of a release: a window finishes under those it opened with (law 1).
 
@@ -95,12 +96,12 @@ class Terms:
     others_per_day: Fraction = Fraction(0)
     modulus_u: int | None = None
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A name for exactly these terms: 16 hex digits."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Slots in a window."""
         return len(self.bands) or self.length_ms // self.step_ms
@@ -113,14 +114,16 @@ class Terms:
 
     def slot_ms(self, place: int) -> int:
         """How long a slot lasts in all."""
+        if not self.bands:
+            return self.step_ms
         return sum(end_ms - start_ms for start_ms, end_ms in self.stretches(place))
 
-    @property
+    @cached_property
     def epsilon(self) -> Fraction:
         """The privacy parameter, in 1/unit: level / radius (DESIGN 2)."""
         return self.level / self.radius
 
-    @property
+    @cached_property
     def quantum(self) -> Fraction:
         """The lattice of slot values, in the unit."""
         return Fraction(self.quantum_u, MICRO)
@@ -147,7 +150,7 @@ class Terms:
         base = self.radius * UNIT_FACTOR[self.unit]
         return base * self.step_ms / _HOUR_MS if self.kind is Kind.POWER else base
 
-    @property
+    @cached_property
     def epsilon_per_w(self) -> Fraction:
         """The charge of one window in 1/W, the one unit in which charges of streams add."""
         return self.level / self.radius_w

@@ -73,6 +73,10 @@ class Labelled(LInfLaplace):
         self.draws.radii.append(self.known)
         return (len(self.draws.radii) - 1) * WIDE
 
+    def radii(self, count: int, bits: Bits) -> list[int]:
+        """So many of these."""
+        return [self.radius(bits) for _ in range(count)]
+
     def draw(self, radius: int, bits: Bits) -> int:
         """The next label, as many quanta."""
         self.draws.lines.append(Drawn(radius, self.known))

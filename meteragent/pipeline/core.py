@@ -3,12 +3,12 @@
 import heapq
 from collections import Counter
 from collections.abc import Collection, Sequence
-from fractions import Fraction
 
 from meteragent import encode, grid, topic
 from meteragent.errors import PayloadError
 from meteragent.health import Counts
 from meteragent.pipeline.intake import Intake
+from meteragent.pipeline.radii import Radii
 from meteragent.pipeline.stream import Effects, Spending, Stream
 from meteragent.privacy.sampling import Bits
 from meteragent.reading import Message, See
@@ -43,7 +43,8 @@ class Pipeline:
         self._bits = bits
         self._counts = counts
         self._wordings = encode.Wordings(known.terms, stream.format)
-        self._charged: Counter[Charge] = Counter()
+        self._radii = Radii()
+        self._charged: Counter[tuple[str, int, str]] = Counter()
         self._floor_ms = known.floor_ms
         self._marks = dict(known.marks)
         self._announced = dict(known.announced)
@@ -91,8 +92,7 @@ class Pipeline:
             self._effects.acknowledge = give_back(self._effects.acknowledge)
         commit = self._effects.commit
         commit.states = {meter: self._state(meter) for meter in touched}
-        commit.charges = dict(self._charged)
-        self._charged.clear()
+        commit.charges = self._charges()
         return self._effects
 
     def deadline_ms(self, *, closing: bool) -> int | None:
@@ -265,11 +265,12 @@ class Pipeline:
         timeline.next_ms = self._marks[meter] = start_ms + terms.length_ms
         self._effects.commit.marks[meter] = timeline.next_ms
         timeline.idle += 1
-        if not self._charge(meter, start_ms, terms.epsilon_per_w):
+        terms_id = self._wordings.id(terms)
+        if not self._charge(meter, start_ms, terms_id):
             return
-        label, terms_id = self._label(meter), self._wordings.id(terms)
+        label = self._label(meter)
         sink_topic = topic.render(self._stream.sink_topic, label)
-        radius = self._wordings[terms_id].mechanism.radius(self._bits)
+        radius = self._radii.draw(terms_id, self._wordings[terms_id].mechanism, self._bits)
         window = Window(start_ms, terms, terms_id, sink_topic, label, radius)
         windows.append(window)
         self._counts.add("opened")
@@ -288,16 +289,21 @@ class Pipeline:
         patience_ms = max(self._stream.forget_ms, _KEPT_MS) if self._catching_up else self._stream.forget_ms
         return timeline.idle * self._stream.terms.length_ms >= patience_ms
 
-    def _charge(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
+    def _charge(self, meter: str, start_ms: int, terms_id: str) -> bool:
         """Charge a window, or pass it for ever when the budget forbids it."""
-        own = self._spending.own
-        if own is not None and own.would_exceed(meter, start_ms, epsilon):
+        if not self._spending.spend(meter, start_ms, self._wordings[terms_id].terms.epsilon_per_w):
             self._counts.add("passed")
             return False
-        for odometer in self._spending.odometers:
-            odometer.restore(meter, start_ms, epsilon)
-        self._charged[Charge(meter, grid.day(start_ms), epsilon)] += 1
+        self._charged[meter, grid.day(start_ms), terms_id] += 1
         return True
+
+    def _charges(self) -> dict[Charge, int]:
+        """What was charged since the last commit."""
+        charges: Counter[Charge] = Counter()
+        for (meter, day_ms, terms_id), windows in self._charged.items():
+            charges[Charge(meter, day_ms, self._wordings[terms_id].terms.epsilon_per_w)] += windows
+        self._charged.clear()
+        return dict(charges)
 
     def _draw(self, timeline: Timeline, window: Window) -> None:
         noise = self._wordings[window.terms_id].mechanism.draw(window.radius, self._bits)
@@ -322,7 +328,8 @@ class Pipeline:
         for window in timeline.windows:
             if window.lost is not None:
                 mechanism = self._wordings[window.terms_id].mechanism
-                window.redraw(mechanism.draw(mechanism.radius(self._bits), self._bits))
+                radius = self._radii.draw(window.terms_id, mechanism, self._bits)
+                window.redraw(mechanism.draw(radius, self._bits))
                 self._counts.add("register_lost")
 
     def _announce(self, window: Window, now_ms: int) -> None:

@@ -1,6 +1,7 @@
 """What the core is told of a stream, and what it answers."""
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from meteragent import topic
 from meteragent.decode import Decoder
@@ -49,6 +50,14 @@ class Spending:
 
     own: Odometer | None = None
     odometers: tuple[Odometer, ...] = ()
+
+    def spend(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
+        """Count a window that is to open, unless the budget forbids it; whether it may."""
+        if self.own is not None and self.own.would_exceed(meter, start_ms, epsilon):
+            return False
+        for odometer in self.odometers:
+            odometer.restore(meter, start_ms, epsilon)
+        return True
 
 
 @dataclass(slots=True)

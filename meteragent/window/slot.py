@@ -38,10 +38,14 @@ class Window:
 
     def slot_start_ms(self, index: int) -> int:
         """Where a slot starts."""
+        if not self.terms.bands:
+            return self.start_ms + index * self.terms.step_ms
         return self.start_ms + self.terms.stretches(index)[0][0]
 
     def slot_end_ms(self, index: int) -> int:
         """Where a slot ends."""
+        if not self.terms.bands:
+            return self.start_ms + (index + 1) * self.terms.step_ms
         return self.start_ms + self.terms.stretches(index)[-1][1]
 
     @property

@@ -97,6 +97,11 @@ class LInfLaplace:
         """
         return sampling.radius(self.n, self.a, bits)
 
+    def radii(self, count: int, bits: sampling.Bits) -> list[int]:
+        """R of `count` windows, by the same law; of many at once in a fraction of the time."""
+        drawn: list[int] = sampling.radii(self.n, self.a, count, bits).tolist()
+        return drawn
+
     def draw(self, radius: int, bits: sampling.Bits) -> int:
         """The noise of one slot in quanta, uniform on {-R .. R}, R = `radius` of its window."""
         return sampling.uniform(radius, bits)

@@ -10,7 +10,7 @@ BENCHMARKS := mechanisms agent store footprint simulators
 BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test lint types parts unit real bench clean
+.PHONY: help demo test lint types parts unit real faults bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -40,6 +40,12 @@ unit: $(STAMP) parts ## the fast tests: no integration, no statistics
 
 real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py tests/statistical/test_presets.py
+
+faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each; load in figures; 100,000 schedules (an hour)
+	$(BIN)/python -m tests.tools.kill_rounds --rounds 200
+	$(BIN)/python -m tests.tools.load --meters 100
+	$(BIN)/python -m tests.tools.load --meters 10000
+	$(BIN)/python -m simulators ordeal --seeds 100000
 
 bench: $(STAMP) $(BENCH_STAMP) parts ## every benchmark there is, side by side with the peers
 	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name --out benchmarks/results.json || exit 1; done

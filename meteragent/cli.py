@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -226,6 +227,7 @@ def _now_ms() -> int:
 def _run(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     settings = config.load(options.config)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # raw readings are in memory: no core may hold them
     agent = Agent(settings, wall_ms=_now_ms, notify=Notify.of(os.environ, os.getpid()), facts=_facts)
     try:
         asyncio.run(_until_signalled(agent))

@@ -36,11 +36,13 @@ class VirtualLoop(BaseEventLoop):
     """The loop of a world and of the agents that live in it, one after the other.
 
     `execute` does what an executor is asked for; it raises CancelledError if the process is dead.
+    By `until_s` everything must have ended.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.execute: Callable[..., Any] = lambda function, *arguments: function(*arguments)
+        self.until_s = float("inf")
         self._now_s = 0.0
         self._turns = 0
         self._selector = self
@@ -62,6 +64,9 @@ class VirtualLoop(BaseEventLoop):
         if self._turns > _TURNS:
             self._turns = 0
             raise RuntimeError("something goes round and round, and no time passes")
+        if self._now_s > self.until_s:
+            self.until_s *= 2
+            raise RuntimeError("the process does not end, though it was told to")
         return []
 
     def run_in_executor(

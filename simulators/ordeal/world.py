@@ -40,6 +40,8 @@ from simulators.ordeal.witness import Broken, Sent
 
 EPILOGUE_S = 5.0
 """How long nothing goes wrong at the end: a catch-up, a connection, and some turns."""
+_STOP_S = 30.0
+"""Longer than any stop takes: the outbox is drained for at most ten seconds."""
 _SETTLED_S = 2.5
 """What fell due this long before the end has left."""
 
@@ -111,6 +113,7 @@ class World:
     def run(self) -> None:
         """Let everything happen; raises Broken at the first thing that must not."""
         end_s = self.plan.end_ms / 1000
+        self._loop.until_s = end_s + EPILOGUE_S + _STOP_S
         self._source.reachable.set()
         self._sink.reachable.set()
         for event in self.plan.events:

@@ -43,6 +43,8 @@ HOMES = 10_000
 """Streams, and homes of each; further ones are refused and counted."""
 TERMS = 10_000
 """Descriptors that are remembered; further ones are refused and counted."""
+RECONNECT_MAX_S = 30
+"""How long it waits at most before it tries to connect again."""
 
 _PARTS = {
     "": "the private value of the newest slot, or of all homes the mean; negative values are normal",
@@ -222,6 +224,7 @@ def client(board: Board, url: str, topic: str, username: str | None, password: s
     if parts.scheme not in {"mqtt", "mqtts"} or not parts.hostname:
         raise ValueError(f"{url} is not a URL such as mqtts://utility.example:8883")
     made = Client(CallbackAPIVersion.VERSION2)
+    made.reconnect_delay_set(1, RECONNECT_MAX_S)
     if username is not None:
         made.username_pw_set(username, password)
     if parts.scheme == "mqtts":

@@ -172,6 +172,7 @@ def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[st
     unsaid = "how far the power may go from what the device said last, only you know: set source.dead_band"
     found = {
         unsaid: settings.is_dead_band_unknown(stream.source),
+        _counted(stream, terms): _is_coarse(stream, terms),
         late: energy_late and terms.clock is Clock.WALL,
         arrival: not settings.has_times(stream.source),
         event: terms.clock is Clock.EVENT,
@@ -181,6 +182,19 @@ def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[st
         new: bool(channels) and stream.name not in channels,
     }
     return [text for text, applies in found.items() if applies]
+
+
+def _is_coarse(stream: settings.Stream, terms: Terms) -> bool:
+    """Whether two counts of an energy, if its numbers are counts, add a twentieth to the radius."""
+    return terms.kind is not Kind.POWER and 40 * (stream.source.scale or 0) >= terms.radius
+
+
+def _counted(stream: settings.Stream, terms: Terms) -> str:
+    """What counts make of the promise for what the home really used: each end of a slot may be off by one."""
+    count = stream.source.scale or Fraction(0)
+    level = terms.epsilon * quantised(terms.radius + 2 * count, terms.quantum)
+    of_one = f"if the meter counts in steps of {shown(count)} {terms.unit}"
+    return f"{of_one}, slots of shapes within the radius may differ by two more: level {shown(level)}"
 
 
 def _one_slot(terms: Terms) -> str:

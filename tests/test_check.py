@@ -294,6 +294,18 @@ def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction) -
     assert scaled["dead_band"] == "1200"
 
 
+def test_coarse_counts_are_warned_of() -> None:
+    """A count may end on either side of a slot's end: two of them widen the promise for what was used."""
+    source = f"kind = 'register'\nunit = 'kWh'\n{TIMED}\nscale = "
+    (warning,) = warned((), {"source": f"{source}'0.01'", "window": "lateness = '1min'"})
+    assert warning == (
+        "if the meter counts in steps of 0.01 kWh, slots of shapes within the radius may differ by two more:"
+        " level 13/11"
+    )
+    assert warned((), {"source": f"{source}'0.001'", "window": "lateness = '1min'"}) == []
+    assert warned((), {"source": f"{TIMED}\nscale = 1000"}) == []
+
+
 def test_an_event_clock_does_not_wait_for_intervals() -> None:
     """With the event clock the interval that ends a slot is the time, so no lateness is asked for."""
     (warning,) = warned((), {"source": f"{energy('Wh')}\n{TIMED}", "window": "clock = 'event'"})

@@ -209,9 +209,12 @@ class Sink:
         return due, next((row.due_ms for row in rows if row.due_ms > now_ms), None)
 
     async def _room(self, session: Session) -> None:
-        while len(self._in_flight) >= session.inflight:
+        """Wait until there is room, and a clock: it may have been set back meanwhile (rule 2)."""
+        while len(self._in_flight) >= session.inflight or self._now_ms() is None:
             self._wake.clear()
-            await self._wake.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._wake.wait()
 
     async def _woken(self, next_ms: int | None) -> None:
         """Wait for something to happen, or for what is next to fall due."""

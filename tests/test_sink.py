@@ -8,6 +8,7 @@ import pytest
 
 from meteragent import outbox, sink
 from tests.fake_session import LIMIT_S, Publication
+from tests.mqtt_peer import turns
 from tests.sink_line import NOW_MS, Line
 from tests.stores import open_store
 
@@ -115,6 +116,35 @@ async def test_without_a_clock_nothing_leaves(line: Line) -> None:
         line.now_ms = NOW_MS
         line.sink.wake()
         assert (await session.next()).payload == b"1"
+
+
+async def test_what_was_due_does_not_leave_when_the_clock_is_set_back(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that wait for room stay when the clock is set back, and leave in order when it is right again."""
+    monkeypatch.setattr(sink, "POLL_S", 0.01)
+    line.commit(*(b"%d" % number for number in range(4)))
+    async with line.connected(inflight=2) as session:
+        first = await session.take(2)
+        line.now_ms = None
+        line.answer(session, *first)
+        await turns(20)
+        assert session.published.empty()
+        line.now_ms = NOW_MS
+        assert payloads(await session.take(2)) == [b"2", b"3"]
+
+
+async def test_descriptors_wait_for_a_clock_too(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a connection made without a clock nothing is said at all; then the descriptors come first."""
+    monkeypatch.setattr(sink, "POLL_S", 0.01)
+    line.describe("private/a", "new")
+    line.commit(b"record")
+    line.now_ms = None
+    async with line.connected() as session:
+        await turns(20)
+        assert session.published.empty()
+        line.now_ms = NOW_MS
+        assert payloads(await session.take(3)) == [b"new", b"new", b"record"]
 
 
 async def test_what_is_in_flight_is_bounded(line: Line) -> None:

@@ -161,6 +161,7 @@ def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[st
     terms = settings.terms(stream)
     late = "what ends a slot arrives after the slot has closed, and its last part is gap: set window.lateness"
     arrival = "readings have no time of their own: what waited in the broker counts from its arrival"
+    moved = "; of a register, all that was used meanwhile then lies in one slot: more than the radius hides"
     event = "clock = 'event' is for replay and archives: when a record leaves tells when a reading came"
     many = f"{terms.n} slots share one radius of noise; {_one_slot(terms)}"
     high = f"level {shown(terms.level)} lets the odds change by a factor of {odds(terms):.3g}"
@@ -174,7 +175,7 @@ def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[st
         unsaid: settings.is_dead_band_unknown(stream.source),
         _counted(stream, terms): _is_coarse(stream, terms),
         late: energy_late and terms.clock is Clock.WALL,
-        arrival: not settings.has_times(stream.source),
+        arrival + moved if terms.kind is Kind.REGISTER else arrival: not settings.has_times(stream.source),
         event: terms.clock is Clock.EVENT,
         many: terms.n > _SLOTS_MANY,
         coarse: terms.quantum > Fraction(sd(encode.wording(terms).mechanism)) / 2,

@@ -294,6 +294,15 @@ def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction) -
     assert scaled["dead_band"] == "1200"
 
 
+def test_registers_without_a_time_are_warned_of() -> None:
+    """A register that waited says when it is read what was used long before: that is not 1-Lipschitz."""
+    window = {"window": "lateness = '1min'"}
+    (warning,) = warned((), {"source": "kind = 'register'\nunit = 'kWh'", **window})
+    assert "counts from its arrival; of a register, all that was used meanwhile" in warning
+    (warning,) = warned((), {"source": energy("Wh"), **window})
+    assert warning.endswith("counts from its arrival")
+
+
 def test_coarse_counts_are_warned_of() -> None:
     """A count may end on either side of a slot's end: two of them widen the promise for what was used."""
     source = f"kind = 'register'\nunit = 'kWh'\n{TIMED}\nscale = "

@@ -8,12 +8,14 @@ What has to be kept from it (gmqtt 0.8; each point is pinned by a test):
     it ignores the reason code of a PUBACK                             read before it does
     it swallows exceptions and logs payloads and topics                a logger that only counts
     it sends packet by packet                                          one write per turn of the loop
+    it takes its time to make a publication                            `publication`, its ids
     it leaves with a DISCONNECT that forgets the last will             one that asks for it, or none
 """
 
 import asyncio
 import logging
 import ssl
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -25,6 +27,11 @@ from meteragent.mqtt.private import Private
 CLOSE_TIMEOUT_S: Final = 2.0
 MAX_PACKET_BYTES: Final = 4 * 2**20
 """The largest packet a broker may send (MQTT 5): the time to read one grows as its square."""
+
+_MQTT_3: Final = 4
+_DIGIT: Final = 0x7F
+_BYTE: Final = struct.Struct("!B").pack
+_NUMBER: Final = struct.Struct("!H").pack
 
 _WITH_WILL: Final = 0x04
 """The reason of a DISCONNECT that has the broker publish the last will (MQTT 5)."""
@@ -63,6 +70,18 @@ class Will(NamedTuple):
     payload: bytes
 
 
+def publication(packet_id: int, topic: str, payload: bytes, *, retain: bool, level: int) -> bytes:
+    """A PUBLISH at QoS 1, byte for byte as gmqtt makes it, in a tenth of the time."""
+    name, properties = topic.encode(), b"" if level == _MQTT_3 else b"\0"
+    length, size = len(name) + len(properties) + len(payload) + 4, b""
+    while length > _DIGIT:
+        length, low = length >> 7, length & _DIGIT
+        size += _BYTE(low | _DIGIT + 1)
+    head = b"\x33" if retain else b"\x32"
+    parts = head, size, _BYTE(length), _NUMBER(len(name)), name, _NUMBER(packet_id), properties, payload
+    return b"".join(parts)
+
+
 class Client:
     """One connection to a broker, which acknowledges nothing and repeats nothing by itself."""
 
@@ -77,7 +96,6 @@ class Client:
         password: str | None,
         will: Will | None = None,
     ) -> None:
-        self._sent = _SentIds()
         self._writer: _Writer | None = None
         self._will = will
         self._level = 0
@@ -86,7 +104,7 @@ class Client:
             clean_session=session_expiry_s == 0,
             optimistic_acknowledgement=False,
             will_message=will and gmqtt.Message(will.topic, will.payload, qos=1, retain=True),
-            persistent_storage=self._sent,
+            persistent_storage=_NoStore(),
             logger=_SilentLogger(events.unreadable),
             session_expiry_interval=session_expiry_s,
             receive_maximum=receive_maximum,
@@ -124,11 +142,12 @@ class Client:
 
     def publish(self, topic: str, payload: bytes, retain: bool) -> int:
         """Publish at QoS 1; returns the packet id. Raises OverflowError when no id is free."""
-        self._gmqtt.publish(topic, payload, qos=1, retain=retain)
-        return self._sent.newest
+        packet_id = self._private.next_id()
+        self.write(publication(packet_id, topic, payload, retain=retain, level=self._level))
+        return packet_id
 
     def write(self, packets: bytes) -> None:
-        """Write packets that need no answer, at the end of this turn of the event loop."""
+        """Write packets at the end of this turn of the event loop."""
         if self._writer is not None:
             self._writer.write(packets)
 
@@ -143,7 +162,7 @@ class Client:
         With a will it is the broker that says goodbye, however the connection ends: a DISCONNECT asks
         for the will, and with MQTT 3.1.1, where none can, there is none.
         """
-        if self._will and self._level == 4 and self._writer is not None:
+        if self._will and self._level == _MQTT_3 and self._writer is not None:
             self._writer.close()  # what is written after this does not leave
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
@@ -194,16 +213,13 @@ class _Writer:
         self._transport.abort()
 
 
-class _SentIds:
-    """Stands in for gmqtt's store of unanswered publications: it remembers the newest id only."""
+class _NoStore:
+    """Stands in for gmqtt's store of unanswered publications: it keeps none."""
 
     is_empty: Final = True
 
-    def __init__(self) -> None:
-        self.newest = 0
-
-    def push_message(self, packet_id: int, _packet: bytes) -> None:
-        self.newest = packet_id
+    def push_message(self, _packet_id: int, _packet: bytes) -> None:
+        pass
 
     def remove_message_by_mid(self, packet_id: int) -> None:
         pass

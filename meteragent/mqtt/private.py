@@ -7,6 +7,7 @@
     and read
       ._connack_properties                               for Receive Maximum, in whose place
                                                          on_connect's properties hold our own
+      .id_generator.next_id()                            the ids of publications: those of the subscriptions
     Client._connection._transport                      replaced by the coalescing writer,
     Client._connection._protocol._transport            both of them
 
@@ -59,6 +60,10 @@ class Private:
     def receive_maximum(self) -> int:
         """How many unanswered publications the broker takes at once."""
         return int(self._handler._connack_properties.get("receive_maximum", [_UNLIMITED])[0])
+
+    def next_id(self) -> int:
+        """A packet id that is free; it is free again when it has been answered. Raises OverflowError."""
+        return int(self._handler.id_generator.next_id())
 
     def replace_transport(self, wrap: Callable[[Any], _Transport]) -> _Transport:
         """Put what `wrap` makes of the transport in its place."""

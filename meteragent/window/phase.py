@@ -28,7 +28,7 @@ from meteragent.window.register import used_u
 from meteragent.window.share import Share
 from meteragent.window.timeline import Outcome, Pending
 
-_WAITING = 256
+_WAITING = 64
 """Readings of a phase that wait for another phase, at most."""
 
 

@@ -42,7 +42,7 @@ def bars(axes: Axes, rows: Sequence[dict[str, Any]], title: str) -> None:
     axes.axvline(1, color="#222222", lw=1)
     axes.set_title(title, loc="left", fontsize=9)
     axes.margins(x=0.15, y=0.01)
-    axes.set_xlim(left=min(0.1, *(value / 2 for value in values)))
+    axes.set_xlim(left=min([0.1, *(value / 2 for value in values)]))
 
 
 def row_end(row: dict[str, Any]) -> float:

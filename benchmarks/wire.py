@@ -80,7 +80,7 @@ class Client(asyncio.Protocol):
         buffer = self._buffer
         buffer += data
         at, answers = 0, []
-        while (found := _split(buffer, at)) is not None:
+        while (found := split(buffer, at)) is not None:
             kind, begin, at = found
             if kind & 0xF0 == PUBLISH:
                 topic_end = begin + 2 + int.from_bytes(buffer[begin : begin + 2], "big")
@@ -101,7 +101,7 @@ class Client(asyncio.Protocol):
         self._transport.close()
 
 
-def _split(buffer: bytearray, at: int) -> tuple[int, int, int] | None:
+def split(buffer: bytearray, at: int) -> tuple[int, int, int] | None:
     """Kind, begin and end of the body of the packet at a place; None if it is not all there."""
     length = shift = 0
     place = at + 1

@@ -13,6 +13,10 @@
 No error ever holds a reading, a payload or anything computed from one: its text may be logged.
 """
 
+import re
+
+_WITH_PASSWORD = re.compile(r"://\S*@")
+
 
 class MeteragentError(Exception):
     """The root: catch it to catch every error of this package."""
@@ -21,10 +25,12 @@ class MeteragentError(Exception):
 class ConfigError(MeteragentError):
     """A configuration that is refused: the key, what was found and what would be right.
 
-    `key` is the path in the file, such as ``privacy.radius``.
+    `key` is the path in the file, such as ``privacy.radius``. An address with a password is never repeated,
+    whatever key it was written to.
     """
 
     def __init__(self, key: str, found: str, expected: str) -> None:
+        found = "an address" if _WITH_PASSWORD.search(found) else found
         super().__init__(f"{key}: found {found}; expected {expected}")
         self.key = key
         self.found = found

@@ -4,7 +4,8 @@ import re
 
 from meteragent.decode.p1 import checksum
 
-_TELEGRAM = re.compile(r"/\w{3}\d[^\n!]*\n[^!]*!(?P<sum>[0-9A-Fa-f]{4})?")
+_TELEGRAM = re.compile(r"/\w{3}\d[^\n!]*(?:\n(?!/)[^\n!]*)+!(?P<sum>[0-9A-Fa-f]{4})?")
+"""From a header to the first ``!``, unless another header comes first: many without an end take no longer."""
 _BAUD = 4
 """The place of the 5 in ``/XXX5``."""
 _LINE_END = re.compile(r"\r?\n")

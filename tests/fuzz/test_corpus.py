@@ -1,0 +1,175 @@
+"""What fuzzing found, and what every input must keep: see `targets`; figures are in tests/README.md."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from meteragent import config, consume
+from meteragent.errors import ConfigError, RecordError, StoreError
+from meteragent.store import schema
+from tests.configurations import written
+from tests.fuzz import stored
+from tests.fuzz.seeds import SEEDS, corpus
+from tests.fuzz.targets import TARGETS, measured
+from tests.stores import open_store, opening, persist, sending
+
+FILES = [path for name in TARGETS for path in corpus(name)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_file_of_the_corpus(path: Path) -> None:
+    """What fuzzing found to be different is read or refused under a name, at once, and not repeated."""
+    assert measured(path.parent.name, path.read_bytes())
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if name not in {"store", "profiles", "mqtt"}])
+def test_where_fuzzing_begins(name: str) -> None:
+    """A target takes what it is there for: of its seeds one is not refused."""
+    became = {measured(name, seed) for seed in SEEDS[name]()}
+    accepted = {"read", "accepted", "series", "number", "time", "found", "200"}
+    assert became & accepted, became
+
+
+# Configuration ------------------------------------------------------------------------------------
+
+REFUSED = {
+    "a number of thousands of digits": "a = " + "9" * 5000,
+    "brackets without end": "a = " + "[" * 100_000,
+    "an expression without end": written(source=f"profile = 'json'\nvalue = '{'(' * 5000}'"),
+    "a text that is a huge number": written(privacy="level = '1e99999999'"),
+    "a text that is a tiny number": written(privacy="level = '1e-99999999'"),
+    "a long fraction": written(privacy=f"radius = '1/{'9' * 4000}'"),
+    "a long integer": written(privacy=f"level = {'9' * 4000}"),
+    "a day of minutes, for ten years": written(
+        window="length = '1d'\ntimezone = 'Europe/Amsterdam'\nblocks = 1440", privacy="space = 'profile'"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_no_setting_stalls_the_check(what: str) -> None:
+    """What would take minutes, or all memory, or end in another exception, is refused as a setting."""
+    assert measured("config", REFUSED[what].encode()) != "accepted"
+    with pytest.raises(ConfigError):
+        config.parse(REFUSED[what])
+
+
+@pytest.mark.parametrize("zone", ["Europe/Amsterdam", "Africa/Casablanca", "Australia/Lord_Howe"])
+def test_the_windows_that_differ_are_found_by_their_days(zone: str) -> None:
+    """Of ten years' windows those with days of other lengths stand for all: no terms are missed."""
+    [stream] = config.parse(written(window=f"timezone = '{zone}'", privacy="preset = 'typical-day'")).stream
+    windows, found = config.schedule(stream), set()
+    start_ms = windows.first_ms(1_735_689_600_000)
+    for _ in range(36):
+        found.add(windows.terms(start_ms))
+        start_ms = windows.grid.end_ms(start_ms)
+    assert found <= set(config.shapes(stream))
+
+
+# Recordings ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "piece", [b"/AAA5x\n", b'"', b"\\", b"1-", b"1.1.", b"\xff", b"/AAA5x\n1-0:1.7.0(00.417*kW)\n!ABCD\n"]
+)
+def test_a_long_recording_takes_no_longer_than_its_length(piece: bytes) -> None:
+    """What repeats a hundred thousand times, headers without an end among them, is redacted in a second."""
+    assert measured("redact", piece * (100_000 // len(piece)))
+
+
+# Records ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"1e99999999999999999999", b'{"v":1e99999999999999999999}', b'[{"bver":1e999999999999999999999}]'],
+)
+def test_a_number_beyond_all_numbers_is_no_record(message: bytes) -> None:
+    """A decimal that Python cannot hold is refused as what it is: no record."""
+    with pytest.raises(RecordError):
+        consume.Record.parse(message)
+
+
+# Store --------------------------------------------------------------------------------------------
+
+
+def _changed(path: Path, table: str, column: str, change: Callable[[str], object]) -> None:
+    """Change a value that a table has once."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        [(found,)] = connection.execute(f"SELECT {column} FROM {table} LIMIT 1").fetchall()
+        text = found.decode() if isinstance(found, bytes) else str(found)
+        connection.execute(f"UPDATE {table} SET {column} = ?", (change(text),))
+
+
+def _digit(text: str) -> bytes:
+    """The accumulator's or the radius's first digit is another one."""
+    at = next(at for at, one in enumerate(text) if one in "123456789" and at > text.index("radius"))
+    return (text[:at] + str(int(text[at]) % 9 + 1) + text[at + 1 :]).encode()
+
+
+NO_TIME = b'{"covered_ms":"x","standing_ms":null,"newest_ms":null,"next_ms":0,"idle":0,"windows":[]}'
+
+
+def _by_nothing(text: str) -> str:
+    known = json.loads(text) | {"level": "1/0"}
+    del known["crc"]
+    return json.dumps(known)
+
+
+DAMAGED: dict[str, tuple[str, str, Callable[[str], object]]] = {
+    "a digit of a state": ("state", "state", _digit),
+    "a digit of terms": ("terms", "terms", lambda text: text.replace('"220"', '"120"')),
+    "a state that is a text": ("state", "state", lambda text: text),
+    "a time that is no number": ("state", "state", lambda _: NO_TIME),
+    "terms that divide by nothing": ("terms", "terms", _by_nothing),
+    "a mark that is a text": ("mark", "end_ms", lambda _: "later"),
+    "a mark before the end of the open window": ("mark", "end_ms", lambda _: 0),
+    "a charge that is no fraction": ("charge", "epsilon", lambda _: "much"),
+    "a payload that is a number": ("outbox", "payload", lambda _: 7),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_what_sqlite_does_not_see_is_seen(tmp_path: Path, what: str) -> None:
+    """A store whose pages are sound and whose content is not is set aside: nothing of it is used."""
+    path = tmp_path / "db"
+    with open_store(path) as store:
+        persist(store, opening(1, "m"))
+        persist(store, sending(0))
+    _changed(path, *DAMAGED[what])
+    with open_store(path, now_ms=77) as store:
+        assert store.set_aside
+        assert store.snapshot("main").states == {}
+
+
+def test_a_state_without_a_sum_is_an_earlier_version_s(tmp_path: Path) -> None:
+    """What was written before states had a sum is read."""
+    path = tmp_path / "db"
+    with open_store(path) as store:
+        persist(store, opening(1, "m"))
+        before = store.snapshot("main")
+    _changed(path, "state", "state", lambda text: (text.rstrip("\0").rpartition(',"crc":')[0] + "}").encode())
+    with open_store(path) as store:
+        assert not store.set_aside
+        assert store.snapshot("main") == before
+
+
+@pytest.mark.parametrize("at", range(len(stored.CONFIGURATIONS)))
+def test_every_digit_of_a_state_is_covered_by_its_sum(at: int) -> None:
+    """No single digit of a kept state or of terms can change unseen."""
+    known = stored.used(at).known
+    found = [schema.encode_state(known.states[meter]).decode() for meter in stored.METERS[:1]]
+    found += map(schema.encode_terms, known.terms.values())
+    for text in found:
+        for place in (place for place, one in enumerate(text) if one.isdigit()):
+            other = text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :]
+            with pytest.raises(StoreError):
+                _decoded(other)
+
+
+def _decoded(text: str) -> object:
+    return schema.decode_state(text.encode()) if "covered_ms" in text else schema.decode_terms(text)

@@ -1,0 +1,111 @@
+"""SECURITY.md: every figure in it that the library can work out, worked out again."""
+
+import re
+import tomllib
+from math import ceil, exp
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meteragent import check, config, encode
+from meteragent.config.model import PRESETS, Source
+from meteragent.grid import HOUR_MS
+from meteragent.release import Terms
+from tests.configurations import written
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = " ".join((ROOT / "SECURITY.md").read_text().split())
+START_MS = 1_795_176_000_000
+AWAY = "away 8 h"
+
+
+def stream(preset: str) -> config.Stream:
+    """A stream of a preset, on the local calendar where it needs one."""
+    calendar = isinstance(PRESETS[preset].length, str)
+    window = "timezone = 'Europe/Amsterdam'" if calendar else ""
+    return config.parse(written(window=window, privacy=f"preset = '{preset}'")).stream[0]
+
+
+def right(preset: str) -> dict[str, dict[str, int]]:
+    """How often of 100 anybody is right, by event and number of days."""
+    return {row["event"]: row["right_of_100"] for row in check.facts(stream(preset))["hidden"]}
+
+
+def remainder_wh(terms: Terms) -> str:
+    """What a copy of an open slot tells: one quantum over a slot, as energy."""
+    return f"{float(terms.quantum * terms.slot_ms(0) / HOUR_MS):g} Wh"
+
+
+def test_the_promise_in_numbers() -> None:
+    """Radius, energy hidden, odds and the day's level are those of the default."""
+    facts: dict[str, Any] = check.facts(stream("appliance"))
+    assert f"at most {facts['radius']} W in every slot ({facts['hides_wh']} Wh moved" in TEXT
+    assert (
+        f"a factor of at most e^{facts['level']} = {exp(1):.2f}; by twice as much, e^2 = {exp(2):.2f}" in TEXT
+    )
+    assert f"Levels of windows add: {facts['level_per_day']} a day" in TEXT
+
+
+def test_what_the_default_hides() -> None:
+    """The table of events is that of `check`."""
+    rows = {name: [found[str(days)] for days in check.TIMES] for name, found in right("appliance").items()
+            if len(found) == len(check.TIMES)}  # fmt: skip
+    told = re.findall(r"\| ([a-zA-Z0-9 ,]+?) \([\d,]+ Wh\) \| (\d+) \| (\d+) \| (\d+) \|", TEXT)
+    assert len(told) == 5
+    for name, *numbers in told:
+        assert [int(one) for one in numbers] == rows[name]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presence(preset: str) -> None:
+    """What each preset tells of an absence is what `check` says."""
+    found = right(preset)
+    numbers = [*found[AWAY].values(), found["away a day"]["1"], found["away a week"]["1"]]
+    default = " (default)" if preset == "appliance" else ""
+    assert f"| `{preset}`{default} | {' | '.join(map(str, numbers))} |" in TEXT
+
+
+def test_what_a_copy_of_the_disk_tells() -> None:
+    """Remainders are quantum times slot; with R a kettle is on average as well hidden as without."""
+    found = {name: remainder_wh(config.terms(stream(name))) for name in PRESETS}
+    assert found["television"] == found["appliance"] == found["street"]
+    assert f"a remainder of {found['appliance']} (`day` {found['day']}," in TEXT
+    assert f"`typical-day` {found['typical-day']} a band, `bill` {found['bill']})" in TEXT
+    # Noise is uniform in [-R, R] and R is Gamma(2): the mean of min(1, d / 2R) over R, for d = 1 radius.
+    steps = [(at + 0.5) / 1000 for at in range(40_000)]
+    apart = sum(r * exp(-r) * min(1, 1 / (2 * r)) / 1000 for r in steps)
+    known = ceil(100 * (1 + apart) / 2 - 0.2)
+    assert f"right in {known} of 100 about a kettle" in TEXT
+    assert known == right("appliance")["a kettle"]["1"]
+
+
+def test_the_size_of_a_record() -> None:
+    """Bytes of a record of the default with a value of three digits."""
+    sizes = {
+        form: len(
+            encode.record(encode.wording(config.terms(stream("appliance")), form), "m1", START_MS, 0, 512)
+        )
+        for form in ("json", "senml")
+    }
+    assert f"A record is {sizes['json']} bytes as JSON and {sizes['senml']} as SenML" in TEXT
+
+
+def test_bounds_of_a_sender() -> None:
+    """What a sender is held to is what the configuration's defaults are."""
+    known = stream("appliance")
+    assert f"within `range` ({int(known.window.range[1]):,} W)" in TEXT
+    fields = Source.model_fields
+    assert f"At most {fields['max_meters'].default:,} meters, {fields['max_payload'].default:,} bytes" in TEXT
+    assert f"{fields['inflight'].default:,} unacknowledged messages" in TEXT
+    assert f"more than {known.window.ahead // 60_000} minutes ahead" in TEXT
+    assert f"for `keep` ({config.parse(written()).store.keep // (24 * HOUR_MS)} days)" in TEXT
+
+
+def test_every_dependency_is_named() -> None:
+    """Each package that an installation brings for the agent or its page is in the table."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["page"]]
+    names = {match[0] for one in wanted if (match := re.match(r"[\w-]+", one))}
+    table = TEXT[TEXT.index("| package | for |") : TEXT.index("There is no telemetry")]
+    assert names <= set(re.findall(r"`([\w-]+)`", table))

@@ -33,7 +33,7 @@ types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy
 
 parts: $(STAMP)
-	@$(BIN)/python tests/tools/system_parts.py mosquitto openssl systemd-analyze
+	@$(BIN)/python tests/tools/system_parts.py mosquitto openssl systemd-analyze chromium
 
 unit: $(STAMP) parts ## the fast tests: no integration, no statistics
 	$(BIN)/python -m pytest -n auto -m "not integration and not statistical"
@@ -55,7 +55,7 @@ clean: ## back to a fresh clone
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist demo-out
 
 $(STAMP): pyproject.toml | .venv/made
-	$(BIN)/python -m pip install --quiet --editable '.[sim,demo]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[sim,demo,page]' --group dev
 	@touch $@ $(DEMO_STAMP)
 
 $(DEMO_STAMP): pyproject.toml | .venv/made

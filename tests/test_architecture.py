@@ -140,7 +140,17 @@ def test_no_lock_files() -> None:
 
 def test_the_agent_starts_light() -> None:
     """The agent's imports load neither scipy nor what only simulations, archives and pages need."""
-    heavy = ["scipy", "pandas", "pyarrow", "pyspark", "matplotlib", "starlette", "aiomqtt", "simulators"]
+    heavy = [
+        "scipy",
+        "pandas",
+        "pyarrow",
+        "pyspark",
+        "matplotlib",
+        "starlette",
+        "uvicorn",
+        "aiomqtt",
+        "simulators",
+    ]
     code = f"import sys, meteragent.cli, meteragent.agent; print(*sorted(set({heavy}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

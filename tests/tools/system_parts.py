@@ -77,7 +77,9 @@ def missing_packages(name: str, options: list[str]) -> list[str]:
 
 def wrap(name: str, root: Path) -> Path | None:
     """A starter in the environment's bin that finds the unpacked libraries; it keeps the process id."""
-    program = next((path for path in root.glob(f"**/*bin/{name}") if path.is_file()), None)
+    # What Debian's chromium has in its bin is a script that starts the system's: the program is below lib.
+    places = (f"**/lib/{name}/{name}", f"**/*bin/{name}")
+    program = next((path for place in places for path in root.glob(place) if path.is_file()), None)
     if program is None:
         return None
     libraries = os.pathsep.join(sorted({str(path.parent) for path in root.glob("**/*.so*")}))

@@ -24,21 +24,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from meteragent import (
-    __version__,
-    check,
-    config,
-    discover,
-    event,
-    export,
-    grid,
-    ledger,
-    plan,
-    redact,
-    statement,
-    tap,
-    vitals,
-)
+from meteragent import __version__, check, config, event, grid, ledger, vitals
 from meteragent.agent import Agent, watch
 from meteragent.agent.notify import Notify
 from meteragent.errors import ConfigError, MeteragentError, StoreError
@@ -56,9 +42,9 @@ _SAMPLES_LEAST = 100
 
 _PLAN = "From any two of what to hide, what to share, how many homes at what error: the third."
 _LOOKING = (
-    ("discover", discover, "Listen to a broker and propose configurations for the meters that it has."),
-    ("tap", tap, "Show raw readings beside what left, live, in a terminal only."),
-    ("redact", redact, "Make a recorded payload fit for a bug report: shape kept, nothing said."),
+    ("discover", "Listen to a broker and propose configurations for the meters that it has."),
+    ("tap", "Show raw readings beside what left, live, in a terminal only."),
+    ("redact", "Make a recorded payload fit for a bug report: shape kept, nothing said."),
 )
 
 
@@ -70,7 +56,7 @@ _Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.Argume
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
-    options = _parser().parse_args(arguments)
+    options = _parser(sys.argv[1:] if arguments is None else arguments).parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         done = command(options)
@@ -87,7 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return done
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Of these arguments; the parts that a command brings with it are loaded if it may be among them."""
     parser = argparse.ArgumentParser("meteragent", description="Privacy for smart-meter streams.")
     parser.add_argument("--version", action="version", version=f"meteragent {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -101,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     add("run", _run, "Run the agent until SIGTERM.")
     _add_tests(add)
     _add_reports(add)
-    _add_others(commands)
+    _add_others(commands, arguments)
     return parser
 
 
@@ -153,15 +140,18 @@ def _add_reports(add: _Add) -> None:
     asking.add_argument("--json", action="store_true", help="all figures as JSON")
 
 
-def _add_others(commands: Any) -> None:
+def _add_others(commands: Any, asked: Sequence[str]) -> None:
     """The commands that bring their arguments with them, or have no configuration."""
     planning = commands.add_parser("plan", help=_PLAN, description=_PLAN)
-    plan.arguments(planning)
     planning.set_defaults(command=_plan, refuse=planning.error)
-    for name, part, text in _LOOKING:
+    if "plan" in asked:
+        importlib.import_module("meteragent.plan").arguments(planning)
+    for name, text in _LOOKING:
         sub = commands.add_parser(name, help=text, description=text)
-        part.arguments(sub)
-        sub.set_defaults(command=_guarded(part.run))
+        if name in asked:
+            part = importlib.import_module(f"meteragent.{name}")
+            part.arguments(sub)
+            sub.set_defaults(command=_guarded(part.run))
     describing = commands.add_parser("schema", help=_SCHEMA, description=_SCHEMA)
     describing.set_defaults(command=_schema)
     demo = commands.add_parser("demo", help="The whole chain with simulated homes, in about a minute.")
@@ -292,6 +282,8 @@ def _check(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
     events = (*event.EVENTS, *options.event)
     if options.statement:
+        from meteragent import statement  # noqa: PLC0415  the agent runs without it
+
         print(statement.page(settings, events, _terms(settings.store.path)), end="")
         return 0
     known = _channels(settings.store.path)
@@ -309,6 +301,8 @@ def _schema(_: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
+    from meteragent import plan  # noqa: PLC0415  the agent runs without it
+
     try:
         answer = plan.solve(plan.question(options))
     except ValueError as error:
@@ -361,6 +355,8 @@ def _ledger(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
+    from meteragent import export  # noqa: PLC0415  the agent runs without it
+
     with read_only(config.load(options.config).store.path) as connection:
         try:
             view = export.write_nonnegative if options.nonnegative else export.write

@@ -9,16 +9,10 @@ from tests.tools.flash_wear import MANY, arrivals, batches, measure
 HOUR_MS = 3_600_000
 
 
-@pytest.mark.parametrize(
-    ("preset", "meters", "flush_ms", "commits"),
-    [("appliance", 1, 60_000, 1440), ("appliance", 1, 900_000, 96)],
-)
-def test_what_is_collected_is_written_once(
-    tmp_path: Path, preset: str, meters: int, flush_ms: int, commits: int
-) -> None:
+def test_what_is_collected_is_written_once(tmp_path: Path) -> None:
     """Through the real core and store there are as many commits a day as there are times of `flush` in it."""
-    _, found = measure(tmp_path, preset, meters, flush_ms, None)
-    assert found == commits
+    _, commits = measure(tmp_path, "appliance", 1, 900_000, None)
+    assert commits == 96
 
 
 @pytest.mark.parametrize(("meters", "flush_ms", "most"), [(1, 0, 1), (1, 60_000, 6), (20, 900_000, MANY + 1)])

@@ -1,6 +1,8 @@
 """The exporter beside a real agent and two real brokers: what Prometheus reads is what left."""
 
 import asyncio
+import os
+import ssl
 import subprocess
 import sys
 import urllib.request
@@ -13,7 +15,7 @@ from aiomqtt import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from meteragent.consume import collect, mean_value
-from tests.broker import Broker, free_port
+from tests.broker import Broker, Certificates, free_port
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     LIMIT_S,
@@ -39,13 +41,14 @@ Rows = dict[tuple[str, str], float]
 
 
 @contextmanager
-def exporting(broker: Broker, folder: Path) -> Iterator[int]:
-    """The exporter on a broker that asks for a name; the port it listens on."""
+def exporting(broker: Broker, certificates: Certificates, folder: Path) -> Iterator[int]:
+    """The exporter on a broker that asks for a name, over TLS; the port it listens on."""
     port, password = free_port(), folder / "password"
     password.write_text(USERS["utility"] + "\n")
     command = [sys.executable, str(EXPORTER), "--url", broker.url, "--listen", f"127.0.0.1:{port}"]
     named = ["--username", "utility", "--password-file", str(password)]
-    with subprocess.Popen([*command, *named], cwd=ROOT) as process:
+    trusting = os.environ | {"SSL_CERT_FILE": str(certificates.ca)}
+    with subprocess.Popen([*command, *named], cwd=ROOT, env=trusting) as process:
         try:
             yield port
         finally:
@@ -82,10 +85,11 @@ def shown(payloads: Sequence[bytes]) -> Rows:
 
 
 @asynccontextmanager
-async def receiving(broker: Broker) -> AsyncIterator[list[bytes]]:
+async def receiving(broker: Broker, certificates: Certificates) -> AsyncIterator[list[bytes]]:
     """All that comes at the utility's broker, of the topics of records and descriptors."""
     came: list[bytes] = []
-    client = Client("127.0.0.1", broker.port, username="utility", password=USERS["utility"])
+    password, trusting = USERS["utility"], ssl.create_default_context(cafile=certificates.ca)
+    client = Client("127.0.0.1", broker.port, username="utility", password=password, tls_context=trusting)
     async with client:
         await client.subscribe("private/#", qos=1)
 
@@ -110,19 +114,21 @@ async def feed(house: Broker) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_what_prometheus_reads_is_what_left(mosquitto: MakeBroker, tmp_path: Path) -> None:
+async def test_what_prometheus_reads_is_what_left(
+    mosquitto: MakeBroker, certificates: Certificates, tmp_path: Path
+) -> None:
     """Each home's value and interval are those of its newest record; the mean is that of both homes.
 
     The utility's broker goes away and comes back: the exporter says so, and still knows.
     """
     secret = tmp_path / "agent-password"
     secret.write_text(USERS["agent"])
-    sink = f'username = "agent"\npassword_file = "{secret}"'
-    upstream = mosquitto(users=USERS)
-    with mosquitto(settings=TELL_ALL) as house, upstream, exporting(upstream, tmp_path) as port:
+    sink = f'username = "agent"\npassword_file = "{secret}"\nca_file = "{certificates.ca}"'
+    upstream = mosquitto(users=USERS, certificates=certificates)
+    with mosquitto(settings=TELL_ALL) as house, upstream, exporting(upstream, certificates, tmp_path) as port:
         await until(lambda: scrape(port).get(CONNECTED) == 1)
         config = stream(house.url, upstream.url, window=WINDOW, privacy=NOISY, sink=sink)
-        async with receiving(upstream) as came:
+        async with receiving(upstream, certificates) as came:
             with service(tmp_path / "agent", config) as agent:
                 agent.start()
                 await subscribed(house)

@@ -139,7 +139,7 @@ def test_no_lock_files() -> None:
 
 
 def test_the_agent_starts_light() -> None:
-    """The agent's imports load neither scipy nor what only simulations, archives and pages need."""
+    """The agent's imports load neither scipy nor what only simulations, archives, pages, other commands need."""
     heavy = [
         "scipy",
         "pandas",
@@ -150,6 +150,12 @@ def test_the_agent_starts_light() -> None:
         "uvicorn",
         "aiomqtt",
         "simulators",
+        "meteragent.discover",
+        "meteragent.export",
+        "meteragent.plan",
+        "meteragent.redact",
+        "meteragent.statement",
+        "meteragent.tap",
     ]
     code = f"import sys, meteragent.cli, meteragent.agent; print(*sorted(set({heavy}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

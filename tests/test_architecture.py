@@ -139,7 +139,7 @@ def test_no_lock_files() -> None:
 
 
 def test_the_agent_starts_light() -> None:
-    """The agent's imports load neither scipy nor what only simulations, archives, pages, other commands need."""
+    """Its imports load neither scipy nor what only simulations, archives, pages, other commands use."""
     heavy = [
         "scipy",
         "pandas",

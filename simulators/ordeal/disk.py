@@ -97,6 +97,7 @@ class Disk(StoreThread):
 
     @room_bytes.setter
     def room_bytes(self, room: int) -> None:
+        """Make it more or less."""
         self._max_bytes = room
 
     async def room(self) -> bool:

@@ -79,6 +79,7 @@ class Sink:
         self._now_ms = now_ms
         self._counts = counts
         self._wake = asyncio.Event()
+        self._freed = asyncio.Event()
         self._in_flight: dict[int, int] = {}
         self._delivered: list[int] = []
         self._confirmed: set[int] = set()
@@ -113,7 +114,9 @@ class Sink:
             self._delivered.append(row)
             self._confirmed.add(row)
             self._counts.add("delivered")
-        self._wake.set()
+        self._freed.set()
+        if not self._in_flight:  # else what is in the outbox is on its way, or waits for room
+            self._wake.set()
 
     def on_message(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
         """Home Assistant has started, or something of no interest has arrived."""
@@ -211,10 +214,10 @@ class Sink:
     async def _room(self, session: Session) -> None:
         """Wait until there is room, and a clock: it may have been set back meanwhile (rule 2)."""
         while len(self._in_flight) >= session.inflight or self._now_ms() is None:
-            self._wake.clear()
+            self._freed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
-                    await self._wake.wait()
+                    await self._freed.wait()
 
     async def _woken(self, next_ms: int | None) -> None:
         """Wait for something to happen, or for what is next to fall due."""

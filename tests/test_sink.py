@@ -249,3 +249,19 @@ async def test_a_long_outbox_leaves_page_by_page(line: Line, monkeypatch: pytest
         await line.looked()
         assert session.published.empty()
     assert sent == [b"%d" % n for n in range(50)]
+
+
+async def test_an_answer_reads_nothing_again_while_others_are_on_their_way(line: Line) -> None:
+    """The outbox is looked at again when all that it held is confirmed, not at each confirmation."""
+    line.commit(b"1", b"2", b"3")
+    async with line.connected() as session:
+        first, second, third = await session.take(3)
+        await line.looked()
+        for one in (first, second):
+            line.answer(session, one)
+            await turns(5)
+        assert line.reads.locked()
+        line.answer(session, third)
+        async with asyncio.timeout(LIMIT_S):
+            await line.sink.idle.wait()
+        assert not line.reads.locked()

@@ -40,6 +40,14 @@ _TYPES = {
 }
 """What must be of its kind, and what finds a row that is not."""
 
+_TEXTS = (
+    "SELECT channel, meter FROM mark",
+    "SELECT channel, meter FROM state",
+    "SELECT channel, topic, id FROM descriptor",
+    "SELECT DISTINCT channel, topic FROM outbox WHERE delivered_ms IS NULL",
+)
+"""What is read as text, and must be: a byte that is no UTF-8 ends whoever reads it."""
+
 
 def meta(connection: sqlite3.Connection, key: str) -> Any:
     """One of the single values of the store; raises StoreError where it is missing."""
@@ -50,14 +58,17 @@ def meta(connection: sqlite3.Connection, key: str) -> Any:
 
 
 def examine(connection: sqlite3.Connection) -> None:
-    """Look at all that a start needs; raises StoreError, sqlite3.Error: it cannot be read."""
+    """Look at all that a start needs; raises StoreError or sqlite3.Error where it cannot be read."""
     for key, types in _META.items():
         if not isinstance(meta(connection, key), types):
             raise _unreadable("a value that every store has")
     for what, query in _TYPES.items():
         if connection.execute(query).fetchone() is not None:
             raise _unreadable(what)
-    for (epsilon,) in connection.execute("SELECT DISTINCT epsilon FROM charge"):
+    for query in _TEXTS:
+        for _ in connection.execute(query):
+            pass
+    for _, epsilon in connection.execute("SELECT DISTINCT channel, epsilon FROM charge"):
         if not _is_positive(epsilon):
             raise _unreadable("a charge")
     _examine_states(connection)

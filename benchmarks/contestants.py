@@ -5,7 +5,6 @@ Each is a process of its own (or two brokers with a bridge), so that its CPU tim
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -78,16 +77,22 @@ Contestant = Callable[[int], AbstractContextManager[Standing]]
 
 
 @contextmanager
-def process(*command: str | Path, log: Path = Path(os.devnull)) -> Iterator[int]:
-    """A process while the block lasts; its id. It finds bytecode, as what is installed does."""
+def process(*command: str | Path, log: Path | None = None) -> Iterator[int]:
+    """A process while the block lasts; its id. It finds bytecode, as what is installed does.
+
+    What it says goes to `log`; if it has ended by itself, the last of that is shown.
+    """
     environment = os.environ | {"PYTHONPYCACHEPREFIX": str(BYTECODE)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    with log.open("ab") as end:
+    with tempfile.TemporaryFile() if log is None else log.open("w+b") as end:
         running = subprocess.Popen(command, cwd=ROOT, stdout=end, stderr=end, env=environment)
         try:
             yield running.pid
         finally:
-            running.send_signal(signal.SIGKILL)
+            if running.poll() is not None:
+                end.seek(0)
+                print(*command, "has ended:", end.read()[-2000:].decode(errors="replace"), file=sys.stderr)
+            running.kill()
             running.wait()
 
 
@@ -107,6 +112,14 @@ def broker(**settings: str | int) -> Iterator[Broker]:
             yield running
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def mosquitto_version() -> str:
+    """The version of the broker."""
+    program = mosquitto_program()
+    assert program is not None
+    said = subprocess.run([program, "-h"], check=False, capture_output=True, text=True).stdout
+    return said.split()[2]
 
 
 def await_subscription(running: Broker) -> None:

@@ -1,6 +1,6 @@
 """How small the agent is, and how soon it is there.
 
-`python -m benchmarks.footprint [--out FILE]`. Memory is the most that was resident while three readings of
+`python -m benchmarks.footprint [--out FILE]`. Memory is the most that was resident while two readings of
 every meter passed, each a slot of its own. Python's bytecode is there before, as after an installation.
 """
 
@@ -27,7 +27,7 @@ from benchmarks.harness import ROUNDS, Result, report
 from benchmarks.wire import Paced
 
 LIMITS_MB = {100: 60, 10_000: 150}
-READINGS, SPARSE_PER_S, DENSE_PER_S = 3, 100, 2000
+READINGS, SPARSE_PER_S, DENSE_PER_S = 2, 100, 2000
 FORBIDDEN = ("matplotlib", "scipy", "starlette", "uvicorn")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 

@@ -161,7 +161,12 @@ def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[st
     terms = settings.terms(stream)
     late = "what ends a slot arrives after the slot has closed, and its last part is gap: set window.lateness"
     arrival = "readings have no time of their own: what waited in the broker counts from its arrival"
-    moved = "; of a register, all that was used meanwhile then lies in one slot: more than the radius hides"
+    stamped = "a register without times of its own: what comes late counts as used later, more than is hidden"
+    wraps = "the modulus is less than window.range allows in an hour: more than one round would go unseen"
+    phases = (
+        f"the phases are told at different times: load that moves between them counts up to"
+        f" {len(stream.source.phases or '1')} times"
+    )
     event = "clock = 'event' is for replay and archives: when a record leaves tells when a reading came"
     many = f"{terms.n} slots share one radius of noise; {_one_slot(terms)}"
     high = f"level {shown(terms.level)} lets the odds change by a factor of {odds(terms):.3g}"
@@ -175,7 +180,9 @@ def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[st
         unsaid: settings.is_dead_band_unknown(stream.source),
         _counted(stream, terms): _is_coarse(stream, terms),
         late: energy_late and terms.clock is Clock.WALL,
-        arrival + moved if terms.kind is Kind.REGISTER else arrival: not settings.has_times(stream.source),
+        stamped if terms.kind is Kind.REGISTER else arrival: not settings.has_times(stream.source),
+        wraps: terms.modulus_u is not None and terms.modulus_u < terms.high_u,
+        phases: terms.kind is Kind.POWER and len(stream.source.phases or ()) > 1,
         event: terms.clock is Clock.EVENT,
         many: terms.n > _SLOTS_MANY,
         coarse: terms.quantum > Fraction(sd(encode.wording(terms).mechanism)) / 2,
@@ -187,7 +194,9 @@ def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[st
 
 def _is_coarse(stream: settings.Stream, terms: Terms) -> bool:
     """Whether two counts of an energy, if its numbers are counts, add a twentieth to the radius."""
-    return terms.kind is not Kind.POWER and 40 * (stream.source.scale or 0) >= terms.radius
+    counts = stream.source.scale or 0
+    stated = terms.kind is Kind.POWER or stream.source.dead_band is not None
+    return not stated and 40 * counts >= terms.radius
 
 
 def _counted(stream: settings.Stream, terms: Terms) -> str:
@@ -286,12 +295,13 @@ def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
     what = "slot means" if terms.kind is Kind.POWER else "slot energies"
     factor = f"e^{shown(terms.level)} = {odds(terms):.3g}"
     hides = amount(float(terms.hides_wh), "Wh")
+    around = " and the readings around it" if terms.kind is Kind.REGISTER else ""
     return [
         "The promise",
         f"  For any two load shapes whose {what} differ by at most {shown(terms.radius)} {terms.unit},",
         f"  what leaves in a window changes the odds between them by a factor of at most {factor}.",
         f"  Exactly: epsilon = {found['epsilon']} per {terms.unit}, on multiples of {shown(terms.quantum)}.",
-        f"  Hidden: whatever moves at most {hides} within any {slot(terms)}.",
+        f"  Hidden: whatever moves at most {hides} within any {slot(terms)}{around}.",
         f"  Levels of windows add: {_per_day(terms)}. What repeats is learnt.",
         *_together(found),
         *_on_change(found, terms),
@@ -312,9 +322,12 @@ def _on_change(found: dict[str, Any], terms: Terms) -> list[str]:
     if "dead_band" not in found:
         return []
     band, level = f"{found['dead_band']} {terms.unit}", Fraction(found["level_of_curves"])
+    what = f"The device reports on change, and lets the power go {band} from what it said last"
+    if terms.kind is not Kind.POWER:
+        what = f"The meter counts in steps of {band}"
     return [
-        f"  The device reports on change, and lets the power go {band} from what it said last: for what the",
-        f"  home really used, the factor is e^{shown(level)} = {math.exp(min(float(level), 99)):.3g}.",
+        f"  {what}: for what the home",
+        f"  really used, the factor is e^{shown(level)} = {math.exp(min(float(level), 99)):.3g}.",
     ]
 
 

@@ -71,6 +71,20 @@ async def test_brokers_know_the_agent_again(world: World) -> None:
     assert own not in names[0]["sink-two"]
 
 
+@pytest.mark.parametrize(("keys", "seconds"), [("", 604_800), ("kind", 604_800), ("kind time", 0)])
+async def test_what_a_register_showed_while_we_were_away_is_not_kept(
+    world: World, keys: str, seconds: int
+) -> None:
+    """The broker keeps readings for a week; not those of a register that do not say when they were."""
+    text = STREAM.format("", "")
+    if "kind" in keys:
+        text = text.replace('kind = "power"', 'kind = "register"').replace('"W"', '"Wh"')
+    if "time" in keys:
+        text = text.replace('time = "t"', "")
+    async with world.running(text):
+        assert world.sides["source"]._options["session_expiry_s"] == seconds
+
+
 async def test_a_stop_drains_the_outbox_and_closes_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

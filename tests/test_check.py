@@ -235,6 +235,14 @@ WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         (),
     ),
     "the quantum of 1 W is coarser than the noise": ({"source": TIMED, "privacy": "radius = 1"}, ()),
+    "the phases are told at different times: load that moves between them counts up to 2 times": (
+        {"source": f"{TIMED}\ntopic = 'm/{{phase}}'\nmeter = 'home'\nphases = ['a', 'b']"},
+        (),
+    ),
+    "the modulus is less than window.range allows in an hour": (
+        {"source": f"kind = 'register'\nunit = 'kWh'\nmodulus = 19\n{TIMED}", "window": "lateness = '1min'"},
+        (),
+    ),
     "how far the power may go from what the device said last": (
         {"source": "profile = 'senml'\ntopic = 'home/power'\nmeter = 'home'"},
         (),
@@ -298,7 +306,7 @@ def test_registers_without_a_time_are_warned_of() -> None:
     """A register that waited says when it is read what was used long before: that is not 1-Lipschitz."""
     window = {"window": "lateness = '1min'"}
     (warning,) = warned((), {"source": "kind = 'register'\nunit = 'kWh'", **window})
-    assert "counts from its arrival; of a register, all that was used meanwhile" in warning
+    assert warning.startswith("a register without times of its own: what comes late counts as used later")
     (warning,) = warned((), {"source": energy("Wh"), **window})
     assert warning.endswith("counts from its arrival")
 
@@ -313,6 +321,18 @@ def test_coarse_counts_are_warned_of() -> None:
     )
     assert warned((), {"source": f"{source}'0.001'", "window": "lateness = '1min'"}) == []
     assert warned((), {"source": f"{TIMED}\nscale = 1000"}) == []
+
+
+def test_the_step_of_a_count_widens_the_promise_too() -> None:
+    """A meter that counts in steps of 10 Wh: shapes within 110 Wh may differ by two steps more."""
+    sections = {
+        "source": f"kind = 'register'\nunit = 'Wh'\ndead_band = 10\n{TIMED}",
+        "window": "lateness = '1min'",
+    }
+    facts = found(**sections)
+    assert (facts["dead_band"], facts["level_of_curves"]) == ("10", "13/11")
+    assert "The meter counts in steps of 10 Wh: for what the home\n  really used" in told((), sections)
+    assert "within any slot of 30min and the readings around it." in told((), sections)
 
 
 def test_an_event_clock_does_not_wait_for_intervals() -> None:

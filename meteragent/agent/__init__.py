@@ -24,10 +24,11 @@ from meteragent.agent.watch import StreamWatch, Watch
 from meteragent.health import Counts
 from meteragent.home_assistant import Discovery
 from meteragent.mqtt import Endpoint, keep_connected
+from meteragent.mqtt.reconnect import WEEK_S
 from meteragent.pipeline import Pipeline, Spending, Stream
 from meteragent.privacy.composition import Odometer
 from meteragent.privacy.sampling import Bits, SystemBits
-from meteragent.release import Clock
+from meteragent.release import Clock, Kind
 from meteragent.sink import Beside, Sink
 from meteragent.source import Source
 from meteragent.store import Store
@@ -80,6 +81,7 @@ class Unit(NamedTuple):
     sink_id: str
     inflight: int
     watch: StreamWatch
+    keeps_session: bool
 
 
 def _core(stream: settings.Stream, others: Fraction, links: Links, secret: bytes) -> Stream:
@@ -136,6 +138,16 @@ def _odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
             for odometer in odometers.values():
                 odometer.restore(meter, day_ms, epsilon)
     return odometers
+
+
+def _keeps_session(stream: settings.Stream) -> bool:
+    """Whether the source's broker is to keep what comes while we are away.
+
+    Not a register's without times of its own: it would be taken for what the register shows now, and all that
+    was used meanwhile for the use of the moment, which no radius hides. Nothing is lost by that: the next
+    reading holds it all.
+    """
+    return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
 
 
 def _client_ids(store: Store, name: str) -> tuple[str, str]:
@@ -275,7 +287,9 @@ class Agent:
             self._viewers,
         )
         ids = _client_ids(store, name)
-        return Unit(name, source, sink, runner, links, *ids, stream.sink.inflight, watch)
+        return Unit(
+            name, source, sink, runner, links, *ids, stream.sink.inflight, watch, _keeps_session(stream)
+        )
 
     async def _serve(self, units: list[Unit], serving: list[Coroutine[Any, Any, None]]) -> None:
         """Run all tasks; when cancelled, end the runners and what is served, drain the sinks, end those."""
@@ -315,6 +329,7 @@ class Agent:
             on_message=unit.source.on_message,
             receive_maximum=unit.source.receive_maximum,
             entropy=self._entropy,
+            session_expiry_s=WEEK_S if unit.keeps_session else 0,
             count=self._count(unit, "source"),
         )
 

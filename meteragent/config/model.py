@@ -82,7 +82,7 @@ class Source(Broker):
     modulus: Positive | None = None
     """Where a register begins again at 0, in the unit."""
     dead_band: NotNegative | None = None
-    """How far off what it said last a device lets the power go, in the unit."""
+    """How far off what was sent last the power may be, in the unit; of an energy, the step of its count."""
     inflight: int = Field(1000, ge=1, le=30_000, strict=True)
     """Readings held unacknowledged, at most."""
     max_meters: int = Field(10_000, ge=1, strict=True)

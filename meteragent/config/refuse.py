@@ -102,11 +102,9 @@ def _check_source(stream: Stream, at: str) -> None:
 
 def _check_kind(source: Source, at: str) -> None:
     """Keys that only one kind has."""
-    for key, kind in (("modulus", Kind.REGISTER), ("dead_band", Kind.POWER)):
-        value = getattr(source, key)
-        if value is not None and source.kind is not kind:
-            expected = f"no {key}, or kind = '{kind}': only there it means something"
-            raise ConfigError(f"{at}source.{key}", _shown(value), expected)
+    if source.modulus is not None and source.kind is not Kind.REGISTER:
+        expected = "no modulus, or kind = 'register': only there it means something"
+        raise ConfigError(f"{at}source.modulus", _shown(source.modulus), expected)
     if source.phases is not None and source.kind is Kind.INTERVAL_ENERGY:
         expected = "kind 'power' or 'register', or one phase: energies of intervals that differ have no sum"
         raise ConfigError(f"{at}source.phases", ", ".join(map(repr, source.phases)), expected)

@@ -79,6 +79,7 @@ async def test_what_a_register_showed_while_we_were_away_is_not_kept(
     text = STREAM.format("", "")
     if "kind" in keys:
         text = text.replace('kind = "power"', 'kind = "register"').replace('"W"', '"Wh"')
+        text = text.replace("level = 1000", "level = 1000\nquantum = 1")
     if "time" in keys:
         text = text.replace('time = "t"', "")
     async with world.running(text):

@@ -1,8 +1,9 @@
-"""Simulated homes beside RAMP, and how many a second.
+"""Simulated homes beside RAMP and the Richardson model, and how many a second.
 
 `python -m benchmarks.simulators [--out FILE]`. Ratios of home-days per CPU-second. Ours: all appliances, the
 television's content and the table of events, 1,000 homes for two days. RAMP: users of five appliances for
-five days, as many home-days a call; its finest step is a minute. Rates are of this machine, as it is now.
+five days, as many home-days a call; its finest step is a minute. richardsonpy: a home of three for a year,
+occupancy, light and appliances; it knows whole years only. Rates are of this machine, as it is now.
 """
 
 import warnings
@@ -10,6 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 from ramp import UseCase, User
+from richardsonpy.classes.electric_load import ElectricLoad
+from richardsonpy.classes.occupancy import Occupancy
+from richardsonpy.functions.change_resolution import change_resolution
+from richardsonpy.functions.load_radiation import get_rad_from_try_path
 
 from benchmarks.harness import Row, report, run, seconds
 from simulators.fleet import Fleet
@@ -17,6 +22,7 @@ from simulators.fleet import Fleet
 HOMES, DAYS = 1000, 2
 RAMP_USERS, RAMP_DAYS = 400, 5
 SECOND_HOMES, SECOND_DAYS = 40, 4
+YEAR_HOMES, YEAR_DAYS, OCCUPANTS = 73, 5, 3
 GOAL_AT_1_S = 300
 """Home-days per CPU-second on a quiet core."""
 
@@ -75,6 +81,20 @@ def ramp(users: int, days: int) -> Callable[[], object]:
     return simulate
 
 
+def richardson() -> Callable[[], object]:
+    """Simulate a home for a year at 60 s with richardsonpy; the sunlight is read before."""
+    direct, diffuse = (
+        change_resolution(hourly, old_res=3600, new_res=60) for hourly in get_rad_from_try_path()
+    )
+
+    def call() -> object:
+        present = Occupancy(number_occupants=OCCUPANTS).occupancy
+        load = ElectricLoad(present, OCCUPANTS, q_direct=direct, q_diffuse=diffuse, timestep=60)
+        return load.loadcurve.sum()
+
+    return call
+
+
 def rate(call: Callable[[], object], home_days: int) -> str:
     """Home-days per CPU-second, the best of three."""
     return f"{home_days / min(seconds(call, 1) for _ in range(3)):,.0f} home-days per CPU-second"
@@ -89,8 +109,9 @@ def main() -> None:
     rows = [
         Row("2,000 home-days at 60 s", "RAMP at 60 s", at_60_s, theirs, 4, rate(at_60_s, HOMES * DAYS)),
         Row("160 home-days at 1 s", "RAMP at 60 s", at_1_s, theirs_fewer, None, note),
+        Row("365 home-days at 60 s", "richardsonpy at 60 s", ours(YEAR_HOMES, YEAR_DAYS, 60), richardson()),
     ]
-    report(run(rows), ["numpy", "rampdemand"])
+    report(run(rows), ["numpy", "rampdemand", "richardsonpy"])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Running schedules: one, or many on all cores; where they run leaves nothing behind."""
 
+import logging
 import re
 import shutil
 from collections import Counter
@@ -24,6 +25,9 @@ TWINS = 5
 """One schedule in so many runs again with other values in its readings."""
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, where a system has it: fsync costs nothing there
+
+
+_log = logging.getLogger("meteragent")
 
 
 class Outcome(NamedTuple):
@@ -62,12 +66,19 @@ def run(plan: Schedule, where: Path, *, twin: bool = False, make: Callable[..., 
 def _world(plan: Schedule, where: Path, *, scramble: bool, make: Callable[..., Life]) -> World:
     folder = where / "world"
     folder.mkdir()
+    _log.addFilter(_mute)
     try:
         world = World(plan, where, folder, scramble=scramble, make=make)
         world.run()
     finally:
+        _log.removeFilter(_mute)
         shutil.rmtree(folder)
     return world
+
+
+def _mute(_: logging.LogRecord) -> bool:
+    """Hundreds of thousands of lives are not logged."""
+    return False
 
 
 def _without_values(world: World) -> Iterator[tuple[float, str, bytes, bool]]:

@@ -8,7 +8,6 @@ end nothing goes wrong any more, and all that must have left has.
 
 import asyncio
 import hashlib
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -44,8 +43,6 @@ _STOP_S = 30.0
 """Longer than any stop takes: the outbox is drained for at most ten seconds."""
 _SETTLED_S = 2.5
 """What fell due this long before the end has left."""
-
-logging.getLogger("meteragent").addFilter(lambda _: False)  # hundreds of thousands of lives are not logged
 
 
 class _Guard:
@@ -85,6 +82,7 @@ class World:
         self.log: list[tuple[float, str, bytes, bool]] = []
         self.alive = False
         self.broken: Broken | None = None
+        self._over = False
         self._guard = _Guard(self)
         self._loop = VirtualLoop()
         self._loop.execute = self._execute
@@ -121,7 +119,7 @@ class World:
         self._loop.call_at(end_s, self._settle)
         self._loop.call_at(end_s + EPILOGUE_S, self._finish)
         try:
-            while self._loop.time() < end_s + EPILOGUE_S:
+            while not self._over:
                 self._live()
                 self._rest(end_s)
             self._check_end()
@@ -367,6 +365,7 @@ class World:
 
     def _finish(self) -> None:
         """The end of the world: SIGTERM."""
+        self._over = True
         held = self._books.held()
         owed = [
             token for one in self._source.sessions.values() for token in one.owed if id(token) not in held

@@ -116,7 +116,7 @@ def _is_possible(window: OpenWindow, terms: Terms) -> bool:
         0 <= window.drawn <= terms.n
         and window.radius >= 0
         and places == sorted({place for place in places if 0 <= place < window.drawn})
-        and (window.masked is None or window.masked in places)
+        and (window.masked is None or (terms.kind is Kind.REGISTER and window.masked in places))
     )
 
 

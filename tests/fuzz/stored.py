@@ -16,7 +16,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from meteragent import agent, config, ledger, outbox
-from meteragent.errors import StoreError
+from meteragent.errors import MeteragentError, StoreError
 from meteragent.health import Counts
 from meteragent.pipeline import Pipeline, Spending
 from meteragent.privacy import SeededBits
@@ -205,6 +205,9 @@ def _used(store: Store, at: int, before: Used, *, sound: bool) -> str:
             return _went_on(store, at, before, sound=sound)
     except StoreError:
         return "StoreError at work"
+    except MeteragentError:
+        assert not sound  # somebody has written a state that contradicts itself, and its sum: nothing leaves
+        return "stopped"
 
 
 def _went_on(store: Store, at: int, before: Used, *, sound: bool) -> str:

@@ -60,7 +60,9 @@ def test_no_setting_stalls_the_check(what: str) -> None:
 
 def test_many_bands_are_checked_at_once() -> None:
     """A week of quarters of an hour, over ten years of calendar, takes less than a second."""
-    text = written(window="length = '1w'\ntimezone = 'Europe/Madrid'\nblocks = 96", privacy="space = 'profile'")
+    text = written(
+        window="length = '1w'\ntimezone = 'Europe/Madrid'\nblocks = 96", privacy="space = 'profile'"
+    )
     assert measured("config", text.encode()) == "accepted"
 
 

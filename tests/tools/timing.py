@@ -46,21 +46,22 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=200_000)
     parser.add_argument("--busy", type=float, default=20.0, help="readings a second of the busy home")
     parser.add_argument("--spread", default="0s", help="as in the configuration")
+    parser.add_argument("--flush", default="0s", help="as in the configuration")
     options = parser.parse_args()
     if options.samples:
         _closing(options.samples)
     if options.seconds:
-        asyncio.run(_leaving(options.seconds, options.busy, options.spread))
+        asyncio.run(_leaving(options.seconds, options.busy, options.spread, options.flush))
 
 
 # (a) ----------------------------------------------------------------------------------------------
 
 
-async def _leaving(seconds: int, busy_per_s: float, spread: str) -> None:
+async def _leaving(seconds: int, busy_per_s: float, spread: str, flush: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with Broker(_mosquitto(), folder) as broker:
-            source, store = f"url = '{broker.url}'", f"path = '{folder}/db'"
+            source, store = f"url = '{broker.url}'", f"path = '{folder}/db'\nflush = '{flush}'"
             text = written(source=source, window="length = '1s'", sink=f"spread = '{spread}'", store=store)
             (folder / "a.toml").write_text(text)
             line = [sys.executable, "-m", "meteragent", "run", str(folder / "a.toml")]

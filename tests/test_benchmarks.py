@@ -92,8 +92,11 @@ def test_all_rows_make_a_picture(tmp_path: Path) -> None:
         assert where.read_bytes().startswith(b"\x89PNG")
 
 
+BODIES = st.one_of(st.binary(max_size=9), st.sampled_from([127, 128, 300, 16_384]).map(bytes))
+
+
 @given(
-    st.lists(st.tuples(st.sampled_from([0x30, 0x32, 0x40]), st.binary(max_size=300)), max_size=6),
+    st.lists(st.tuples(st.sampled_from([0x30, 0x32, 0x40]), BODIES), max_size=6),
     st.integers(0, 20),
 )
 def test_packets_come_apart_as_they_were_made(packets: list[tuple[int, bytes]], cut: int) -> None:

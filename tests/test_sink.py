@@ -251,8 +251,11 @@ async def test_a_long_outbox_leaves_page_by_page(line: Line, monkeypatch: pytest
     assert sent == [b"%d" % n for n in range(50)]
 
 
-async def test_an_answer_reads_nothing_again_while_others_are_on_their_way(line: Line) -> None:
+async def test_an_answer_reads_nothing_again_while_others_are_on_their_way(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The outbox is looked at again when all that it held is confirmed, not at each confirmation."""
+    monkeypatch.setattr(sink, "POLL_S", 3600.0)
     line.commit(b"1", b"2", b"3")
     async with line.connected() as session:
         first, second, third = await session.take(3)
@@ -265,3 +268,14 @@ async def test_an_answer_reads_nothing_again_while_others_are_on_their_way(line:
         async with asyncio.timeout(LIMIT_S):
             await line.sink.idle.wait()
         assert not line.reads.locked()
+
+
+async def test_each_answer_makes_room_at_once(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a connection that takes one at a time, a confirmation lets the next one leave."""
+    monkeypatch.setattr(sink, "POLL_S", 3600.0)
+    line.commit(b"1", b"2", b"3")
+    async with line.connected(inflight=1) as session:
+        for expected in (b"1", b"2", b"3"):
+            sent = await session.next()
+            assert sent.payload == expected
+            line.answer(session, sent)

@@ -143,14 +143,15 @@ class Sink:
         while True:
             self._wake.clear()
             await self._say_what_is_due(session)
-            rows, next_ms = await self._due()
-            for row in rows:
-                await self._introduce_new(session, row)
-                await self._publish(session, row.topic, row.payload, retain=row.retain, row=row.id)
+            rows, later = await self._due()
             if not rows:
                 if not self._in_flight and not self._wake.is_set():
                     self.idle.set()
-                await self._woken(next_ms)
+                await self._woken(later[0].due_ms if later else None)
+                rows = self._known(later)
+            for row in rows:
+                await self._introduce_new(session, row)
+                await self._publish(session, row.topic, row.payload, retain=row.retain, row=row.id)
 
     async def _publish(
         self, session: Session, topic: str, payload: bytes, *, retain: bool = True, row: int = 0
@@ -197,19 +198,29 @@ class Sink:
         if self.beside.discovery is not None:
             await self._publish(session, *self.beside.discovery.message(sink_topic, descriptor))
 
-    async def _due(self) -> tuple[list[Waiting], int | None]:
-        """The next rows that are due, and when the one after them will be, if that is soon.
+    def _known(self, later: list[Waiting]) -> list[Waiting]:
+        """Of rows that were read before they were due, those that are due, if nothing has happened since.
+
+        They do not wait for what the store is writing: when it is busy tells when a home is.
+        """
+        now_ms = self._now_ms()
+        if now_ms is None or self._wake.is_set():
+            return []
+        return [row for row in later if row.due_ms <= now_ms]
+
+    async def _due(self) -> tuple[list[Waiting], list[Waiting]]:
+        """The next rows that are due, and those after them that soon will be.
 
         Rows on their way, and those confirmed and not yet marked so, are left out.
         """
         now_ms = self._now_ms()
         if now_ms is None:
-            return [], None
+            return [], []
         known = len(self._in_flight) + len(self._confirmed)
         rows = await self._outlet.pending(now_ms + round(POLL_S * 1000), FETCH + known)
         sent = self._confirmed.union(self._in_flight.values())
         due = [row for row in rows if row.due_ms <= now_ms and row.id not in sent]
-        return due, next((row.due_ms for row in rows if row.due_ms > now_ms), None)
+        return due, [row for row in rows if row.due_ms > now_ms]
 
     async def _room(self, session: Session) -> None:
         """Wait until there is room, and a clock: it may have been set back meanwhile (rule 2)."""

@@ -25,10 +25,13 @@ class Line:
         self.now_ms: int | None = NOW_MS
         self.reads = asyncio.Semaphore(0)
         self.running: set[str] = set()
+        self.gate = asyncio.Event()
+        self.gate.set()
         outlet = Outlet(self._pending, self._descriptors, self._running)
         self.sink = Sink(outlet, lambda: self.now_ms, self.counts, beside or Beside())
 
     async def _pending(self, now_ms: int, limit: int) -> list[outbox.Waiting]:
+        await self.gate.wait()
         rows = outbox.pending(self.store.connection, "main", now_ms, limit)
         self.reads.release()
         return rows

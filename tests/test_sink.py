@@ -118,6 +118,20 @@ async def test_without_a_clock_nothing_leaves(line: Line) -> None:
         assert (await session.next()).payload == b"1"
 
 
+async def test_what_leaves_on_time_does_not_wait_for_the_store(line: Line) -> None:
+    """A row that was read before it was due leaves when it is, also while the store is busy writing."""
+    line.commit(b"soon", due_ms=NOW_MS + 50)
+    line.commit(b"later", due_ms=NOW_MS + 10_000)
+    async with line.connected() as session:
+        await line.looked()
+        line.gate.clear()
+        line.now_ms = NOW_MS + 50
+        assert (await session.next()).payload == b"soon"
+        line.gate.set()
+        await line.looked()
+        assert session.published.empty()
+
+
 async def test_what_was_due_does_not_leave_when_the_clock_is_set_back(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:

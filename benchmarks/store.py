@@ -40,7 +40,7 @@ def commits(where: Path) -> Result:
         note = f"{1 / ours:,.0f} and {1 / theirs:,.0f} a second, fsynced"
     plain.close()
     store.close()
-    return Result("commits a second, one release each", "SQLite writing the record", tuple(ratios), None, note)
+    return Result("commits, one release each", "SQLite writing the record", tuple(ratios), None, note)
 
 
 def growth(name: str, few: Line, many: Line, note: str) -> Result:

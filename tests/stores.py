@@ -106,7 +106,10 @@ def keep_writing(path: Path) -> NoReturn:
     """A program to kill: windows open and close, the store too; it says k when window k is on disk."""
     while True:
         with open_store(path) as store:
-            first = store.snapshot("main").marks.get("m", 0) // LENGTH_MS
+            known = store.snapshot("main")
+            first = known.marks.get("m", 0) // LENGTH_MS
+            if first and known.states["m"].windows:  # killed between opening and closing it
+                persist(store, closing(first - 1, "m"))
             for k in range(first, first + 3):
                 persist(store, opening(k, "m"))
                 persist(store, closing(k, "m"))

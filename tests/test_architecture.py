@@ -105,7 +105,7 @@ def test_tests_are_sentences() -> None:
 
 
 def test_tests_do_not_sleep() -> None:
-    """No test outside integration sleeps: it waits for what it needs. (Commands are no tests.)"""
+    """No test outside integration sleeps: it waits for what it needs; commands are no tests."""
     sleeps = [
         name
         for name, tree in parsed(TESTS)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from meteragent.mqtt import Session
 from tests.fake_broker import FakeBroker, Wire
-from tests.mqtt_peer import connected, soon
+from tests.mqtt_peer import connected, soon, turns
 
 
 async def hostile(data: bytes) -> str:
@@ -31,8 +31,8 @@ async def hostile(data: bytes) -> str:
     async with FakeBroker(bad, bad, bad, good) as broker:
         version = "5" if first & 2 else "3.1.1"
         async with connected(broker.url, version=version, serve=serve, timeout_s=0.3) as peer:  # type: ignore[arg-type]
-            while len(broker.levels) < 3 and not peer.task.done():  # noqa: ASYNC110 -- of another's making
-                await asyncio.sleep(0.001)
+            while len(broker.levels) < 3 and not peer.task.done():
+                await turns(5)
             await soon(_once(peer.task, became))
             assert not peer.task.done(), "the client has ended"
             reasons = [peer.log.get_nowait() for _ in range(peer.log.qsize())]
@@ -40,8 +40,8 @@ async def hostile(data: bytes) -> str:
 
 
 async def _once(task: "asyncio.Task[None]", became: Sequence[str]) -> None:
-    while not became and not task.done():  # noqa: ASYNC110 -- of another's making
-        await asyncio.sleep(0.001)
+    while not became and not task.done():
+        await turns(5)
 
 
 def _pieces(data: bytes, first: int) -> list[bytes]:

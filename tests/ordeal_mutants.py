@@ -190,7 +190,7 @@ def waits_for_large_values(patch: pytest.MonkeyPatch) -> None:
     """Messages leave in another order, or later, because of what they hold."""
     due = Sink._due
 
-    async def by_value(self: Sink) -> tuple[list[Waiting], int | None]:
+    async def by_value(self: Sink) -> tuple[list[Waiting], list[Waiting]]:
         rows, next_ms = await due(self)
         return sorted(rows, key=lambda row: (row.topic.rpartition("/")[0], row.payload)), next_ms
 

@@ -5,8 +5,10 @@ import hashlib
 import os
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,10 +24,26 @@ def mosquitto_program() -> Path | None:
     return Path(named) if named else find("mosquitto")
 
 
+def _ports() -> Iterator[int]:
+    """The ports of this worker, again and again: below those that systems give to whoever connects.
+
+    A broker's port is its own also while it is away. Tests that run side by side have others.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw7")[2:]) % 8
+    first = 16_000 + 2_000 * worker
+    offset = os.getpid() % 2_000
+    yield from cycle([*range(first + offset, first + 2_000), *range(first, first + offset)])
+
+
+_PORTS = _ports()
+
+
 def free_port() -> int:
-    """A port of the loopback that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """A port of the loopback that nobody listens on, nor was lately."""
+    for port in _PORTS:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ demo: $(DEMO_STAMP) ## the main job by itself, with simulated homes and a broker
 
 test: lint types parts ## everything: style, types, import contracts, all tests
 	$(BIN)/python -m pytest -n auto -m "not integration"
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m integration
+	$(BIN)/python -m pytest -m integration
 	@echo "make test ran: ruff check, ruff format, import contracts, mypy --strict, and the tests"
 	@echo "of units, statistics and integration; what was NOT RUN is listed above."
 

@@ -112,9 +112,10 @@ class Broker:
             "listener": f"{self.port} 127.0.0.1",
             "allow_anonymous": str(users is None).lower(),
             "max_queued_messages": 0,
+            "persistence_location": f"{folder}/",  # else where it is started: one file for all
         }
         if persistence:
-            lines |= {"persistence": "true", "persistence_location": f"{folder}/"}
+            lines |= {"persistence": "true"}
             lines |= {"autosave_on_changes": "true", "autosave_interval": 1}
         if users is not None:
             lines["password_file"] = self._write("users", "".join(_hashed(*user) for user in users.items()))

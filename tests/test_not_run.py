@@ -51,6 +51,38 @@ def test_find(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert system_parts.find("thing") is None
 
 
+def test_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A Java that is too old for Spark does not count, nor one that says no version."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = {
+        "openjdk 11.0.2 2019-01-15": False,
+        "java 17.0.1 2021-10-19": True,
+        "openjdk 21": True,
+        "?": False,
+    }
+    for text, counts in said.items():
+        program(tmp_path / "java", f"echo '{text}'")
+        assert bool(system_parts.find("java")) is counts
+
+
+def test_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the packages that may hold a program, the first that the system has is taken."""
+    monkeypatch.setattr(system_parts, "run", lambda *command: (100 * ("openjdk-17" in command[-1]), ""))
+    assert system_parts.package("java") == "openjdk-21-jre-headless"
+    assert system_parts.package("mosquitto") == "mosquitto"
+
+
+def test_relink(tmp_path: Path) -> None:
+    """A link to where a package would have put a file leads to the unpacked one; one that leads stays."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "unpacked.cfg").write_text("here")
+    for name, target in {"cfg": "/etc/unpacked.cfg", "there": "/etc/passwd", "near": "cfg"}.items():
+        (tmp_path / name).symlink_to(target)
+    system_parts.relink(tmp_path)
+    assert (tmp_path / "cfg").read_text() == (tmp_path / "near").read_text() == "here"
+    assert (tmp_path / "there").readlink() == Path("/etc/passwd")
+
+
 def test_wrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An unpacked program is started with the libraries that were unpacked with it, under one process id."""
     monkeypatch.setattr(system_parts, "PREFIX", tmp_path)

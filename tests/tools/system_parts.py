@@ -7,16 +7,24 @@ It needs nothing but Python and works without a terminal.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 PREFIX = Path(sys.prefix)
 SECONDS_MAX = 300
-PACKAGES = {"systemd-analyze": "systemd"}
-"""The packages of programs that are not named after theirs."""
+PACKAGES = {
+    "systemd-analyze": ("systemd",),
+    "java": ("openjdk-17-jre-headless", "openjdk-21-jre-headless"),
+}
+"""The packages of programs that are not named after theirs: the first that the system has."""
+
+JAVA_MIN = 17
+"""The oldest Java that Spark's classes are made for."""
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> tuple[int, str]:
@@ -31,6 +39,9 @@ def run(*command: str | Path, cwd: Path | None = None) -> tuple[int, str]:
 
 def starts(program: Path) -> bool:
     """Whether it is a program whose libraries are there (the loader ends with 127 otherwise)."""
+    if program.name == "java":
+        said = re.match(r"\w+ (\d+)", run(program, "--version")[1])
+        return said is not None and int(said[1]) >= JAVA_MIN
     return run(program, "-h")[0] not in {126, 127}
 
 
@@ -45,10 +56,16 @@ def install(name: str) -> Path | None:
     """From the system's packages, as root or with sudo that asks nothing."""
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     apt = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
-    wanted = [*apt, "install", "--yes", "--no-install-recommends", PACKAGES.get(name, name)]
-    if run(*wanted)[0] != 0 and run(*apt, "update")[0] == 0:
-        run(*wanted)
+    wanted = [*apt, "install", "--yes", "--no-install-recommends"]
+    if run(*wanted, package(name))[0] != 0 and run(*apt, "update")[0] == 0:
+        run(*wanted, package(name))
     return find(name)
+
+
+def package(name: str, options: Sequence[str] = ()) -> str:
+    """The package that the system has of a program."""
+    names = PACKAGES.get(name, (name,))
+    return next((one for one in names if run("apt-cache", *options, "show", one)[0] == 0), names[0])
 
 
 def unpack(name: str) -> Path | None:
@@ -59,10 +76,20 @@ def unpack(name: str) -> Path | None:
     own = [f"-oDir::State::Lists={folder / 'lists'}", f"-oDir::Cache={folder / 'cache'}"]
     run("apt-get", "-qq", *own, "update")
     packages = folder / "packages"
-    run("apt-get", "-qq", *own, "download", *missing_packages(PACKAGES.get(name, name), own), cwd=packages)
-    for package in packages.glob("*.deb"):
-        run("dpkg", "-x", package, folder / "root")
+    run("apt-get", "-qq", *own, "download", *missing_packages(package(name, own), own), cwd=packages)
+    for file in packages.glob("*.deb"):
+        run("dpkg", "-x", file, folder / "root")
+    relink(folder / "root")
     return wrap(name, folder / "root")
+
+
+def relink(root: Path) -> None:
+    """Links to what the packages would have put on the system, such as Java's in /etc, lead to it here."""
+    for path in root.rglob("*"):
+        if path.is_symlink() and path.readlink().is_absolute() and not path.exists():
+            here = root / path.readlink().relative_to("/")
+            path.unlink()
+            path.symlink_to(here)
 
 
 def missing_packages(name: str, options: list[str]) -> list[str]:

@@ -19,10 +19,11 @@ demo: $(DEMO_STAMP) ## the main job by itself, with simulated homes and a broker
 	@$(BIN)/python -m simulators demo
 
 test: lint types parts ## everything: style, types, import contracts, all tests
-	$(BIN)/python -m pytest -n auto -m "not integration"
+	$(BIN)/python -m pytest -n auto -m "not integration and not spark"
 	$(BIN)/python -m pytest -m integration
+	$(BIN)/python -m pytest -m spark
 	@echo "make test ran: ruff check, ruff format, import contracts, mypy --strict, and the tests"
-	@echo "of units, statistics and integration; what was NOT RUN is listed above."
+	@echo "of units, statistics, integration and Spark; what was NOT RUN is listed above."
 
 lint: $(STAMP) ## style and import contracts
 	$(BIN)/ruff check
@@ -33,10 +34,10 @@ types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy
 
 parts: $(STAMP)
-	@$(BIN)/python tests/tools/system_parts.py mosquitto openssl systemd-analyze chromium
+	@$(BIN)/python tests/tools/system_parts.py mosquitto openssl systemd-analyze chromium java
 
-unit: $(STAMP) parts ## the fast tests: no integration, no statistics
-	$(BIN)/python -m pytest -n auto -m "not integration and not statistical"
+unit: $(STAMP) parts ## the fast tests: no integration, no statistics, no Spark
+	$(BIN)/python -m pytest -n auto -m "not integration and not statistical and not spark"
 
 real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py tests/statistical/test_presets.py
@@ -55,7 +56,7 @@ clean: ## back to a fresh clone
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist demo-out
 
 $(STAMP): pyproject.toml | .venv/made
-	$(BIN)/python -m pip install --quiet --editable '.[sim,demo,page]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[sim,demo,page,spark]' --group dev
 	@touch $@ $(DEMO_STAMP)
 
 $(DEMO_STAMP): pyproject.toml | .venv/made

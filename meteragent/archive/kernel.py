@@ -1,0 +1,114 @@
+"""The pure kernel: a record batch of windows in, a record batch of releases out, exact noise between.
+
+It knows no file, no engine and no ledger: what it is given it releases. The noise of a row is a function of
+the key and of that row alone (`label`), so any engine may cut and order its batches as it likes, and make a
+batch again: the bytes of a row are the same.
+
+    WINDOWS         meter, start, quanta (the slots' whole quanta, after fill, clamp and rounding)
+    releases(..)    meter (its pseudonym, if the policy says so), start, end, values (exact, in the unit),
+                    d (the descriptor's id), key (the key's)
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from meteragent.archive.key import EpochKey, Key
+from meteragent.archive.label import Shape, keyed_rows
+from meteragent.archive.policy import Integers, Policy
+from meteragent.errors import ArchiveError
+
+TIME = pa.timestamp("ms", tz="UTC")
+WINDOWS = pa.schema([("meter", pa.string()), ("start", TIME), ("quanta", pa.list_(pa.int64()))])
+_LARGEST = 10**18
+
+
+def number(policy: Policy) -> pa.DataType:
+    """The type of a released value: whole where the quantum is, else a decimal with its digits."""
+    _, digits = policy.lattice
+    return pa.decimal128(18, digits) if digits else pa.int64()
+
+
+def releases(policy: Policy) -> pa.Schema:
+    """The schema of releases under a policy: a row is a window."""
+    text = pa.string()
+    columns = [("meter", text), ("start", TIME), ("end", TIME), ("values", pa.list_(number(policy)))]
+    return pa.schema([*columns, ("d", text), ("key", text)])
+
+
+def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
+    """Windows with their noise, row by row in the same order.
+
+    Raises:
+        ArchiveError: a row that is not a window of the policy's grid, or has another number of slots.
+        KeyForgotten: a window's epoch has no key.
+    """
+    starts = milliseconds(batch.column("start"))
+    meters: list[str] = batch.column("meter").to_pylist()
+    quanta, lengths = lists(batch.column("quanta"))
+    places, terms = policy.terms(starts)
+    _check(starts, lengths, np.array([one.n for one in terms], np.int64)[places], policy)
+    noisy, begins = np.empty_like(quanta), np.cumsum(lengths) - lengths
+    ids, keys = np.empty(len(meters), object), np.empty(len(meters), object)
+    for rows, place, own in _groups(places, key.epochs(starts), key):
+        shape = terms[place]
+        spots = begins[rows][:, np.newaxis] + np.arange(shape.n)
+        wording, values = policy.wording(shape), quanta[spots]
+        bits = keyed_rows(own, Shape.of(shape), [meters[row] for row in rows], starts[rows], values)
+        noisy[spots] = wording.mechanism.release_rows(values, bits)
+        ids[rows], keys[rows] = wording.id, own.id
+    columns = [
+        pa.array([policy.label(meter) for meter in meters], pa.string()),
+        batch.column("start"),
+        pa.array(policy.ends(starts)).cast(TIME),
+        pa.ListArray.from_arrays(np.append(begins, quanta.size).astype(np.int32), exact(noisy, policy)),
+        pa.array(ids, pa.string()),
+        pa.array(keys, pa.string()),
+    ]
+    return pa.record_batch(columns, schema=releases(policy))
+
+
+def _groups(places: Integers, epochs: Integers, key: Key) -> Iterator[tuple[Integers, int, EpochKey]]:
+    """The rows that are drawn together: of one shape and one epoch."""
+    for place in np.unique(places).tolist():
+        for epoch in np.unique(epochs[places == place]).tolist():
+            yield np.flatnonzero((places == place) & (epochs == epoch)), place, key.epoch(epoch)
+
+
+def _check(starts: Integers, lengths: Integers, expected: Integers, policy: Policy) -> None:
+    """Refuse what is no window of the policy."""
+    off, wrong = int((policy.starts(starts) != starts).sum()), int((lengths != expected).sum())
+    if off or wrong:
+        raise ArchiveError(
+            f"of {starts.size} windows {off} are not on the grid, {wrong} have another number of slots"
+        )
+
+
+def exact(quanta: Integers, policy: Policy) -> pa.Array:
+    """Whole quanta as values in the unit.
+
+    Raises ArchiveError for one that has more than 18 digits.
+    """
+    each, digits = policy.lattice
+    limit = _LARGEST // each
+    if quanta.size and not (-limit < quanta.min() and quanta.max() < limit):
+        raise ArchiveError("a released value has more than 18 digits: choose a coarser privacy.quantum")
+    scaled = quanta if each == 1 else quanta * each
+    if not digits:
+        return pa.array(scaled)
+    words = np.empty((scaled.size, 2), "<i8")
+    words[:, 0], words[:, 1] = scaled, scaled >> 63
+    return pa.Array.from_buffers(number(policy), scaled.size, [None, pa.py_buffer(words)])
+
+
+def milliseconds(column: pa.Array) -> Integers:
+    """A column of TIME as int64."""
+    found: Integers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def lists(column: pa.ListArray) -> tuple[Integers, Integers]:
+    """All numbers of a column of lists, end to end, and how many each row has."""
+    lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return column.flatten().to_numpy(zero_copy_only=False), lengths

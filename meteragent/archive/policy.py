@@ -1,0 +1,216 @@
+"""What an archive is released under: the agent's configuration, without the agent.
+
+A policy is made of the same file as the agent's stream: windows, terms and preset mean the same. What only
+a stream of messages has (topics, lateness, forget, ahead, clock, budget of a schedule that is checked
+already) does not apply. It holds names of files, never a key, so that it may be sent to other processes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent import config, encode, grid
+from meteragent.config import Config, Stream
+from meteragent.errors import ConfigError
+from meteragent.grid import Calendar
+from meteragent.release import MICRO, Kind, Terms
+from meteragent.schedule import Schedule
+from meteragent.topic import pseudonym
+
+Integers = NDArray[np.int64]
+
+FIRST_MS = grid.parse_time("1970-01-01T00:00:00Z")
+LAST_MS = grid.parse_time("2200-01-01T00:00:00Z")
+"""Times of an archive lie between these; what lies outside is a mistake of units."""
+
+_INT64 = 1 << 62
+
+
+class Columns(NamedTuple):
+    """What the columns of the input are called."""
+
+    meter: str
+    time: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Under what an archive is released; a value that can be pickled.
+
+    `key_file` is where the key is, `ledger` the folder of its ledger; both absolute.
+    """
+
+    stream: Stream
+    columns: Columns
+    key_file: Path
+    ledger: Path
+
+    @classmethod
+    def of(cls, settings: Config) -> Self:
+        """The policy of a configuration file.
+
+        Raises:
+            ConfigError: it has no [archive], not exactly one stream, or one that archives cannot have.
+        """
+        archive, streams = settings.archive, settings.stream
+        if archive is None:
+            raise ConfigError(
+                "archive.key_file", "nothing", "the key of the archive: meteragent key new FILE --tenant NAME"
+            )
+        if len(streams) != 1:
+            raise ConfigError("stream", f"{len(streams)} streams", "one: an archive has one promise")
+        _refuse(streams[0])
+        names = Columns(archive.meter, archive.time, archive.value)
+        if len(set(names)) != len(names):
+            raise ConfigError("archive.value", repr(archive.value), "three different columns")
+        key_file = archive.key_file.absolute()
+        beside = key_file.with_name(key_file.name + ".ledger")
+        ledger = beside if archive.ledger is None else archive.ledger.absolute()
+        return cls(streams[0], names, key_file, ledger)
+
+    @property
+    def schedule(self) -> Schedule:
+        """When windows start, and under which terms each is released."""
+        return _schedule(self.stream)
+
+    @property
+    def usual(self) -> Terms:
+        """The terms of an ordinary window; how readings count is the same for all."""
+        return self.schedule.usual
+
+    @property
+    def scale(self) -> Fraction:
+        """What one of the input's numbers is, in millionths of the unit."""
+        return (self.stream.source.scale or Fraction(1)) * MICRO
+
+    @property
+    def lead_ms(self) -> int:
+        """How long before its time the span of a reading begins: an energy's interval."""
+        return self.usual.interval_ms if self.usual.kind is Kind.INTERVAL_ENERGY else 0
+
+    @property
+    def reach_ms(self) -> int:
+        """How long after its beginning the span of a reading ends, at most."""
+        return self.usual.interval_ms if self.usual.kind is Kind.INTERVAL_ENERGY else self.usual.hold_ms
+
+    @property
+    def lattice(self) -> tuple[int, int]:
+        """One quantum as (k, digits): k units of the last of so many decimals."""
+        return _decimal(self.usual.quantum_u)
+
+    def terms(self, starts_ms: Integers) -> tuple[Integers, list[Terms]]:
+        """Of each window, by its start, the place of its terms in the list of those there are."""
+        if self.schedule.shape is None:
+            return np.zeros(starts_ms.size, np.int64), [self.usual]
+        starts, places = np.unique(starts_ms, return_inverse=True)
+        found: dict[Terms, int] = {}
+        each = [found.setdefault(self.schedule.terms(start), len(found)) for start in starts.tolist()]
+        return np.array(each, np.int64)[places], list(found)
+
+    def wording(self, terms: Terms) -> encode.Wording:
+        """The descriptor of windows under these terms, and the mechanism."""
+        return _wording(terms)
+
+    def starts(self, times_ms: Integers) -> Integers:
+        """The start of the window in which each time lies."""
+        one = self.schedule.grid
+        if not isinstance(one, Calendar):
+            length_ms = self.usual.length_ms
+            return times_ms - times_ms % length_ms
+        if not times_ms.size:
+            return times_ms
+        edges = _edges(one, int(times_ms.min()), int(times_ms.max()))
+        return edges[np.searchsorted(edges, times_ms, side="right") - 1]
+
+    def ends(self, starts_ms: Integers) -> Integers:
+        """The end of the window that each start begins."""
+        one = self.schedule.grid
+        if not isinstance(one, Calendar):
+            return starts_ms + self.usual.length_ms
+        if not starts_ms.size:
+            return starts_ms
+        edges = _edges(one, int(starts_ms.min()), int(starts_ms.max()))
+        return edges[np.searchsorted(edges, starts_ms, side="right")]
+
+    def label(self, meter: str) -> str:
+        """The name under which a meter leaves: its own, or a keyed pseudonym.
+
+        Raises ConfigError when the pseudonyms' key cannot be read.
+        """
+        path = self.stream.sink.pseudonym_key_file
+        return meter if path is None else pseudonym(_pseudonym_key(path.absolute()), meter)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What decides what leaves, beside the key and the input: public, fit for JSON."""
+        usual, source = self.usual, self.stream.source
+        return {
+            "descriptor": self.wording(usual).id,
+            "kind": str(usual.kind),
+            "hold_ms": usual.hold_ms,
+            "interval_ms": usual.interval_ms,
+            "gap_u": usual.gap_u,
+            "range_u": [usual.low_u, usual.high_u],
+            "scale": str(source.scale or 1),
+            "columns": list(self.columns),
+            "pseudonyms": self.stream.sink.pseudonym_key_file is not None,
+        }
+
+    @property
+    def secret(self) -> bytes:
+        """What beside `facts` decides what leaves: the pseudonyms' key, for keyed digests only."""
+        path = self.stream.sink.pseudonym_key_file
+        return b"" if path is None else _pseudonym_key(path.absolute())
+
+
+def _refuse(stream: Stream) -> None:
+    """Refuse what archives cannot have."""
+    source = stream.source
+    if source.kind is Kind.REGISTER:
+        expected = "'interval_energy': difference the registers on a grid of intervals before the archive"
+        raise ConfigError("source.kind", "'register'", expected)
+    if source.phases is not None:
+        expected = "no phases: a row of an archive is of one meter, its phases summed"
+        raise ConfigError("source.phases", ", ".join(map(repr, source.phases)), expected)
+    usual = config.terms(stream)
+    ratio = (source.scale or Fraction(1)) * MICRO
+    largest = max(abs(usual.low_u), abs(usual.high_u)) + 2
+    if 4 * (largest * ratio.denominator + ratio.numerator) >= _INT64:
+        raise ConfigError("window.range", "values of too many digits", "a range of ordinary size")
+
+
+@lru_cache(maxsize=64)
+def _schedule(stream: Stream) -> Schedule:
+    return config.schedule(stream)
+
+
+@lru_cache(maxsize=1024)
+def _wording(terms: Terms) -> encode.Wording:
+    return encode.wording(terms, archive=True)
+
+
+@lru_cache(maxsize=64)
+def _decimal(quantum_u: int) -> tuple[int, int]:
+    digits = next(d for d in range(7) if quantum_u * 10**d % MICRO == 0)
+    return quantum_u * 10**digits // MICRO, digits
+
+
+@lru_cache(maxsize=16)
+def _pseudonym_key(path: Path) -> bytes:
+    return config.read_secret("sink.pseudonym_key_file", path)
+
+
+@lru_cache(maxsize=256)
+def _edges(calendar: Calendar, from_ms: int, to_ms: int) -> Integers:
+    """The starts of all windows from the one that holds `from_ms` to the one after `to_ms`."""
+    edges = [calendar.start_ms(from_ms)]
+    while edges[-1] <= to_ms:
+        edges.append(calendar.end_ms(edges[-1]))
+    return np.array(edges, np.int64)

@@ -52,6 +52,7 @@ def facts(
         "id": shared.id,
         **shared.facts,
         **_reported(stream, terms),
+        **_fleet(stream),
         "errors": {name: float(f"{error:.4g}") for name, error in errors.items()},
         "fit_for": [name for name, error in errors.items() if error < FIT * _usual(name, terms)],
         "hidden": hidden,
@@ -70,6 +71,17 @@ def _reported(stream: settings.Stream, terms: Terms) -> dict[str, str]:
         return {}
     level = terms.epsilon * quantised(terms.radius + 2 * band, terms.quantum)
     return {"dead_band": shown(band), "level_of_curves": str(level)}
+
+
+def _fleet(stream: settings.Stream) -> dict[str, str]:
+    """Which meters an agent of a fleet has, in words."""
+    source = stream.source
+    if source.shard is None:
+        return {}
+    reads = settings.topic_of(source)
+    chosen = f"whose names hash (FNV-1a) to {source.shard.number} modulo {source.shard.count}"
+    meters = f"those on {reads.filter}" if reads.shard is None else f"those of {reads.filter} {chosen}"
+    return {"shard": str(source.shard), "shard_meters": meters}
 
 
 def quantised(distance: Fraction, quantum: Fraction) -> Fraction:
@@ -272,7 +284,9 @@ def _head(found: dict[str, Any], terms: Terms) -> list[str]:
     slots = "one number each" if terms.n == 1 else f"{terms.n} numbers each"
     what = {Space.CURVE: f", the means of {terms.n} blocks of a curve", Space.PROFILE: ", a mean day"}
     slots += what.get(terms.space, "")
-    return [f"Stream {found['stream']}: {terms.kind} in {terms.unit}, {windows(terms)}, {slots}", ""]
+    head = f"Stream {found['stream']}: {terms.kind} in {terms.unit}, {windows(terms)}, {slots}"
+    fleet = [f"  Shard {found['shard']} of a fleet: {found['shard_meters']}."] if "shard" in found else []
+    return [head, *fleet, ""]
 
 
 def windows(terms: Terms) -> str:

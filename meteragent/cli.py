@@ -339,11 +339,11 @@ def _ledger(options: argparse.Namespace) -> int:
         print(f"{path}: nothing before {grid.iso_time(options.restored_at)} is released again")
         return 0
     with read_only(path) as connection:
-        unknown_ms = ledger.unknown_before_ms(connection)
+        unknown_ms, opened_to_ms = ledger.unknown_before_ms(connection), ledger.opened_to_ms(connection)
         rows = [_spent(row) for row in ledger.report(connection, meter=options.meter)]
-    unknown = None if unknown_ms is None else grid.iso_time(unknown_ms)
+    unknown, opened_to = (None if t is None else grid.iso_time(t) for t in (unknown_ms, opened_to_ms))
     if options.json:
-        print(json.dumps({"unknown_before": unknown, "spent": rows}, indent=2))
+        print(json.dumps({"unknown_before": unknown, "opened_to": opened_to, "spent": rows}, indent=2))
         return 0
     if unknown is not None:
         print(f"What was spent before {unknown} is not known: the store was lost or restored.")

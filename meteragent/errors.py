@@ -8,9 +8,16 @@
     +-- StoreError           the device: the file that holds the ledger
         +-- StoreInUse       another agent has it open
         +-- StoreRestored    it is older than what has already left
+        +-- StoreMoved       it has the marks of other meters than those it would get
         +-- StoreLost        it is gone or corrupt, and its clock cannot be guessed
+    +-- ArchiveError         the operator: an archive, its output or its ledger that cannot be used
+    |   +-- ArchiveInUse     another run has the ledger open
+    +-- KeyRefused           the operator: an archive's key is not the one that is needed
+        +-- KeyMissing       its file cannot be used
+        +-- KeyForgotten     it begins after the window
+        +-- KeyRotated       the window was released under another
 
-No error ever holds a reading, a payload or anything computed from one: its text may be logged.
+No error ever holds a key, a reading, a payload or anything computed from one: its text may be logged.
 """
 
 import re
@@ -69,5 +76,33 @@ class StoreRestored(StoreError):
     """The store is a copy from before the last start: what left since then is not in it."""
 
 
+class StoreMoved(StoreError):
+    """A fleet was cut otherwise: other stores know what left of the meters that this one would get."""
+
+
 class StoreLost(StoreError):
     """The store is gone or corrupt and the first safe boundary cannot be known."""
+
+
+class ArchiveError(MeteragentError):
+    """An archive that cannot be released as it is: its input, where its output goes, or its ledger."""
+
+
+class ArchiveInUse(ArchiveError):
+    """Another run holds the key's ledger: two runs would release one interval twice."""
+
+
+class KeyRefused(MeteragentError):
+    """The key of an archive is not the one that is needed: nothing is released, and never with another."""
+
+
+class KeyMissing(KeyRefused):
+    """The key's file is not there, not readable, readable by everybody, or no key."""
+
+
+class KeyForgotten(KeyRefused):
+    """The window's epoch has no key: it was forgotten, or the key never went that far back."""
+
+
+class KeyRotated(KeyRefused):
+    """The window was released under another key: a second release would have other noise."""

@@ -28,6 +28,7 @@ COUNTERS = {
     "received": "messages taken in",
     "retained": "retained messages: not readings, acknowledged",
     "other": "messages of the device that do not hold the quantity",
+    "other_shard": "messages of meters that another agent of the fleet has: source.shard",
     **REFUSALS,
     "late": "readings of time that is already accounted for",
     "duplicate": "readings whose time was already seen",

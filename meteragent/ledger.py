@@ -97,6 +97,12 @@ def channels(connection: sqlite3.Connection) -> set[str]:
     return {channel for (channel,) in connection.execute("SELECT DISTINCT channel FROM mark")}
 
 
+def opened_to_ms(connection: sqlite3.Connection) -> int | None:
+    """Where the last window ends that was ever opened, or may have been; None before the first."""
+    found: int | None = connection.execute("SELECT max(end_ms) FROM mark").fetchone()[0]
+    return found
+
+
 def unknown_before_ms(connection: sqlite3.Connection) -> int | None:
     """Charges before this time are lost; None if all are known."""
     value = meta(connection, "unknown_before_ms")

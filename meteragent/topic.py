@@ -3,14 +3,22 @@
 A source template such as ``meters/{meter}/power`` has one segment that names the meter; the same
 name goes into the sink template, or a keyed pseudonym of it. Devices that have a topic for each phase have
 a segment ``{phase}``.
+
+Of a fleet of agents each takes the meters of its shard: those on the branch that ``{shard}`` stands for in
+the source's template, or without it those whose names hash to its number.
 """
 
 import hashlib
 import hmac
+import re
 from dataclasses import dataclass
+from typing import Self
 
 PLACEHOLDER = "{meter}"
 PHASE = "{phase}"
+SHARD = "{shard}"
+_SHARD = re.compile(r"(0|[1-9][0-9]{0,4})/([1-9][0-9]{0,4})", re.ASCII)
+_SHARED = ("$share/", "$queue/")
 _FORBIDDEN = ("+", "#", "\0")
 _NAME_MAX = 128
 
@@ -28,12 +36,54 @@ def parse_template(text: str) -> tuple[str, ...]:
     return segments
 
 
-def parse_source(text: str, *, named: bool, phases: bool) -> tuple[str, ...]:
+def fnv1a(data: bytes) -> int:
+    """The 32-bit FNV-1a hash (Fowler, Noll and Vo): 2166136261; then for each byte, xor, times 16777619."""
+    found = 2_166_136_261
+    for byte in data:
+        found = (found ^ byte) * 16_777_619 & 0xFFFF_FFFF
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Part `number` (from 0) of the meters of a fleet of `count` agents."""
+
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``2/8``; raises ValueError for what is no shard."""
+        match = _SHARD.fullmatch(text)
+        number, count = map(int, match.groups()) if match else (0, 0)
+        if number >= count:
+            last = f"'0/{count}' to '{count - 1}/{count}'" if count else "'0/8' to '7/8'"
+            raise ValueError(f"a number from 0 on and how many there are: {last}")
+        return cls(number, count)
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def holds(self, meter: str) -> bool:
+        """Whether a meter is of it by its name: FNV-1a of the name's UTF-8, modulo `count`, is `number`.
+
+        So it stays in a fleet of any programs, and NATS maps subjects to partitions by the same number.
+        """
+        return fnv1a(meter.encode()) % self.count == self.number
+
+
+def parse_source(text: str, *, named: bool, phases: bool, shard: Shard | None = None) -> tuple[str, ...]:
     """The segments of a source's template.
 
     One is ``{meter}``, or none where the configuration has `named` the meter; one is ``{phase}`` where there
-    are `phases`. Raises ValueError for any other.
+    are `phases`; one may be ``{shard}`` where there is a `shard`, whose number stands there then. Raises
+    ValueError for any other.
     """
+    if text.startswith(_SHARED):
+        # Each message of it goes to some agent, and to another as soon as one is away: a meter's window
+        # would be in parts, and released by each that has one.
+        raise ValueError("no shared subscription, which splits a meter's window over agents: source.shard")
+    text = _of_shard(text, shard)
     segments = tuple(text.split("/"))
     if segments.count(PHASE) != phases:
         expected = f"one segment {PHASE}" if phases else f"no {PHASE}: source.phases says which are summed"
@@ -47,22 +97,38 @@ def parse_source(text: str, *, named: bool, phases: bool) -> tuple[str, ...]:
     return segments
 
 
+def _of_shard(text: str, shard: Shard | None) -> str:
+    segments = text.split("/")
+    if SHARD not in segments:
+        return text
+    if shard is None:
+        raise ValueError(f"a topic without {SHARD}: source.shard says which it is, such as '2/8'")
+    if segments.count(SHARD) > 1:
+        raise ValueError(f"a topic with at most one segment {SHARD}")
+    return "/".join(str(shard.number) if segment == SHARD else segment for segment in segments)
+
+
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
     """A source template: the filter to subscribe to, and the meter and phase that a topic names.
 
     `name` is the meter's where the template has no ``{meter}``; `phases` are those that are summed, in
-    the place of ``{phase}``.
+    the place of ``{phase}``. Of the meters those count that `shard` holds by name; None: all of them.
     """
 
     segments: tuple[str, ...]
     name: str | None = None
     phases: tuple[str, ...] = ()
+    shard: Shard | None = None
 
     @classmethod
-    def parse(cls, text: str, name: str | None = None, phases: tuple[str, ...] = ()) -> "SourceTopic":
+    def parse(
+        cls, text: str, name: str | None = None, phases: tuple[str, ...] = (), shard: Shard | None = None
+    ) -> "SourceTopic":
         """Read a template; raises ValueError as `parse_source`."""
-        return cls(parse_source(text, named=name is not None, phases=bool(phases)), name, phases)
+        segments = parse_source(text, named=name is not None, phases=bool(phases), shard=shard)
+        by_name = None if SHARD in text.split("/") else shard
+        return cls(segments, name, phases, by_name)
 
     @property
     def filter(self) -> str:
@@ -102,7 +168,7 @@ def overlap(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
 
 
 def _meet(one: str, other: str) -> bool:
-    return one == other or bool({one, other} & {PLACEHOLDER, PHASE})
+    return one == other or bool({one, other} & {PLACEHOLDER, PHASE, SHARD})
 
 
 def render(template: str, label: str) -> str:

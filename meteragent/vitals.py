@@ -23,7 +23,7 @@ class StreamVitals:
     """One stream: its connections, what waits to leave and since when, and what was spent today.
 
     `lag_s` is how long the first record that has not been delivered has been due; `spent_per_w` is
-    epsilon in 1/W since midnight UTC, by the names under which meters leave.
+    epsilon in 1/W since midnight UTC, by the names under which meters leave. `shard` is its part of a fleet.
     """
 
     name: str
@@ -33,6 +33,7 @@ class StreamVitals:
     lag_s: float
     meters: int
     spent_per_w: Mapping[str, Fraction]
+    shard: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ def as_text(vitals: Vitals) -> str:
     lines = [f"meteragent {vitals.version}, running for {running}"]
     lines += [f"Problem: {problem}" for problem in vitals.problems] or ["All is well."]
     for one in vitals.streams:
-        lines.append(f"Stream {one.name}: {one.meters} meters, {one.waiting} messages wait")
+        fleet = "" if one.shard is None else f", shard {one.shard}"
+        lines.append(f"Stream {one.name}{fleet}: {one.meters} meters, {one.waiting} messages wait")
     lines += [f"  {name:<16} {vitals.counts[name]:>10,}  {COUNTERS[name]}" for name in _counted(vitals)]
     return "\n".join(lines)
 

@@ -219,7 +219,8 @@ def test_ledger_tells_it_as_json_also_while_the_store_is_in_use(
         assert main(["ledger", write(), "--json", "--meter", "m2"]) == 0
     told = json.loads(capsys.readouterr().out)
     row = {"meter": "m2", "day": "2024-10-04", "stream": "main", "windows": 2, "epsilon_per_w": "1/110"}
-    assert told == {"unknown_before": None, "spent": [row]}
+    expected = {"unknown_before": None, "opened_to": "2024-10-05T00:30:00Z", "spent": [row]}
+    assert told == expected
 
 
 def test_ledger_without_a_store(write: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:

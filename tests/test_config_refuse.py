@@ -288,7 +288,7 @@ def test_keys_of_streams_are_found_by_their_place() -> None:
     error = refused(lambda: config.parse(two + "[stream.privacy]\nradius = 0.5"))
     assert (error.key, error.found) == ("stream[1].privacy.radius", "0.5")
     error = refused(lambda: config.parse(two + "[window]\nlength = '1h'"))
-    assert (error.key, error.expected) == ("window", "one of stream, store, page")
+    assert (error.key, error.expected) == ("window", "one of stream, store, page, archive")
     error = refused(lambda: config.parse(two.replace("name", "nam")))
     assert (error.key, error.expected[:6]) == ("stream[0].nam", "'name'")
     error = refused(lambda: config.parse(FLAT.replace("[store]", "[stoer]\nkeep = '1d'")))

@@ -23,7 +23,16 @@ SCHEMA = config.schema()
 VALID = Draft202012Validator(SCHEMA)
 TABLES: dict[str, type[BaseModel]] = {
     one.__name__: one
-    for one in (model.Source, model.Window, model.Privacy, model.Sink, model.Store, model.Page, model.Budget)
+    for one in (
+        model.Source,
+        model.Window,
+        model.Privacy,
+        model.Sink,
+        model.Store,
+        model.Page,
+        model.Archive,
+        model.Budget,
+    )
 }
 MONTH = "length = '1mo'\ntimezone = 'UTC'"
 ACCEPTED = {
@@ -34,6 +43,7 @@ ACCEPTED = {
     "numbers of all kinds": written(privacy="level = 0.5\nhide = '0.11kWh'\nquantum = '1/2'"),
     "a budget": written(privacy=BUDGET % (48, "24h")),
     "streams": streams(("one", "m/{meter}", "'a/{meter}'"), ("two", "n/{meter}", "'b/{meter}'")),
+    "an archive": written() + "[archive]\nkey_file = 'archive.key'\nvalue = 'kwh'\n",
     "a page": written() + "[page]\nlisten = '[::1]:80'\n",
     "the reference": (ROOT / "deploy" / "meteragent.toml").read_text(),
 }

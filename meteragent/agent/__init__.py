@@ -212,6 +212,9 @@ class Agent:
             if store.set_aside:
                 self.counts.add("store_set_aside")
                 _log.error("the store was corrupt or lost and has been set aside: see the runbook")
+            for stream in self._config.stream:
+                wall = stream.window.clock is Clock.WALL
+                store.claim(stream.name, settings.held(stream.source), wall=wall)
             self.counts.add("retired", store.retire(names))
             clock.not_before(store.clock_ms)
             odometers = _odometers(self._config, store)
@@ -270,7 +273,8 @@ class Agent:
         due_ms = pipeline.deadline_ms(closing=True)
         stood_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
         catch_up = CatchUp(stood_ms, stream.window.catch_up, waits=due_ms is not None)
-        watch, budget = StreamWatch(name, pipeline, sink), _budget(stream)
+        shard = None if stream.source.shard is None else str(stream.source.shard)
+        watch, budget = StreamWatch(name, pipeline, sink, shard), _budget(stream)
         patience = Patience(self._config.store.flush, core.schedule.first_ms)
         runner = Runner(
             pipeline,

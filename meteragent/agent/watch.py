@@ -42,8 +42,9 @@ def socket_path(store: Path) -> Path:
 class StreamWatch:
     """What one stream's tasks say of themselves."""
 
-    def __init__(self, name: str, pipeline: Pipeline, sink: Sink) -> None:
+    def __init__(self, name: str, pipeline: Pipeline, sink: Sink, shard: str | None = None) -> None:
         self.name = name
+        self.shard = shard
         self.turned_s = _now_s()
         self.up = {"source": False, "sink": False}
         self._pipeline = pipeline
@@ -77,7 +78,8 @@ class StreamWatch:
         spent: dict[str, Fraction] = {}
         if len(labels) <= vitals.LABELS and now_ms is not None:
             spent = await thread.call(_spent, thread, labels, floor(now_ms, DAY_MS))
-        return StreamVitals(self.name, self.up["source"], self.up["sink"], waiting, lag_s, len(labels), spent)
+        ups = self.up["source"], self.up["sink"]
+        return StreamVitals(self.name, *ups, waiting, lag_s, len(labels), spent, self.shard)
 
 
 def _waiting(thread: StoreThread, channel: str, confirmed: frozenset[int]) -> tuple[int, int | None]:

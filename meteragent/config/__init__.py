@@ -14,14 +14,26 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from meteragent.config.files import endpoint, exposed, read_secret
-from meteragent.config.model import Budget, Config, Page, Privacy, Sink, Source, Store, Stream, Window
+from meteragent.config.model import (
+    Archive,
+    Budget,
+    Config,
+    Page,
+    Privacy,
+    Sink,
+    Source,
+    Store,
+    Stream,
+    Window,
+)
 from meteragent.config.refuse import refuse
 from meteragent.config.schema import schema
-from meteragent.config.source import dead_band, decoder, has_times, is_dead_band_unknown, topic_of
+from meteragent.config.source import dead_band, decoder, has_times, held, is_dead_band_unknown, topic_of
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.errors import ConfigError
 
 __all__ = [
+    "Archive",
     "Config",
     "Page",
     "Stream",
@@ -31,6 +43,7 @@ __all__ = [
     "endpoint",
     "exposed",
     "has_times",
+    "held",
     "is_dead_band_unknown",
     "load",
     "others_per_day",
@@ -65,7 +78,7 @@ def parse(text: str) -> Config:
         raise ConfigError("file", str(error), "TOML") from None
     flat = "stream" not in document
     if flat:
-        shared: dict[str, Any] = {name: document.pop(name) for name in ("store", "page") if name in document}
+        shared: dict[str, Any] = {name: document.pop(name) for name in _SHARED if name in document}
         document = {"stream": [{"name": "main", **document}], **shared}
     try:
         config = Config.model_validate(document)
@@ -100,6 +113,9 @@ def _found(value: Any) -> str:
     return "an address" if "://" in text else text
 
 
+_SHARED = ("store", "page", "archive")
+"""The tables beside the streams'."""
+
 _EXPECTED = {
     "int_type": "a whole number",
     "model_type": "a table",
@@ -116,6 +132,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "sink": Sink,
     "store": Store,
     "page": Page,
+    "archive": Archive,
 }
 
 
@@ -124,6 +141,6 @@ def _nearest(place: list[int | str], *, flat: bool) -> str:
     if len(place) > 1:
         known = list(_SECTIONS.get(str(place[-2]), Stream).model_fields)
     else:
-        known = [*Stream.model_fields, "store", "page"] if flat else list(Config.model_fields)
+        known = [*Stream.model_fields, *_SHARED] if flat else list(Config.model_fields)
     close = difflib.get_close_matches(str(place[-1]), known, n=1)
     return f"{close[0]!r}, or one of {', '.join(known)}" if close else f"one of {', '.join(known)}"

@@ -37,6 +37,8 @@ def exposed(config: Config) -> list[str]:
             found |= {f"{prefix}{section}.{key}": getattr(table, key) for key in keys}
     if config.page is not None and config.page.token_file is not None:
         found["page.token_file"] = config.page.token_file
+    if config.archive is not None:
+        found["archive.key_file"] = config.archive.key_file
     return [
         f"{key}: everybody on this machine can read {path}: chmod 600"
         for key, path in found.items()

@@ -19,6 +19,7 @@ from meteragent.config.value import (
     PlainTopic,
     Positive,
     Protocol,
+    Shard,
     Size,
     Span,
     Template,
@@ -59,6 +60,8 @@ class Source(Broker):
     """Where readings come; {meter} is the segment that names the meter, {phase} one of its phases."""
     meter: str | None = None
     """The meter's name, where the topic has none, or one that must not leave."""
+    shard: Shard | None = None
+    """Which agent of a fleet this is, from 0: {shard} in the topic, else by a hash of the meter's name."""
     phases: tuple[str, ...] | None = Field(None, min_length=1)
     """What stands for {phase}: these are summed into one secret; one alone is chosen."""
     profile: str = "number"
@@ -195,6 +198,21 @@ class Page(_Section):
     """Names under which the page may be asked for, beside the address."""
 
 
+class Archive(_Section):
+    """What `sanitise` needs beside a stream: the key, its ledger, and what the columns are called."""
+
+    key_file: Path
+    """The key of keyed noise, as made by `meteragent key new`."""
+    ledger: Path | None = None
+    """The folder of the key's ledger; left out: beside the key."""
+    meter: str = "meter"
+    """The column that names the meter."""
+    time: str = "time"
+    """The column of a window's start (a row is a window) or of a reading's time."""
+    value: str = "value"
+    """The column of values: a list in each row (a row is a window), or a number."""
+
+
 class Stream(_Section):
     """One stream: a source, a grid, a promise and a sink; `name` is the ledger's channel."""
 
@@ -219,6 +237,8 @@ class Config(_Section):
     """The one file that holds ledger and outbox."""
     page: Page | None = None
     """The local page, health and metrics; left out: none."""
+    archive: Archive | None = None
+    """Archives in Parquet, for `sanitise`; `run` does not need it."""
 
 
 class Preset(_Section):

@@ -11,7 +11,15 @@ from itertools import pairwise
 from meteragent import topic
 from meteragent.config.files import address
 from meteragent.config.model import PRESETS, Config, Page, Source, Stream
-from meteragent.config.source import FORMATS, interval_ms, nearest_profile, profile, quantity, topic_of
+from meteragent.config.source import (
+    FORMATS,
+    branches,
+    interval_ms,
+    nearest_profile,
+    profile,
+    quantity,
+    topic_of,
+)
 from meteragent.config.terms import hours, length_ms, quantum, shapes, sink_url, space, terms, unit
 from meteragent.decode import json as json_profile
 from meteragent.errors import ConfigError
@@ -87,6 +95,9 @@ def _check_source(stream: Stream, at: str) -> None:
         topic_of(source)
     except ValueError as error:
         raise ConfigError(f"{at}source.topic", repr(source.topic), str(error)) from None
+    if source.shard is not None and source.meter is not None:
+        expected = "no shard: source.meter names the only meter, and a fleet has many"
+        raise ConfigError(f"{at}source.shard", repr(str(source.shard)), expected)
     _check_kind(source, at)
     if source.profile not in FORMATS:
         _check_device(stream, at)
@@ -313,7 +324,7 @@ def _check_together(config: Config, *, flat: bool) -> None:
             raise ConfigError(f"{prefix}name", repr(one.name), "a name of its own for each stream")
         out = topic.parse_template(one.sink.topic)
         for other in config.stream:
-            into = topic_of(other.source).segments
+            into = branches(other.source)
             if _broker(sink_url(one)) == _broker(other.source.url) and topic.overlap(into, out):
                 expected = "a topic that no source of this broker reads back"
                 raise ConfigError(f"{prefix}sink.topic", repr(one.sink.topic), expected)
@@ -333,9 +344,7 @@ def _check_status(one: Stream, streams: tuple[Stream, ...], at: int, prefix: str
         return
     key, segments, broker = f"{prefix}sink.status", tuple(status.split("/")), _broker(sink_url(one))
     for other in streams:
-        reads = _broker(other.source.url) == broker and topic.overlap(
-            topic_of(other.source).segments, segments
-        )
+        reads = _broker(other.source.url) == broker and topic.overlap(branches(other.source), segments)
         writes = _broker(sink_url(other)) == broker and topic.overlap(
             segments, topic.parse_template(other.sink.topic)
         )

@@ -21,7 +21,19 @@ FORMATS = ("number", "json")
 
 def topic_of(source: Source) -> SourceTopic:
     """The source's topic; raises ValueError when its placeholders do not fit its other keys."""
-    return SourceTopic.parse(source.topic, source.meter, source.phases or ())
+    return SourceTopic.parse(source.topic, source.meter, source.phases or (), source.shard)
+
+
+def branches(source: Source) -> tuple[str, ...]:
+    """The segments of the source's template as all agents of its fleet read it: {shard} is any of them."""
+    return tuple(source.topic.split("/"))
+
+
+def held(source: Source) -> str:
+    """Which meters of a fleet the source has, as the store keeps it: all are those of one agent alone."""
+    if source.shard is None:
+        return "0/1 by name"
+    return f"{source.shard} by {'name' if topic_of(source).shard else 'topic'}"
 
 
 def profile(source: Source) -> Profile | None:

@@ -104,6 +104,12 @@ def _plain_topic(value: Any) -> str:
     return value
 
 
+def _shard(value: Any) -> topic.Shard:
+    if not isinstance(value, str):
+        raise ValueError("a text such as '2/8': which agent of how many, counted from 0")  # noqa: TRY004
+    return topic.Shard.parse(value)
+
+
 def _written(pattern: str, *examples: str) -> WithJsonSchema:
     """How a value is written, for JSON Schema: a text of this form."""
     return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$", "examples": list(examples)})
@@ -132,4 +138,5 @@ Energy = Annotated[
 ]
 Template = Annotated[str, BeforeValidator(_template), _written(".*[{]meter[}].*", "private/{meter}/power")]
 PlainTopic = Annotated[str, BeforeValidator(_plain_topic), _written("[^+#{]+", "meteragent/status")]
+Shard = Annotated[topic.Shard, BeforeValidator(_shard), _written("[0-9]{1,5}/[0-9]{1,5}", "0/8", "7/8")]
 Protocol = Literal["auto", "5", "3.1.1"]

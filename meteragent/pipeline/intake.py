@@ -33,6 +33,8 @@ class Intake:
         place = stream.source.place(message.topic)
         if place is None:
             raise PayloadError("refused_topic")
+        if stream.source.shard is not None and not stream.source.shard.holds(place[0]):
+            raise PayloadError("other_shard")
         found = stream.decode(message.payload)
         if not found:
             raise PayloadError("refused_missing")

@@ -21,6 +21,8 @@ Rules:
 4. What is not understood is not touched: an incompatible newer store and another program's
    database are refused. A corrupt or missing store is set aside, and a new one begins with a floor
    below which no window opens.
+5. A store knows which meters of a fleet it has had, per stream. With others it is refused until
+   `restored_at` has raised its floor: the marks of a meter that moves stay in the store that it leaves.
 """
 
 import json
@@ -33,13 +35,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from meteragent.errors import StoreError, StoreRestored
+from meteragent.errors import StoreError, StoreLost, StoreMoved, StoreRestored
 from meteragent.release import Commit, Snapshot, Terms
 from meteragent.store import file, schema
 from meteragent.store.examine import meta
 
-__all__ = ["Store", "meta", "read_only", "restored_at", "terms"]
+__all__ = ["ALL_METERS", "Store", "meta", "read_only", "restored_at", "terms"]
 
+ALL_METERS = "0/1 by name"
+"""What a stream has that is of no fleet, and had before stores knew of fleets."""
 STATE_BYTES = 512
 """The smallest row of a state; larger ones are powers of two."""
 
@@ -171,6 +175,27 @@ class Store:
                 announced=dict(announced),
                 totals={label: schema.decode_total(text) for label, text in totals},
             )
+
+    def claim(self, channel: str, meters: str, *, wall: bool) -> None:
+        """Take a stream's part of a fleet, such as "2/8 by name"; `wall`: it follows the wall clock.
+
+        Raises StoreMoved if it has had another (rule 5). A new store of a stream that follows its meters'
+        clocks may be asked for times that another store has released: StoreLost, until told from when on.
+        """
+        key = f"shard/{channel}"
+        asked = self.connection.execute
+        with file.device(self.path):
+            found = asked("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+            marked = asked("SELECT 1 FROM mark WHERE channel = ? LIMIT 1", (channel,)).fetchone()
+            told = meta(self.connection, "unknown_before_ms") is not None
+        known = found[0] if found else ALL_METERS if marked else ""
+        if known not in ("", meters):
+            raise StoreMoved(f"{self.path}: {channel} had shard {known}, not {meters}: {file.MOVE_ON}")
+        if not known and meters != ALL_METERS and not wall and not told:
+            raise StoreLost(f"{self.path}: new, and {channel} is a part of a fleet: {file.WAY_ON}")
+        if not found or not known:
+            with self.transaction() as tx:
+                _put(tx, **{key: meters})
 
     def retire(self, channels: Collection[str]) -> int:
         """Delete the open windows of all other channels, whose streams are no more; how many meters."""
@@ -344,4 +369,6 @@ def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
     tx.execute("UPDATE mark SET end_ms = max(end_ms, ?)", (at_ms,))
     tx.execute("UPDATE state SET state = zeroblob(length(state))")
     tx.execute("DELETE FROM total")
+    tx.execute("INSERT OR REPLACE INTO meta SELECT DISTINCT 'shard/' || channel, '' FROM mark")
+    tx.execute("UPDATE meta SET value = '' WHERE key GLOB 'shard/*'")
     _put(tx, floor_ms=max(at_ms, meta(tx, "floor_ms")), unknown_before_ms=at_ms)

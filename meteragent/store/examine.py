@@ -25,6 +25,7 @@ _META: dict[str, tuple[type, ...]] = {
 }
 
 _TYPES = {
+    "the shard of a stream": "SELECT 1 FROM meta WHERE key GLOB 'shard/*' AND typeof(value) <> 'text'",
     "a mark": "SELECT 1 FROM mark WHERE (typeof(channel), typeof(meter), typeof(end_ms))"
     " <> ('text', 'text', 'integer')",
     "a charge": "SELECT 1 FROM charge WHERE (typeof(meter), typeof(day_ms), typeof(channel), typeof(windows))"

@@ -28,6 +28,11 @@ ASIDE = 3
 
 WAY_ON = "when you know until when it may have released: `meteragent ledger CONFIG --restored-at TIME`"
 
+MOVE_ON = (
+    "other stores know what left of the meters that would come here. Stop all agents of the fleet, then give"
+    " each `meteragent ledger CONFIG --restored-at TIME`, TIME no earlier than `opened_to` of any"
+)
+
 
 class _Damage(Exception):
     """Why a file cannot be the store any more."""

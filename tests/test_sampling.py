@@ -14,7 +14,7 @@ from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.sampling import below, below_array, discrete_laplace, geometric, radius, uniform
 from meteragent.privacy.sampling.geometric import _digits, _thresholds
 from meteragent.privacy.sampling.radius import envelope_of
-from meteragent.privacy.sampling.windows import _table as windows_table
+from meteragent.privacy.sampling.windows import table_of as windows_table
 from tests.tape import Tape
 
 PARAMETERS = [

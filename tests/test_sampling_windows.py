@@ -16,7 +16,7 @@ from meteragent.privacy.sampling import (
     uniform_rows,
     windows,
 )
-from meteragent.privacy.sampling.windows import FALL, TABLE_FROM, _Table, _table
+from meteragent.privacy.sampling.windows import FALL, TABLE_FROM, Table, table_of
 from tests.tape import Tape
 
 PARAMETERS = [
@@ -36,17 +36,17 @@ PARAMETERS = [
 TOP = 1 << 64
 
 
-def place_of(table: _Table, point: int) -> tuple[int, int]:
+def place_of(table: Table, point: int) -> tuple[int, int]:
     """The cell of a point, and its place there."""
     return divmod(point - (table.envelope.mode - table.left), 1 << table.shift)
 
 
-def line_at(table: _Table, cell: int, place: int) -> int:
+def line_at(table: Table, cell: int, place: int) -> int:
     """What w is compared with first, there."""
     return (int(table.start[cell]) + int(table.slope[cell]) * place) % TOP >> table.shift
 
 
-def points_of(table: _Table) -> list[int]:
+def points_of(table: Table) -> list[int]:
     """Points of the cells: all of them, or both ends and some within of each."""
     first, step = table.envelope.mode - table.left, 1 << table.shift
     size = table.left + table.reach
@@ -62,7 +62,7 @@ def points_of(table: _Table) -> list[int]:
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
 def test_lines_and_steps_enclose_the_weights(n: int, a: Fraction) -> None:
     """At each point line <= S w/w(M) <= line + gap, and S w/w(M) <= the cell's height; w = 0 below 0."""
-    table = _table(n, a)
+    table = table_of(n, a)
     for point in points_of(table):
         cell, place = place_of(table, point)
         line, gap = line_at(table, cell, place), int(table.gap[cell])
@@ -76,7 +76,7 @@ def test_lines_and_steps_enclose_the_weights(n: int, a: Fraction) -> None:
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
 def test_areas_fill_the_words(n: int, a: Fraction) -> None:
     """Cells and tails lie end to end below 2^64, over all integers within D of M, and leave little."""
-    table = _table(n, a)
+    table = table_of(n, a)
     areas = [int(area) for area in table.areas]
     assert areas == sorted(areas)
     assert areas[0] == 0
@@ -95,7 +95,7 @@ def test_a_tail_has_the_area_of_its_steps(n: int, a: Fraction) -> None:
     With the tails' area 4 D S/2^16, a side of 2, P(m) = 2^-m and one of D places that is S per place times
     2^-(16+m-1), and `keeps` with exactly that factor needs w <= 2^-(16+m-1) w(M) there.
     """
-    table = _table(n, a)
+    table = table_of(n, a)
     area = int(table.areas[-1] - table.areas[-2])
     assert area == 4 * table.reach * table.unit >> FALL
     for m in range(1, 4):
@@ -107,20 +107,20 @@ def test_a_tail_has_the_area_of_its_steps(n: int, a: Fraction) -> None:
 
 def test_a_tail_is_a_side_a_block_and_a_place() -> None:
     """The side, ones that count blocks beyond the first, the place; what is not kept is no proposal."""
-    table = _table(6, Fraction(1, 10))
+    table = table_of(6, Fraction(1, 10))
     mode, reach, certain, never = table.envelope.mode, table.reach, 0, (1 << 32) - 1
     assert table.tail(Tape(1, 0, 5, certain)) == mode + reach + 5
     assert table.tail(Tape(1, 1, 0, 5, certain)) == mode + 2 * reach + 5
     assert table.tail(Tape(1, 0, 5, never)) is None
     assert table.tail(Tape(0, 0, 5)) is None  # below zero
-    low = _table(1440, Fraction(1, 220))
+    low = table_of(1440, Fraction(1, 220))
     assert low.tail(Tape(0, 0, 5, certain)) == low.envelope.mode - 1 - low.reach - 5
 
 
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
 def test_an_open_comparison_is_decided_by_the_fraction_of_u(n: int, a: Fraction) -> None:
     """H + U < S w/w(M): certain below and above the integer part of the right side, by U's bits upon it."""
-    table, certain = _table(n, a), (0, (1 << 32) - 1)
+    table, certain = table_of(n, a), (0, (1 << 32) - 1)
     for point in {table.envelope.mode + table.reach // 3, max(0, table.envelope.mode - table.left // 2)}:
         lo, hi = table.bounds(point, 96)
         whole, fraction = lo >> 96, lo >> 64 & (1 << 32) - 1
@@ -135,7 +135,7 @@ def test_an_open_comparison_is_decided_by_the_fraction_of_u(n: int, a: Fraction)
 def test_the_guide_names_the_cell_of_a_word() -> None:
     """Every word is found in the area in which it lies, at both ends of each area too."""
     for n, a in PARAMETERS:
-        table = _table(n, a)
+        table = table_of(n, a)
         edges = [int(area) for area in table.areas]
         words = np.array(sorted({*edges, *(edge - 1 for edge in edges[1:]), TOP - 1}), np.uint64)
         expected = [max(i for i, edge in enumerate(edges) if edge <= word) for word in words.tolist()]
@@ -147,7 +147,7 @@ def test_the_guide_names_the_cell_of_a_word() -> None:
 
 def reference_radii(n: int, a: Fraction, count: int, bits: Bits) -> list[int]:
     """The same radii from the same bits, one by one."""
-    table = _table(n, a)
+    table = table_of(n, a)
     edges = [int(area) for area in table.areas]
     drawn: list[int] = []
     proposals = count + count // 16
@@ -177,7 +177,7 @@ def reference_radii(n: int, a: Fraction, count: int, bits: Bits) -> list[int]:
     return drawn[:count]
 
 
-def settled(table: _Table, point: int | None, height: int, bits: Bits) -> int | None:
+def settled(table: Table, point: int | None, height: int, bits: Bits) -> int | None:
     """An open comparison: the fractional part of U against that of S w/w(M)."""
     if point is None:
         return table.tail(bits)

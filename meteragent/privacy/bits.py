@@ -1,7 +1,9 @@
-"""Where random bits come from: one small interface, the system's source, and a seeded one.
+"""Where random bits come from: two small interfaces, the system's source, and a seeded one.
 
-A bit is handed out once and never again, whatever else happens: threads, forks, copies. Two windows
-whose noise came from the same bits would give away their difference.
+`Bits` is a stream: a bit is handed out once and never again, whatever else happens: threads, forks, copies.
+Two windows whose noise came from the same bits would give away their difference. `RowBits` is a book for
+each of many rows: what stands at an address stays there, and each address is for one purpose. Fresh bits
+can be read that way (`FreshRows`), and those of a key must be (`meteragent.privacy.keyed`).
 """
 
 import hashlib
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 UnsignedArray = NDArray[np.unsignedinteger[Any]]
+Width = type[np.unsignedinteger[Any]]
 
 _CHUNK_BYTES = 1 << 16
 
@@ -29,12 +32,104 @@ class Bits(Protocol):
         """An integer of k bits, uniform on {0 .. 2^k - 1}; 0 for k = 0."""
         ...
 
-    def array(self, count: int, dtype: type[np.unsignedinteger[Any]]) -> UnsignedArray:
+    def array(self, count: int, dtype: Width) -> UnsignedArray:
         """`count` integers, uniform on all values of `dtype`: np.uint8, 16, 32 or 64."""
         ...
 
 
-class _BufferedBits(ABC):
+Rows = NDArray[np.int64]
+"""Which rows: their numbers, 0 .. count - 1."""
+
+PAGES = 1 << 10
+"""How many pages each row has."""
+
+PAGE_BYTES = 1 << 26
+"""How long a page is."""
+
+
+class RowBits(Protocol):
+    """Independent fair bits for each of `count` rows: a row has pages, a page has words.
+
+    A word is found by its row, page and place; words of one page are all of one width. What an address holds
+    is independent of what all others hold, so a sampler that gives each of its draws an address of its own
+    uses no bit twice.
+    """
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
+        """The first `count` words of a page, for each of some rows: (rows.size, count)."""
+        ...
+
+    def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
+        """One word of a page for each of some rows, at one place or at a place for each: (rows.size,)."""
+        ...
+
+    def stream(self, row: int, page: int) -> Bits:
+        """One row's page from its beginning, as a stream."""
+        ...
+
+
+def check_address(page: int, size: int) -> None:
+    """Refuse what no page holds: a sampler that needs more must stop, not begin again.
+
+    Raises:
+        OverflowError: there is no such page, or it is shorter than `size` bytes.
+    """
+    if not (0 <= page < PAGES and size <= PAGE_BYTES):
+        raise OverflowError(f"a row has {PAGES} pages of {PAGE_BYTES} bytes: no {size} bytes of page {page}")
+
+
+class FreshRows:
+    """Rows of fresh bits: whatever the address, what is read was never read before."""
+
+    def __init__(self, count: int, bits: Bits) -> None:
+        if count < 0:
+            raise ValueError(f"a count is not negative: {count}")
+        self.count, self._bits = count, bits
+
+    def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
+        """Fresh words in the shape of some rows' first `count`."""
+        check_address(page, count * np.dtype(dtype).itemsize)
+        return self._bits.array(rows.size * count, dtype).reshape(rows.size, count)
+
+    def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
+        """A fresh word for each of some rows."""
+        check_address(page, (int(np.max(at, initial=0)) + 1) * np.dtype(dtype).itemsize)
+        return self._bits.array(rows.size, dtype)
+
+    def stream(self, row: int, page: int) -> Bits:  # noqa: ARG002  any row's is as fresh
+        """The bits themselves."""
+        check_address(page, 0)
+        return self._bits
+
+
+class BytesBits(ABC):
+    """Bits of bytes that come in order."""
+
+    @abstractmethod
+    def _take(self, size: int) -> bytes:
+        """The next `size` bytes."""
+
+    def integer(self, k: int) -> int:
+        """An integer of k bits, uniform on {0 .. 2^k - 1}; 0 for k = 0."""
+        return int.from_bytes(self._take(k + 7 >> 3), "little") >> (-k & 7)
+
+    def array(self, count: int, dtype: Width) -> UnsignedArray:
+        """`count` integers, uniform on all values of `dtype`; read-only.
+
+        Raises:
+            ValueError: count < 0.
+        """
+        if count < 0:
+            raise ValueError(f"a count is not negative: {count}")
+        return np.frombuffer(self._take(count * np.dtype(dtype).itemsize), dtype=dtype)
+
+
+class _BufferedBits(BytesBits):
     """Bits from chunks of bytes."""
 
     def __init__(self) -> None:
@@ -58,20 +153,6 @@ class _BufferedBits(ABC):
             taken = buffer.read(size)
             self._buffer = buffer
         return taken
-
-    def integer(self, k: int) -> int:
-        """An integer of k bits, uniform on {0 .. 2^k - 1}; 0 for k = 0."""
-        return int.from_bytes(self._take(k + 7 >> 3), "little") >> (-k & 7)
-
-    def array(self, count: int, dtype: type[np.unsignedinteger[Any]]) -> UnsignedArray:
-        """`count` integers, uniform on all values of `dtype`; read-only.
-
-        Raises:
-            ValueError: count < 0.
-        """
-        if count < 0:
-            raise ValueError(f"a count is not negative: {count}")
-        return np.frombuffer(self._take(count * np.dtype(dtype).itemsize), dtype=dtype)
 
 
 class SystemBits(_BufferedBits):

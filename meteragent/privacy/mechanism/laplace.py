@@ -122,6 +122,23 @@ class LInfLaplace:
         noise += values
         return noise
 
+    def release_rows(self, windows: ArrayLike, rows: sampling.RowBits) -> NDArray[np.int64]:
+        """`windows`, integers in quanta of shape (rows.count, n), with the noise of each row's own bits.
+
+        As `release` by law and cost; a row's noise depends on its bits alone, not on what stands beside it.
+
+        Raises:
+            TypeError: the values are not integers.
+            ValueError: the shape is not (rows.count, n), or a value is beyond 2^62 quanta.
+            OverflowError: n is above 2^24, or a row has no more bits.
+        """
+        values = whole_vectors(windows, self.n)
+        if values.shape != (rows.count, self.n):
+            raise ValueError(f"{rows.count} windows have shape {rows.count, self.n}, not {values.shape}")
+        noise = sampling.row_windows(self.n, self.a, rows)
+        noise += values
+        return noise
+
 
 @lru_cache(maxsize=256)
 def _log_total(n: int, a: float) -> float:

@@ -23,6 +23,7 @@ draw in 2,000, is decided by `bernoulli` with the bounds of `radius`.
 The places of a row are uniform on its cube: `uniform_rows`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -68,7 +69,7 @@ class _Line(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class Table:
     """The cells for one n and a, as arrays with one entry per cell."""
 
     envelope: Envelope
@@ -123,7 +124,7 @@ def radii(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     steps = envelope_of(n, a)
     if count < TABLE_FROM:
         return np.array([steps.draw(bits) for _ in range(count)], np.int64)
-    table = _table(n, a)
+    table = table_of(n, a)
     drawn = [_proposals(table, count + count // 16, bits)]
     while (missing := count - sum(part.size for part in drawn)) > 0:
         drawn.append(_proposals(table, missing + missing // 16 + 1, bits))
@@ -147,9 +148,20 @@ def windows(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     return noise
 
 
-def _proposals(table: _Table, count: int, bits: Bits) -> NDArray[np.int64]:
+def _proposals(table: Table, count: int, bits: Bits) -> NDArray[np.int64]:
     """Of `count` proposals those that are kept."""
-    word = bits.array(count, np.uint64)
+    point, kept = proposed(table, bits.array(count, np.uint64), lambda _: bits)
+    return point[kept]
+
+
+def proposed(
+    table: Table, word: Words, bits_of: Callable[[int], Bits]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The R that each word proposes, and whether it is kept; `bits_of` a word's index decides what is open.
+
+    Which R is kept with which words and bits follows from the areas alone: a line only says sooner what the
+    bits would say.
+    """
     cell = table.cell(word)
     place = word - table.areas.take(cell)
     height = place >> np.uint64(table.shift)
@@ -164,14 +176,15 @@ def _proposals(table: _Table, count: int, bits: Bits) -> NDArray[np.int64]:
     open_ = rest[height[rest] < line[rest] + table.gap[cell[rest]]]
     for index in open_.tolist():
         if cell[index] < table.areas.size - 2:
-            kept[index] = table.keeps(int(point[index]), int(height[index]), bits)
-        elif (proposal := table.tail(bits)) is not None:
+            kept[index] = table.keeps(int(point[index]), int(height[index]), bits_of(index))
+        elif (proposal := table.tail(bits_of(index))) is not None:
             kept[index], point[index] = True, proposal
-    return point[kept]
+    return point, kept
 
 
 @lru_cache(maxsize=64, typed=True)  # of about 40 KB each
-def _table(n: int, a: Exact) -> _Table:
+def table_of(n: int, a: Exact) -> Table:
+    """The cells for n and `a`; raises as `radii` does."""
     steps, exact = envelope_of(n, a, FALL), check_parameters(n, a)
     steep = abs(Fraction(2 * n, 2 * steps.mode + 1) - exact)  # |f'(M)|; above 1/2 only if R is hardly spread
     shift = max(0, (steps.block - 1).bit_length() - CELLS_LOG) if steep < Fraction(1, 2) else 0
@@ -192,7 +205,7 @@ def _table(n: int, a: Exact) -> _Table:
         np.array([x % (1 << _WORD) for x in column], np.uint64) for column in zip(*lines, strict=True)
     )
     places = np.array(areas, np.uint64)
-    return _Table(steps, reach, left, shift, unit, places, start, slope, gap, _guide(places))
+    return Table(steps, reach, left, shift, unit, places, start, slope, gap, _guide(places))
 
 
 def _guide(areas: Words) -> NDArray[np.int64]:

@@ -1,0 +1,266 @@
+"""The key of an archive: a chain of epochs, of which the past can be forgotten.
+
+An epoch is a calendar month or day in UTC; a window belongs to that of its start, never of the clock. Epoch e
+has a secret C_e, and with HKDF-SHA-256 (RFC 5869; salt: none; info: the parts below, each with its length)
+
+    C_(e+1)                        = HKDF(C_e, "meteragent archive 1", "next")
+    tag key, noise key (32 bytes each) = HKDF(C_e, "meteragent archive 1", "noise", tenant, month or day, e)
+    id (4 bytes, public)           = HKDF(C_e, "meteragent archive 1", "id", tenant, month or day, e)
+
+The file holds the first C_e that is kept: all later epochs follow from it, no earlier one does. `forget`
+moves it on. What has no key is not released: never is another key taken instead. No error and no `repr` holds
+a secret, and a key does not pickle.
+"""
+
+import hashlib
+import hmac
+import os
+import re
+import stat
+import tomllib
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent import grid
+from meteragent.errors import KeyForgotten, KeyMissing, KeyRotated
+
+EPOCHS = {"month": "M", "day": "D"}
+"""How long an epoch may be, and numpy's name for it."""
+
+SECRET_BYTES = 32
+_DOMAIN = b"meteragent archive 1"
+_SECRET = re.compile(r"[0-9a-f]{64}")
+
+
+def hkdf(secret: bytes, *info: bytes, size: int = SECRET_BYTES) -> bytes:
+    """HKDF-SHA-256 without a salt (RFC 5869), its info being parts, each after its length in 4 bytes."""
+    return expand(extract(b"", secret), b"".join(len(part).to_bytes(4, "big") + part for part in info), size)
+
+
+def extract(salt: bytes, secret: bytes) -> bytes:
+    """RFC 5869, 2.2."""
+    return hmac.digest(salt, secret, "sha256")
+
+
+def expand(key: bytes, info: bytes, size: int) -> bytes:
+    """RFC 5869, 2.3, for a size of at most 255 * 32."""
+    made = block = b""
+    for count in range(1, -(-size // hashlib.sha256().digest_size) + 1):
+        block = hmac.digest(key, block + info + bytes([count]), "sha256")
+        made += block
+    return made[:size]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochKey:
+    """The keys of one epoch; only `id` and `tenant` may be shown."""
+
+    id: str
+    tenant: str
+    tag: bytes = field(repr=False)
+    noise: bytes = field(repr=False)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key is not sent to other processes: send the name of its file")
+
+
+class Key:
+    """The keys of a tenant's windows from epoch `first` on (months or days since 1970-01-01).
+
+    Raises:
+        ValueError: an epoch is neither "month" nor "day", or the secret has not 32 bytes.
+    """
+
+    def __init__(self, tenant: str, every: str, first: int, secret: bytes) -> None:
+        if every not in EPOCHS or len(secret) != SECRET_BYTES:
+            raise ValueError(f"an epoch is one of {', '.join(EPOCHS)}; a secret has {SECRET_BYTES} bytes")
+        self.tenant, self.every, self.first = tenant, every, first
+        self._secrets = {first: secret}
+        self._made: dict[int, EpochKey] = {}
+
+    def __repr__(self) -> str:
+        return f"Key(tenant={self.tenant!r}, from {self.begins})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key is not sent to other processes: send the name of its file")
+
+    @property
+    def begins(self) -> str:
+        """The first epoch that has a key: 2026-01, or 2026-01-31."""
+        return self._name(self.first)
+
+    def epochs(self, starts_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The epoch of each window, by its start: as many, int64."""
+        unit = EPOCHS[self.every]
+        return starts_ms.astype("M8[ms]").astype(f"M8[{unit}]").astype(np.int64)
+
+    def at(self, start_ms: int) -> EpochKey:
+        """The key of a window that starts then.
+
+        Raises:
+            KeyForgotten: its epoch has none.
+        """
+        return self.epoch(int(self.epochs(np.array([start_ms], np.int64))[0]))
+
+    def epoch(self, index: int) -> EpochKey:
+        """The key of an epoch, as `epochs` numbers it.
+
+        Raises:
+            KeyForgotten: it has none.
+        """
+        if index not in self._made:
+            self._made[index] = self._derived(index)
+        return self._made[index]
+
+    def _derived(self, index: int) -> EpochKey:
+        whose = self.tenant.encode(), self.every.encode(), b"%d" % index
+        secret = self._secret(index)
+        keys = hkdf(secret, _DOMAIN, b"noise", *whose, size=2 * SECRET_BYTES)
+        name = hkdf(secret, _DOMAIN, b"id", *whose, size=4).hex()
+        return EpochKey(name, self.tenant, keys[:SECRET_BYTES], keys[SECRET_BYTES:])
+
+    def _secret(self, index: int) -> bytes:
+        if index < self.first:
+            raise KeyForgotten(
+                f"windows of {self._name(index)} have no key any more: this one begins with {self.begins}"
+            )
+        known = max(at for at in self._secrets if at <= index)
+        secret = self._secrets[known]
+        for _ in range(known, index):
+            secret = hkdf(secret, _DOMAIN, b"next")
+        self._secrets[index] = secret
+        return secret
+
+    def confirm(self, start_ms: int, key_id: str) -> None:
+        """Check that a release of the window that starts then, made under `key_id`, was made with this key.
+
+        Raises:
+            KeyForgotten: its epoch has no key.  KeyRotated: it was another key.
+        """
+        own = self.at(start_ms)
+        if own.id != key_id:
+            when = self._name(int(self.epochs(np.array([start_ms], np.int64))[0]))
+            raise KeyRotated(f"windows of {when} were released with key {key_id}, and this one is {own.id}")
+
+    def without(self, before_ms: int) -> "Key":
+        """The key from the epoch that holds a time on: what came before cannot be made from it."""
+        index = max(self.first, int(self.epochs(np.array([before_ms], np.int64))[0]))
+        return Key(self.tenant, self.every, index, self._secret(index))
+
+    @classmethod
+    def load(cls, path: Path) -> "Key":
+        """The key in a file that `create` has written.
+
+        Raises:
+            KeyMissing: it cannot be read, everybody on the machine can read it, or it is no key.
+        """
+        try:
+            with path.open("rb") as file:
+                mode, text = os.fstat(file.fileno()).st_mode, file.read()
+        except OSError as error:
+            raise KeyMissing(f"{path}: {(error.strerror or 'an error').lower()}") from None
+        if mode & stat.S_IROTH:
+            raise KeyMissing(f"{path}: everybody on this machine can read the key: chmod 600")
+        found = _parsed(text)
+        if found is None:
+            raise KeyMissing(f"{path}: not a key of `meteragent key new`")
+        return found
+
+    def text(self) -> str:
+        """What its file holds: the first secret too."""
+        return _FILE.format(self=self, secret=self._secrets[self.first].hex())
+
+    def _name(self, index: int) -> str:
+        return str(np.datetime64(index, EPOCHS[self.every]))  # type: ignore[call-overload]
+
+
+_FILE = """\
+# A key of meteragent for archives. Who has it can take the noise off every release from `begins` on.
+tenant = "{self.tenant}"
+epoch = "{self.every}"
+begins = "{self.begins}"
+secret = "{secret}"
+"""
+_TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
+
+def check_tenant(tenant: str) -> str:
+    """A tenant's name, if it can be one.
+
+    Raises:
+        ValueError: it is not 1 to 64 letters, digits, dots, hyphens and underscores.
+    """
+    if not _TENANT.fullmatch(tenant):
+        raise ValueError("a tenant has 1 to 64 letters, digits, dots, hyphens or underscores")
+    return tenant
+
+
+def _parsed(text: bytes) -> Key | None:
+    """What a file holds; None if it is no key. What a parser says of it might hold a part of the secret."""
+    try:
+        found: dict[str, Any] = tomllib.loads(text.decode("ascii"))
+        tenant, every, begins, secret = (str(found[name]) for name in ("tenant", "epoch", "begins", "secret"))
+        if len(found) > 4 or not _SECRET.fullmatch(secret):
+            return None
+        first = int(np.datetime64(begins, EPOCHS[every]).astype(np.int64))  # type: ignore[call-overload]
+        return Key(check_tenant(tenant), every, first, bytes.fromhex(secret))
+    except (ValueError, KeyError):
+        return None
+
+
+def create(path: Path, tenant: str, every: str = "month", begin: date = date(1970, 1, 1)) -> Key:
+    """A new key, on disk and readable by its owner only when this returns.
+
+    Raises:
+        ValueError: the tenant's name, the epoch or the date cannot be one.
+        OSError: the file cannot be made, or there is one already.
+    """
+    at_ms = grid.parse_time(f"{begin}T00:00:00Z")
+    first = int(Key("", every, 0, bytes(SECRET_BYTES)).epochs(np.array([at_ms], np.int64))[0])
+    key = Key(check_tenant(tenant), every, first, os.urandom(SECRET_BYTES))
+    _write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), key.text().encode("ascii"))
+    _sync_folder(path)
+    return key
+
+
+def forget(path: Path, before_ms: int) -> Key:
+    """Move a file's key on to the epoch that holds a time; what was before is gone from the file for ever.
+
+    A new file takes its place, then the old one's bytes are overwritten. A file system that keeps old blocks
+    (snapshots, flash, copy on write) and backups may have them still.
+
+    Raises:
+        KeyMissing: there is no key in the file.  OSError: it cannot be written.
+    """
+    key = Key.load(path).without(before_ms)
+    with path.open("r+b") as old:
+        new = Path(f"{path}.new")
+        _write(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), key.text().encode("ascii"))
+        new.replace(path)
+        _sync_folder(path)
+        size = old.seek(0, os.SEEK_END)
+        old.seek(0)
+        old.write(bytes(size))
+        old.flush()
+        os.fsync(old.fileno())
+    return key
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

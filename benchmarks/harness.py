@@ -7,30 +7,45 @@ added latency and growth a ratio is limit / measured, and its goal is 1.
 """
 
 import argparse
+import importlib
 import json
+import os
 import platform
 import statistics
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-ROUNDS = 5
+ROUNDS_VARIABLE = "BENCH_ROUNDS"
+ROUNDS = int(os.environ.get(ROUNDS_VARIABLE, "5"))
 SLICE_S = 0.05
+FSYNCS = 20
+ROOT = Path(__file__).resolve().parent.parent
+LOAD_BEFORE = os.getloadavg()[0]
+_absent: list[str] = []
 
 
 @dataclass(frozen=True)
 class Row:
-    """Two calls that do the same work: what, against what, and the ratio of their CPU times to reach."""
+    """Two calls that do the same work: what, against what, and the ratio of their CPU times to reach.
+
+    `theirs` may be the CPU seconds that `ours` may take. `work` is how many `unit` each call does: a peer
+    that is slow may do fewer.
+    """
 
     name: str
     against: str
     ours: Callable[[], object]
-    theirs: Callable[[], object]
+    theirs: Callable[[], object] | float
     goal: float | None = None
     note: str = ""
+    work: tuple[float, float] = (1, 1)
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,6 +82,9 @@ class Result:
         }
 
 
+# Measuring ----------------------------------------------------------------------------------------
+
+
 def seconds(call: Callable[[], object], times: int) -> float:
     """The CPU time of one call, over that many."""
     start = time.process_time()
@@ -85,36 +103,101 @@ def times_in_a_slice(call: Callable[[], object]) -> int:
 
 def run(rows: Sequence[Row]) -> list[Result]:
     """All rows, interleaved."""
-    repeats = [(times_in_a_slice(row.ours), times_in_a_slice(row.theirs)) for row in rows]
-    ratios: list[list[float]] = [[] for _ in rows]
+    calls = [(row.ours, row.theirs) for row in rows]
+    times = [tuple(times_in_a_slice(call) if callable(call) else 1 for call in pair) for pair in calls]
+    seen: list[list[tuple[float, float]]] = [[] for _ in rows]
     for _ in range(ROUNDS):
-        for row, (ours, theirs), seen in zip(rows, repeats, ratios, strict=True):
-            seen.append(seconds(row.theirs, theirs) / seconds(row.ours, ours))
-    return [
-        Result(row.name, row.against, tuple(seen), row.goal, row.note)
-        for row, seen in zip(rows, ratios, strict=True)
-    ]
+        for row, (ours, theirs), took in zip(rows, times, seen, strict=True):
+            allowed = seconds(row.theirs, theirs) if callable(row.theirs) else row.theirs
+            took.append((seconds(row.ours, ours), allowed))
+    return [_result(row, took) for row, took in zip(rows, seen, strict=True)]
+
+
+def _result(row: Row, took: Sequence[tuple[float, float]]) -> Result:
+    """The ratios of what was done in a second; what was, in the middle, as a note."""
+    rates = [tuple(work / took_s for work, took_s in zip(row.work, pair, strict=True)) for pair in took]
+    ours, theirs = (rate(statistics.median(some)) for some in zip(*rates, strict=True))
+    done = [f"{ours} and {theirs} {row.unit} per CPU-second"] if row.unit else []
+    note = "; ".join([*done, *([row.note] if row.note else [])])
+    return Result(row.name, row.against, tuple(one / other for one, other in rates), row.goal, note)
+
+
+def rate(per_s: float) -> str:
+    """A number of three digits, with M for millions.
+
+    >>> rate(12_345_678), rate(7_312), rate(0.1234)
+    ('12.3M', '7,310', '0.123')
+    """
+    if per_s >= 1e6:
+        return f"{per_s / 1e6:.3g}M" if per_s < 1e9 else f"{per_s / 1e6:,.0f}M"
+    return f"{float(f'{per_s:.3g}'):,g}" if per_s < 1000 else f"{float(f'{per_s:.3g}'):,.0f}"
+
+
+# What it is measured on and against ---------------------------------------------------------------
+
+
+def peer(module: str) -> Any:
+    """A peer's module; None where it cannot be imported: then it is said, and `report` ends with 1."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        _absent.append(module.partition(".")[0])
+        print(f"NOT RUN: {_absent[-1]} cannot be imported ({error})", file=sys.stderr)
+        return None
 
 
 def machine() -> dict[str, str]:
-    """What the figures were taken on: the processor's kind, cores, the system, Python."""
+    """What the figures were taken on: processor, cores, system, disk, day, and how busy it was."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    kind = names[0] if names else platform.machine()
-    cores = str(sum(line.startswith("processor") for line in lines))
-    system = {"kernel": platform.release(), "python": platform.python_version()}
-    return {"processor": kind, "cores": cores} | system
+    return {
+        "processor": names[0] if names else platform.machine(),
+        "cores": str(sum(line.startswith("processor") for line in lines)),
+        "kernel": platform.release(),
+        "disk": disk(),
+        "python": platform.python_version(),
+        "meteragent": version("meteragent"),
+        "day": time.strftime("%Y-%m-%d", time.gmtime()),
+        "load before": f"{LOAD_BEFORE:.2f}",
+        "load after": f"{os.getloadavg()[0]:.2f}",
+    }
+
+
+def disk() -> str:
+    """The file system that the project is on, its device, and what writing 4 KiB to it safely takes."""
+    mounts = [line.split()[:3] for line in Path("/proc/mounts").read_text().splitlines()]
+    over = [one for one in mounts if ROOT.is_relative_to(one[1])]
+    device, _, kind = max(over, key=lambda one: len(one[1]))
+    took_s = []
+    with tempfile.TemporaryFile(dir=ROOT) as file:
+        for _ in range(FSYNCS):
+            began_s = time.perf_counter()
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+            took_s.append(time.perf_counter() - began_s)
+    return f"{kind} on {Path(device).name}, fsync {statistics.median(took_s) * 1000:.2g} ms"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not there"
+
+
+# Reporting ----------------------------------------------------------------------------------------
 
 
 def report(results: Sequence[Result], packages: Sequence[str], others: dict[str, str] | None = None) -> None:
     """Prints a table and, with --out FILE, puts the rows into that JSON file, in the place of older ones.
 
-    `others` are versions of what is no Python package.
+    `others` are versions of what is no Python package. Raises SystemExit when a peer was not there.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--out", type=Path, help="put the rows into this JSON file")
     out = parser.parse_args().out
-    versions = machine() | {package: version(package) for package in packages} | (others or {})
+    versions = machine() | {package: _version(package) for package in packages} | (others or {})
     print(f"{'what':<50} {'against':<34} {'ratio':>7} {'from .. to':>16} {'goal':>5}")
     for one in results:
         goal = "" if one.goal is None else f"{one.goal:g}"
@@ -124,6 +207,8 @@ def report(results: Sequence[Result], packages: Sequence[str], others: dict[str,
     print(", ".join(f"{name} {number}" for name, number in versions.items()))
     if out is not None:
         _merge(out, [one.as_json(versions) for one in results])
+    if _absent:
+        raise SystemExit(f"NOT RUN: {', '.join(_absent)}: `make bench` installs the group `bench`")
 
 
 def _merge(out: Path, rows: list[dict[str, Any]]) -> None:

@@ -2,28 +2,51 @@
 
 `python -m benchmarks.mechanisms [--out FILE]`. Ratios of readings per CPU-second, ours over theirs; ours
 with the operating system's bits, numpy with its own generator, peers as they come. The level is that of
-the default preset: 1 at 220 quanta.
+the default preset: 1 at 220 quanta. No peer has the l_inf law: beside its windows they put independent
+noise of the same scale on as many readings, which is n times less private. A peer's time is linear in the
+count from 1,440 on, so it gets no more than that.
+
+Random bytes: what a reading takes, beside the entropy of the law, under which no sampler comes. Time and
+the secret: one call on windows of nothing beside one on windows at the end of the range. About 1 says
+that a call's CPU time is the same; it says nothing of caches, nor of what follows (a record has as many
+digits as its noisy value), for which there is `tests/tools/timing.py`.
 """
 
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
-import diffprivlib.mechanisms as diffprivlib
 import numpy as np
-import opendp.prelude as dp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from benchmarks.harness import Row, report, run
-from meteragent.privacy.bits import SystemBits, UnsignedArray
+from benchmarks.harness import ROUNDS, Result, Row, peer, report, run
+from meteragent.privacy.bits import Bits, SystemBits, UnsignedArray
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
 
 SCALE = 220
 A = Fraction(1, SCALE)
-COUNT, HIGH = 1440, 1000
-AT_ONCE = {1: 0.3, 4: 0.5, 48: 1, 96: 1, 1440: 1.5}  # DESIGN's goals
-ONE_BY_ONE = {96: 0.1, 1440: 0.5}
+PEER_COUNT, VALUE, HIGH, RANGE = 1440, 512, 1000, 20_000
+SLOTS = (1, 4, 48, 96, 1440)
+GOALS: dict[tuple[str, str, int, int], float] = {
+    **{("l_inf noise", "numpy", 1000, n): goal for n, goal in zip(SLOTS, (0.3, 0.5, 1, 1, 1.5), strict=True)},
+    ("l_inf noise", "numpy", 1, 96): 0.1,
+    ("l_inf noise", "numpy", 1, 1440): 0.5,
+    ("discrete Laplace", "OpenDP", 1, 1440): 30,
+    ("truncated geometric", "OpenDP", 1, 1440): 30,
+}
+"""By mechanism, peer, how many at once, and n."""
+
+OF_NUMBERS = ("discrete Laplace", "truncated geometric")
 BITS = SystemBits()
+BULK = 1 << 20
+ENTROPY = "entropy of its law"
+LEAST_SAMPLE = 20_000
+
+Call = Callable[[], object]
 
 
 class CountedBits:
@@ -43,57 +66,153 @@ class CountedBits:
         return BITS.array(count, dtype)
 
 
-def windows(count: int, n: int, goal: float) -> Row:
-    """The l_inf noise of `count` windows of n against numpy's Laplace noise on an array of that shape."""
-    mechanism, values = LInfLaplace(A, 1, n), np.full((count, n), 512)
-    generator, counted = np.random.default_rng(), CountedBits()
-    calls = max(1, 1000 // count)
-    for _ in range(calls):
-        mechanism.release(values, bits=counted)
-    return Row(
-        f"l_inf noise, {count:,} window{'s' * (count > 1)} of {n:,}",
-        "numpy Generator.laplace",
-        lambda: mechanism.release(values, bits=BITS),
-        lambda: generator.laplace(0, SCALE, (count, n)),
-        goal,
-        f"{counted.taken / (calls * count * n):.2f} bytes a reading",
-    )
+class Mechanism(Protocol):
+    """What is measured here."""
+
+    def release(self, points: ArrayLike, /, *, bits: Bits | None = None) -> NDArray[np.int64]:
+        """Points with noise."""
+
+    def log_mass(self, outputs: ArrayLike, point: Any, /) -> NDArray[np.float64]:
+        """The log of the chance of each output."""
 
 
-def numbers() -> list[Row]:
-    """Discrete Laplace and the truncated geometric, a vector of 1,440, against OpenDP and diffprivlib."""
-    values: NDArray[np.int32] = np.full(COUNT, 512, np.int32)
-    plain, counted = values.tolist(), CountedBits()
-    laplace, truncated = Laplace(A, 1), TruncatedGeometric(A, 1, HIGH)
-    laplace.release(values, bits=counted)
-    note = f"{counted.taken / COUNT:.2f} bytes a reading"
+@dataclass(frozen=True)
+class Case:
+    """A mechanism on so many arrays of n at once, and a row's name."""
+
+    kind: str
+    mechanism: Mechanism
+    count: int
+    n: int
+
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
+        what = "vector" if self.kind in OF_NUMBERS else "window"
+        return f"{self.kind}, {f'{self.count:,} {what}s' if self.count > 1 else f'a {what}'} of {self.n:,}"
+
+    @property
+    def values(self) -> NDArray[np.int64]:
+        """What gets noise."""
+        return np.full((self.count, self.n), VALUE)
+
+    @property
+    def point(self) -> object:
+        """One of them, as `log_mass` takes it."""
+        return VALUE if self.kind in OF_NUMBERS else np.full(self.n, VALUE)
+
+
+def cases() -> Iterator[Case]:
+    """All mechanisms, one at a time and a thousand at once."""
+    for count in (1000, 1):
+        for n in SLOTS:
+            yield Case("l_inf noise", LInfLaplace(A, 1, n), count, n)
+            yield Case("discrete Laplace", Laplace(A, 1), count, n)
+            yield Case("truncated geometric", TruncatedGeometric(A, 1, HIGH), count, n)
+
+
+# Beside the peers ---------------------------------------------------------------------------------
+
+
+def with_numpy(case: Case) -> tuple[Call, int]:
+    """Floating-point noise on the same shape, and how many readings that is."""
+    generator, shape = np.random.default_rng(), (case.count, case.n)
+    if case.kind == "truncated geometric":
+        return lambda: np.clip(VALUE + generator.laplace(0, SCALE, shape), 0, HIGH), case.count * case.n
+    return lambda: generator.laplace(0, SCALE, shape), case.count * case.n
+
+
+def with_opendp(case: Case) -> tuple[Call, int]:
+    """Discrete noise of OpenDP on a vector of integers."""
+    dp = peer("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i32")), dp.l1_distance(T="i32")
-    opendp: Any = dp.m.make_laplace(*space, scale=float(SCALE))
-    geometric = diffprivlib.Geometric(epsilon=1, sensitivity=SCALE)
-    cut = diffprivlib.GeometricTruncated(epsilon=1, sensitivity=SCALE, lower=0, upper=HIGH)
+    noise = dp.m.make_laplace(*space, scale=float(SCALE))
+    values = np.full(min(case.count * case.n, PEER_COUNT), VALUE, np.int32)
+    if case.kind == "truncated geometric":
+        return lambda: np.clip(noise(values), 0, HIGH), values.size
+    return lambda: noise(values), values.size
 
-    def ours() -> object:
-        return laplace.release(values, bits=BITS)
 
-    def ours_cut() -> object:
-        return truncated.release(values, bits=BITS)
+def with_diffprivlib(case: Case) -> tuple[Call, int]:
+    """Discrete noise of diffprivlib, a number after the other, as it has no other way."""
+    library = peer("diffprivlib.mechanisms")
+    values = [VALUE] * min(case.count * case.n, PEER_COUNT)
+    if case.kind == "truncated geometric":
+        noise = library.GeometricTruncated(epsilon=1, sensitivity=SCALE, lower=0, upper=HIGH)
+    else:
+        noise = library.Geometric(epsilon=1, sensitivity=SCALE)
+    return lambda: [noise.randomise(value) for value in values], len(values)
 
-    name, name_cut = "discrete Laplace, 1,440 at once", "truncated geometric, 1,440 at once"
-    clamped = "OpenDP make_laplace, clamped"
-    return [
-        Row(name, "OpenDP make_laplace", ours, lambda: opendp(values), 30, note),
-        Row(name, "diffprivlib Geometric", ours, lambda: [geometric.randomise(x) for x in plain]),
-        Row(name_cut, clamped, ours_cut, lambda: np.clip(opendp(values), 0, HIGH), 30, note),
-        Row(name_cut, "diffprivlib GeometricTruncated", ours_cut, lambda: [cut.randomise(x) for x in plain]),
-    ]
+
+PEERS = {
+    "numpy": (with_numpy, "numpy", "numpy Generator.laplace"),
+    "OpenDP": (with_opendp, "opendp.prelude", "OpenDP make_laplace"),
+    "diffprivlib": (with_diffprivlib, "diffprivlib.mechanisms", "diffprivlib Geometric"),
+}
+"""How each is asked, the module that must be there, and its name in a row."""
+
+
+def beside(case: Case, name: str) -> Row:
+    """A case beside a peer."""
+    make, _, against = PEERS[name]
+    theirs, count = make(case)
+    if case.kind == "truncated geometric":
+        against += "Truncated" if name == "diffprivlib" else ", clamped"
+    goal = GOALS.get((case.kind, name, case.count, case.n))
+    work = case.count * case.n, count
+    return Row(case.name, against, call(case, case.values), theirs, goal, work=work, unit="readings")
+
+
+def call(case: Case, values: NDArray[np.int64]) -> Call:
+    """Puts noise on values."""
+    return lambda: case.mechanism.release(values, bits=BITS)
+
+
+# Random bytes, and time ---------------------------------------------------------------------------
+
+
+def random_bytes(case: Case) -> Result:
+    """The entropy of the law over the random bytes that were taken, a reading."""
+    calls, ratios, note = max(1, LEAST_SAMPLE // (case.count * case.n)), [], ""
+    for _ in range(ROUNDS):
+        counted, entropy, values = CountedBits(), 0.0, case.values
+        for _ in range(calls):
+            released = case.mechanism.release(values, bits=counted)
+            entropy -= float(case.mechanism.log_mass(released, case.point).sum())
+        taken, least = (total / (calls * values.size) for total in (counted.taken, entropy / math.log(256)))
+        ratios.append(least / taken)
+        note = f"{taken:.2f} random bytes a reading, {least:.2f} at least"
+    return Result(case.name, ENTROPY, tuple(ratios), None, note)
+
+
+def secrets() -> Iterator[Row]:
+    """Windows at one end of the range beside windows at the other."""
+    for count in (1000, 1):
+        case = Case("time and the secret", LInfLaplace(A, 1, 48), count, 48)
+        none, full = np.zeros((count, 48), np.int64), np.full((count, 48), RANGE)
+        against, note = f"all {RANGE:,} quanta, beside all 0", "1: the same; of the CPU time of a call only"
+        yield Row(case.name, against, call(case, full), call(case, none), note=note)
+
+
+def generator() -> Row:
+    """Where the bits of large arrays come from, beside the kernel."""
+    return Row(
+        "random bits, 1 MiB at once",
+        "the kernel's, os.urandom",
+        lambda: BITS.array(BULK, np.uint8),
+        lambda: os.urandom(BULK),
+        work=(BULK, BULK),
+        unit="bytes",
+    )
 
 
 def main() -> None:
     """Measures everything here."""
-    rows = [windows(1000, n, goal) for n, goal in AT_ONCE.items()]
-    rows += [windows(1, n, goal) for n, goal in ONE_BY_ONE.items()]
-    report(run([*rows, *numbers()]), ["numpy", "opendp", "diffprivlib"])
+    present = [name for name, (_, module, _) in PEERS.items() if peer(module) is not None]
+    rows = [beside(case, name) for case in cases() for name in present]
+    results = run([*rows, *secrets(), generator()])
+    report([*results, *map(random_bytes, cases())], ["numpy", "opendp", "diffprivlib"])
 
 
 if __name__ == "__main__":

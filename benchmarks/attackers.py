@@ -1,0 +1,89 @@
+"""The attackers that learn, beside the same methods of scikit-learn.
+
+`python -m benchmarks.attackers [--out FILE]`. Which of 100 simulated programmes was on, by 30 noised means of
+10 s? Trained on 2,000 windows and asked about 2,000 others: windows asked about per CPU-second, training
+included. Both get the same windows, and both discriminants look at the same features; the note says about
+how many they name the same class. RAMP and richardsonpy have no attackers.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+
+from benchmarks.harness import Row, peer, report, run
+from meteragent.privacy import LInfLaplace, SeededBits
+from simulators.adversary.attackers import NEIGHBOURS, Features, Neighbours
+from simulators.adversary.library import programmes
+from simulators.adversary.scene import Floats, Integers, Scene
+
+PROGRAMMES, SLOTS, TRIALS = 100, 30, 2000
+EPSILON = Fraction(1, 10)
+
+Answer = Callable[[], Floats]
+"""Learns, and says how likely each class is for each window asked about."""
+
+
+def seen(scene: Scene, seed: int) -> tuple[Integers, Integers]:
+    """Windows that left, and what was played."""
+    played = scene.drawn(TRIALS)
+    mechanism = LInfLaplace(EPSILON, 1, SLOTS)
+    return mechanism.release(scene.points[played, 0], bits=SeededBits(seed)), scene.labels[played]
+
+
+def discriminants(learnt: tuple[Integers, Integers], asked: Integers) -> tuple[Answer, Answer]:
+    """Ours, and scikit-learn's."""
+    library, (windows, labels), look = peer("sklearn.discriminant_analysis"), learnt, Features()._features  # noqa: SLF001
+
+    def ours() -> Floats:
+        attacker = Features()
+        attacker.fit(windows, labels)
+        return attacker.predict_proba(asked)
+
+    def theirs() -> Floats:
+        attacker = library.LinearDiscriminantAnalysis().fit(look(windows), labels)
+        return np.asarray(attacker.predict_proba(look(asked)))
+
+    return ours, theirs
+
+
+def votes(learnt: tuple[Integers, Integers], asked: Integers) -> tuple[Answer, Answer]:
+    """Ours, and scikit-learn's."""
+    library, (windows, labels) = peer("sklearn.neighbors"), learnt
+
+    def ours() -> Floats:
+        attacker = Neighbours()
+        attacker.fit(windows, labels)
+        return attacker.predict_proba(asked)
+
+    def theirs() -> Floats:
+        attacker = library.KNeighborsClassifier(NEIGHBOURS, algorithm="brute").fit(windows, labels)
+        return np.asarray(attacker.predict_proba(asked))
+
+    return ours, theirs
+
+
+def row(name: str, against: str, calls: tuple[Answer, Answer]) -> Row:
+    """The two, and of how many windows they say the same."""
+    ours, theirs = calls
+    same = np.mean(ours().argmax(axis=1) == theirs().argmax(axis=1))
+    note = f"the same answer about {100 * same:.1f} % of windows"
+    return Row(name, against, ours, theirs, None, note, (TRIALS, TRIALS), "windows")
+
+
+def main() -> None:
+    """Measures everything here."""
+    scene = programmes(PROGRAMMES, SLOTS, 0)
+    learnt, (asked, _) = seen(scene, 1), seen(scene, 2)
+    rows = []
+    if peer("sklearn") is not None:
+        features, nearest = discriminants(learnt, asked), votes(learnt, asked)
+        rows = [
+            row("attacker: features", "scikit-learn's linear discriminant", features),
+            row("attacker: 15 neighbours", "scikit-learn's KNeighborsClassifier", nearest),
+        ]
+    report(run(rows), ["numpy", "scikit-learn"])
+
+
+if __name__ == "__main__":
+    main()

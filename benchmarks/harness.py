@@ -155,6 +155,7 @@ def machine() -> dict[str, str]:
         "cores": str(sum(line.startswith("processor") for line in lines)),
         "kernel": platform.release(),
         "disk": disk(),
+        "fsync": f"{1000 * fsync_s():.2g} ms",
         "python": platform.python_version(),
         "meteragent": version("meteragent"),
         "day": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -164,10 +165,15 @@ def machine() -> dict[str, str]:
 
 
 def disk() -> str:
-    """The file system that the project is on, its device, and what writing 4 KiB to it safely takes."""
+    """The file system that the project is on, and its device."""
     mounts = [line.split()[:3] for line in Path("/proc/mounts").read_text().splitlines()]
     over = [one for one in mounts if ROOT.is_relative_to(one[1])]
     device, _, kind = max(over, key=lambda one: len(one[1]))
+    return f"{kind} on {Path(device).name}"
+
+
+def fsync_s() -> float:
+    """What writing 4 KiB to it safely takes: the median."""
     took_s = []
     with tempfile.TemporaryFile(dir=ROOT) as file:
         for _ in range(FSYNCS):
@@ -176,7 +182,7 @@ def disk() -> str:
             file.flush()
             os.fsync(file.fileno())
             took_s.append(time.perf_counter() - began_s)
-    return f"{kind} on {Path(device).name}, fsync {statistics.median(took_s) * 1000:.2g} ms"
+    return statistics.median(took_s)
 
 
 def _version(package: str) -> str:

@@ -1,10 +1,10 @@
-"""The rows of `results.json` as a picture beside it: `python -m benchmarks.picture`.
+"""The rows of `results.json` that have a goal, as a picture beside it: `python -m benchmarks.picture`.
 
-Above, what has a goal: the ratio over its goal, so that 1 is the goal. Below, the other ratios. The line in
-each bar is the spread.
+A row a figure: how far the ratio is from its goal, on a log scale; right of the line it is met. A filled
+circle is met, an open square missed, in two colours that everybody can tell apart (Okabe and Ito's); the bar
+is from the least round to the greatest. As wide as a phone held upright, dark on white for print.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,60 +13,80 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-RESULTS = Path(__file__).parent / "results.json"
-MET, MISSED, PLAIN = "#2a7f62", "#c05621", "#4a6fa5"
-ROW_IN, WIDTH_IN = 0.26, 12.0
+from benchmarks.table import RESULTS, met, number, published
+
+MET, MISSED, INK, PALE = "#0072b2", "#d55e00", "#1a1a1a", "#d9d9d9"
+WIDTH_IN, ROW_IN, EDGES_IN, DPI = 5.2, 0.52, 1.1, 200
+LEAST, MOST = 0.1, 10.0
+"""Beyond these times its goal a row stands at the edge."""
 
 
-def bars(axes: Axes, rows: Sequence[dict[str, Any]], title: str) -> None:
-    """One bar a row, the first on top; `over` is what 1 stands for."""
-    over = [row["goal"] or 1 for row in rows]
-    values = [max(row["ratio"] / one, 1e-3) for row, one in zip(rows, over, strict=True)]
-    low, high = (
-        [abs(row["spread"][end] / one - value) for row, one, value in zip(rows, over, values, strict=True)]
-        for end in (0, 1)
+def place(value: float) -> float:
+    """Where a ratio over its goal stands."""
+    return min(max(value, LEAST), MOST)
+
+
+def mark(axes: Axes, at: int, row: dict[str, Any]) -> None:
+    """One row: its name above, its mark on the scale, its figures at the right."""
+    colour, shape = (MET, "o") if met(row) else (MISSED, "s")
+    low, middle, high = (
+        place(one / row["goal"]) for one in (row["spread"][0], row["ratio"], row["spread"][1])
     )
-    colours = [
-        PLAIN if row["goal"] is None else MET if row["ratio"] >= row["goal"] else MISSED for row in rows
-    ]
-    places = range(len(rows))
-    axes.barh(places, values, color=colours, xerr=(low, high), error_kw={"lw": 1, "ecolor": "#222222"})
-    axes.set_yticks(places, [f"{row['name']}  |  {row['against']}" for row in rows], fontsize=7)
-    for place, (row, value) in enumerate(zip(rows, values, strict=True)):
-        goal = "" if row["goal"] is None else f" of {row['goal']:g}"
-        axes.annotate(
-            f" {row['ratio']:.3g}{goal}", (max(value, row_end(row)), place), va="center", fontsize=7
-        )
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.axvline(1, color="#222222", lw=1)
-    axes.set_title(title, loc="left", fontsize=9)
-    axes.margins(x=0.15, y=0.01)
-    axes.set_xlim(left=min([0.1, *(value / 2 for value in values)]))
-
-
-def row_end(row: dict[str, Any]) -> float:
-    """Where a row's spread ends in the picture."""
-    return float(row["spread"][1] / (row["goal"] or 1))
+    axes.plot([LEAST, MOST], [at, at], color=PALE, lw=0.8, zorder=1)
+    axes.plot([low, high], [at, at], color=colour, lw=4, alpha=0.45, solid_capstyle="butt", zorder=2)
+    face = colour if met(row) else "white"
+    axes.plot([middle], [at], shape, ms=8, mec=colour, mfc=face, mew=2, zorder=3)
+    text = f"{number(row['ratio'])}, goal {number(row['goal'])}" + ("" if met(row) else ": missed")
+    over: dict[str, Any] = {"va": "bottom", "zorder": 4, "bbox": {"fc": "white", "ec": "none", "pad": 0.6}}
+    axes.text(LEAST, at - 0.46, row["name"], fontsize=8.5, color=INK, weight="bold", **over)
+    axes.text(LEAST, at - 0.2, row["against"], fontsize=7, color="#444444", **over)
+    axes.text(MOST, at - 0.46, text, fontsize=8.5, color=colour, ha="right", weight="bold", **over)
 
 
 def draw(rows: Sequence[dict[str, Any]], where: Path) -> None:
-    """All rows as a picture."""
+    """The rows with a goal as a picture."""
     mpl.use("Agg")
-    parts = [[row for row in rows if row["goal"] is not None], [row for row in rows if row["goal"] is None]]
-    heights = [max(len(part), 1) for part in parts]
-    size = WIDTH_IN, ROW_IN * sum(heights) + 2
-    figure, panels = plt.subplots(2, 1, figsize=size, height_ratios=heights, layout="constrained")
-    titles = ("ratio over its goal (more is better)", "other ratios (more is better)")
-    for axes, part, title in zip(panels, parts, titles, strict=True):
-        bars(axes, part, title)
-    figure.savefig(where, dpi=110)
+    shown = [row for row in rows if row["goal"] is not None]
+    figure, axes = plt.subplots(figsize=(WIDTH_IN, ROW_IN * len(shown) + EDGES_IN), layout="constrained")
+    for at, row in enumerate(shown):
+        mark(axes, at, row)
+    axes.axvline(1, color=INK, lw=1.5, zorder=1.5)
+    axes.set_xscale("log")
+    axes.set_xlim(LEAST, MOST)
+    axes.set_ylim(len(shown) - 0.3, -0.8)
+    axes.set_yticks([])
+    axes.set_xticks([0.1, 0.5, 1, 2, 10], ["1/10", "half", "goal", "twice", "10 ×"], fontsize=8)
+    axes.minorticks_off()
+    axes.xaxis.tick_top()
+    for side in ("left", "right", "bottom"):
+        axes.spines[side].set_visible(False)
+    reached = sum(map(met, shown))
+    axes.set_title(
+        f"{reached} of {len(shown)} goals met (more is better)", loc="left", fontsize=10, color=INK
+    )
+    legend(axes)
+    figure.savefig(where, dpi=DPI, facecolor="white")
     plt.close(figure)
+
+
+def legend(axes: Axes) -> None:
+    """What the marks mean, below."""
+    marks = [
+        axes.plot([], [], shape, ms=7, mec=colour, mfc=face, mew=2, label=text)[0]
+        for shape, colour, face, text in (
+            ("o", MET, MET, "met"),
+            ("s", MISSED, "white", "missed"),
+        )
+    ]
+    bar = axes.plot([], [], color=INK, lw=4, alpha=0.45, label="least to greatest round")[0]
+    axes.legend(
+        handles=[*marks, bar], loc="upper center", bbox_to_anchor=(0.5, 0), ncols=3, frameon=False, fontsize=8
+    )
 
 
 def main() -> None:
     """Draws it."""
-    draw(json.loads(RESULTS.read_text()), RESULTS.with_suffix(".png"))
+    draw(published(), RESULTS.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,71 @@
+"""All benchmarks, or those that are named, one after the other.
+
+`python -m benchmarks [--rounds N] [--out FILE] [PROGRAM …]`. A program that fails says so, the others still
+run, and the exit code is 1. Without a name all run, and FILE is made anew at the end: a row that no program
+makes any more is gone. With names their rows take the place of older ones.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.harness import ROOT, ROUNDS_VARIABLE
+
+PROGRAMS = ("mechanisms", "agent", "store", "footprint", "simulators", "attackers", "archive")
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""What numpy and its peers would use more of is not what is compared."""
+
+LIMIT_S = 3600.0
+
+
+def run(name: str, rounds: int, out: Path) -> str:
+    """Run one program; what is wrong with it, or nothing."""
+    environment = os.environ | ONE_THREAD | {ROUNDS_VARIABLE: str(rounds)}
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--out", str(out)]
+    try:
+        code = subprocess.run(command, check=False, cwd=ROOT, env=environment, timeout=LIMIT_S).returncode
+    except subprocess.TimeoutExpired:
+        return f"{name} was ended after {LIMIT_S:.0f} s"
+    return f"{name} ended with {code}" if code else ""
+
+
+def run_all(names: Sequence[str], rounds: int, out: Path) -> list[str]:
+    """Run them; what is wrong with any."""
+    began_s, wrong = time.monotonic(), []
+    for name in names:
+        program_began_s = time.monotonic()
+        print(f"\n== {name}", flush=True)
+        wrong.append(run(name, rounds, out))
+        print(f"== {name}: {time.monotonic() - program_began_s:.0f} s", flush=True)
+    took = f"{rounds} rounds, {time.monotonic() - began_s:.0f} s in all"
+    print(f"\n{took}", *(f"FAILED: {one}" for one in wrong if one), sep="\n")
+    return [one for one in wrong if one]
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", allow_abbrev=False)
+    parser.add_argument("--rounds", type=int, default=5, help="how often each contestant runs (default 5)")
+    parser.add_argument("--out", type=Path, help="put the rows into this JSON file")
+    parser.add_argument("names", nargs="*", metavar="PROGRAM", help=f"of {', '.join(PROGRAMS)}; default all")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(PROGRAMS):
+        parser.error(f"there is no {', '.join(sorted(unknown))}: programs are {', '.join(PROGRAMS)}")
+    if options.rounds < 1:
+        parser.error("there is at least one round")
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = Path(folder) / "results.json"
+        merged = options.out is not None and options.names
+        wrong = run_all(options.names or PROGRAMS, options.rounds, options.out.resolve() if merged else fresh)
+        if options.out is not None and not options.names and fresh.exists():
+            options.out.write_text(fresh.read_text())
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

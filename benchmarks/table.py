@@ -1,0 +1,113 @@
+"""The rows of `results.json` as tables in the pages that show them: `python -m benchmarks.table`.
+
+A page has blocks between `<!-- bench: NAME -->` and `<!-- bench end -->`, each made again from the rows:
+`goals`, what has a goal; `others`, what has none, the rows of one name in one line; `machine`, what they were
+taken on.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import ROOT
+
+RESULTS = Path(__file__).with_name("results.json")
+PAGES = (ROOT / "benchmarks" / "README.md", ROOT / "README.md")
+BLOCK = re.compile(r"(<!-- bench: (\w+) -->\n).*?(<!-- bench end -->)", re.DOTALL)
+NONE_YET = "No run is published yet: `make bench` makes one.\n"
+MACHINE = ("processor", "cores", "kernel", "disk", "fsync", "python", "meteragent", "day")
+
+Rows = Sequence[dict[str, Any]]
+
+
+def published() -> list[dict[str, Any]]:
+    """The rows of the published run."""
+    rows: list[dict[str, Any]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    return rows
+
+
+def number(value: float) -> str:
+    """Three digits, without an exponent.
+
+    >>> number(0.05712), number(1.0), number(12_345)
+    ('0.0571', '1', '12,300')
+    """
+    return f"{float(f'{value:.3g}'):,.10g}"
+
+
+def met(row: dict[str, Any]) -> bool:
+    """Whether its goal was reached by the median."""
+    return bool(row["goal"] is None or row["ratio"] >= row["goal"])
+
+
+def _between(row: dict[str, Any]) -> str:
+    low, high = map(number, row["spread"])
+    return low if low == high else f"{low} – {high}"
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    head, *rest = rows
+    lines = [head, ["---"] * len(head), *rest]
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
+
+
+def goals(rows: Rows) -> str:
+    """What has a goal."""
+    found = [["what", "against", "ratio", "least – greatest", "goal", "", "in figures"]]
+    for row in rows:
+        if row["goal"] is not None:
+            mark = "met" if met(row) else "**missed**"
+            ratio, goal = number(row["ratio"]), number(row["goal"])
+            found.append([row["name"], row["against"], ratio, _between(row), goal, mark, row["note"]])
+    return _markdown(found)
+
+
+def others(rows: Rows) -> str:
+    """What has no goal, by name."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row["goal"] is None:
+            note = f" ({row['note']})" if row["note"] else ""
+            text = f"{row['against']}: **{number(row['ratio'])}** [{_between(row)}]{note}"
+            found.setdefault(row["name"], []).append(text)
+    lines = [[name, "<br>".join(texts)] for name, texts in found.items()]
+    return _markdown([["what", "against: **ratio** [least – greatest]"], *lines])
+
+
+def machine(rows: Rows) -> str:
+    """What the rows were taken on, and the versions of all that took part."""
+    seen: dict[str, list[str]] = {}
+    for row in rows:
+        for name, value in row["versions"].items():
+            seen.setdefault(name, []).append(value)
+    first, last = min(map(float, seen.pop("load before"))), max(map(float, seen.pop("load after")))
+    same = {name: " / ".join(sorted(set(values))) for name, values in seen.items()}
+    of_machine = [f"{name} {same.pop(name)}" for name in MACHINE if name in same]
+    packages = [f"{name} {value}" for name, value in same.items()]
+    rounds = max(row["rounds"] for row in rows)
+    load = f"load average {first:g} before, at most {last:g} after a program (its own)"
+    return f"Median of {rounds} interleaved rounds. {', '.join(of_machine)}; {load}. {', '.join(packages)}.\n"
+
+
+BLOCKS: dict[str, Callable[[Rows], str]] = {"goals": goals, "others": others, "machine": machine}
+
+
+def renewed(text: str, rows: Rows) -> str:
+    """A page with its blocks made again.
+
+    Raises:
+        KeyError: there is no such block.
+    """
+    return BLOCK.sub(lambda found: found[1] + (BLOCKS[found[2]](rows) if rows else NONE_YET) + found[3], text)
+
+
+def main() -> None:
+    """Writes them into the pages."""
+    for page in PAGES:
+        page.write_text(renewed(page.read_text(), published()))
+
+
+if __name__ == "__main__":
+    main()

@@ -27,7 +27,7 @@ from typing import Any
 from meteragent import __version__, check, config, event, grid, ledger, vitals
 from meteragent.agent import Agent, watch
 from meteragent.agent.notify import Notify
-from meteragent.errors import ConfigError, MeteragentError, StoreError
+from meteragent.errors import ConfigError, KeyRefused, MeteragentError, StoreError
 from meteragent.release import Terms
 from meteragent.store import read_only, restored_at, terms
 
@@ -41,11 +41,13 @@ _SAMPLES_LEAST = 100
 """With fewer windows an audit sees next to nothing."""
 
 _PLAN = "From any two of what to hide, what to share, how many homes at what error: the third."
-_LOOKING = (
-    ("discover", "Listen to a broker and propose configurations for the meters that it has."),
-    ("tap", "Show raw readings beside what left, live, in a terminal only."),
-    ("redact", "Make a recorded payload fit for a bug report: shape kept, nothing said."),
+_PARTS = (
+    ("discover", "discover", "Listen to a broker and propose configurations for the meters that it has."),
+    ("tap", "tap", "Show raw readings beside what left, live, in a terminal only."),
+    ("redact", "redact", "Make a recorded payload fit for a bug report: shape kept, nothing said."),
+    ("key", "archive.key_command", "Make, show and forget the key that archives' noise comes from."),
 )
+"""Commands that bring their arguments with them: name, module, what they do."""
 
 
 _SCHEMA = "The JSON Schema of the configuration, for editors and programs."
@@ -66,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_CRASH
     except ConfigError as error:
         print(f"{options.config}: {error}", file=sys.stderr)
+        return EXIT_CONFIG
+    except KeyRefused as error:
+        print(f"meteragent: {error}", file=sys.stderr)
         return EXIT_CONFIG
     except StoreError as error:
         print(f"meteragent: {error}", file=sys.stderr)
@@ -146,10 +151,10 @@ def _add_others(commands: Any, asked: Sequence[str]) -> None:
     planning.set_defaults(command=_plan, refuse=planning.error)
     if "plan" in asked:
         importlib.import_module("meteragent.plan").arguments(planning)
-    for name, text in _LOOKING:
+    for name, module, text in _PARTS:
         sub = commands.add_parser(name, help=text, description=text)
         if name in asked:
-            part = importlib.import_module(f"meteragent.{name}")
+            part = importlib.import_module(f"meteragent.{module}")
             part.arguments(sub)
             sub.set_defaults(command=_guarded(part.run))
     describing = commands.add_parser("schema", help=_SCHEMA, description=_SCHEMA)
@@ -258,7 +263,7 @@ def _failed(error: Exception) -> int:
     first: BaseException = error
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
-    if isinstance(first, (ConfigError, StoreError)):
+    if isinstance(first, (ConfigError, KeyRefused, StoreError)):
         raise first from None
     text = str(first) if isinstance(first, _SAFE_TO_SHOW) else ""
     for frame in traceback.extract_tb(first.__traceback__):

@@ -11,7 +11,7 @@
         +-- StoreMoved       it has the marks of other meters than those it would get
         +-- StoreLost        it is gone or corrupt, and its clock cannot be guessed
     +-- ArchiveError         the operator: an archive, its output or its ledger that cannot be used
-    |   +-- ArchiveInUse     another run has the ledger open
+        +-- ArchiveInUse     another run has the ledger open
     +-- KeyRefused           the operator: an archive's key is not the one that is needed
         +-- KeyMissing       its file cannot be used
         +-- KeyForgotten     it begins after the window

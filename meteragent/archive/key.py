@@ -18,22 +18,23 @@ import os
 import re
 import stat
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent import grid
-from meteragent.errors import KeyForgotten, KeyMissing, KeyRotated
+from meteragent.errors import KeyForgotten, KeyMissing, KeyRefused, KeyRotated
 
-EPOCHS = {"month": "M", "day": "D"}
+EPOCHS: dict[str, Literal["M", "D"]] = {"month": "M", "day": "D"}
 """How long an epoch may be, and numpy's name for it."""
 
 SECRET_BYTES = 32
 _DOMAIN = b"meteragent archive 1"
+_LAST = {every: int(np.datetime64("2199-12-31", unit).astype(int)) for every, unit in EPOCHS.items()}
 _SECRET = re.compile(r"[0-9a-f]{64}")
 
 
@@ -80,7 +81,7 @@ class Key:
         if every not in EPOCHS or len(secret) != SECRET_BYTES:
             raise ValueError(f"an epoch is one of {', '.join(EPOCHS)}; a secret has {SECRET_BYTES} bytes")
         self.tenant, self.every, self.first = tenant, every, first
-        self._secrets = {first: secret}
+        self._secrets = [secret]  # of `first` and those after it, as far as they were asked for
         self._made: dict[int, EpochKey] = {}
 
     def __repr__(self) -> str:
@@ -103,15 +104,15 @@ class Key:
         """The key of a window that starts then.
 
         Raises:
-            KeyForgotten: its epoch has none.
+            KeyForgotten: its epoch has none.  KeyRefused: it starts after 2199.
         """
-        return self.epoch(int(self.epochs(np.array([start_ms], np.int64))[0]))
+        return self.epoch(self._index(start_ms))
 
     def epoch(self, index: int) -> EpochKey:
         """The key of an epoch, as `epochs` numbers it.
 
         Raises:
-            KeyForgotten: it has none.
+            KeyForgotten: it has none.  KeyRefused: it is after 2199.
         """
         if index not in self._made:
             self._made[index] = self._derived(index)
@@ -129,12 +130,11 @@ class Key:
             raise KeyForgotten(
                 f"windows of {self._name(index)} have no key any more: this one begins with {self.begins}"
             )
-        known = max(at for at in self._secrets if at <= index)
-        secret = self._secrets[known]
-        for _ in range(known, index):
-            secret = hkdf(secret, _DOMAIN, b"next")
-        self._secrets[index] = secret
-        return secret
+        if index > _LAST[self.every]:
+            raise KeyRefused(f"windows of {self._name(index)} have no key: is that when they started?")
+        while len(self._secrets) <= index - self.first:
+            self._secrets.append(hkdf(self._secrets[-1], _DOMAIN, b"next"))
+        return self._secrets[index - self.first]
 
     def confirm(self, start_ms: int, key_id: str) -> None:
         """Check that a release of the window that starts then, made under `key_id`, was made with this key.
@@ -144,12 +144,12 @@ class Key:
         """
         own = self.at(start_ms)
         if own.id != key_id:
-            when = self._name(int(self.epochs(np.array([start_ms], np.int64))[0]))
+            when = self._name(self._index(start_ms))
             raise KeyRotated(f"windows of {when} were released with key {key_id}, and this one is {own.id}")
 
     def without(self, before_ms: int) -> "Key":
         """The key from the epoch that holds a time on: what came before cannot be made from it."""
-        index = max(self.first, int(self.epochs(np.array([before_ms], np.int64))[0]))
+        index = max(self.first, self._index(before_ms))
         return Key(self.tenant, self.every, index, self._secret(index))
 
     @classmethod
@@ -173,10 +173,13 @@ class Key:
 
     def text(self) -> str:
         """What its file holds: the first secret too."""
-        return _FILE.format(self=self, secret=self._secrets[self.first].hex())
+        return _FILE.format(self=self, secret=self._secrets[0].hex())
+
+    def _index(self, time_ms: int) -> int:
+        return int(self.epochs(np.array([time_ms], np.int64))[0])
 
     def _name(self, index: int) -> str:
-        return str(np.datetime64(index, EPOCHS[self.every]))  # type: ignore[call-overload]
+        return str(np.datetime64(index, EPOCHS[self.every]))
 
 
 _FILE = """\
@@ -207,23 +210,29 @@ def _parsed(text: bytes) -> Key | None:
         tenant, every, begins, secret = (str(found[name]) for name in ("tenant", "epoch", "begins", "secret"))
         if len(found) > 4 or not _SECRET.fullmatch(secret):
             return None
-        first = int(np.datetime64(begins, EPOCHS[every]).astype(np.int64))  # type: ignore[call-overload]
+        first = int(np.datetime64(begins, EPOCHS[every]).astype(np.int64))
         return Key(check_tenant(tenant), every, first, bytes.fromhex(secret))
     except (ValueError, KeyError):
         return None
 
 
-def create(path: Path, tenant: str, every: str = "month", begin: date = date(1970, 1, 1)) -> Key:
-    """A new key, on disk and readable by its owner only when this returns.
+def create(
+    path: Path,
+    tenant: str,
+    every: str = "month",
+    begin: date = date(1970, 1, 1),
+    entropy: Callable[[int], bytes] = os.urandom,
+) -> Key:
+    """A new key for windows from the epoch of `begin` on: on disk, readable by its owner only.
 
     Raises:
-        ValueError: the tenant's name, the epoch or the date cannot be one.
+        ValueError: the tenant's name or the epoch cannot be one.
         OSError: the file cannot be made, or there is one already.
     """
-    at_ms = grid.parse_time(f"{begin}T00:00:00Z")
-    first = int(Key("", every, 0, bytes(SECRET_BYTES)).epochs(np.array([at_ms], np.int64))[0])
-    key = Key(check_tenant(tenant), every, first, os.urandom(SECRET_BYTES))
-    _write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), key.text().encode("ascii"))
+    check_tenant(tenant)
+    first = int(np.datetime64(begin, EPOCHS[every]).astype(int))
+    key = Key(tenant, every, first, entropy(SECRET_BYTES))
+    _write(os.open(path, _NEW_FILE, 0o600), key)
     _sync_folder(path)
     return key
 
@@ -231,29 +240,35 @@ def create(path: Path, tenant: str, every: str = "month", begin: date = date(197
 def forget(path: Path, before_ms: int) -> Key:
     """Move a file's key on to the epoch that holds a time; what was before is gone from the file for ever.
 
-    A new file takes its place, then the old one's bytes are overwritten. A file system that keeps old blocks
-    (snapshots, flash, copy on write) and backups may have them still.
+    A new file takes its place, with its owner and mode, then the old one's bytes are overwritten. Backups,
+    and file systems that keep old blocks (snapshots, flash, copy on write), may have them still.
 
     Raises:
-        KeyMissing: there is no key in the file.  OSError: it cannot be written.
+        KeyRefused: there is no key in the file, or the time is after 2199.  OSError: it cannot be written.
     """
-    key = Key.load(path).without(before_ms)
-    with path.open("r+b") as old:
-        new = Path(f"{path}.new")
-        _write(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), key.text().encode("ascii"))
-        new.replace(path)
-        _sync_folder(path)
-        size = old.seek(0, os.SEEK_END)
-        old.seek(0)
-        old.write(bytes(size))
+    key, there = Key.load(path).without(before_ms), path.resolve()
+    new = there.with_name(f"{there.name}.new")
+    with there.open("r+b") as old:
+        was = os.fstat(old.fileno())
+        new.unlink(missing_ok=True)  # of a run that was cut short
+        descriptor = os.open(new, _NEW_FILE, 0o600)
+        os.fchown(descriptor, was.st_uid, was.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(was.st_mode))
+        _write(descriptor, key)
+        new.replace(there)
+        _sync_folder(there)
+        old.write(bytes(was.st_size))
         old.flush()
         os.fsync(old.fileno())
     return key
 
 
-def _write(descriptor: int, content: bytes) -> None:
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+
+def _write(descriptor: int, key: Key) -> None:
     with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+        file.write(key.text().encode("ascii"))
         file.flush()
         os.fsync(file.fileno())
 

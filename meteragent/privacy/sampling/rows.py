@@ -24,15 +24,17 @@ depend on how closely lines lie. Nothing looks at other rows: rows go in lockste
 done for all of them at once, and in parts that fit the processor's cache.
 
 What a page does not hold is an error (`OverflowError`), never a second use: 511 attempts that all fail have a
-chance below 2^-250 (a radius is kept with a chance above 0.3, a slot taken with 1/2 or more).
+chance below 2^-500 (a radius is kept with a chance above 0.9, a slot taken with 1/2 or more).
 """
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent.privacy.bits import Bits, RowBits, Rows, UnsignedArray, Width
+from meteragent.privacy.bits import Bits, RowBits, Rows
 from meteragent.privacy.exact import Exact
-from meteragent.privacy.sampling.windows import proposed, table_of
+from meteragent.privacy.sampling.windows import Words, proposed, table_of
 
 RADII = 0
 """The page of radii: word t is for attempt t."""
@@ -101,39 +103,39 @@ def _fill(out: NDArray[np.int64], rows: Rows, radii: NDArray[np.int64], source: 
     out -= radii[:, np.newaxis]
 
 
-def _narrow(out: NDArray[np.int64], rows: Rows, ranges: NDArray[np.uint64], source: RowBits) -> None:
+def _narrow(out: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
     """Integers below each row's range, which is at most 2^32."""
-    n, uneven = out.shape[1], ((1 << 32) % ranges).astype(np.uint32)
-    product = out.view(np.uint64)
-    np.multiply(source.words(rows, SLOTS, n, np.uint32), ranges[:, np.newaxis], out=product)
-    again = np.flatnonzero(product.astype(np.uint32) < uneven[:, np.newaxis])
-    for attempt in range(1, ATTEMPTS + 1):
-        if not again.size:
-            break
-        row, slot = np.divmod(again, n)
-        fresh = _word(source, rows[row], attempt, slot, np.uint32) * ranges[row]
-        product.reshape(-1)[again] = fresh
-        again = again[fresh.astype(np.uint32) < uneven[row]]
+    product, uneven = out.view(np.uint64), ((1 << 32) % ranges).astype(np.uint32)
+    np.multiply(source.words(rows, SLOTS, out.shape[1], np.uint32), ranges[:, np.newaxis], out=product)
+
+    def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
+        product[row, slot] = fresh = source.word(rows[row], page, slot, np.uint32) * ranges[row]
+        return fresh.astype(np.uint32) < uneven[row]
+
+    _retry(product.astype(np.uint32) < uneven[:, np.newaxis], redraw)
     product >>= np.uint64(32)
 
 
-def _wide(out: NDArray[np.int64], rows: Rows, ranges: NDArray[np.uint64], source: RowBits) -> None:
+def _wide(out: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
     """Integers below each row's range, which is at most 2^63."""
-    n, most = out.shape[1], ranges - np.uint64(1)
-    mask = np.array([(1 << int(m).bit_length()) - 1 for m in most.tolist()], np.uint64)
-    drawn = out.view(np.uint64)
-    np.bitwise_and(source.words(rows, SLOTS, n, np.uint64), mask[:, np.newaxis], out=drawn)
-    again = np.flatnonzero(drawn > most[:, np.newaxis])
-    for attempt in range(1, ATTEMPTS + 1):
-        if not again.size:
-            break
-        row, slot = np.divmod(again, n)
-        fresh = _word(source, rows[row], attempt, slot, np.uint64) & mask[row]
-        drawn.reshape(-1)[again] = fresh
-        again = again[fresh > most[row]]
+    drawn, most = out.view(np.uint64), ranges - np.uint64(1)
+    mask = np.array([(1 << value.bit_length()) - 1 for value in most.tolist()], np.uint64)
+    np.bitwise_and(source.words(rows, SLOTS, out.shape[1], np.uint64), mask[:, np.newaxis], out=drawn)
+
+    def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
+        drawn[row, slot] = fresh = source.word(rows[row], page, slot, np.uint64) & mask[row]
+        return fresh > most[row]
+
+    _retry(drawn > most[:, np.newaxis], redraw)
 
 
-def _word(source: RowBits, rows: Rows, attempt: int, slots: Rows, dtype: Width) -> UnsignedArray:
-    if attempt == ATTEMPTS:
+def _retry(refused: NDArray[np.bool_], redraw: Callable[[Rows, Rows, int], NDArray[np.bool_]]) -> None:
+    """Draw what was refused anew, from a page for each attempt, until `redraw` refuses none."""
+    left = np.flatnonzero(refused)
+    for page in range(SLOTS + 1, SLOTS + ATTEMPTS):
+        if not left.size:
+            return
+        row, slot = np.divmod(left, refused.shape[1])
+        left = left[redraw(row, slot, page)]
+    if left.size:
         raise OverflowError(f"{ATTEMPTS} attempts at a slot failed: these are no random bits")
-    return source.word(rows, SLOTS + attempt, slots, dtype)

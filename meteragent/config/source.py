@@ -4,7 +4,7 @@ import difflib
 from fractions import Fraction
 
 from meteragent.config.model import Source
-from meteragent.decode import Decoder
+from meteragent.decode import Decoder, one
 from meteragent.decode import json as json_format
 from meteragent.decode.number import found as found_number
 from meteragent.decode.profile import Profile, Quantity
@@ -53,11 +53,9 @@ def decoder(source: Source) -> Decoder:
     if device is not None:
         own = UNIT_FACTOR[source.unit] if device.scale is None else device.scale
         return decoder_of(device.read, own * scale, source.unit, source.id)
-    of_unit = scale * UNIT_FACTOR[source.unit]
     if source.profile == "number":
-        return decoder_of(found_number, of_unit, source.unit)
-    read = json_format.reader(source.value or "power", source.time)
-    return decoder_of(lambda payload: (read(payload),), of_unit, source.unit)
+        return decoder_of(found_number, scale * UNIT_FACTOR[source.unit], source.unit)
+    return one(json_format.decoder(source.value or "power", source.time, scale))
 
 
 def has_times(source: Source) -> bool:

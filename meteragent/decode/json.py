@@ -7,20 +7,23 @@ import json
 import re
 from collections.abc import Callable
 from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 from jmespath.exceptions import JMESPathError
 
 from meteragent.decode import Found, attempt
 from meteragent.decode.expression import searcher
-from meteragent.decode.number import finite, micro, number_in, text_of
+from meteragent.decode.number import finite, number_in, scaled, text_of
 from meteragent.errors import PayloadError
 from meteragent.grid import parse_time
 from meteragent.reading import Reading
+from meteragent.release import MICRO
 
-_MILLISECONDS_FROM = Decimal(10) ** 11
+_MILLISECONDS_FROM = 10**11
 """Unix times from here on are milliseconds: as seconds they would be past the year 5000."""
-_TIME_MAX = Decimal(10) ** 15
+_TIME_MAX = 10**15
+_LARGE = 10**12
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -28,12 +31,22 @@ _FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
 _NOT_FINITE = object()
 """Stands for NaN and the infinities, which harm only where they are the value."""
 
-_DECODER = json.JSONDecoder(parse_float=finite, parse_int=finite, parse_constant=lambda _: _NOT_FINITE)
+_DECODER = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal, parse_constant=lambda _: _NOT_FINITE)
+_PATIENT = json.JSONDecoder(parse_float=finite, parse_int=finite, parse_constant=lambda _: _NOT_FINITE)
+"""The same of numbers with exponents that no decimal has."""
+_QUICK = json.JSONDecoder(parse_float=Decimal)
 
 
 def document_of(payload: bytes) -> Any:
     """A payload as JSON, its numbers decimals; raises PayloadError when it is none."""
-    return attempt("refused_json", ValueError, _DECODER.decode, text_of(payload))
+    return attempt("refused_json", ValueError, _parsed, text_of(payload))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return _DECODER.decode(text)
+    except ArithmeticError:
+        return _PATIENT.decode(text)
 
 
 def at(document: Any, *names: str) -> Any:
@@ -115,12 +128,52 @@ def reader(value: str, time: str | None) -> Callable[[bytes], Found]:
     return read
 
 
-def decoder(value: str, time: str | None) -> Callable[[bytes], Reading]:
-    """As `reader`, with the number as it stands in the stream's unit."""
-    read = reader(value, time)
+def decoder(value: str, time: str | None, factor: Fraction = Fraction(1)) -> Callable[[bytes], Reading]:
+    """As `reader`, with the number times `factor`, as it stands in the stream's unit."""
+    read, micro = reader(value, time), scaled(factor)
+    quick = _quick(value, time, factor) if _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t") else None
 
     def decode(payload: bytes) -> Reading:
+        if quick is not None and (reading := quick(payload)) is not None:
+            return reading
         found = read(payload)
         return Reading(found.time_ms, micro(found.number))
 
     return decode
+
+
+def _quick(value: str, time: str | None, factor: Fraction) -> Callable[[bytes], Reading | None]:
+    """The same of payloads as most are, at a third of the cost; None: this one takes a second look.
+
+    Whole numbers stay integers. Nothing is refused here: what is no object with a number, and a time if there
+    is to be one, under their names has not been understood.
+    """
+    micro, unit = scaled(factor), factor * MICRO
+    whole = unit.numerator if unit.denominator == 1 else None
+
+    def decode(payload: bytes) -> Reading | None:
+        try:
+            text = payload.decode()
+            document, end = _QUICK.raw_decode(text)
+        except (ValueError, ArithmeticError, RecursionError):
+            return None
+        if end != len(text) or type(document) is not dict:
+            return None
+        number, time_ms = document.get(value), None
+        if time is not None and (time_ms := _quick_time(document.get(time))) is None:
+            return None
+        if type(number) is int and whole is not None and -_LARGE <= number <= _LARGE:
+            return Reading(time_ms, number * whole)
+        return Reading(time_ms, micro(number)) if type(number) is Decimal else None
+
+    return decode
+
+
+def _quick_time(found: Any) -> int | None:
+    """As `time_of`; None where that refuses."""
+    if type(found) is int and 0 <= found < _TIME_MAX:
+        return found if found >= _MILLISECONDS_FROM else 1000 * found
+    try:
+        return time_of(found)
+    except PayloadError:
+        return None

@@ -5,9 +5,10 @@ It has no time: the time of arrival counts.
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
+from functools import partial
 
 from meteragent.decode import Found, attempt
 from meteragent.errors import PayloadError
@@ -23,9 +24,9 @@ _EXACT = Context(prec=240, rounding=ROUND_FLOOR)
 _MICRO = Decimal(10) ** 6
 _HALF = Decimal("0.5")
 _FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
-"""What has more digits is rounded down, never past a half of a millionth: that has at most 20."""
-_TINY = -8
+_UNIT_MAX = 10**36
 _VANISHING = -20
+_ZERO = Decimal(0)
 
 
 def text_of(payload: bytes) -> str:
@@ -54,21 +55,38 @@ def total(numbers: Iterable[Decimal]) -> Decimal:
     return result
 
 
-def micro(value: Decimal, factor: Fraction = Fraction(1)) -> int:
-    """floor(value * factor * 10**6 + 1/2): a value in whole millionths, exact (DESIGN 2).
+def micro(value: Decimal) -> int:
+    """floor(value * 10**6 + 1/2): a value in whole millionths, exact (DESIGN 2); bounded as by `scaled`."""
+    return _floored(value, _MICRO)
+
+
+def scaled(factor: Fraction) -> Callable[[Decimal], int]:
+    """What makes floor(value * factor * 10**6 + 1/2) of a value, exact.
 
     Values beyond 10**12 are brought to it first (`window.range` clamps them anyway), and those below
     10**-20 to 0, so that no payload makes an integer of a million digits.
     """
+    unit = factor * MICRO
+    if unit.denominator == 1 and unit.numerator < _UNIT_MAX:
+        return partial(_floored, unit=Decimal(unit.numerator))
+    return partial(_ratio, unit=unit)
+
+
+def _floored(value: Decimal, unit: Decimal) -> int:
+    """By decimals: of 64 digits, rounded down, at most 49 are those of the whole number."""
+    return math.floor(_FLOOR.fma(_bounded(value), unit, _HALF))
+
+
+def _ratio(value: Decimal, unit: Fraction) -> int:
+    """The same of any unit."""
+    return math.floor(Fraction(_bounded(value)) * unit + Fraction(1, 2))
+
+
+def _bounded(value: Decimal) -> Decimal:
+    """A value of a size that can be reckoned with."""
     if value.copy_abs() > _HUGE:  # abs() would round, and overflow
-        value = _HUGE.copy_sign(value)
-    if factor != 1:
-        exact = Fraction(value) if value.adjusted() > _VANISHING else Fraction(0)
-        return math.floor(exact * factor * MICRO + Fraction(1, 2))
-    if value.adjusted() < _TINY:
-        return 0
-    scaled = _FLOOR.add(_FLOOR.multiply(value, _MICRO), _HALF)
-    return int(scaled.to_integral_value(ROUND_FLOOR))
+        return _HUGE.copy_sign(value)
+    return value if value.adjusted() > _VANISHING else _ZERO
 
 
 def decode(payload: bytes) -> Reading:

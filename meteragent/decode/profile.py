@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from meteragent.decode import Decoder, Found
-from meteragent.decode.number import micro
+from meteragent.decode.number import scaled
 from meteragent.errors import PayloadError
 from meteragent.reading import Reading
 from meteragent.release import UNIT_FACTOR, Kind
@@ -81,13 +81,13 @@ def decoder(
     Of a payload that names meters, only what is of `meter_id` counts: a radio hears the neighbours
     too. The decoder raises PayloadError.
     """
-    factor = Fraction(1) if scale is None else scale / UNIT_FACTOR[unit]
+    micro = scaled(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])
 
     def decode(payload: bytes) -> list[Reading]:
         found = read(payload)
         mine = found if meter_id is None else [one for one in found if one.id == meter_id]
         if found and not mine:
             raise PayloadError("refused_meter")
-        return [Reading(one.time_ms, micro(one.number, factor)) for one in mine]
+        return [Reading(one.time_ms, micro(one.number)) for one in mine]
 
     return decode

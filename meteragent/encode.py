@@ -57,8 +57,11 @@ def facts_id(facts: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(facts)).hexdigest()[:8]
 
 
-def wording(terms: Terms, form: str = "json") -> Wording:
-    """The descriptor's facts (DESIGN 5) without id, meter and valid_from, and what follows."""
+def wording(terms: Terms, form: str = "json", *, archive: bool = False) -> Wording:
+    """The descriptor's facts (DESIGN 5) without id, meter and valid_from, and what follows.
+
+    Of an `archive` no clock opens the windows, and the noise is keyed.
+    """
     noise = LInfLaplace(epsilon=terms.epsilon, quantum=terms.quantum, n=terms.n)
     exact = sd(noise)
     deviation = _figure(exact)
@@ -81,8 +84,8 @@ def wording(terms: Terms, form: str = "json") -> Wording:
         "ci95": _figure(half_width(noise, _COVERAGE)),
         "level_per_day": str(terms.level * DAY_MS / terms.length_ms),
         "unbiased": "of slot values after fill and clamp",
-        "schedule": str(terms.clock),
-        "noise": "os",
+        "schedule": "archive" if archive else str(terms.clock),
+        "noise": "prf" if archive else "os",
         "invariants": [],
     }
     facts |= _of_the_shape(terms)

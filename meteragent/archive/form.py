@@ -1,0 +1,188 @@
+"""The two forms of an archive: wide (a row is a window, a list of numbers) and long (a row is a reading).
+
+Wide: `time` is the window's start. Its m numbers are m equal parts of the window, in order; usually its
+slots. Slots of several parts are their exact means, or the sums of energies (of which m = length / interval).
+A null in the list is a gap; a null list is a window of gaps.
+
+Long: a window is released if the span of a reading begins in it, whether the reading has a value or not; it
+is given every reading whose span may touch it.
+
+Which form it is follows from the type of the column of values.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from meteragent.archive.kernel import TIME, WINDOWS
+from meteragent.archive.number import Flags, is_number, micro, milliseconds
+from meteragent.archive.policy import Integers, Policy
+from meteragent.archive.slots import Ragged, Spans, filled, windows
+from meteragent.errors import ArchiveError
+from meteragent.release import Kind, Terms
+
+Form = Literal["wide", "long"]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was found in the input: local, never beside a release, since it tells of readings.
+
+    `numbers` there are, `gap` of them missing or not finite, `clamped` outside the range.
+    """
+
+    numbers: int = 0
+    gap: int = 0
+    clamped: int = 0
+
+    def add(self, other: "Counts") -> None:
+        """Count what another has counted."""
+        self.numbers += other.numbers
+        self.gap += other.gap
+        self.clamped += other.clamped
+
+
+def form(schema: pa.Schema, policy: Policy) -> Form:
+    """Which form a table has.
+
+    Raises ArchiveError that names the column which is not what it must be.
+    """
+    meter, time, value = (_column(schema, name) for name in policy.columns)
+    if not (is_text(meter) or pa.types.is_integer(meter)):
+        raise _wrong(policy.columns.meter, meter, "texts (or integers) that name meters")
+    if not pa.types.is_timestamp(time) or time.tz is None:
+        raise _wrong(policy.columns.time, time, "a timestamp with a time zone, such as timestamp[ms, tz=UTC]")
+    if is_list(value) and is_number(value.value_type):
+        return "wide"
+    if is_number(value):
+        return "long"
+    raise _wrong(policy.columns.value, value, "numbers, or in each row a list of numbers")
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds texts."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def meters(column: pa.Array, policy: Policy) -> pa.Array:
+    """A column of meters' names as texts.
+
+    Raises ArchiveError when one is missing or empty.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    found = column.cast(pa.string())
+    empty = int(np.count_nonzero(pc.binary_length(found).fill_null(0).to_numpy(zero_copy_only=False) == 0))
+    if empty:
+        raise ArchiveError(f"column {policy.columns.meter!r}: {empty} rows name no meter")
+    return found
+
+
+def wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
+    """Rows of the wide form as WINDOWS, in the same order.
+
+    Raises ArchiveError for rows that are not on the grid, or have numbers that do not fit their window.
+    """
+    names = policy.columns
+    column = batch.column(names.value)
+    starts = milliseconds(batch.column(names.time), names.time)
+    fits, lengths = fit(starts, column, policy)
+    if not fits.all():
+        raise ArchiveError(
+            f"{int((~fits).sum())} of {len(fits)} rows are not on the grid, or have numbers that do not fit"
+        )
+    found = micro(column.flatten(), policy)
+    values_u = np.where(found.valid, found.values_u, policy.usual.gap_u)
+    ragged = _slots(starts, lengths, values_u, policy)
+    counts = Counts(int(found.valid.size), int((~found.valid).sum()), found.clamped)
+    return as_windows(meters(batch.column(names.meter), policy), starts, ragged), counts
+
+
+def gathered(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
+    """WINDOWS from `meter`, `start` and `readings`, a list of (time, value) in each row, in any order.
+
+    A row holds every reading that may touch its window; one in which none begins is left out. For engines
+    that gather by themselves.
+
+    Raises ArchiveError for a column that is not what it must be.
+    """
+    starts = milliseconds(batch.column("start"), "start")
+    column = batch.column("readings")
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+    each = column.flatten()
+    times = milliseconds(each.field(0), policy.columns.time)
+    found = micro(each.field(1), policy)
+    window = np.repeat(np.arange(starts.size), lengths)
+    own = policy.starts(times - policy.lead_ms) == starts[window]
+    opened = np.bincount(window[own], minlength=starts.size) > 0
+    kept = found.valid & opened[window]
+    counts = np.bincount(window[kept], minlength=starts.size)[opened]
+    slots = windows(starts[opened], counts, times[kept], found.values_u[kept], policy)
+    names = meters(batch.column("meter"), policy).filter(pa.array(opened))
+    return as_windows(names, starts[opened], slots)
+
+
+def as_windows(names: pa.Array, starts_ms: Integers, slots: Ragged) -> pa.RecordBatch:
+    """A batch of WINDOWS."""
+    offsets = np.zeros(starts_ms.size + 1, np.int32)
+    np.cumsum(slots.lengths, out=offsets[1:])
+    quanta = pa.ListArray.from_arrays(pa.array(offsets), pa.array(slots.numbers))
+    return pa.record_batch([names, pa.array(starts_ms).cast(TIME), quanta], schema=WINDOWS)
+
+
+def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, Integers]:
+    """Which rows are on the grid and have numbers that fit their window; and how many each has."""
+    lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    missing = ~column.is_valid().to_numpy(zero_copy_only=False)
+    on_grid = policy.starts(starts_ms) == starts_ms
+    places, terms = policy.terms(starts_ms)
+    allowed = np.zeros(starts_ms.size, np.bool_)
+    for place, one in enumerate(terms):
+        for length in np.unique(lengths[places == place]).tolist():
+            if _divides(length, one):
+                allowed |= (places == place) & (lengths == length)
+    return on_grid & (allowed | missing), lengths
+
+
+def _divides(count: int, terms: Terms) -> bool:
+    """Whether so many numbers are equal parts of a window, and of an energy its intervals."""
+    if not count or terms.length_ms % count:
+        return False
+    if terms.kind is Kind.INTERVAL_ENERGY:
+        return count * terms.interval_ms == terms.length_ms
+    return bool(terms.bands) or count % terms.n == 0
+
+
+def _slots(starts_ms: Integers, lengths: Integers, values_u: Integers, policy: Policy) -> Ragged:
+    """The slots of windows whose equal parts are given."""
+    usual, places_terms = policy.usual, policy.terms(starts_ms)
+    counts = np.array([one.n for one in places_terms[1]], np.int64)[places_terms[0]]
+    parts_are_slots = usual.kind is Kind.POWER or usual.step_ms == usual.interval_ms
+    if parts_are_slots and not usual.bands and np.array_equal(lengths, counts):
+        quantum = usual.quantum_u
+        return Ragged(lengths, (2 * values_u + quantum) // (2 * quantum))
+    window = np.repeat(np.arange(starts_ms.size), lengths)
+    part_ms = ((policy.ends(starts_ms) - starts_ms) // np.maximum(lengths, 1))[window]
+    begin = (np.arange(window.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)) * part_ms
+    return filled(starts_ms, Spans(window, begin, begin + part_ms, values_u), policy)
+
+
+def _column(schema: pa.Schema, name: str) -> pa.DataType:
+    if schema.names.count(name) != 1:
+        there = ", ".join(map(repr, schema.names))
+        raise ArchiveError(f"column {name!r}: found none (or two); there are {there}")
+    return schema.field(name).type
+
+
+def _wrong(name: str, found: pa.DataType, expected: str) -> ArchiveError:
+    return ArchiveError(f"column {name!r}: found {found}; expected {expected}")

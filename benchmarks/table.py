@@ -1,6 +1,6 @@
-"""The rows of `results.json` as tables in the pages that show them: `python -m benchmarks.table`.
+"""The rows of `results.json` as tables in this folder's README.md: `python -m benchmarks.table`.
 
-A page has blocks between `<!-- bench: NAME -->` and `<!-- bench end -->`, each made again from the rows:
+It has blocks between `<!-- bench: NAME -->` and `<!-- bench end -->`, each made again from the rows:
 `goals`, what has a goal; `others`, what has none, the rows of one name in one line; `machine`, what they were
 taken on.
 """
@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT
-
 RESULTS = Path(__file__).with_name("results.json")
-PAGES = (ROOT / "benchmarks" / "README.md", ROOT / "README.md")
-BLOCK = re.compile(r"(<!-- bench: (\w+) -->\n).*?(<!-- bench end -->)", re.DOTALL)
+PAGE = Path(__file__).with_name("README.md")
+PICTURE = "![How far each figure is from its goal](results.png)\n\n"
+BLOCK = re.compile(r"(<!-- bench: (\w+) -->\n\n).*?(\n<!-- bench end -->)", re.DOTALL)
 NONE_YET = "No run is published yet: `make bench` makes one.\n"
 MACHINE = ("processor", "cores", "kernel", "disk", "fsync", "python", "meteragent", "day")
 
@@ -54,14 +53,14 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def goals(rows: Rows) -> str:
-    """What has a goal."""
+    """What has a goal, as a picture and in figures."""
     found = [["what", "against", "ratio", "least – greatest", "goal", "", "in figures"]]
     for row in rows:
         if row["goal"] is not None:
             mark = "met" if met(row) else "**missed**"
             ratio, goal = number(row["ratio"]), number(row["goal"])
             found.append([row["name"], row["against"], ratio, _between(row), goal, mark, row["note"]])
-    return _markdown(found)
+    return PICTURE + _markdown(found)
 
 
 def others(rows: Rows) -> str:
@@ -104,9 +103,8 @@ def renewed(text: str, rows: Rows) -> str:
 
 
 def main() -> None:
-    """Writes them into the pages."""
-    for page in PAGES:
-        page.write_text(renewed(page.read_text(), published()))
+    """Writes them into the page."""
+    PAGE.write_text(renewed(PAGE.read_text(), published()))
 
 
 if __name__ == "__main__":

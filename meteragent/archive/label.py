@@ -98,9 +98,12 @@ def tags(
     """The tags of windows of one shape and epoch, 12 bytes each, end to end; `quanta` has shape (count, n).
 
     Raises:
+        TypeError: starts or quanta are not int64.
         ValueError: there are not as many meters, starts and windows of n quanta.
     """
     count = len(meters)
+    if {starts_ms.dtype, quanta.dtype} != {np.dtype(np.int64)}:
+        raise TypeError(f"starts and quanta are int64, not {starts_ms.dtype} and {quanta.dtype}")
     if starts_ms.shape != (count,) or quanta.shape != (count, shape.n):
         raise ValueError(f"{count} windows have {count} starts and quanta of shape {count, shape.n}")
     width = 8 * (shape.n + 1)
@@ -130,6 +133,7 @@ def keyed_rows(
 
     Raises:
         ImportError: the package `cryptography` is missing.
+        TypeError: starts or quanta are not int64.
         ValueError: there are not as many meters, starts and windows of n quanta.
     """
     return KeyedRows(key.noise, tags(key, shape, meters, starts_ms, quanta))

@@ -88,14 +88,13 @@ class KeyedRows:
 
     def _blocks(self, rows: Rows, blocks: NDArray[np.uint32], dtype: Width) -> UnsignedArray:
         """Whole blocks for each of some rows, as words: `blocks` are the same for all, or a row for each."""
-        shape = (rows.size, blocks.shape[1])
-        addresses = np.empty((*shape, _BLOCK // 4), np.uint32)
+        addresses = np.empty((rows.size, blocks.shape[1], _BLOCK // 4), np.uint32)
         addresses[:, :, :3] = self._tags.take(rows, axis=0)[:, np.newaxis]
         addresses[:, :, 3] = blocks.astype(">u4").view(np.uint32)
         read = np.empty(addresses.nbytes + _BLOCK - 1, np.uint8)  # the cipher asks for so much room
         self._encrypt(addresses.reshape(-1).view(np.uint8), read)
         words = read[: addresses.nbytes].view(np.dtype(dtype).newbyteorder("<"))
-        return words.astype(dtype, copy=False).reshape(rows.size, -1)
+        return words.astype(dtype, copy=False).reshape(rows.size, blocks.shape[1] * _BLOCK // words.itemsize)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a key is not sent to other processes: send the name of its file")

@@ -1,0 +1,118 @@
+"""A small archive over the night when the clocks go forward, in both forms and as files of a stream.
+
+A row of the wide form is a local day in half hours, and each of its numbers a reading of the long form that
+stands for half an hour: so both have the same windows, and the same releases.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from meteragent.archive import form, kernel
+from meteragent.archive.key import Key
+from meteragent.archive.policy import Policy
+from tests import archives
+from tests.archives import DAY_MS, LOCAL_DAY, SPRING_MS
+
+HALF_HOUR_MS = 1_800_000
+METERS = 30
+DAYS = 5
+WINDOW = f"{LOCAL_DAY}\nstep = '30min'"
+TIME = pa.timestamp("us", tz="UTC")
+TICK = "tick"
+"""A meter that nobody asks about: its readings move the watermark."""
+
+
+class Place(NamedTuple):
+    """A folder with a key, and what is released under it."""
+
+    folder: Path
+    policy: Policy
+
+    @classmethod
+    def make(cls, folder: Path, hold: str = "30min") -> "Place":
+        """A new folder, with the key of all tests."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "archive.key"
+        path.write_text(archives.KEY.text())
+        path.chmod(0o600)
+        return cls(folder, archives.policy(path, source=f"hold = '{hold}'", window=WINDOW))
+
+    @property
+    def key(self) -> Key:
+        """The key in the folder."""
+        return Key.load(self.policy.key_file)
+
+
+def starts(policy: Policy) -> list[int]:
+    """Where the windows start: the day before the clocks change, and on."""
+    found = [int(policy.starts(np.array([SPRING_MS - DAY_MS]))[0])]
+    while len(found) < DAYS:
+        found.append(int(policy.ends(np.array([found[-1]]))[0]))
+    return found
+
+
+def wide(policy: Policy) -> pa.Table:
+    """A row for each meter and day; some numbers are missing."""
+    random = np.random.default_rng(7)
+    meters, times, values = [], [], []
+    for meter in range(METERS):
+        for start in starts(policy):
+            n = policy.schedule.terms(start).n
+            watts = [None if random.random() < 0.05 else int(w) for w in random.integers(50, 3000, n)]
+            meters.append(f"m{meter}")
+            times.append(start)
+            values.append(watts)
+    columns = [pa.array(meters), pa.array(times, archives.TIME).cast(TIME)]
+    return pa.table([*columns, pa.array(values, pa.list_(pa.int64()))], names=["meter", "time", "value"])
+
+
+def long(policy: Policy) -> pa.Table:
+    """The same as readings."""
+    given = wide(policy)
+    times = given.column("time").cast(archives.TIME).cast(pa.int64()).to_pylist()
+    days = zip(given.column("meter").to_pylist(), times, given.column("value").to_pylist(), strict=True)
+    rows = [(meter, start + at * HALF_HOUR_MS, w) for meter, start, day in days for at, w in enumerate(day)]
+    return table(rows)
+
+
+def table(rows: list[tuple[str, int, int | None]]) -> pa.Table:
+    """Readings from meter, time in ms and watts."""
+    meters, times, watts = zip(*rows, strict=True)
+    columns = [pa.array(meters), pa.array(times, archives.TIME).cast(TIME), pa.array(watts, pa.int64())]
+    return pa.table(columns, names=["meter", "time", "value"])
+
+
+def plain(place: Place) -> pa.Table:
+    """What the archive's own functions make of it, in order."""
+    windows, _ = form.wide(wide(place.policy).combine_chunks().to_batches()[0], place.policy)
+    return ordered(pa.Table.from_batches([kernel.release(windows, place.policy, place.key)]))
+
+
+def ordered(releases: pa.Table) -> pa.Table:
+    """Releases by meter and start, in one piece, in the archive's types: equal ones have equal bytes."""
+    times = {name: releases.column(name).cast(archives.TIME) for name in ("start", "end")}
+    names = ("meter", "start", "end", "values", "d", "key")
+    found = pa.table({name: times.get(name, releases.column(name)) for name in names})
+    return found.sort_by([("meter", "ascending"), ("start", "ascending")]).combine_chunks()
+
+
+def arrive(folder: Path, name: str, readings: pa.Table) -> None:
+    """A file of readings that a stream reads, there at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    hidden = folder / f".{name}.parquet"
+    pq.write_table(readings, hidden)
+    hidden.rename(folder / f"{name}.parquet")
+
+
+def arrive_by_day(folder: Path, policy: Policy, readings: pa.Table, name: str = "day") -> None:
+    """Files of a day each, then one that moves the watermark past all of them."""
+    times = np.array(readings.column("time").cast(pa.int64())) // 1000
+    edges = [*starts(policy), int(times.max()) + 1]
+    for day in range(DAYS):
+        inside = (times >= edges[day]) & (times < edges[day + 1])
+        arrive(folder, f"{name}-{day}", readings.filter(pa.array(inside)))
+    arrive(folder, f"{name}-end", table([(TICK, edges[-1] + 7 * DAY_MS, 0)]))

@@ -1,0 +1,127 @@
+"""What an observer sees: a file to which each release is added as it passes; and what happens to workers.
+
+Functions here run on Spark's workers, which import this module.
+"""
+
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
+
+import pyarrow as pa
+from pyarrow import RecordBatch
+from pyspark.sql import DataFrame
+
+from meteragent.archive import kernel
+from meteragent.archive.key import Key
+from meteragent.archive.policy import Policy
+from meteragent.privacy.bits import FreshRows, SystemBits
+from meteragent.spark import frame, worker
+from meteragent.spark.worker import Whose, safely
+
+Accident = Callable[[], None]
+
+
+class Seen(NamedTuple):
+    """What passed a tap: how often each window did, and with how many noises."""
+
+    times: dict[str, int]
+    noises: dict[str, int]
+
+    @property
+    def again(self) -> int:
+        """Windows that passed more than once."""
+        return sum(times > 1 for times in self.times.values())
+
+    @property
+    def differing(self) -> int:
+        """Windows that passed with different noise."""
+        return sum(noises > 1 for noises in self.noises.values())
+
+
+def seen(tap: Path) -> Seen:
+    """What a tap has."""
+    times: dict[str, int] = {}
+    noises: dict[str, set[str]] = {}
+    for line in tap.read_text().splitlines() if tap.exists() else ():
+        window, noise = line.rsplit(" ", 1)
+        times[window] = times.get(window, 0) + 1
+        noises.setdefault(window, set()).add(noise)
+    return Seen(times, {window: len(found) for window, found in noises.items()})
+
+
+def names(releases: pa.Table) -> set[str]:
+    """The windows of releases, as a tap writes them."""
+    starts = releases.column("start").cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
+    meters = releases.column("meter").to_pylist()
+    return {f"{meter} {start}" for meter, start in zip(meters, starts, strict=True)}
+
+
+def tapped(releases: DataFrame, tap: Path, accident: Accident) -> DataFrame:
+    """Releases that pass a tap; half way through a batch, something happens."""
+
+    def work(batch: RecordBatch) -> RecordBatch:
+        half = (batch.num_rows + 1) // 2
+        _write(tap, batch.slice(0, half))
+        accident()
+        _write(tap, batch.slice(half))
+        return batch
+
+    return releases.mapInArrow(safely(work), releases.schema)
+
+
+def _write(tap: Path, batch: RecordBatch) -> None:
+    """Add releases to a tap, all at once."""
+    starts = batch.column("start").cast(pa.int64()).to_pylist()
+    lines = [
+        f"{meter} {start // 1000} {hashlib.sha256(repr(values).encode()).hexdigest()[:16]}\n"
+        for meter, start, values in zip(
+            batch.column("meter").to_pylist(), starts, batch.column("values").to_pylist(), strict=True
+        )
+    ]
+    descriptor = os.open(tap, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(descriptor, "".join(lines).encode())
+    os.close(descriptor)
+
+
+def nothing() -> None:
+    """No accident."""
+
+
+def once(flag: Path, accident: Accident) -> Accident:
+    """An accident of which there is one, whoever has it."""
+
+    def happens() -> None:
+        try:
+            flag.touch(exist_ok=False)
+        except FileExistsError:
+            return
+        accident()
+
+    return happens
+
+
+def dies() -> None:
+    """The worker is killed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hangs() -> None:
+    """The worker stands still until it is killed."""
+    time.sleep(600)
+
+
+def fresh(found: DataFrame, policy: Policy) -> DataFrame:
+    """The control: as `frame.released`, but with true randomness, drawn where and when the task runs."""
+    whose = Whose.of(Key.load(policy.key_file))
+    keyed = worker.released(policy, whose)
+
+    def work(batch: RecordBatch) -> RecordBatch:
+        with patch.object(kernel, "keyed_rows", lambda *of: FreshRows(len(of[2]), SystemBits())):
+            return keyed(batch)
+
+    return found.mapInArrow(safely(work), frame.releases(policy))

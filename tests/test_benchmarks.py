@@ -1,6 +1,8 @@
-"""What benchmarks report: ratios within rounds, medians, rows of a file, and the packets of their load."""
+"""What benchmarks report: ratios within rounds, medians, rows of a file, tables; and their load's packets."""
 
 import json
+import math
+import re
 import sys
 from itertools import accumulate
 from pathlib import Path
@@ -10,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import harness, picture, wire
+from benchmarks import __main__ as command
+from benchmarks import harness, mechanisms, picture, shares, table, wire
 from benchmarks.harness import Result, Row
 
 ROWS = {
@@ -48,6 +51,26 @@ def test_a_ratio_is_taken_within_a_round(monkeypatch: pytest.MonkeyPatch) -> Non
     assert result == Result("a", "b", (2.0, 2.0, 3.0, 1.0, 1.0), 2.0, "n")
 
 
+def test_a_peer_may_do_less_and_a_limit_take_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ratios are of work a second; what has no peer has the seconds that it may take, and rates are said."""
+    monkeypatch.setattr(harness, "times_in_a_slice", lambda _: 1)
+    monkeypatch.setattr(harness, "seconds", lambda call, _: call())
+    less = Row("a", "b", lambda: 2.0, lambda: 4.0, None, "n", (1000, 10), "homes")
+    limited = Row("c", "d", lambda: 2.0, 3.0, 1.0)
+    [one, other] = harness.run([less, limited])
+    assert one == Result("a", "b", (200.0,) * 5, None, "500 and 2.5 homes per CPU-second; n")
+    assert other == Result("c", "d", (1.5,) * 5, 1.0, "")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.05712, "0.0571"), (999.4, "999"), (7_312, "7,310"), (12_345_678, "12.3M"), (6_896_000_000, "6,896M")],
+)
+def test_rates_have_three_digits(value: float, text: str) -> None:
+    """And M for millions: they are for people."""
+    assert harness.rate(value) == text
+
+
 def test_a_call_is_timed_over_as_many_as_fill_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call of a millisecond is made fifty times in a round, one of a second once."""
     took_s = {"short": 0.001, "long": 1.0}
@@ -81,6 +104,120 @@ def test_a_new_row_takes_the_place_of_the_one_before(out: Path) -> None:
     harness.report([Result("a", "b", (3.0,))], [], {"mosquitto": "2"})
     found = {(row["name"], row["against"]): row["ratio"] for row in json.loads(out.read_text())}
     assert found == {("a", "b"): 3.0, ("a", "c"): 2.0}
+
+
+def test_a_peer_that_is_missing_is_named_and_the_rest_is_written(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its rows are not there, all others are, its version is said to be missing, and it ends as a failure."""
+    monkeypatch.setattr(harness, "_absent", [])
+    assert harness.peer("json") is json
+    assert harness.peer("peer_nobody_has.part") is None
+    with pytest.raises(SystemExit, match="NOT RUN: peer_nobody_has") as ended:
+        harness.report([Result("a", "b", (1.0,))], ["peer_nobody_has"])
+    assert ended.value.code != 0
+    assert "NOT RUN: peer_nobody_has" in capsys.readouterr().err
+    [row] = json.loads(out.read_text())
+    assert row["versions"]["peer_nobody_has"] == "not there"
+
+
+def test_a_program_that_fails_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named at the end, with the time that all took; and so is one that cannot even begin."""
+    ran = []
+
+    def run(name: str, rounds: int, _: Path) -> str:
+        ran.append((name, rounds))
+        return "b ended with 1" if name == "b" else ""
+
+    assert command.run("no_such_program", 1, tmp_path / "out") == "no_such_program ended with 1"
+    monkeypatch.setattr(command, "run", run)
+    assert command.run_all(["a", "b", "c"], 7, tmp_path / "out") == ["b ended with 1"]
+    assert ran == [("a", 7), ("b", 7), ("c", 7)]
+    said = capsys.readouterr().out
+    assert "FAILED: b ended with 1" in said
+    assert re.search(r"7 rounds, \d+ s in all", said)
+
+
+@pytest.mark.parametrize(("names", "kept"), [([], {"new"}), (["store"], {"old", "new"})])
+def test_a_whole_run_makes_the_file_anew(
+    names: list[str], kept: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that no program makes any more is gone then; the programs that are named replace their own."""
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps([Result("old", "b", (1.0,)).as_json({})]))
+
+    def run_all(_: object, __: int, out: Path) -> list[str]:
+        harness._merge(out, [Result("new", "b", (1.0,)).as_json({})])
+        return ["store ended with 1"]
+
+    monkeypatch.setattr(command, "run_all", run_all)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--out", str(path), *names])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 1
+    assert {row["name"] for row in json.loads(path.read_text())} == kept
+
+
+def test_tables_show_what_was_missed_and_what_has_no_goal() -> None:
+    """Goals in lines of their own; the rest by name; blocks are made again, what is around them stays."""
+    versions = {"python": "3", "load before": "0.10", "load after": "2.00"}
+    rows = [
+        Result("a", "b", (1.0, 2.0, 9.0), 3.0, "n").as_json(versions),
+        Result("a", "c", (12345.0,), 2.0).as_json(versions | {"load before": "1.50", "x": "7"}),
+        *(Result("d", against, (0.25,)).as_json(versions) for against in ("e", "f")),
+    ]
+    found = table.goals(rows)
+    assert "| a | b | 2 | 1 – 9 | 3 | **missed** | n |" in found
+    assert "| a | c | 12,300 | 12,300 | 2 | met |  |" in found
+    assert "| d | e: **0.25** [0.25]<br>f: **0.25** [0.25] |" in table.others(rows)
+    assert "load average 0.1 before, at most 2 after" in table.machine(rows)
+    assert "x 7" in table.machine(rows)
+    page = "head\n<!-- bench: goals -->\n\nold\n\n<!-- bench end -->\ntail\n"
+    again = table.renewed(page, rows)
+    assert again == page.replace("old\n", found)
+    assert table.renewed(again, rows) == again
+    assert table.renewed(again, []) == page.replace("old\n", table.NONE_YET)
+
+
+def test_no_sampler_takes_fewer_random_bytes_than_its_law_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entropy, worked out from what was drawn, is a floor; and no sampler takes ten times as much."""
+    monkeypatch.setattr(mechanisms, "ROUNDS", 1)
+    monkeypatch.setattr(mechanisms, "LEAST_SAMPLE", 1000)
+    for case in mechanisms.cases():
+        if case.count * case.n <= 4000:
+            assert 0.1 < mechanisms.random_bytes(case).ratio < 1
+
+
+def test_the_entropy_is_that_of_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Laplace noise of scale b has about log2(2 e b) bits."""
+    monkeypatch.setattr(mechanisms, "ROUNDS", 1)
+    [case] = [one for one in mechanisms.cases() if one.name == "discrete Laplace, a vector of 1,440"]
+    least = re.search(r"([\d.]+) at least", mechanisms.random_bytes(case).note)
+    assert least is not None
+    assert float(least[1]) * 8 == pytest.approx(math.log2(2 * math.e * mechanisms.SCALE), abs=0.15)
+
+
+def test_every_shape_is_measured_and_every_goal_is_one_of_theirs() -> None:
+    """Three mechanisms, five sizes, one and a thousand at once; each goal belongs to a case and a peer."""
+    found = {(case.kind, case.count, case.n) for case in mechanisms.cases()}
+    assert len(found) == 30
+    assert {(kind, count, n) for kind, _, count, n in mechanisms.GOALS} <= found
+    assert {name for _, name, _, _ in mechanisms.GOALS} <= mechanisms.PEERS.keys()
+
+
+def test_the_time_of_others_is_that_of_the_part_that_called_them() -> None:
+    """A library's time goes to its callers of ours, in proportion; what nobody of ours called is else."""
+    of = {name: (f"{shares.OURS}/{name}", 1, "f") for name in ("window.py", "store/file.py")}
+    library, loop = ("/usr/lib/json.py", 1, "f"), ("~", 0, "loop")
+    stats = {
+        of["window.py"]: (1, 1, 2.0, 5.0, {}),
+        of["store/file.py"]: (1, 1, 1.0, 2.0, {}),
+        library: (2, 2, 4.0, 4.0, {of["window.py"]: (1, 1, 3.0, 3.0), of["store/file.py"]: (1, 1, 1.0, 1.0)}),
+        loop: (1, 1, 1.0, 9.0, {}),
+    }
+    assert shares.shares(stats) == pytest.approx({"window": 5 / 8, "store": 2 / 8, "else": 1 / 8})
 
 
 def test_all_rows_make_a_picture(tmp_path: Path) -> None:

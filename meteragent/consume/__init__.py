@@ -13,6 +13,7 @@
     mean_value(meters.values(), t_ms)       # of many homes, in the stream's unit
     mean_energy(meters.values(), start_ms, end_ms)
     peak(meters.values(), start_ms, end_ms) # the largest mean of a slot, without the bias of picking it
+    by_feeder(Slots.of(meters.values()), feeder_of, Rules(at_least=15))     # thousands of homes, slot by slot
     pandas.DataFrame(home.columns())        # or pyarrow.table(home.columns())
 
 An interval holds what the meter's agent had (after fill and clamp) with the stated probability, by the
@@ -22,17 +23,21 @@ slot: how the load went within a slot was never sent.
 Records come as JSON objects or as SenML packs, both mixed if need be; descriptors as JSON.
 
 `message` says what a descriptor and a record are (`senml`: one that came as a pack), `series` what follows
-from many of them; `register`, `shape`, `feeder` and `view` go on from there.
+from many of them; `register`, `shape`, `feeder`, `view` and `many` go on from there.
 """
 
 from meteragent.consume.feeder import Peak, peak
+from meteragent.consume.many import Cells, by_feeder
 from meteragent.consume.message import Descriptor, Message, Record
 from meteragent.consume.register import Register, total
+from meteragent.consume.rules import Rules
 from meteragent.consume.series import Estimate, Series, collect, mean_energy, mean_value
 from meteragent.consume.shape import Curve, MeanDay, curve, mean_day
+from meteragent.consume.slots import Slots
 from meteragent.consume.view import View, nonnegative
 
 __all__ = [
+    "Cells",
     "Curve",
     "Descriptor",
     "Estimate",
@@ -41,8 +46,11 @@ __all__ = [
     "Peak",
     "Record",
     "Register",
+    "Rules",
     "Series",
+    "Slots",
     "View",
+    "by_feeder",
     "collect",
     "curve",
     "mean_day",

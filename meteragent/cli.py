@@ -45,6 +45,7 @@ _PARTS = (
     ("discover", "discover", "Listen to a broker and propose configurations for the meters that it has."),
     ("tap", "tap", "Show raw readings beside what left, live, in a terminal only."),
     ("redact", "redact", "Make a recorded payload fit for a bug report: shape kept, nothing said."),
+    ("sanitise", "archive.command", "Release an archive in Parquet, each window once, here or on Spark."),
     ("key", "archive.key_command", "Make, show and forget the key that archives' noise comes from."),
 )
 """Commands that bring their arguments with them: name, module, what they do."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from meteragent.archive.kernel import TIME, WINDOWS
+from meteragent.archive.kernel import milliseconds as ms_of
 from meteragent.archive.number import Flags, is_number, micro, milliseconds
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.slots import Ragged, Spans, filled, windows
@@ -138,6 +139,43 @@ def as_windows(names: pa.Array, starts_ms: Integers, slots: Ragged) -> pa.Record
     np.cumsum(slots.lengths, out=offsets[1:])
     quanta = pa.ListArray.from_arrays(pa.array(offsets), pa.array(slots.numbers))
     return pa.record_batch([names, pa.array(starts_ms).cast(TIME), quanta], schema=WINDOWS)
+
+
+def long_releases(schema: pa.Schema, policy: Policy) -> pa.Schema:
+    """The schema of releases of which a row is a slot: `start`, `end` and `value` are the slot's.
+
+    Of the bands of a mean day `start` and `end` are the window's, and `band` is its name.
+    """
+    fields = [one for one in schema if one.name != "values"]
+    fields.insert(3, pa.field("value", schema.field("values").type.value_type))
+    if policy.usual.bands:
+        fields.insert(3, pa.field("band", pa.string()))
+    return pa.schema(fields)
+
+
+def by_slots(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
+    """Releases with a row for each slot, in the same order."""
+    column, schema = batch.column("values"), long_releases(batch.schema, policy)
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+    row = np.repeat(np.arange(batch.num_rows), lengths)
+    place = np.arange(row.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    flat = {name: batch.column(name).take(pa.array(row)) for name in ("meter", "start", "end", "d", "key")}
+    flat["value"] = column.flatten()
+    if policy.usual.bands:
+        flat["band"] = _bands(ms_of(batch.column("start")), policy)
+    else:
+        window_ms = ms_of(flat["start"])
+        step_ms = (ms_of(flat["end"]) - window_ms) // lengths[row]
+        flat["start"] = pa.array(window_ms + place * step_ms).cast(TIME)
+        flat["end"] = pa.array(window_ms + (place + 1) * step_ms).cast(TIME)
+    return pa.record_batch([flat[name] for name in schema.names], schema=schema)
+
+
+def _bands(starts_ms: Integers, policy: Policy) -> pa.Array:
+    """The names of the bands of windows, end to end."""
+    places, terms = policy.terms(starts_ms)
+    names = [[band.name for band in one.bands] for one in terms]
+    return pa.array([name for place in places.tolist() for name in names[place]], pa.string())
 
 
 def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, Integers]:

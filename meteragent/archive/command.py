@@ -1,0 +1,82 @@
+"""`meteragent sanitise IN OUT --config CONFIG`: release an archive once, and say what was done."""
+
+import argparse
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from meteragent import config
+from meteragent.archive.policy import Policy
+from meteragent.errors import ConfigError, MeteragentError
+from meteragent.grid import iso_duration
+
+EXIT_CRASH = 1
+_ENGINES = {"local": "meteragent.archive.run", "spark": "meteragent.spark"}
+_EXTRAS = {"archive": ("pyarrow", "cryptography", "tqdm"), "spark": ("pyspark",)}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("input", metavar="IN.parquet", type=Path, help="a file, or a folder of files")
+    parser.add_argument("output", metavar="OUT.parquet", type=Path, help="a folder that does not exist yet")
+    parser.add_argument("--config", metavar="CONFIG", type=Path, required=True, help="with an [archive]")
+    parser.add_argument("--engine", choices=tuple(_ENGINES), default="local", help="default: local")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Release an archive; returns the exit code. Raises ConfigError."""
+    policy = Policy.of(config.load(options.config))
+    if lacking := _lacking(options.engine):
+        print(f"meteragent: sanitise needs the extra: pip install 'meteragent[{lacking}]'", file=sys.stderr)
+        return EXIT_CRASH
+    engine = importlib.import_module(_ENGINES[options.engine])  # what it needs is not on the agent's path
+    try:
+        done = engine.sanitise_archive(policy, options.input, options.output, show)
+        print(told(done))
+    except ConfigError:
+        raise
+    except MeteragentError as error:
+        print(f"meteragent: {error}", file=sys.stderr)
+        return EXIT_CRASH
+    return 0
+
+
+def _lacking(engine: str) -> str | None:
+    """The extra of which a package is missing."""
+    extras = ["archive", *(["spark"] if engine == "spark" else [])]
+    missing = (extra for extra in extras for name in _EXTRAS[extra] if importlib.util.find_spec(name) is None)
+    return next(missing, None)
+
+
+@contextmanager
+def show(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
+    """Progress on a terminal; nothing elsewhere."""
+    from tqdm import tqdm  # noqa: PLC0415  the extra may be missing
+
+    with tqdm(total=total, desc=what, unit=unit, unit_scale=True, disable=None, leave=False) as bar:
+        yield bar.update
+
+
+def told(done: Any) -> str:
+    """What was done, for whoever did it (`archive.run.Done`); its counts of numbers are for nobody else."""
+    found, counts, usual = done.account, done.counts, done.policy.usual
+    wording = done.policy.wording(usual)
+    window = usual.timezone or iso_duration(usual.length_ms)
+    lines = [
+        f"{done.out}: {found.released:,} windows of {usual.n} released, run {found.run}",
+        f"  refused        {found.refused:,} windows that share time with what was released before",
+        f"  numbers        {counts.numbers:,} read: {counts.gap:,} gaps, {counts.clamped:,} clamped",
+        f"  epsilon        {usual.epsilon} per {usual.unit} and window ({window}): level {usual.level}",
+        f"  one number     {wording.sd:.4g} {usual.unit} of noise (one standard deviation)",
+        f"  keys           {', '.join(sorted(found.keys))}",
+        f"  ledger         {done.ledger}; this run's: {done.beside}",
+    ]
+    if done.kept:
+        lines.insert(
+            3, f"                 ({done.kept} parts were there already and are not counted in that)"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,298 @@
+"""A run on one machine: account, then release, in parts that are there whole or not at all.
+
+Theory of operation
+-------------------
+1. The ledger is locked, the input's content hashed; both name the run.
+2. Account (`account`): what the run may release is put into the ledger, and is on disk, before any of it
+   leaves. If the ledger has the run already, that is what it may release.
+3. Release: the output is a folder of parts. A part is a fixed stretch of the input's rows (wide) or a job
+   (long), written under another name, synced and renamed; a part that is there is not made again. Noise is
+   keyed, so a part that a killed run had not finished comes out the same, byte for byte.
+
+What is in memory at once is bounded: a batch of rows (wide), a job (long), and, where some windows of a wide
+input are refused, a byte for each window. No raw value is written anywhere.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from meteragent.archive import manifest
+from meteragent.archive.account import Account, Told, check_rows
+from meteragent.archive.files import Source, write
+from meteragent.archive.form import Counts, as_windows, by_slots, long_releases, wide
+from meteragent.archive.job import Job, jobs, read
+from meteragent.archive.kernel import release, releases
+from meteragent.archive.key import Key
+from meteragent.archive.ledger import SCHEMA, Ledger
+from meteragent.archive.manifest import PART_BATCHES, ROWS, VALUES
+from meteragent.archive.number import Flags, micro, milliseconds
+from meteragent.archive.policy import Policy
+from meteragent.archive.readings import Readings, Windows, opened, slots
+from meteragent.errors import ArchiveError
+
+OPTIONS: dict[str, Any] = {"compression": "zstd", "store_decimal_as_integer": True}
+"""How the output is written, beside `encodings`."""
+
+
+class Show(Protocol):
+    """Shows how far something is: what is done, in how many units of which kind."""
+
+    def __call__(self, what: str, total: int, unit: str) -> AbstractContextManager[Told]:
+        """The same, while it lasts; what it gives is told how many more units are done."""
+        ...
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a run has done; `counts` are of the parts that were made now, `kept` those that were there."""
+
+    policy: Policy
+    out: Path
+    beside: Path
+    ledger: Path
+    account: Account
+    counts: Counts
+    made: int
+    kept: int
+
+
+def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show) -> Done:
+    """Release an archive; again with the same input and policy it goes on where it was.
+
+    Raises:
+        ArchiveError: the input, the output or the ledger cannot be used, or is another run's.
+        KeyRefused: there is no key, or none for some windows; nothing is written then.
+    """
+    key, ledger = Key.load(policy.key_file), Ledger(policy.ledger)
+    _check_places(path, out)
+    source = Source.open(path, policy)
+    first = key.at(_first_ms(source))  # later epochs have a key if this one has
+    with ledger.held():
+        with show("read", sum(stamp[1] for _, stamp in source.seen), "B") as told:
+            digests = source.digests(told)
+        run = manifest.run_id(policy, digests, first)
+        before = manifest.find(out, run)
+        found = _accounted(source, digests, ledger, run, key, show)
+        if before is None:
+            _make(out)
+        if before is None or not before["complete"]:
+            manifest.save(out, manifest.made(source, found, complete=False))
+        one = _Release(source, key, ledger, found, out)
+        made, kept = one.parts(show)
+        beside = _beside(out)
+        write(beside, lambda file: _save_ledger(file, ledger, run))
+        manifest.save(out, manifest.made(source, found, complete=True))
+    return Done(policy, out, beside, ledger.folder, found, one.counts, made, kept)
+
+
+def _accounted(source: Source, digests: list[str], ledger: Ledger, run: str, key: Key, show: Show) -> Account:
+    """What the run may release: as the ledger has it, or as it gets it now."""
+    if not ledger.has(run):
+        found = Account(run)
+        with show("account", source.rows * (2 if source.form == "wide" else 1), "row") as told:
+            if source.form == "wide":
+                check_rows(source, told)
+            tables = found.tables(source, _cut(source), ledger, key, told)
+            ledger.add(run, tables, lambda: manifest.about(source, digests, found))
+    return manifest.account_of(ledger.about(run), ledger.path(run))
+
+
+def _cut(source: Source) -> list[Job]:
+    return jobs(source, ROWS if source.form == "long" else 2 * ROWS)
+
+
+class _Release:
+    """The second pass."""
+
+    def __init__(self, source: Source, key: Key, ledger: Ledger, found: Account, out: Path) -> None:
+        self.source, self.policy, self.key, self.ledger = source, source.policy, key, ledger
+        self.account, self.out, self.counts = found, out, Counts()
+        self._cut = _cut(source)
+
+    def parts(self, show: Show) -> tuple[int, int]:
+        """Make the parts that are not there; how many were made, and how many were there."""
+        work = self._wide_parts() if self.source.form == "wide" else self._long_parts()
+        made = 0
+        with show("release", sum(rows for rows, _ in work), "row") as told:
+            for place, (rows, make) in enumerate(work):
+                path = self.out / f"part-{place:05}.parquet"
+                if path.exists():
+                    told(rows)
+                    continue
+                self._write(path, make(told))
+                made += 1
+        return made, len(work) - made
+
+    def _write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> None:
+        """A part, if the input is still the same when it is done."""
+
+        def fill(file: Any) -> None:
+            schema = releases(self.policy)
+            if self.source.form == "long":
+                schema = long_releases(schema, self.policy)
+            with pq.ParquetWriter(file, schema, **OPTIONS, **encodings(schema)) as writer:
+                for batch in batches:
+                    writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
+            self.source.check()
+
+        write(path, fill)
+
+    def _wide_parts(self) -> list[tuple[int, Callable[[Told], Iterator[pa.RecordBatch]]]]:
+        """Stretches of the input's rows."""
+        source = self.source
+        each = max(1, sum(group.values for group in source.groups) // max(1, source.rows))
+        at_once = max(1, VALUES // each)
+        allowed = self._allowed() if self.account.refused else None
+        size = at_once * PART_BATCHES
+
+        def part(first: int) -> Callable[[Told], Iterator[pa.RecordBatch]]:
+            return lambda told: self._wide(first, min(first + size, source.rows), at_once, allowed, told)
+
+        return [(min(size, source.rows - first), part(first)) for first in range(0, source.rows, size)]
+
+    def _wide(
+        self, first: int, end: int, at_once: int, allowed: Flags | None, told: Told
+    ) -> Iterator[pa.RecordBatch]:
+        """The releases of some rows of the wide form."""
+        for row, batch in _stretch(self.source, first, end, at_once):
+            mine = batch
+            if allowed is not None:
+                mine = batch.filter(pa.array(allowed[row : row + batch.num_rows]))
+            windows, counts = wide(mine, self.policy)
+            self.counts.add(counts)
+            yield release(windows, self.policy, self.key)
+            told(batch.num_rows)
+
+    def _allowed(self) -> Flags:
+        """Which rows of the wide form the ledger has under this run."""
+        allowed = np.zeros(self.source.rows, np.bool_)
+        for job in self._cut:
+            names: dict[str, int] = {}
+            for rows in read(self.source, job, names):
+                own = self.ledger.own(self.account.run, names)
+                windows = Windows(rows.meter, rows.time_ms)
+                allowed[rows.row] = own.overlap(windows, self.policy.ends(rows.time_ms))
+        return allowed
+
+    def _long_parts(self) -> list[tuple[int, Callable[[Told], Iterator[pa.RecordBatch]]]]:
+        """A part for each job."""
+
+        def part(job: Job) -> Callable[[Told], Iterator[pa.RecordBatch]]:
+            return lambda told: self._long(job, told)
+
+        groups = self.source.groups
+        rows = [sum(groups[at].rows for at in job.groups) // job.parts for job in self._cut]
+        return [(count, part(job)) for count, job in zip(rows, self._cut, strict=True)]
+
+    def _long(self, job: Job, told: Told) -> Iterator[pa.RecordBatch]:
+        """The releases of a job of the long form, by meter and time."""
+        names: dict[str, int] = {}
+        found = self._readings(job, names, told)
+        windows, (first, end) = opened(found.meter, found.time_ms, self.policy), job.starts_ms
+        windows = windows.rows((first <= windows.start_ms) & (windows.start_ms < end))
+        own = self.ledger.own(self.account.run, names)
+        windows = windows.rows(own.overlap(windows, self.policy.ends(windows.start_ms)))
+        ordered = pa.array(sorted(names), pa.string())
+        at_once = max(1, VALUES // self.policy.usual.n)
+        for some, ragged in slots(found, windows, self.policy, at_once):
+            batch = as_windows(ordered.take(pa.array(some.meter)), some.start_ms, ragged)
+            yield by_slots(release(batch, self.policy, self.key), self.policy)
+
+    def _readings(self, job: Job, names: dict[str, int], told: Told) -> Readings:
+        """The readings of a job; meters are numbered in the order of their names."""
+        none = np.empty(0, np.int64)
+        parts = [Readings(none, none, none, np.empty(0, np.bool_))]
+        for rows in read(self.source, job, names, values=True):
+            found = micro(rows.value, self.policy)
+            parts.append(Readings(rows.meter, rows.time_ms, found.values_u, found.valid))
+            self.counts.add(Counts(rows.row.size, int((~found.valid).sum()), found.clamped))
+            told(rows.row.size)
+        place = np.empty(len(names), np.int64)
+        order = sorted(names)
+        place[[names[name] for name in order]] = np.arange(len(order))
+        names.update({name: at for at, name in enumerate(order)})
+        meter, time_ms, value_u, valid = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Readings(place.take(meter), time_ms, value_u, valid)
+
+
+def _stretch(source: Source, first: int, end: int, size: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Rows first .. end of an input, so many at once but for the last; and the number of the first of them.
+
+    Where files and row groups end makes no difference.
+    """
+    held: list[pa.RecordBatch] = []
+    row, count = 0, 0
+    for group in source.groups:
+        if row + group.rows <= first or row >= end:
+            row += group.rows
+            continue
+        for batch in source.read([group], list(source.policy.columns), size):
+            low, high = max(first - row, 0), min(end - row, batch.num_rows)
+            row += batch.num_rows
+            if low >= high:
+                continue
+            held.append(batch.slice(low, high - low))
+            count += high - low
+            while count >= size:
+                whole = _together(held)
+                yield first, whole.slice(0, size)
+                first, count, held = first + size, count - size, [whole.slice(size)]
+    if count:
+        yield first, _together(held)
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches([one for one in batches if one.num_rows])
+
+
+def encodings(schema: pa.Schema) -> dict[str, Any]:
+    """How columns are written: numbers by their differences, texts by a dictionary."""
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    number = "values.list.element" if "values" in schema.names else "value"
+    return {"use_dictionary": texts, "column_encoding": {number: "DELTA_BINARY_PACKED"}}
+
+
+def _save_ledger(file: Any, ledger: Ledger, run: str) -> None:
+    with pq.ParquetWriter(file, SCHEMA) as writer:
+        for batch in ledger.rows(run):
+            writer.write_batch(batch)
+
+
+def _first_ms(source: Source) -> int:
+    """The start of the first window that a reading may begin in; raises ArchiveError when there is none."""
+    policy, column = source.policy, source.policy.columns.time
+    lead_ms = policy.lead_ms if source.form == "long" else 0
+    known = [group.times_ms[0] for group in source.groups if group.rows and group.times_ms]
+    unknown = [group for group in source.groups if group.rows and not group.times_ms]
+    batches = source.read(unknown, [column], 1 << 18)
+    known += [int(milliseconds(batch.column(0), column).min()) for batch in batches]
+    if not known:
+        raise ArchiveError("the input has no rows: nothing to release")
+    return int(policy.starts(np.array([min(known) - lead_ms], np.int64))[0])
+
+
+def _check_places(path: Path, out: Path) -> None:
+    """The output must not be a part of the input, nor hold it."""
+    one, other = path.absolute(), out.absolute()
+    if one == other or one in other.parents or other in one.parents:
+        raise ArchiveError(f"{out}: name an output that is neither in the input nor around it")
+
+
+def _make(out: Path) -> None:
+    try:
+        out.mkdir(exist_ok=True)
+    except OSError as error:
+        raise ArchiveError(f"{out}: {(error.strerror or 'cannot be made').lower()}") from None
+
+
+def _beside(out: Path) -> Path:
+    """Where a run's own ledger is put for whoever made it."""
+    stem = out.name.removesuffix(".parquet")
+    return out.with_name(f"{stem}.ledger.parquet")

@@ -177,6 +177,25 @@ def released(policy: Policy, whose: Whose) -> Work:
     return work
 
 
+def named(policy: Policy, whose: Whose) -> Work:
+    """Meter, start, end -> the same, with the ids of their descriptor and of their key.
+
+    Raises KeyForgotten for a window whose epoch has no key.
+    """
+
+    def work(batch: RecordBatch) -> RecordBatch:
+        starts, key = _milliseconds(batch.column("start")), key_of(policy.key_file, whose)
+        places, terms = policy.terms(starts)
+        ids = [policy.wording(one).id for one in terms]
+        keys = [key.epoch(index).id for index in key.epochs(starts).tolist()]
+        columns = {"d": [ids[place] for place in places.tolist()], "key": keys}
+        return _for_spark(
+            {**_columns(batch), **{name: pa.array(each, pa.string()) for name, each in columns.items()}}
+        )
+
+    return work
+
+
 def _with_end(found: RecordBatch, policy: Policy) -> RecordBatch:
     """WINDOWS, with where they end."""
     ends = policy.ends(_milliseconds(found.column("start")))

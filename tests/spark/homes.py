@@ -4,6 +4,7 @@ A row of the wide form is a local day in half hours, and each of its numbers a r
 stands for half an hour: so both have the same windows, and the same releases.
 """
 
+import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,15 @@ TICK = "tick"
 """A meter that nobody asks about: its readings move the watermark."""
 
 
+KEY = Key("test", "month", 0, hashlib.sha256(b"a key of tests").digest())
+
+
+def write(path: Path, key: Key) -> None:
+    """Put a key into a file."""
+    path.write_text(key.text())
+    path.chmod(0o600)
+
+
 class Place(NamedTuple):
     """A folder with a key, and what is released under it."""
 
@@ -33,13 +43,18 @@ class Place(NamedTuple):
     policy: Policy
 
     @classmethod
-    def make(cls, folder: Path, hold: str = "30min") -> "Place":
-        """A new folder, with the key of all tests."""
+    def make(cls, folder: Path) -> "Place":
+        """A new folder, with the key of these tests."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "archive.key"
-        path.write_text(archives.KEY.text())
-        path.chmod(0o600)
-        return cls(folder, archives.policy(path, source=f"hold = '{hold}'", window=WINDOW))
+        write(path, KEY)
+        return cls.of(folder)
+
+    @classmethod
+    def of(cls, folder: Path) -> "Place":
+        """A folder that has been made."""
+        path = folder / "archive.key"
+        return cls(folder, archives.policy(path, source="hold = '30min'", window=WINDOW))
 
     @property
     def key(self) -> Key:

@@ -24,6 +24,7 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
+    "spark.executorEnv.PYTHONPATH": str(ROOT),
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
@@ -47,8 +48,8 @@ def session(folder: Path, master: str = LOCAL, **settings: str) -> Iterator[Spar
     os.environ["PATH"] = os.pathsep.join([str(java.parent), os.environ["PATH"]])
     os.environ.pop("JAVA_HOME", None)  # it would win over what was found
     os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers take whatever python3 there is
-    os.environ["PYTHONPATH"] = str(ROOT)
     builder = SparkSession.builder.master(master)
+    os.environ["PYTHONPATH"] = str(ROOT)
     places = {"spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "tables")}
     named = {name.replace("_", "."): value for name, value in settings.items()}
     for name, value in {**SETTINGS, **places, **named}.items():

@@ -47,8 +47,9 @@ def test_a_ratio_is_taken_within_a_round(monkeypatch: pytest.MonkeyPatch) -> Non
     took = {"ours": iter([2.0, 4.0, 2.0, 2.0, 8.0]), "theirs": iter([4.0, 8.0, 6.0, 2.0, 8.0])}
     monkeypatch.setattr(harness, "times_in_a_slice", lambda _: 3)
     monkeypatch.setattr(harness, "seconds", lambda call, _: next(took[call()]))
-    [result] = harness.run([Row("a", "b", lambda: "ours", lambda: "theirs", 2.0, "n")])
-    assert result == Result("a", "b", (2.0, 2.0, 3.0, 1.0, 1.0), 2.0, "n")
+    [result] = harness.run([Row("a", "b", lambda: "ours", lambda: "theirs", 2.0, "n", (2, 2), "homes")])
+    note = "1 and 0.333 homes per CPU-second; n"
+    assert result == Result("a", "b", (2.0, 2.0, 3.0, 1.0, 1.0), 2.0, note)
 
 
 def test_a_peer_may_do_less_and_a_limit_take_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,11 +211,12 @@ def test_every_shape_is_measured_and_every_goal_is_one_of_theirs() -> None:
 def test_the_time_of_others_is_that_of_the_part_that_called_them() -> None:
     """A library's time goes to its callers of ours, in proportion; what nobody of ours called is else."""
     of = {name: (f"{shares.OURS}/{name}", 1, "f") for name in ("window.py", "store/file.py")}
-    library, loop = ("/usr/lib/json.py", 1, "f"), ("~", 0, "loop")
+    library, inside, loop = (("/usr/lib/json.py", line, "f") for line in (1, 2, 3))
     stats = {
         of["window.py"]: (1, 1, 2.0, 5.0, {}),
         of["store/file.py"]: (1, 1, 1.0, 2.0, {}),
-        library: (2, 2, 4.0, 4.0, {of["window.py"]: (1, 1, 3.0, 3.0), of["store/file.py"]: (1, 1, 1.0, 1.0)}),
+        library: (2, 2, 1.0, 4.0, {of["window.py"]: (1, 1, 0.5, 3.0), of["store/file.py"]: (1, 1, 0.5, 1.0)}),
+        inside: (2, 2, 3.0, 3.0, {library: (2, 2, 3.0, 3.0)}),
         loop: (1, 1, 1.0, 9.0, {}),
     }
     assert shares.shares(stats) == pytest.approx({"window": 5 / 8, "store": 2 / 8, "else": 1 / 8})

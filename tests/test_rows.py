@@ -122,7 +122,7 @@ def test_a_tail_is_drawn_from_its_own_attempt_s_stream() -> None:
 
 
 def test_a_slot_that_does_not_come_out_even_is_drawn_from_the_next_page() -> None:
-    """For {-1, 0, 1} the word 0 of 2^32 is refused: that slot, and no other, takes its word of page 2, 3 .."""
+    """For {-1, 0, 1} the word 0 of 2^32 is refused: that slot, and no other, takes its word of page 2, .."""
     n, a, third = 4, Fraction(3), 1431655765
     table = table_of(n, a)
     first = {(RADII, 0): kept_word(table, 1)}

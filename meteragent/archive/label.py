@@ -109,7 +109,7 @@ def tags(
     width = 8 * (shape.n + 1)
     data = np.empty((count, shape.n + 1), "<i8")
     data[:, 0], data[:, 1:] = shape.n, quanta
-    windows, starts = data.data.cast("B"), starts_ms.astype("<i8").tobytes()
+    windows, starts = data.reshape(-1).view(np.uint8).data, starts_ms.astype("<i8").tobytes()
     sha256 = hashlib.sha256  # HMAC is a hash of a hash: each is one call, on bytes that are kept
     inner, outer = (_padded(key.tag, mask) for mask in (0x36, 0x5C))
     first, begun, made = inner + shape.prefix(key.tenant), dict[str, bytes](), []

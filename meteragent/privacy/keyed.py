@@ -78,10 +78,10 @@ class KeyedRows:
     def stream(self, row: int, page: int) -> Bits:
         """One row's page from its beginning, as a stream; beyond its end: OverflowError."""
 
-        def read(first: int) -> bytes:
-            check_address(page, (first + _STREAM_BLOCKS) * _BLOCK)
+        def read(first: int, count: int) -> bytes:
+            check_address(page, (first + count) * _BLOCK)
             start = page * _PAGE_BLOCKS + first
-            blocks = np.arange(start, start + _STREAM_BLOCKS, dtype=np.uint32)
+            blocks = np.arange(start, start + count, dtype=np.uint32)
             return self._blocks(np.array([row]), blocks[np.newaxis], np.uint8).tobytes()
 
         return _Stream(read)
@@ -101,15 +101,16 @@ class KeyedRows:
 
 
 class _Stream(BytesBits):
-    """Bits of a page: `read` gives _STREAM_BLOCKS blocks from one on."""
+    """Bits of a page: `read(first, count)` gives its blocks, some at a time."""
 
-    def __init__(self, read: Callable[[int], bytes]) -> None:
+    def __init__(self, read: Callable[[int, int], bytes]) -> None:
         self._read, self._left, self._next = read, b"", 0
 
     def _take(self, size: int) -> bytes:
-        while len(self._left) < size:
-            self._left += self._read(self._next)
-            self._next += _STREAM_BLOCKS
+        missing = -(-max(0, size - len(self._left)) // (_STREAM_BLOCKS * _BLOCK)) * _STREAM_BLOCKS
+        if missing:
+            self._left += self._read(self._next, missing)
+            self._next += missing
         taken, self._left = self._left[:size], self._left[size:]
         return taken
 

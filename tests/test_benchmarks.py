@@ -141,6 +141,14 @@ def test_a_program_that_fails_stops_no_other(
     assert re.search(r"7 rounds, \d+ s in all", said)
 
 
+def test_no_benchmark_is_forgotten() -> None:
+    """Every program here that reports rows is one of those that `make bench` runs."""
+    programs = (path for path in command.ROOT.glob("benchmarks/*.py") if path.stem != "harness")
+    found = {path.stem for path in programs if re.search(r"^ +report\(", path.read_text(), re.MULTILINE)}
+    assert len(found) > 4
+    assert found <= set(command.PROGRAMS)
+
+
 @pytest.mark.parametrize(("names", "kept"), [([], {"new"}), (["store"], {"old", "new"})])
 def test_a_whole_run_makes_the_file_anew(
     names: list[str], kept: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

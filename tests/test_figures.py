@@ -105,6 +105,7 @@ def test_the_tables_are_those_of_the_published_run() -> None:
     text = table.PAGE.read_text()
     assert {found[2] for found in table.BLOCK.finditer(text)} == table.BLOCKS.keys()
     assert table.renewed(text, table.published()) == text
+    assert table.RESULTS.with_suffix(".png").exists() == table.RESULTS.exists()
 
 
 def test_the_published_run_has_every_figure_once() -> None:

@@ -53,7 +53,7 @@ DESIGNED: dict[tuple[str, str], float] = {
     ("CPU a release, 10^6 past releases", "10^3 past releases x 1.1"): 1,
     ("simulated homes at 1 s", "300 home-days per CPU-second"): 1,
     ("simulated homes at 60 s", "RAMP at 60 s"): 4,
-    ("archive, rows a second", "plain pyarrow + numpy Laplace"): 0.7,
+    ("archive, wide: days of 96, one process", "pyarrow + numpy.laplace, no account"): 0.7,
 }
 """What was set out to be reached: name, against, at least."""
 

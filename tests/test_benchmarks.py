@@ -143,7 +143,7 @@ def test_a_program_that_fails_stops_no_other(
 
 def test_no_benchmark_is_forgotten() -> None:
     """Every program here that reports rows is one of those that `make bench` runs."""
-    programs = (path for path in command.ROOT.glob("benchmarks/*.py") if path.stem != "harness")
+    programs = (path for path in harness.ROOT.glob("benchmarks/*.py") if path.stem != "harness")
     found = {path.stem for path in programs if re.search(r"^ +report\(", path.read_text(), re.MULTILINE)}
     assert len(found) > 4
     assert found <= set(command.PROGRAMS)

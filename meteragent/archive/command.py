@@ -63,20 +63,27 @@ def show(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
 
 def told(done: Any) -> str:
     """What was done, for whoever did it (`archive.run.Done`); its counts of numbers are for nobody else."""
-    found, counts, usual = done.account, done.counts, done.policy.usual
+    found, usual = done.account, done.policy.usual
     wording = done.policy.wording(usual)
     window = usual.timezone or iso_duration(usual.length_ms)
     lines = [
         f"{done.out}: {found.released:,} windows of {usual.n} released, run {found.run}",
         f"  refused        {found.refused:,} windows that share time with what was released before",
-        f"  numbers        {counts.numbers:,} read: {counts.gap:,} gaps, {counts.clamped:,} clamped",
+        *_numbers(done),
         f"  epsilon        {usual.epsilon} per {usual.unit} and window ({window}): level {usual.level}",
         f"  one number     {wording.sd:.4g} {usual.unit} of noise (one standard deviation)",
         f"  keys           {', '.join(sorted(found.keys))}",
         f"  ledger         {done.ledger}; this run's: {done.beside}",
     ]
-    if done.kept:
-        lines.insert(
-            3, f"                 ({done.kept} parts were there already and are not counted in that)"
-        )
     return "\n".join(lines)
+
+
+def _numbers(done: Any) -> list[str]:
+    """What was found in the input, where the engine counts it."""
+    counts = done.counts
+    if counts is None:
+        return []
+    lines = [f"  numbers        {counts.numbers:,} read: {counts.gap:,} gaps, {counts.clamped:,} clamped"]
+    if done.kept:
+        lines.append(f"                 ({done.kept} parts were there already and are not counted in that)")
+    return lines

@@ -35,8 +35,8 @@ PART_BATCHES = 16
 ROWS = 1 << 21
 """Rows that a job of the long form has, about; of the wide form, whose rows are windows, twice as many."""
 
-CUT = [VALUES, PART_BATCHES, ROWS]
-"""What decides where parts end: they are made by one version."""
+CUT: list[Any] = [VALUES, PART_BATCHES, ROWS]
+"""What decides where the parts of one process end: they are made by one version."""
 _DOMAIN = b"meteragent run 1"
 
 
@@ -71,13 +71,13 @@ def account_of(found: bytes, path: Path) -> Account:
     )
 
 
-def made(source: Source, account: Account, *, complete: bool) -> dict[str, Any]:
-    """What `_manifest.json` says."""
+def made(source: Source, account: Account, cut: list[Any], *, complete: bool) -> dict[str, Any]:
+    """What `_manifest.json` says; `cut` is what decides where parts end."""
     return {
         "v": 1,
         "run": account.run,
         "complete": complete,
-        "cut": CUT,
+        "cut": cut,
         "form": source.form,
         "policy": source.policy.facts,
         "descriptors": [_descriptor(source.policy, at) for at in account.descriptors.values()],
@@ -98,7 +98,7 @@ def save(out: Path, facts: dict[str, Any]) -> None:
     write(out / NAME, lambda file: file.write(_json(facts)))
 
 
-def find(out: Path, run: str) -> dict[str, Any] | None:
+def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
     """The manifest of an output that may be gone on with; None where there is nothing yet.
 
     Raises ArchiveError for an output of another run, or a folder of something else.
@@ -114,9 +114,9 @@ def find(out: Path, run: str) -> dict[str, Any] | None:
             f"{out}: the output of another run: the input, the configuration or the key has changed since. Go"
             " on with what it was made from, or name another output (what is released is then refused)"
         )
-    if facts["cut"] != CUT:
+    if facts["cut"] != cut:
         raise ArchiveError(
-            f"{out}: another version began this; remove it and run again: what leaves will be the same"
+            f"{out}: another version or engine began this; remove it and run again: the same will leave"
         )
     return facts
 

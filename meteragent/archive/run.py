@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,35 @@ class Show(Protocol):
         ...
 
 
+class Engine(Protocol):
+    """What makes the two passes of a run."""
+
+    @property
+    def cut(self) -> list[Any]:
+        """What decides where its parts end."""
+        ...
+
+    def debits(
+        self, source: Source, ledger: Ledger, key: Key, found: Account, show: Show
+    ) -> Iterable[pa.Table]:
+        """The ledger's rows of the run `found.run`; when they have been made, `found` is filled in."""
+        ...
+
+    def release(
+        self, source: Source, ledger: Ledger, key: Key, found: Account, out: Path, show: Show
+    ) -> "Parts":
+        """Make the parts of the output that are not there."""
+        ...
+
+
+class Parts(NamedTuple):
+    """How many parts of the output were made, and were there; what was counted in the former, if anything."""
+
+    made: int
+    kept: int
+    counts: Counts | None
+
+
 @dataclass(frozen=True)
 class Done:
     """What a run has done; `counts` are of the parts that were made now, `kept` those that were there."""
@@ -58,19 +87,21 @@ class Done:
     beside: Path
     ledger: Path
     account: Account
-    counts: Counts
+    counts: Counts | None
     made: int
     kept: int
 
 
-def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show) -> Done:
+def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show, engine: Engine | None = None) -> Done:
     """Release an archive; again with the same input and policy it goes on where it was.
+
+    `engine` makes the passes: by itself one process, this one.
 
     Raises:
         ArchiveError: the input, the output or the ledger cannot be used, or is another run's.
         KeyRefused: there is no key, or none for some windows; nothing is written then.
     """
-    key, ledger = Key.load(policy.key_file), Ledger(policy.ledger)
+    engine, key, ledger = engine or _Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     _check_places(path, out)
     source = Source.open(path, policy)
     first = key.at(_first_ms(source))  # later epochs have a key if this one has
@@ -78,30 +109,45 @@ def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show) -> Done:
         with show("read", sum(stamp[1] for _, stamp in source.seen), "B") as told:
             digests = source.digests(told)
         run = manifest.run_id(policy, digests, first)
-        before = manifest.find(out, run)
-        found = _accounted(source, digests, ledger, run, key, show)
+        before = manifest.find(out, run, engine.cut)
+        if not ledger.has(run):
+            found = Account(run)
+            tables = engine.debits(source, ledger, key, found, show)
+            ledger.add(run, tables, lambda: manifest.about(source, digests, found))
+        found = manifest.account_of(ledger.about(run), ledger.path(run))
         if before is None:
             _make(out)
         if before is None or not before["complete"]:
-            manifest.save(out, manifest.made(source, found, complete=False))
-        one = _Release(source, key, ledger, found, out)
-        made, kept = one.parts(show)
+            manifest.save(out, manifest.made(source, found, engine.cut, complete=False))
+        made, kept, counts = engine.release(source, ledger, key, found, out, show)
         beside = _beside(out)
         write(beside, lambda file: _save_ledger(file, ledger, run))
-        manifest.save(out, manifest.made(source, found, complete=True))
-    return Done(policy, out, beside, ledger.folder, found, one.counts, made, kept)
+        manifest.save(out, manifest.made(source, found, engine.cut, complete=True))
+    return Done(policy, out, beside, ledger.folder, found, counts, made, kept)
 
 
-def _accounted(source: Source, digests: list[str], ledger: Ledger, run: str, key: Key, show: Show) -> Account:
-    """What the run may release: as the ledger has it, or as it gets it now."""
-    if not ledger.has(run):
-        found = Account(run)
+class _Local:
+    """This process."""
+
+    @property
+    def cut(self) -> list[Any]:
+        """As this version cuts them."""
+        return manifest.CUT
+
+    def debits(
+        self, source: Source, ledger: Ledger, key: Key, found: Account, show: Show
+    ) -> Iterable[pa.Table]:
+        """Job by job."""
         with show("account", source.rows * (2 if source.form == "wide" else 1), "row") as told:
             if source.form == "wide":
                 check_rows(source, told)
-            tables = found.tables(source, _cut(source), ledger, key, told)
-            ledger.add(run, tables, lambda: manifest.about(source, digests, found))
-    return manifest.account_of(ledger.about(run), ledger.path(run))
+            yield from found.tables(source, _cut(source), ledger, key, told)
+
+    def release(
+        self, source: Source, ledger: Ledger, key: Key, found: Account, out: Path, show: Show
+    ) -> Parts:
+        """Part by part."""
+        return _Release(source, key, ledger, found, out).parts(show)
 
 
 def _cut(source: Source) -> list[Job]:
@@ -116,8 +162,8 @@ class _Release:
         self.account, self.out, self.counts = found, out, Counts()
         self._cut = _cut(source)
 
-    def parts(self, show: Show) -> tuple[int, int]:
-        """Make the parts that are not there; how many were made, and how many were there."""
+    def parts(self, show: Show) -> Parts:
+        """Make the parts that are not there."""
         work = self._wide_parts() if self.source.form == "wide" else self._long_parts()
         made = 0
         with show("release", sum(rows for rows, _ in work), "row") as told:
@@ -128,7 +174,7 @@ class _Release:
                     continue
                 self._write(path, make(told))
                 made += 1
-        return made, len(work) - made
+        return Parts(made, len(work) - made, self.counts)
 
     def _write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> None:
         """A part, if the input is still the same when it is done."""

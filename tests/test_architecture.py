@@ -5,16 +5,42 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from meteragent import errors
 from tests.not_run import ROOT
 
 FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 400
-CODE = sorted(path for folder in ("meteragent", "simulators") for path in (ROOT / folder).rglob("*.py"))
+CODE = sorted(
+    path for house in ("meteragent", "simulators", "deploy") for path in (ROOT / house).rglob("*.py")
+)
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Definition(NamedTuple):
+    """A function or class: where and what it is; it is public if everybody can name it."""
+
+    where: str
+    name: str
+    lines: int
+    doc: str | None
+    is_function: bool
+    is_public: bool
+
+
+class Form(NamedTuple):
+    """What is looked at of a file; `names` stand after dots, `calls` are last words of what is called."""
+
+    name: str
+    lines: int
+    doc: str | None
+    definitions: list[Definition]
+    names: set[str]
+    calls: set[str]
 
 
 def name_of(path: Path) -> str:
@@ -22,20 +48,39 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def parsed(paths: list[Path]) -> Iterator[tuple[str, ast.Module]]:
-    """Names and syntax trees."""
-    for path in paths:
-        yield name_of(path), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def form(path: Path) -> Form:
+    """A file, read once for all tests."""
+    name, text = name_of(path), path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return Form(
+        name,
+        text.count("\n"),
+        ast.get_docstring(tree),
+        list(definitions(tree, name)),
+        {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)},
+        {one.id for one in called if isinstance(one, ast.Name)}
+        | {one.attr for one in called if isinstance(one, ast.Attribute)},
+    )
 
 
-def functions(tree: ast.AST) -> Iterator[Function]:
+def definitions(tree: ast.AST, where: str, *, is_public: bool = True) -> Iterator[Definition]:
+    """All under a tree; nobody can name what stands inside functions or private classes."""
+    for node in ast.iter_child_nodes(tree):
+        inner = is_public
+        if isinstance(node, Function | ast.ClassDef):
+            open_ = is_public and not node.name.startswith("_")
+            lines, doc = (node.end_lineno or 0) - node.lineno + 1, ast.get_docstring(node)
+            is_function = isinstance(node, Function)
+            yield Definition(f"{where}:{node.lineno} {node.name}", node.name, lines, doc, is_function, open_)
+            inner = open_ and not is_function
+        yield from definitions(node, where, is_public=inner)
+
+
+def functions(paths: list[Path]) -> Iterator[Definition]:
     """Every function, those in classes and functions too."""
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
-
-
-def calls(tree: ast.AST) -> Iterator[str]:
-    """What is called, as written."""
-    return (ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return (one for file in map(form, paths) for one in file.definitions if one.is_function)
 
 
 def tracked() -> list[Path]:
@@ -50,81 +95,42 @@ def tracked() -> list[Path]:
 
 def test_functions_are_short() -> None:
     """No function is longer than 60 lines."""
-    long = [
-        f"{name}:{node.lineno} {node.name}"
-        for name, tree in parsed(CODE + TESTS)
-        for node in functions(tree)
-        if (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
-    ]
-    assert not long
+    assert not [one.where for one in functions(CODE + TESTS) if one.lines > FUNCTION_LINES_MAX]
 
 
 def test_files_are_short() -> None:
     """No file is longer than 400 lines."""
-    assert not [name_of(path) for path in CODE + TESTS if path.read_text().count("\n") > FILE_LINES_MAX]
+    assert not [file.name for file in map(form, CODE + TESTS) if file.lines > FILE_LINES_MAX]
 
 
 def test_modules_say_what_they_are() -> None:
     """Every module begins with its purpose."""
-    assert not [name for name, tree in parsed(CODE + TESTS) if not ast.get_docstring(tree)]
+    assert not [file.name for file in map(form, CODE + TESTS) if not file.doc]
 
 
 def test_public_names_say_what_they_are() -> None:
     """Every public class, function and method has a docstring."""
-    silent = [
-        f"{name}:{node.lineno} {node.name}"
-        for name, tree in parsed(CODE)
-        for node in ast.walk(tree)
-        if isinstance(node, Function | ast.ClassDef)
-        and not node.name.startswith("_")
-        and node not in nested(tree)
-        and not ast.get_docstring(node)
-    ]
-    assert not silent
-
-
-def nested(tree: ast.AST) -> set[ast.AST]:
-    """What stands inside functions or private classes: nobody else can name it."""
-    private = (
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, Function) or (isinstance(node, ast.ClassDef) and node.name.startswith("_"))
-    )
-    return {inner for node in private for inner in ast.walk(node) if inner is not node}
+    known = [one for file in map(form, CODE) for one in file.definitions]
+    assert not [one.where for one in known if one.is_public and not one.doc]
 
 
 def test_tests_are_sentences() -> None:
     """The docstring of a test begins with a sentence of the specification."""
-    wordless = [
-        f"{name}:{node.lineno} {node.name}"
-        for name, tree in parsed(TESTS)
-        for node in functions(tree)
-        if node.name.startswith("test_") and not re.match(r"[^.]+\S[.:]", ast.get_docstring(node) or "")
-    ]
-    assert not wordless
+    tests = [one for one in functions(TESTS) if one.name.startswith("test_")]
+    assert not [one.where for one in tests if not re.match(r"[^.]+\S[.:]", one.doc or "")]
 
 
 def test_tests_do_not_sleep() -> None:
     """No test outside integration sleeps: it waits for what it needs; commands are no tests."""
-    sleeps = [
-        name
-        for name, tree in parsed(TESTS)
-        if not name.startswith(("tests/integration/", "tests/tools/"))
-        and any(re.search(r"(^|\.)sleep$", call) for call in calls(tree))
-    ]
-    assert not sleeps
+    may = "tests/integration/", "tests/tools/"
+    sleeps = [file.name for file in map(form, TESTS) if "sleep" in file.calls]
+    assert not [name for name in sleeps if not name.startswith(may)]
 
 
 def test_nothing_is_skipped_in_silence() -> None:
     """A test is left out by `not_run` only, which says so and fails unless MISSING_OK names the part."""
-    skips = [
-        name
-        for name, tree in parsed(TESTS)
-        if name != "tests/not_run.py"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and re.search("skip|xfail", node.attr)
-    ]
-    assert not skips
+    others = [file for file in map(form, TESTS) if file.name != "tests/not_run.py"]
+    assert not [file.name for file in others if re.search("skip|xfail", " ".join(file.names))]
 
 
 def test_no_paths_of_a_machine() -> None:

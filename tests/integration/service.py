@@ -231,12 +231,17 @@ class Meters:
     def __init__(self, client: Client) -> None:
         self.sent: list[Sent] = []
         self._client = client
+        self._newest_ms: dict[str, int] = {}
 
     async def send(
         self, meter: str, watts: int, time_ms: int | None = None, *, qos: int = 1, retain: bool = False
     ) -> None:
-        """A reading, of now unless a time is given."""
-        time_ms = now_ms() if time_ms is None else time_ms
+        """A reading; unless a time is given, of now: of a later millisecond than the meter's last one.
+
+        Of two readings with one time the agent keeps the first and refuses the other, as a duplicate.
+        """
+        if time_ms is None:
+            time_ms = self._newest_ms[meter] = max(now_ms(), self._newest_ms.get(meter, 0) + 1)
         self.sent.append(Sent(meter, time_ms, watts))
         payload = {"power": watts, "t": time_ms}
         await self.raw(f"meters/{meter}/power", json.dumps(payload), qos=qos, retain=retain)

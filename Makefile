@@ -9,6 +9,7 @@ DEMO_STAMP := .venv/installed-demo
 ROUNDS ?= 5
 BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
 .PHONY: help demo test lint types parts unit real faults bench clean
 
@@ -20,8 +21,8 @@ demo: $(DEMO_STAMP) ## the main job by itself, with simulated homes and a broker
 
 test: lint types parts ## everything: style, types, import contracts, all tests
 	$(BIN)/python -m pytest -n auto -m "not integration and not spark"
-	$(BIN)/python -m pytest -m integration
-	$(BIN)/python -m pytest -m spark
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m integration tests/integration
+	$(BIN)/python -m pytest -m spark tests/spark
 	@echo "make test ran: ruff check, ruff format, import contracts, mypy --strict, and the tests"
 	@echo "of units, statistics, integration and Spark; what was NOT RUN is listed above."
 

@@ -127,6 +127,14 @@ def test_tests_do_not_sleep() -> None:
     assert not [name for name in sleeps if not name.startswith(may)]
 
 
+def test_marked_tests_are_in_their_folders() -> None:
+    """`make test` looks for tests of these marks where they are, and nowhere else."""
+    for mark in ("integration", "spark"):
+        marked = [file.name for file in map(form, TESTS) if mark in file.names]
+        assert marked
+        assert not [name for name in marked if not name.startswith(f"tests/{mark}/")]
+
+
 def test_nothing_is_skipped_in_silence() -> None:
     """A test is left out by `not_run` only, which says so and fails unless MISSING_OK names the part."""
     others = [file for file in map(form, TESTS) if file.name != "tests/not_run.py"]

@@ -21,6 +21,7 @@ from meteragent.store import ALL_METERS, Store, meta, restored_at
 from meteragent.topic import Shard, SourceTopic
 from tests.agent_world import STREAM, World, quick
 from tests.configurations import written
+from tests.fake_session import LIMIT_S
 from tests.stores import LENGTH_MS, open_store, opening, persist
 from tests.test_pipeline import EVENT, core, feed
 from tests.world import BASE_MS, message
@@ -160,7 +161,8 @@ async def test_an_agent_with_other_meters_does_not_start(world: World) -> None:
 async def _start(world: World, text: str) -> None:
     agent = world.agent
     agent._config = world.parse(text)
-    await agent.run()
+    async with asyncio.timeout(LIMIT_S):
+        await agent.run()
 
 
 async def test_an_agent_tells_its_shard(world: World) -> None:

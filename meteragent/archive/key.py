@@ -17,12 +17,11 @@ import hmac
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +34,6 @@ EPOCHS: dict[str, Literal["M", "D"]] = {"month": "M", "day": "D"}
 SECRET_BYTES = 32
 _DOMAIN = b"meteragent archive 1"
 _LAST = {every: int(np.datetime64("2199-12-31", unit).astype(int)) for every, unit in EPOCHS.items()}
-_SECRET = re.compile(r"[0-9a-f]{64}")
 
 
 def hkdf(secret: bytes, *info: bytes, size: int = SECRET_BYTES) -> bytes:
@@ -161,12 +159,12 @@ class Key:
         """
         try:
             with path.open("rb") as file:
-                mode, text = os.fstat(file.fileno()).st_mode, file.read()
+                mode, text = os.fstat(file.fileno()).st_mode, file.read(_LONGEST + 1)
         except OSError as error:
             raise KeyMissing(f"{path}: {(error.strerror or 'an error').lower()}") from None
         if mode & stat.S_IROTH:
             raise KeyMissing(f"{path}: everybody on this machine can read the key: chmod 600")
-        found = _parsed(text)
+        found = _parsed(text) if len(text) <= _LONGEST else None
         if found is None:
             raise KeyMissing(f"{path}: not a key of `meteragent key new`")
         return found
@@ -189,7 +187,14 @@ epoch = "{self.every}"
 begins = "{self.begins}"
 secret = "{secret}"
 """
-_TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+_TENANT = r"[A-Za-z0-9._-]{1,64}"
+_FORM = re.compile(
+    rf'(?:#.*\n\s*)*tenant = "({_TENANT})"\s+epoch = "(month|day)"\s+'
+    r'begins = "(\d{4}-\d\d(?:-\d\d)?)"\s+secret = "([0-9a-f]{64})"\s*',
+    re.ASCII,
+)
+_LONGEST = 1 << 12
+"""What is longer is no key's file."""
 
 
 def check_tenant(tenant: str) -> str:
@@ -198,22 +203,23 @@ def check_tenant(tenant: str) -> str:
     Raises:
         ValueError: it is not 1 to 64 letters, digits, dots, hyphens and underscores.
     """
-    if not _TENANT.fullmatch(tenant):
+    if not re.fullmatch(_TENANT, tenant, re.ASCII):
         raise ValueError("a tenant has 1 to 64 letters, digits, dots, hyphens or underscores")
     return tenant
 
 
 def _parsed(text: bytes) -> Key | None:
-    """What a file holds; None if it is no key. What a parser says of it might hold a part of the secret."""
-    try:
-        found: dict[str, Any] = tomllib.loads(text.decode("ascii"))
-        tenant, every, begins, secret = (str(found[name]) for name in ("tenant", "epoch", "begins", "secret"))
-        if len(found) > 4 or not _SECRET.fullmatch(secret):
-            return None
-        first = int(np.datetime64(begins, EPOCHS[every]).astype(np.int64))
-        return Key(check_tenant(tenant), every, first, bytes.fromhex(secret))
-    except (ValueError, KeyError):
+    """What a file holds; None if it is no key."""
+    found = _FORM.fullmatch(text.decode("ascii", "replace"))
+    if found is None:
         return None
+    tenant, every, begins, secret = found.groups()
+    try:
+        first = int(np.datetime64(begins, EPOCHS[every]).astype(int))
+    except ValueError:  # there is no such month or day
+        return None
+    key = Key(tenant, every, first, bytes.fromhex(secret))
+    return key if key.begins == begins else None
 
 
 def create(

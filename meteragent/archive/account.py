@@ -25,7 +25,7 @@ from meteragent.grid import iso_time
 
 Told = Callable[[int], object]
 
-_AT_ONCE = 1 << 14
+_AT_ONCE = 20_000
 
 
 @dataclass(slots=True)
@@ -80,40 +80,43 @@ def of_job(source: Source, job: Job, names: dict[str, int], told: Told) -> Windo
     if again.any():
         at = int(np.argmax(again))
         name = next(name for name, number in names.items() if number == windows.meter[at])
-        raise ArchiveError(
-            f"{int(again.sum())} windows are there twice, such as that of {name!r} at"
-            f" {iso_time(int(windows.start_ms[at]))}: remove the copies; nothing was released"
-        )
+        raise twice(int(again.sum()), name, int(windows.start_ms[at]))
     return windows
 
 
 def check_rows(source: Source, told: Told) -> None:
-    """Check that all rows of the wide form are on the grid and have numbers that fit.
+    """Check that all numbers can be read, and of the wide form that rows are on the grid and numbers fit.
 
-    Of a row group whose lists have as many numbers as its windows have slots, the lists are not looked at:
-    should some have more and others fewer, `form.wide` refuses them, when they are debited already.
+    What fails later would be debited and never leave.
 
-    Raises ArchiveError that says how many are not.
+    Raises ArchiveError that says how many rows do not fit, or which file cannot be read.
     """
     columns, policy, wrong = source.policy.columns, source.policy, 0
-    for group in source.groups:
-        batches = source.read([group], [columns.time], 1 << 18)
-        starts = [milliseconds(batch.column(0), columns.time) for batch in batches]
-        start_ms = np.concatenate([np.empty(0, np.int64), *starts])
-        off = int((policy.starts(start_ms) != start_ms).sum())
-        places, terms = policy.terms(start_ms)
-        expected = int(np.array([one.n for one in terms], np.int64)[places].sum()) if start_ms.size else 0
-        if off or group.values != expected:
-            for batch in source.read([group], [columns.time, columns.value], _AT_ONCE):
-                fits, _ = fit(milliseconds(batch.column(0), columns.time), batch.column(1), policy)
-                wrong += int((~fits).sum())
-        told(group.rows)
+    for batch in source.read(source.groups, [columns.time, columns.value], _AT_ONCE):
+        if source.form == "wide":
+            fits, _ = fit(
+                milliseconds(batch.column(columns.time), columns.time), batch.column(columns.value), policy
+            )
+            wrong += int((~fits).sum())
+        told(batch.num_rows)
     if wrong:
-        usual = policy.usual
-        raise ArchiveError(
-            f"{wrong} of {source.rows} rows are not on the grid of window.length, or have numbers that do"
-            f" not fit (an ordinary window has {usual.n} slots); nothing was released"
-        )
+        raise misfits(wrong, source)
+
+
+def misfits(wrong: int, source: Source) -> ArchiveError:
+    """So many rows of the wide form are no windows."""
+    return ArchiveError(
+        f"{wrong} of {source.rows} rows are not on the grid of window.length, or have numbers that do"
+        f" not fit (an ordinary window has {source.policy.usual.n} slots); nothing was released"
+    )
+
+
+def twice(count: int, meter: str, start_ms: int) -> ArchiveError:
+    """So many windows are there again, one of them this one."""
+    return ArchiveError(
+        f"{count} windows are there twice, such as that of {meter!r} at {iso_time(start_ms)}: remove the"
+        " copies; nothing was released"
+    )
 
 
 def _rows(windows: Windows, names: dict[str, int], policy: Policy, key: Key, account: Account) -> pa.Table:

@@ -113,7 +113,7 @@ def attempt(path: Path, call: Callable[[], T]) -> T:
     try:
         return call()
     except OSError as error:
-        reason = (os.strerror(error.errno) if error.errno else reason).lower()
+        reason = os.strerror(error.errno).lower() if error.errno else reason
     except (pa.ArrowException, ValueError, TypeError):
         pass
     raise ArchiveError(f"{path}: {reason}")

@@ -103,7 +103,9 @@ def wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]
             f"{int((~fits).sum())} of {len(fits)} rows are not on the grid, or have numbers that do not fit"
         )
     found = micro(column.flatten(), policy)
-    values_u = np.where(found.valid, found.values_u, policy.usual.gap_u)
+    values_u = found.values_u
+    if not found.valid.all():
+        values_u = np.where(found.valid, values_u, policy.usual.gap_u)
     ragged = _slots(starts, lengths, values_u, policy)
     counts = Counts(int(found.valid.size), int((~found.valid).sum()), found.clamped)
     return as_windows(meters(batch.column(names.meter), policy), starts, ragged), counts

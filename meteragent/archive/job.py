@@ -78,7 +78,7 @@ def _by_time(source: Source, limit: int) -> list[Job]:
     lead_ms, reach_ms = (policy.lead_ms, policy.reach_ms) if source.form == "long" else (0, 0)
     firsts = _cuts([span[0] - lead_ms for span in spans], source.groups, limit)
     starts: list[int] = policy.starts(np.array(firsts, np.int64)).tolist()
-    edges = [_EVER_MS[0], *sorted(set(starts[1:])), _EVER_MS[1]]
+    edges = [_EVER_MS[0], *sorted(set(starts) - {min(starts)}), _EVER_MS[1]]
 
     def needed(begin_ms: int, end_ms: int) -> tuple[int, ...]:
         """Groups with readings whose span may lie in that time, if only in part."""
@@ -91,7 +91,8 @@ def _by_time(source: Source, limit: int) -> list[Job]:
 def _by_meter(groups: Sequence[Group], limit: int) -> list[Job]:
     """Ranges of names."""
     spans = [group.meters or ("", "") for group in groups]
-    names = sorted(set(_cuts([span[0] for span in spans], groups, limit)[1:]))
+    firsts = _cuts([span[0] for span in spans], groups, limit)
+    names = sorted(set(firsts) - {firsts[0]})
     made = []
     for begin, end in pairwise(["", *names, None]):
         spanned = enumerate(spans)
@@ -101,10 +102,10 @@ def _by_meter(groups: Sequence[Group], limit: int) -> list[Job]:
 
 
 def _cuts(firsts: list[T], groups: Sequence[Group], limit: int) -> list[T]:
-    """The first time or name of every so many rows, in order."""
+    """The first time or name of every so many rows, in order: half the limit, since ends are read twice."""
     found, rows = list[T](), limit
     for at in sorted(range(len(groups)), key=firsts.__getitem__):
-        if rows >= limit:
+        if rows >= limit // 2:
             found.append(firsts[at])
             rows = 0
         rows += groups[at].rows

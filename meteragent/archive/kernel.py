@@ -50,23 +50,48 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
     places, terms = policy.terms(starts)
     _check(starts, lengths, np.array([one.n for one in terms], np.int64)[places], policy)
     noisy, begins = np.empty_like(quanta), np.cumsum(lengths) - lengths
-    ids, keys = np.empty(len(meters), object), np.empty(len(meters), object)
+    which, tags = np.empty(len(meters), np.int64), list[tuple[str, str]]()
     for rows, place, own in _groups(places, key.epochs(starts), key):
-        shape = terms[place]
-        spots = begins[rows][:, np.newaxis] + np.arange(shape.n)
-        wording, values = policy.wording(shape), quanta[spots]
-        bits = keyed_rows(own, Shape.of(shape), [meters[row] for row in rows], starts[rows], values)
-        noisy[spots] = wording.mechanism.release_rows(values, bits)
-        ids[rows], keys[rows] = wording.id, own.id
+        shape, wording = terms[place], policy.wording(terms[place])
+        windows = _Block(begins, rows, shape.n, whole=len(terms) == 1)
+        values = windows.of(quanta)
+        bits = keyed_rows(own, Shape.of(shape), [meters[row] for row in rows.tolist()], starts[rows], values)
+        windows.put(noisy, wording.mechanism.release_rows(values, bits))
+        which[rows] = len(tags)
+        tags.append((wording.id, own.id))
+    ids, keys = (pa.array([tag[at] for tag in tags], pa.string()).take(pa.array(which)) for at in (0, 1))
     columns = [
-        pa.array([policy.label(meter) for meter in meters], pa.string()),
+        _labels(batch.column("meter"), meters, policy),
         batch.column("start"),
         pa.array(policy.ends(starts)).cast(TIME),
         pa.ListArray.from_arrays(np.append(begins, quanta.size).astype(np.int32), exact(noisy, policy)),
-        pa.array(ids, pa.string()),
-        pa.array(keys, pa.string()),
+        ids,
+        keys,
     ]
     return pa.record_batch(columns, schema=releases(policy))
+
+
+def _labels(column: pa.Array, meters: list[str], policy: Policy) -> pa.Array:
+    """The names under which meters leave."""
+    if policy.stream.sink.pseudonym_key_file is None:
+        return column
+    return pa.array([policy.label(meter) for meter in meters], pa.string())
+
+
+class _Block:
+    """The slots of some windows of one shape, as (rows, n): all rows alike are gathered a row at a time."""
+
+    def __init__(self, begins: Integers, rows: Integers, n: int, *, whole: bool) -> None:
+        self.shape = (-1, n) if whole else (-1,)
+        self.at = rows if whole else begins[rows][:, np.newaxis] + np.arange(n)
+
+    def of(self, numbers: Integers) -> Integers:
+        """Their numbers."""
+        return np.asarray(numbers.reshape(self.shape).take(self.at, axis=0))
+
+    def put(self, numbers: Integers, found: Integers) -> None:
+        """Put numbers in their places."""
+        numbers.reshape(self.shape)[self.at] = found
 
 
 def _groups(places: Integers, epochs: Integers, key: Key) -> Iterator[tuple[Integers, int, EpochKey]]:

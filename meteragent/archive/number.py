@@ -93,6 +93,8 @@ def _scaled(whole: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     """floor(x * scale / 10^digits + 1/2) of whole numbers, which are first cut off beyond the range."""
     usual, each = policy.usual, policy.scale / 10**digits
     top, bottom = each.numerator, each.denominator
+    if bottom == 1 and whole.size and _inside(whole, -(-usual.low_u // top), usual.high_u // top):
+        return Micro(_without(whole * np.int64(top), valid), valid, 0)
     # Whatever lies beyond these lies beyond the range in millionths too.
     least, most = -((1 - usual.low_u) * bottom // top + 2), (usual.high_u + 1) * bottom // top + 2
     if whole.dtype == object or max(-least, most) * 2 * top + bottom >= 1 << 62:
@@ -103,10 +105,19 @@ def _scaled(whole: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
         cut = np.clip(whole.astype(np.int64, copy=False), least, most)
     found = cut * top if bottom == 1 else (2 * top * cut + bottom) // (2 * bottom)
     inside = np.clip(found, usual.low_u, usual.high_u).astype(np.int64)
-    clamped = int(((inside != found) & valid).sum())
+    return Micro(_without(inside, valid), valid, int(((inside != found) & valid).sum()))
+
+
+def _inside(whole: Whole, least: int, most: int) -> bool:
+    """Whether no number has to be clamped."""
+    return least <= int(whole.min()) and int(whole.max()) <= most
+
+
+def _without(values_u: Integers, valid: Flags) -> Integers:
+    """Zero where there is no value."""
     if not valid.all():
-        inside[~valid] = 0
-    return Micro(inside, valid, clamped)
+        values_u[~valid] = 0
+    return values_u
 
 
 def _unscaled(column: pa.Array) -> Whole:

@@ -138,9 +138,8 @@ class _Local:
         self, source: Source, ledger: Ledger, key: Key, found: Account, show: Show
     ) -> Iterable[pa.Table]:
         """Job by job."""
-        with show("account", source.rows * (2 if source.form == "wide" else 1), "row") as told:
-            if source.form == "wide":
-                check_rows(source, told)
+        with show("account", 2 * source.rows, "row") as told:
+            check_rows(source, told)
             yield from found.tables(source, _cut(source), ledger, key, told)
 
     def release(

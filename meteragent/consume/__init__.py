@@ -15,17 +15,20 @@
     peak(meters.values(), start_ms, end_ms) # the largest mean of a slot, without the bias of picking it
     by_feeder(Slots.of(meters.values()), feeder_of, Rules(at_least=15))     # thousands of homes, slot by slot
     pandas.DataFrame(home.columns())        # or pyarrow.table(home.columns())
+    read_archive(Path("out.parquet"))       # what `sanitise` wrote, as `collect` gives it
 
 An interval holds what the meter's agent had (after fill and clamp) with the stated probability, by the
 exact law of the noise that the descriptor names. What one record says is the mean or the energy of its
 slot: how the load went within a slot was never sent.
 
-Records come as JSON objects or as SenML packs, both mixed if need be; descriptors as JSON.
+Records come as JSON objects or as SenML packs, both mixed if need be; descriptors as JSON; archives come as
+Parquet (`archive`, which needs pyarrow).
 
 `message` says what a descriptor and a record are (`senml`: one that came as a pack), `series` what follows
 from many of them; `register`, `shape`, `feeder`, `view` and `many` go on from there.
 """
 
+from meteragent.consume.archive import read as read_archive
 from meteragent.consume.feeder import Peak, peak
 from meteragent.consume.many import Cells, by_feeder
 from meteragent.consume.message import Descriptor, Message, Record
@@ -58,5 +61,6 @@ __all__ = [
     "mean_value",
     "nonnegative",
     "peak",
+    "read_archive",
     "total",
 ]

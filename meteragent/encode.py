@@ -23,7 +23,7 @@ from meteragent.release import MICRO, Kind, Space, Terms, Total
 
 _COVERAGE = 0.95
 _SENML_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
-_quoted = json.JSONEncoder(ensure_ascii=False).encode
+_quoted = json.encoder.encode_basestring
 UTF8 = "utf8:"
 """Begins the SenML name of a meter whose own has other characters: their UTF-8 follows in hex."""
 

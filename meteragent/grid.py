@@ -191,6 +191,7 @@ def iso_duration(duration_ms: int) -> str:
     return "PT" + ("".join(parts) or "0S")
 
 
+@lru_cache(maxsize=256)  # all meters' slots start at the same times
 def iso_time(time_ms: int) -> str:
     """A time in RFC 3339, UTC, with milliseconds only where there are any."""
     seconds, millis = divmod(time_ms, 1000)

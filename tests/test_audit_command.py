@@ -18,9 +18,10 @@ from meteragent import audit, config, encode
 from meteragent.audit import trials
 from meteragent.cli import EXIT_CONFIG, EXIT_CRASH, EXIT_VIOLATED, main
 from meteragent.grid import DAY_MS, parse_time
-from meteragent.pipeline import Pipeline
+from meteragent.pipeline.noise import Noise
 from meteragent.privacy.audit import ALARM, Audit
 from meteragent.privacy.bits import Bits, SeededBits
+from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.release import Terms
 from meteragent.window import Window
 from tests import controls
@@ -236,23 +237,22 @@ def depends(self: Window, index: int) -> int:
     return value // 1000 * 1000 if value > 1 << 30 else value
 
 
-def again(self: Pipeline, timeline: Any, window: Window) -> None:
+def again(self: Noise, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
     """Wrong: every second window has its predecessor's secret."""
-    windows = window.start_ms // window.terms.length_ms
-    if windows % 2:
-        SECRETS.append(window.radius)
-    elif SECRETS:
-        window.radius = SECRETS[-1]
-    REAL_PIPELINE_DRAW(self, timeline, window)
+    if not SECRETS:
+        SECRETS.append(REAL_OPEN(self, terms_id, mechanism)[0])
+        return SECRETS[0], self.slot(SECRETS[0], mechanism)
+    radius = SECRETS.pop()
+    return radius, self.slot(radius, mechanism)
 
 
-REAL_DRAW, REAL_CLOSE, REAL_PIPELINE_DRAW = Window.draw, Window.close, Pipeline._draw
+REAL_DRAW, REAL_CLOSE, REAL_OPEN = Window.draw, Window.close, Noise.open
 SECRETS: list[int] = []
 FAULTS = {
     "rounding": (Window, "close", rounds_down, "same noise for any window", 100),
     "scale": (Window, "draw", quarters, "law: its scale", 300),
     "large values": (Window, "close", depends, "same noise for any window", 100),
-    "a secret used twice": (Pipeline, "_draw", again, "law: windows in succession, from 0", 2000),
+    "a secret used twice": (Noise, "open", again, "law: windows in succession, from 0", 2000),
 }
 
 

@@ -7,6 +7,7 @@ record can tell which draw is in it, and what is in it beside the draw.
 import json
 from bisect import bisect
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -81,6 +82,10 @@ class Labelled(LInfLaplace):
         """The next label, as many quanta."""
         self.draws.lines.append(Drawn(radius, self.known))
         return (len(self.draws.lines) - 1) * STRIDE
+
+    def slots(self, radii: Sequence[int], bits: Bits) -> list[int]:
+        """So many of these."""
+        return [self.draw(radius, bits) for radius in radii]
 
 
 class SlotSeen(NamedTuple):

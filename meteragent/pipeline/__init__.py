@@ -21,7 +21,8 @@ The rules
 4. Nothing here logs, and nothing that is raised holds a reading.
 """
 
+from meteragent.pipeline.charges import Spending
 from meteragent.pipeline.core import Pipeline
-from meteragent.pipeline.stream import Effects, Spending, Stream
+from meteragent.pipeline.stream import Effects, Stream
 
 __all__ = ["Effects", "Pipeline", "Spending", "Stream"]

@@ -1,19 +1,19 @@
 """One stream at work: its meters' timelines, their schedule, charges and releases (see the package)."""
 
 import heapq
-from collections import Counter
 from collections.abc import Collection, Sequence
 
-from meteragent import encode, grid, topic
+from meteragent import encode, grid
 from meteragent.errors import PayloadError
 from meteragent.health import Counts
+from meteragent.pipeline.charges import Charges, Spending
 from meteragent.pipeline.intake import Intake
-from meteragent.pipeline.radii import Radii
-from meteragent.pipeline.stream import Effects, Spending, Stream
+from meteragent.pipeline.names import Names
+from meteragent.pipeline.noise import Noise
+from meteragent.pipeline.stream import Effects, Stream
 from meteragent.privacy.sampling import Bits
 from meteragent.reading import Message, See
 from meteragent.release import (
-    Charge,
     Clock,
     Commit,
     Descriptor,
@@ -37,14 +37,15 @@ class Pipeline:
     ) -> None:
         """The stream as the store left it."""
         self._stream = stream
+        self._terms = stream.terms
+        self._wall = stream.terms.clock is Clock.WALL
         self._intake = Intake(stream)
         self._registers = stream.terms.kind is Kind.REGISTER
-        self._spending = spending
-        self._bits = bits
+        self._names = Names(stream)
+        self._charges = Charges(spending)
+        self._noise = Noise(bits)
         self._counts = counts
         self._wordings = encode.Wordings(known.terms, stream.format)
-        self._radii = Radii()
-        self._charged: Counter[tuple[str, int, str]] = Counter()
         self._floor_ms = known.floor_ms
         self._marks = dict(known.marks)
         self._announced = dict(known.announced)
@@ -70,7 +71,7 @@ class Pipeline:
     @property
     def length_ms(self) -> int:
         """The length of an ordinary window: a long time may pass in steps of it."""
-        return self._stream.terms.length_ms
+        return self._terms.length_ms
 
     # --- what the shell calls ------------------------------------------------------------------
 
@@ -84,15 +85,18 @@ class Pipeline:
         self._effects = Effects(Commit(self._stream.name, now_ms))
         self._catching_up = closing_ms < now_ms
         touched = self._redraw_restored()
+        if batch:
+            self._counts.add("received", len(batch))
         for message in batch:
-            self._advance(min(message.received_ms, now_ms), closing_ms, now_ms, touched)
+            if self._opens or self._closes:
+                self._advance(min(message.received_ms, now_ms), closing_ms, now_ms, touched)
             self._take(message, now_ms, touched)
         self._advance(now_ms, closing_ms, now_ms, touched)
         if self._intake.shares:
             self._effects.acknowledge = give_back(self._effects.acknowledge)
         commit = self._effects.commit
         commit.states = {meter: self._state(meter) for meter in touched}
-        commit.charges = self._charges()
+        commit.charges = self._charges.take()
         return self._effects
 
     def deadline_ms(self, *, closing: bool) -> int | None:
@@ -111,13 +115,12 @@ class Pipeline:
 
     def labels(self) -> dict[str, str]:
         """The names under which the meters that are known leave."""
-        return {meter: self._label(meter) for meter in self._timelines}
+        return {meter: self._names[meter].label for meter in self._timelines}
 
     # --- messages ------------------------------------------------------------------------------
 
     def _take(self, message: Message, now_ms: int, touched: set[str]) -> None:
         """Decode a message and give its readings to its meter, which is touched by what counts."""
-        self._counts.add("received")
         try:
             meter, phase, readings = self._intake.read(message)
         except PayloadError as error:
@@ -138,41 +141,48 @@ class Pipeline:
             raise PayloadError("refused_ahead")
         first_seen = meter not in self._timelines
         timeline = self._timeline(meter, reading.time_ms, received_ms)
+        if phase is None and (stood := timeline.follow(reading, min(received_ms, now_ms))) is not None:
+            self._effects.acknowledge.append(stood.token)
+            self._accepted(meter, reading)
+            return True
         counting: Pending | None = reading
         if phase is None:
             outcome, free = timeline.accept(reading)
         else:
             outcome, free, counting = self._intake.accept(meter, phase, timeline, reading)
-        self._counts.add(str(outcome))
         self._effects.acknowledge += free
         if outcome is not Outcome.ACCEPTED:
+            self._counts.add(str(outcome))
             return first_seen
-        terms = self._stream.terms
-        if self._see is not None and counting is not None:
-            self._see(meter, counting.time_ms, counting.value_u)
-        inside = counting is None or terms.low_u <= counting.value_u <= terms.high_u
-        if not inside and not self._registers:
-            self._counts.add("clamped")
+        self._accepted(meter, counting)
         self._follow(meter, timeline, min(received_ms, now_ms), now_ms)
         return True
+
+    def _accepted(self, meter: str, reading: Pending | None) -> None:
+        """Count a reading that counts, by itself or in the sum of phases, and show it to who looks."""
+        self._counts.add("accepted")
+        if reading is None:
+            return
+        if self._see is not None:
+            self._see(meter, reading.time_ms, reading.value_u)
+        if not self._terms.low_u <= reading.value_u <= self._terms.high_u and not self._registers:
+            self._counts.add("clamped")
 
     def _timeline(self, meter: str, time_ms: int, received_ms: int) -> Timeline:
         """The meter's timeline; a meter first seen starts at its next boundary (law 4)."""
         timeline = self._timelines.get(meter)
         if timeline is not None and timeline.next_ms is not None:
             return timeline
-        wall = self._stream.terms.clock is Clock.WALL
-        if timeline is None and wall and time_ms <= received_ms - self._stream.forget_ms:
+        if timeline is None and self._wall and time_ms <= received_ms - self._stream.forget_ms:
             raise PayloadError("late")
-        first_ms = self._boundary(meter, received_ms if wall else time_ms)
+        first_ms = self._boundary(meter, received_ms if self._wall else time_ms)
         if timeline is not None:
             timeline.next_ms = first_ms
         elif len(self._timelines) >= self._stream.max_meters:
             raise PayloadError("refused_meters")
         else:
-            terms = self._stream.terms
-            timeline = self._timelines[meter] = timeline_of(terms)(terms, first_ms)
-        if wall:
+            timeline = self._timelines[meter] = timeline_of(self._terms)(self._terms, first_ms)
+        if self._wall:
             heapq.heappush(self._opens, (first_ms, meter))
         return timeline
 
@@ -186,7 +196,7 @@ class Pipeline:
 
         By the wall clock slots have opened to `opened_ms` only, the arrival of the reading.
         """
-        if self._stream.terms.clock is Clock.EVENT:
+        if not self._wall:
             newest_ms = timeline.newest_ms or 0
             while (opens_ms := timeline.next_open_ms()) is not None and opens_ms <= newest_ms:
                 self._close_until(meter, timeline, opens_ms, now_ms)
@@ -202,13 +212,13 @@ class Pipeline:
 
     def _schedule(self, meter: str, timeline: Timeline, known_ms: int | None = None) -> None:
         """Ask to be woken for the next opening, and the next closing unless it is known (wall clock only)."""
-        if self._stream.terms.clock is Clock.EVENT:
+        if not self._wall:
             return
         opens_ms, closes_ms = timeline.next_open_ms(), timeline.next_close_ms()
         if opens_ms is not None:
             heapq.heappush(self._opens, (opens_ms, meter))
         if closes_ms is not None and closes_ms != known_ms:
-            heapq.heappush(self._closes, (closes_ms, self._label(meter), meter))
+            heapq.heappush(self._closes, (closes_ms, self._names[meter].label, meter))
 
     def _advance(self, open_ms: int, close_ms: int, now_ms: int, touched: set[str]) -> None:
         """Let the time pass for all timelines: open and close what is due, in order of time."""
@@ -239,13 +249,14 @@ class Pipeline:
         self._close_until(meter, timeline, closes_ms, now_ms)
         next_ms = timeline.next_close_ms()
         if next_ms is not None:
-            heapq.heappush(self._closes, (next_ms, self._label(meter), meter))
+            heapq.heappush(self._closes, (next_ms, self._names[meter].label, meter))
         self._drop_forgotten(meter, timeline)
 
     def _drop_forgotten(self, meter: str, timeline: Timeline) -> None:
         if timeline.next_ms is None and not timeline.windows:
             self._effects.acknowledge += [p.token for p in timeline.pending]
             self._effects.acknowledge += self._intake.forget(meter)
+            self._names.forget(meter)
             del self._timelines[meter]
             self._counts.add("forgotten")
 
@@ -255,7 +266,9 @@ class Pipeline:
         """Open the next slot, and its window when it is the first one."""
         windows = timeline.windows
         if windows and windows[-1].drawn < windows[-1].terms.n:
-            self._draw(timeline, windows[-1])
+            window = windows[-1]
+            mechanism = self._wordings[window.terms_id].mechanism
+            window.draw(self._noise.slot(window.radius, mechanism), timeline.covered_ms)
             return
         start_ms = timeline.next_ms
         if start_ms is None or self._is_forgotten(timeline):
@@ -265,18 +278,18 @@ class Pipeline:
         timeline.next_ms = self._marks[meter] = start_ms + terms.length_ms
         self._effects.commit.marks[meter] = timeline.next_ms
         timeline.idle += 1
-        terms_id = self._wordings.id(terms)
-        if not self._charge(meter, start_ms, terms_id):
+        if not self._charges.add(meter, start_ms, terms):
+            self._counts.add("passed")
             return
-        label = self._label(meter)
-        sink_topic = topic.render(self._stream.sink_topic, label)
-        radius = self._radii.draw(terms_id, self._wordings[terms_id].mechanism, self._bits)
+        label, sink_topic, _ = self._names[meter]
+        terms_id = self._wordings.id(terms)
+        radius, noise = self._noise.open(terms_id, self._wordings[terms_id].mechanism)
         window = Window(start_ms, terms, terms_id, sink_topic, label, radius)
+        window.draw(noise, timeline.covered_ms)
         windows.append(window)
         self._counts.add("opened")
         self._effects.commit.terms[terms_id] = terms
         self._announce(window, now_ms)
-        self._draw(timeline, window)
 
     def _is_forgotten(self, timeline: Timeline) -> bool:
         """Whether `forget` has passed in whole windows without a reading (wall clock only).
@@ -284,30 +297,10 @@ class Pipeline:
         While readings that waited in the broker are still to come, they are given the time that a
         broker keeps them.
         """
-        if self._stream.terms.clock is Clock.EVENT:
+        if not self._wall:
             return False
         patience_ms = max(self._stream.forget_ms, _KEPT_MS) if self._catching_up else self._stream.forget_ms
-        return timeline.idle * self._stream.terms.length_ms >= patience_ms
-
-    def _charge(self, meter: str, start_ms: int, terms_id: str) -> bool:
-        """Charge a window, or pass it for ever when the budget forbids it."""
-        if not self._spending.spend(meter, start_ms, self._wordings[terms_id].terms.epsilon_per_w):
-            self._counts.add("passed")
-            return False
-        self._charged[meter, grid.day(start_ms), terms_id] += 1
-        return True
-
-    def _charges(self) -> dict[Charge, int]:
-        """What was charged since the last commit."""
-        charges: Counter[Charge] = Counter()
-        for (meter, day_ms, terms_id), windows in self._charged.items():
-            charges[Charge(meter, day_ms, self._wordings[terms_id].terms.epsilon_per_w)] += windows
-        self._charged.clear()
-        return dict(charges)
-
-    def _draw(self, timeline: Timeline, window: Window) -> None:
-        noise = self._wordings[window.terms_id].mechanism.draw(window.radius, self._bits)
-        window.draw(noise, timeline.covered_ms)
+        return timeline.idle * self._terms.length_ms >= patience_ms
 
     def _redraw_restored(self) -> set[str]:
         """Draw anew for the slots that a new meaning of the readings has lost; the meters of these."""
@@ -327,9 +320,8 @@ class Pipeline:
             self._counts.add(name)
         for window in timeline.windows:
             if window.lost is not None:
-                mechanism = self._wordings[window.terms_id].mechanism
-                radius = self._radii.draw(window.terms_id, mechanism, self._bits)
-                window.redraw(mechanism.draw(radius, self._bits))
+                _, noise = self._noise.open(window.terms_id, self._wordings[window.terms_id].mechanism)
+                window.redraw(noise)
                 self._counts.add("register_lost")
 
     def _announce(self, window: Window, now_ms: int) -> None:
@@ -345,24 +337,20 @@ class Pipeline:
         for where in encode.descriptor_topics(window.topic, id_):
             commit.outgoing.append(Outgoing(where, payload, now_ms, True))
 
-    def _label(self, meter: str) -> str:
-        """The name under which a meter leaves."""
-        key = self._stream.pseudonym_key
-        return meter if key is None else topic.pseudonym(key, meter)
-
     # --- closing -------------------------------------------------------------------------------
 
     def _close_until(self, meter: str, timeline: Timeline, clock_ms: int, now_ms: int) -> None:
         """Close and release the slots of a timeline that are due."""
-        while (due_ms := timeline.next_close_ms()) is not None and due_ms <= clock_ms:
-            window = next(w for w in timeline.windows if w.slots)
-            self._release(meter, timeline, window, due_ms, now_ms)
-            if window.drawn == window.terms.n and not window.slots:
+        while (closing := timeline.closing()) is not None and closing[0] <= clock_ms:
+            self._release(meter, timeline, *closing, now_ms)
+            window = closing[1]
+            if not window.slots and window.drawn == window.terms.n:
                 timeline.windows.remove(window)
 
-    def _release(self, meter: str, timeline: Timeline, window: Window, due_ms: int, now_ms: int) -> None:
-        index = window.next_slot
-        self._effects.acknowledge += timeline.cover(window.slot_end_ms(index))
+    def _release(
+        self, meter: str, timeline: Timeline, due_ms: int, window: Window, index: int, now_ms: int
+    ) -> None:
+        self._effects.acknowledge += timeline.cover(due_ms - window.terms.lateness_ms)
         if self._registers:
             self._settle(timeline)
         if index not in window.fed:
@@ -371,9 +359,8 @@ class Pipeline:
         shared, quanta = self._wordings[window.terms_id], window.close(index)
         payload = encode.record(shared, window.label, window.start_ms, index, quanta)
         leave_ms = now_ms
-        if self._stream.terms.clock is Clock.WALL:
-            delay_ms = topic.delay_ms(self._stream.secret, meter, self._stream.spread_ms)
-            leave_ms = max(due_ms + delay_ms, now_ms)
+        if self._wall:
+            leave_ms = max(due_ms + self._names[meter].delay_ms, now_ms)
         outgoing = Outgoing(window.topic, payload, leave_ms, False)
         self._effects.commit.outgoing.append(outgoing)
         self._counts.add("released")

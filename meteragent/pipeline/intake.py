@@ -22,6 +22,7 @@ class Intake:
         self.shares = bool(stream.source.phases)
         self._stream = stream
         self._phases: dict[str, Phases] = {}
+        self._places: dict[str, tuple[str, str | None]] = {}
 
     def read(self, message: Message) -> tuple[str, str | None, list[Pending]]:
         """The meter, its phase and the readings in a message; raises PayloadError when there are none."""
@@ -30,24 +31,33 @@ class Intake:
             raise PayloadError("retained")
         if len(message.payload) > stream.max_payload:
             raise PayloadError("refused_size")
-        place = stream.source.place(message.topic)
-        if place is None:
-            raise PayloadError("refused_topic")
-        if stream.source.shard is not None and not stream.source.shard.holds(place[0]):
-            raise PayloadError("other_shard")
+        place = self._places.get(message.topic) or self._place(message.topic)
         found = stream.decode(message.payload)
         if not found:
             raise PayloadError("refused_missing")
         token = message.token
         if len(found) > 1:
             token, self.shares = Share((token,), len(found)), True
-        received_ms, readings = message.received_ms, []
+        received_ms, readings = message.received_ms, list[Pending]()
         for time_ms, value_u in found:
             at_ms = received_ms if time_ms is None else time_ms
             readings.append(Pending(at_ms if at_ms >= 0 else received_ms + at_ms, value_u, token))
         if len(readings) > 1:
             readings.sort(key=lambda reading: reading.time_ms)
         return *place, readings
+
+    def _place(self, topic: str) -> tuple[str, str | None]:
+        """The meter and the phase that a topic names, worked out once; raises PayloadError for another's."""
+        source = self._stream.source
+        place = source.place(topic)
+        if place is None:
+            raise PayloadError("refused_topic")
+        if source.shard is not None and not source.shard.holds(place[0]):
+            raise PayloadError("other_shard")
+        if len(self._places) >= self._stream.max_meters * max(1, len(source.phases)):
+            self._places.clear()
+        self._places[topic] = place
+        return place
 
     def accept(
         self, meter: str, phase: str, timeline: Timeline, reading: Pending

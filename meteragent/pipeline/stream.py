@@ -1,11 +1,9 @@
 """What the core is told of a stream, and what it answers."""
 
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from meteragent import topic
 from meteragent.decode import Decoder
-from meteragent.privacy.composition import Odometer
 from meteragent.reading import Token
 from meteragent.release import Commit, Terms
 from meteragent.schedule import Schedule
@@ -39,25 +37,6 @@ class Stream:
     def terms(self) -> Terms:
         """The terms of an ordinary window: how readings count."""
         return self.schedule.usual
-
-
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """What limits a stream's charges, in 1/W: its own budget, and all that its charges count in.
-
-    A budget is over all streams of a meter, so the streams share `odometers`; `own` is one of them.
-    """
-
-    own: Odometer | None = None
-    odometers: tuple[Odometer, ...] = ()
-
-    def spend(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
-        """Count a window that is to open, unless the budget forbids it; whether it may."""
-        if self.own is not None and self.own.would_exceed(meter, start_ms, epsilon):
-            return False
-        for odometer in self.odometers:
-            odometer.restore(meter, start_ms, epsilon)
-        return True
 
 
 @dataclass(slots=True)

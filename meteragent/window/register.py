@@ -116,10 +116,12 @@ class RegisterTimeline(Timeline):
         """Where the span of a pending reading ends: at the next one."""
         return self.pending[at + 1].time_ms if at + 1 < len(self.pending) else _FOREVER_MS
 
-    def _spans(self) -> Iterator[tuple[int, int, int | Fraction | None]]:
+    def _spans(self, until_ms: int) -> Iterator[tuple[int, int, int | Fraction | None]]:
         """The spans between the pending readings as (start, end, rate), in order; None: a reset."""
         rules = self._rules
         for one, other in pairwise(self.pending):
+            if one.time_ms >= until_ms:
+                return
             moved_u, _ = used_u(one, other, rules)
             span_ms = other.time_ms - one.time_ms
             rate = None if moved_u is None else Fraction(moved_u * rules.interval_ms, span_ms)

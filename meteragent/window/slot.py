@@ -1,13 +1,13 @@
 """A window's accumulators: its slots between their opening and their close."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import itemgetter
 
 from meteragent.errors import MeteragentError
-from meteragent.release import OpenWindow, Slot, Terms
+from meteragent.release import Kind, OpenWindow, Slot, Terms
 
 
 @dataclass(slots=True)
@@ -63,29 +63,47 @@ class Window:
         if self.drawn >= self.terms.n:
             raise MeteragentError("more draws than slots from one radius")
         index, self.drawn = self.drawn, self.drawn + 1
-        skipped_ms = self.terms.slot_ms(index) - self._left_ms(index, covered_ms)
-        self.slots[index] = noise * self.terms.lattice(index) + self.terms.gap_u * skipped_ms
+        self.slots[index] = noise * self.terms.lattice(index)
+        if covered_ms > self.start_ms:
+            skipped_ms = self.terms.slot_ms(index) - self._left_ms(index, covered_ms)
+            self.slots[index] += self.terms.gap_u * skipped_ms
 
     def add(self, start_ms: int, end_ms: int, value_u: int | Fraction | None) -> None:
         """Add a value (None: the gap's) over a stretch of time to the slots it touches."""
-        start_ms, end_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
-        if start_ms >= end_ms:
-            return
         terms = self.terms
+        from_ms, to_ms = max(start_ms - self.start_ms, 0), min(end_ms - self.start_ms, terms.length_ms)
+        if from_ms >= to_ms:
+            return
         value = terms.gap_u if value_u is None else min(max(value_u, terms.low_u), terms.high_u)
-        for index, duration_ms in self._touched(start_ms - self.start_ms, end_ms - self.start_ms):
+        for index, duration_ms in self._touched(from_ms, to_ms):
             self.slots[index] += value * duration_ms
             if value_u is not None:
                 self.fed.add(index)
 
-    def _touched(self, from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
+    def follows(self, from_ms: int, to_ms: int) -> bool:
+        """Whether a stretch lies before the end of the only open slot, of a power that counts at once."""
+        terms = self.terms
+        if len(self.slots) != 1 or terms.bands or terms.lateness_ms or terms.kind is not Kind.POWER:
+            return False
+        [index] = self.slots
+        start_ms = self.start_ms + index * terms.step_ms
+        return start_ms <= from_ms and to_ms < start_ms + terms.step_ms
+
+    def _touched(self, from_ms: int, to_ms: int) -> Iterable[tuple[int, int]]:
         """The slots that a stretch of the window's time lies in, and how long in each."""
-        terms, step_ms = self.terms, self.terms.step_ms
-        if not terms.bands:
-            for index in range(from_ms // step_ms, (to_ms - 1) // step_ms + 1):
-                yield index, min(to_ms, (index + 1) * step_ms) - max(from_ms, index * step_ms)
-            return
-        for index, (_, stretches) in enumerate(terms.bands):
+        if self.terms.bands:
+            return self._bands(from_ms, to_ms)
+        step_ms = self.terms.step_ms
+        first, last = from_ms // step_ms, (to_ms - 1) // step_ms
+        if first == last:
+            return ((first, to_ms - from_ms),)
+        return (
+            (index, min(to_ms, (index + 1) * step_ms) - max(from_ms, index * step_ms))
+            for index in range(first, last + 1)
+        )
+
+    def _bands(self, from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
+        for index, (_, stretches) in enumerate(self.terms.bands):
             at = bisect_right(stretches, from_ms, key=itemgetter(1))
             while at < len(stretches) and stretches[at][0] < to_ms:
                 yield index, min(to_ms, stretches[at][1]) - max(from_ms, stretches[at][0])
@@ -180,4 +198,6 @@ class Window:
 
 def _whole(accumulator: int | Fraction) -> int | Fraction:
     """A whole number as an integer."""
-    return accumulator.numerator if accumulator.denominator == 1 else accumulator
+    if type(accumulator) is int or accumulator.denominator != 1:
+        return accumulator
+    return accumulator.numerator

@@ -1,7 +1,7 @@
 """One meter of one stream: pending readings and open windows (the package says how it works)."""
 
-from bisect import bisect_left, bisect_right, insort
-from collections import deque
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from enum import StrEnum
 from fractions import Fraction
@@ -12,8 +12,8 @@ from meteragent.reading import Token
 from meteragent.release import Kind, OpenWindow, Terms, TimelineState
 from meteragent.window.slot import Window
 
-_SEEN = 128
-"""How many times of covered readings are remembered, to tell `duplicate` from `late`."""
+_SEEN, _FORGOTTEN = 144, 16
+"""So many times of covered readings are remembered, to tell `duplicate` from `late`; how many go at once."""
 
 
 class Outcome(StrEnum):
@@ -63,7 +63,7 @@ class Timeline:
         self.idle = 0
         self.pending: list[Pending] = []
         self.windows: list[Window] = []
-        self.seen: deque[int] = deque(maxlen=_SEEN)
+        self.seen = array("q")
 
     @classmethod
     def restore(cls, terms: Terms, next_ms: int, state: TimelineState, known: dict[str, Terms]) -> "Timeline":
@@ -120,10 +120,14 @@ class Timeline:
         time_ms = reading.time_ms
         if self._wholly_covered(reading):
             return self.refusal(time_ms), [reading.token]
-        at = bisect_left(self.pending, time_ms, key=itemgetter(0))
-        if at < len(self.pending) and self.pending[at].time_ms == time_ms:
-            return Outcome.DUPLICATE, [self._again(at, reading)]
-        insort(self.pending, reading, key=itemgetter(0))
+        pending = self.pending
+        if pending and time_ms <= pending[-1].time_ms:
+            at = bisect_left(pending, time_ms, key=itemgetter(0))
+            if pending[at].time_ms == time_ms:
+                return Outcome.DUPLICATE, [self._again(at, reading)]
+            pending.insert(at, reading)
+        else:
+            pending.append(reading)
         self.hear(time_ms)
         return Outcome.ACCEPTED, self._free() if time_ms <= self.covered_ms else []
 
@@ -136,7 +140,8 @@ class Timeline:
 
     def hear(self, time_ms: int) -> None:
         """Note that the meter said something: its clock, and that it is not silent."""
-        self.newest_ms = time_ms if self.newest_ms is None else max(self.newest_ms, time_ms)
+        if self.newest_ms is None or self.newest_ms < time_ms:
+            self.newest_ms = time_ms
         self.idle = 0
 
     def _wholly_covered(self, reading: Pending) -> bool:
@@ -166,6 +171,32 @@ class Timeline:
         self.pending[at] = reading
         return held.token
 
+    def follow(self, reading: Pending, clock_ms: int) -> Pending | None:
+        """`accept` and `cover_spans` in one step, of a power after the one that stands, in the same slot.
+
+        Gives the one that stood, whose token is free. None: it is another case, and nothing has changed.
+        """
+        if len(self.pending) != 1 or len(self.windows) != 1:
+            return None
+        [held], [window], time_ms, from_ms = self.pending, self.windows, reading.time_ms, self.covered_ms
+        end_ms = held.time_ms + window.terms.hold_ms
+        if not (
+            held.time_ms == self.newest_ms
+            and held.time_ms <= from_ms < min(time_ms, end_ms)
+            and time_ms <= clock_ms
+            and window.follows(from_ms, time_ms)
+            and held.since_ms is None
+        ):
+            return None
+        window.add(from_ms, min(time_ms, end_ms), held.value_u)
+        if end_ms < time_ms:
+            window.add(end_ms, time_ms, None)
+        self.covered_ms = self.standing_ms = self.newest_ms = time_ms
+        self.idle = 0
+        self._remember(held.time_ms)
+        self.pending[0] = reading
+        return held
+
     # --- covering ------------------------------------------------------------------------------
 
     def cover_spans(self, clock_ms: int) -> list[Token]:
@@ -176,7 +207,9 @@ class Timeline:
         if self.newest_ms is None:
             return []
         frontier_ms = min(self.newest_ms - self._rules.lateness_ms, clock_ms)
-        passed = bisect_right(self.pending, frontier_ms, key=itemgetter(0))
+        if frontier_ms <= self.covered_ms:
+            return self.cover(frontier_ms)
+        passed = self._up_to(frontier_ms)
         if passed == 0:
             return []
         until_ms, end_ms = self.pending[passed - 1].time_ms, self._end_ms(passed - 1)
@@ -184,29 +217,43 @@ class Timeline:
 
     def cover(self, until_ms: int) -> list[Token]:
         """Add everything up to a time to the slots; returns the tokens that are free."""
-        if until_ms <= self.covered_ms:
-            return []
         at_ms = self.covered_ms
-        for start_ms, end_ms, value_u in self._spans():
-            if at_ms >= until_ms:
-                break
-            begin, end = min(max(start_ms, at_ms), until_ms), min(end_ms, until_ms)
-            self._add(at_ms, begin, None)
-            self._add(begin, end, value_u)
-            at_ms = max(begin, end)
-        self._add(at_ms, until_ms, None)
+        if until_ms <= at_ms:
+            return []
+        for start_ms, end_ms, value_u in self._spans(until_ms):
+            if at_ms < start_ms:
+                self._add(at_ms, start_ms, None)
+                at_ms = start_ms
+            if at_ms < end_ms:
+                self._add(at_ms, min(end_ms, until_ms), value_u)
+                at_ms = min(end_ms, until_ms)
+        if at_ms < until_ms:
+            self._add(at_ms, until_ms, None)
         self.covered_ms = until_ms
         return self._free()
 
-    def _spans(self) -> Iterator[tuple[int, int, int | Fraction | None]]:
-        """The pending readings as (start, end, value), in order; only starts may overlap.
+    def _add(self, start_ms: int, end_ms: int, value_u: int | Fraction | None) -> None:
+        for window in self.windows:
+            window.add(start_ms, end_ms, value_u)
 
-        One by one: a long `lateness` keeps thousands pending, and covering needs the first few.
-        """
-        if self._rules.kind is Kind.INTERVAL_ENERGY:
-            interval = self._rules.interval_ms
-            return ((p.time_ms - interval, p.time_ms, p.value_u) for p in self.pending)
-        return ((p.time_ms, self._end_ms(at), p.value_u) for at, p in enumerate(self.pending))
+    def _spans(self, until_ms: int) -> Iterator[tuple[int, int, int | Fraction | None]]:
+        """What pending readings say of time before `until_ms`: (start, end, value), in order of both."""
+        rules = self._rules
+        before_ms = rules.interval_ms if rules.kind is Kind.INTERVAL_ENERGY else 0
+        for at, reading in enumerate(self.pending):
+            start_ms = reading.time_ms - before_ms
+            if start_ms >= until_ms:
+                return
+            yield start_ms, self._end_ms(at), reading.value_u
+
+    def _up_to(self, time_ms: int) -> int:
+        """How many of the pending readings are of a time or before: few, for then they are done with."""
+        passed = 0
+        for reading in self.pending:
+            if reading.time_ms > time_ms:
+                break
+            passed += 1
+        return passed
 
     def _end_ms(self, at: int) -> int:
         """Where the span of a pending reading ends."""
@@ -219,22 +266,24 @@ class Timeline:
             return min(end_ms, self.pending[at + 1].time_ms)
         return end_ms
 
-    def _add(self, start_ms: int, end_ms: int, value_u: int | Fraction | None) -> None:
-        if start_ms < end_ms:
-            for window in self.windows:
-                window.add(start_ms, end_ms, value_u)
-
     def _free(self) -> list[Token]:
         """Drop the pending readings whose span is wholly covered; returns their tokens (rule 3)."""
-        done = bisect_right(self.pending, self.covered_ms, key=itemgetter(0))
+        done = self._up_to(self.covered_ms)
         if done == 0:
             return []
         self.standing_ms = max(self.standing_ms or 0, self.pending[done - 1].time_ms)
         if self._end_ms(done - 1) > self.covered_ms:
             done -= 1
         free, self.pending = self.pending[:done], self.pending[done:]
-        self.seen.extend(p.time_ms for p in free)
+        for reading in free:
+            self._remember(reading.time_ms)
         return [p.token for p in free]
+
+    def _remember(self, time_ms: int) -> None:
+        """Note the time of a reading whose span is covered."""
+        if len(self.seen) == _SEEN:
+            del self.seen[:_FORGOTTEN]
+        self.seen.append(time_ms)
 
     # --- the schedule --------------------------------------------------------------------------
 
@@ -246,9 +295,15 @@ class Timeline:
 
     def next_close_ms(self) -> int | None:
         """When the next slot closes: its end + lateness; None when no slot is open."""
+        closing = self.closing()
+        return None if closing is None else closing[0]
+
+    def closing(self) -> tuple[int, Window, int] | None:
+        """When the next slot closes, its window and its place there; None when no slot is open."""
         for window in self.windows:
             if window.slots:
-                return window.slot_end_ms(window.next_slot) + window.terms.lateness_ms
+                place = window.next_slot
+                return window.slot_end_ms(place) + window.terms.lateness_ms, window, place
         return None
 
 

@@ -16,6 +16,7 @@ below 1e-11 for n >= 2; for n = 1, Z = coth(a/2).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -105,6 +106,15 @@ class LInfLaplace:
     def draw(self, radius: int, bits: sampling.Bits) -> int:
         """The noise of one slot in quanta, uniform on {-R .. R}, R = `radius` of its window."""
         return sampling.uniform(radius, bits)
+
+    def slots(self, radii: Sequence[int], bits: sampling.Bits) -> list[int]:
+        """The noise of one slot in each of many windows, by the same law as `draw`.
+
+        Raises:
+            ValueError: a radius is below 0 or not below 2^62.
+        """
+        noise: list[int] = sampling.uniform_rows(np.array(radii, np.int64), 1, bits)[:, 0].tolist()
+        return noise
 
     def release(self, windows: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """`windows`, integers in quanta of shape (..., n), with fresh noise, as int64 in quanta.

@@ -1,0 +1,106 @@
+"""Noise drawn ahead: as one by one, from the same bits, and none of it twice."""
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from meteragent.pipeline.noise import MANY, Noise
+from meteragent.privacy.bits import SeededBits
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.privacy.sampling import Bits, uniform_rows
+
+FINE = LInfLaplace(Fraction(1, 220), Fraction(1, 10), 4)
+COARSE = LInfLaplace(Fraction(1, 220), 1, 1)
+
+
+class Numbered(LInfLaplace):
+    """A mechanism whose radii are 0, 1, 2, .., their noise those below zero; it notes how it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(Fraction(1, 220), 1, 1)
+        object.__setattr__(self, "asked", [])
+
+    def radii(self, count: int, bits: Bits) -> list[int]:
+        """The next ones."""
+        asked: list[int] = self.asked  # type: ignore[attr-defined]
+        asked.append(count)
+        return list(range(sum(asked) - count, sum(asked)))
+
+    def radius(self, bits: Bits) -> int:
+        """The next one."""
+        return self.radii(1, bits)[0]
+
+    def draw(self, radius: int, bits: Bits) -> int:
+        """The one of this radius."""
+        return -radius
+
+    def slots(self, radii: Sequence[int], bits: Bits) -> list[int]:
+        """Those of these radii."""
+        return [-radius for radius in radii]
+
+
+def one_by_one(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
+    """The first windows: each its radius, then its slot."""
+    drawn = []
+    for _ in range(MANY):
+        radius = mechanism.radius(bits)
+        drawn.append((radius, mechanism.draw(radius, bits)))
+    return drawn
+
+
+def at_once(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
+    """Later ones: their radii, then a slot of each."""
+    radii = mechanism.radii(MANY, bits)
+    return list(zip(radii, mechanism.slots(radii, bits), strict=True))
+
+
+def test_the_first_are_drawn_one_by_one() -> None:
+    """A home with few windows draws none ahead: radii and noise are the mechanism's, bit for bit."""
+    bits, plain = SeededBits(1), SeededBits(1)
+    noise = Noise(bits)
+    assert [noise.open("a", FINE) for _ in range(MANY)] == one_by_one(FINE, plain)
+    assert bits.integer(64) == plain.integer(64)
+
+
+def test_later_ones_are_those_of_the_mechanism_draw_for_draw() -> None:
+    """From the same bits, what is drawn ahead comes in the order in which the mechanism drew it."""
+    bits, plain = SeededBits(2), SeededBits(2)
+    noise = Noise(bits)
+    drawn = [noise.open("a", FINE) for _ in range(3 * MANY)]
+    assert drawn == one_by_one(FINE, plain) + at_once(FINE, plain) + at_once(FINE, plain)
+    assert bits.integer(64) == plain.integer(64)
+
+
+def test_noise_of_many_windows_is_uniform_on_the_cube_of_each() -> None:
+    """`slots` are rows of one uniform integer each, from the same bits; each within its own radius."""
+    radii = [0, 1, 2, 7, 2**33, 2**61] * 50
+    drawn = COARSE.slots(radii, SeededBits(5))
+    assert drawn == uniform_rows(np.array(radii), 1, SeededBits(5))[:, 0].tolist()
+    assert all(abs(z) <= radius for z, radius in zip(drawn, radii, strict=True))
+
+
+def test_no_noise_is_given_to_two_windows() -> None:
+    """Each radius is given once, in order, with its own noise; never more than MANY are ahead."""
+    noise, mechanism = Noise(SeededBits(0)), Numbered()
+    windows = 5 * MANY + 1
+    assert [noise.open("a", mechanism) for _ in range(windows)] == [(k, -k) for k in range(windows)]
+    assert Counter(mechanism.asked) == {1: MANY, MANY: 5}  # type: ignore[attr-defined]
+
+
+def test_each_of_several_terms_has_its_own() -> None:
+    """A radius is of the law of the window that it is for, whatever else opens in between."""
+    noise, one, other = Noise(SeededBits(3)), Numbered(), Numbered()
+    drawn = [(noise.open("one", one), noise.open("other", other)) for _ in range(2 * MANY)]
+    assert drawn == [((k, -k), (k, -k)) for k in range(2 * MANY)]
+
+
+def test_a_further_slot_is_drawn_when_it_opens() -> None:
+    """It is not drawn ahead: the next bits after those of its window."""
+    bits, plain = SeededBits(4), SeededBits(4)
+    noise = Noise(bits)
+    radius, _ = noise.open("a", FINE)
+    FINE.draw(FINE.radius(plain), plain)
+    assert noise.slot(radius, FINE) == FINE.draw(radius, plain)
+    assert bits.integer(64) == plain.integer(64)

@@ -12,7 +12,13 @@ from typing import NamedTuple
 from meteragent.errors import StoreError
 from meteragent.grid import DAY_MS, floor
 from meteragent.release import Commit
-from meteragent.store import meta
+from meteragent.store import batch, meta
+
+_CHARGE = """INSERT INTO charge
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), ?1,
+           json_extract(value, '$[2]'), json_extract(value, '$[3]')
+    FROM json_each(?2) WHERE true ON CONFLICT (meter, day_ms, channel, epsilon)
+    DO UPDATE SET windows = windows + excluded.windows"""
 
 
 class Budget(NamedTuple):
@@ -37,14 +43,9 @@ class Spent(NamedTuple):
 
 def charge(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None) -> None:
     """Debit what a commit opens; raises StoreError if that exceeds the budget of a period."""
-    tx.executemany(
-        "INSERT INTO charge VALUES (?, ?, ?, ?, ?) ON CONFLICT (meter, day_ms, channel, epsilon)"
-        " DO UPDATE SET windows = windows + excluded.windows",
-        [
-            (charge.meter, charge.day_ms, commit.channel, str(charge.epsilon_per_w), windows)
-            for charge, windows in commit.charges.items()
-        ],
-    )
+    if commit.charges:
+        rows = [(one.meter, one.day_ms, str(one.epsilon_per_w), n) for one, n in commit.charges.items()]
+        tx.execute(_CHARGE, (commit.channel, batch(rows)))
     if budget:
         starts = {(charge.meter, floor(charge.day_ms, budget.period_ms)) for charge in commit.charges}
         for meter, start_ms in starts:

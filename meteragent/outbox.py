@@ -7,13 +7,16 @@ bytes (law 1). Delivered rows stay for `export` until they are pruned, the first
 import json
 import sqlite3
 from collections.abc import Collection, Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 from meteragent.release import Commit, Descriptor
-from meteragent.store import Store
+from meteragent.store import Store, batch
 
 PAGE = 1000
 """Rows that `export` reads, and `room` prunes, at once."""
+_ROW_BYTES = 64
+"""What a row counts beside its topic and payload, as the totals do."""
 
 
 class Waiting(NamedTuple):
@@ -36,16 +39,35 @@ class Left(NamedTuple):
     delivered_ms: int
 
 
-def append(tx: sqlite3.Connection, commit: Commit) -> None:
-    """Add a commit's messages behind those of the same due time, and keep its descriptors."""
-    tx.executemany(
-        "INSERT INTO outbox (channel, due_ms, topic, payload, retain) VALUES (?, ?, ?, ?, ?)",
-        [(commit.channel, row.due_ms, row.topic, row.payload, row.retain) for row in commit.outgoing],
-    )
+_APPEND = """INSERT INTO outbox (channel, due_ms, topic, payload, retain)
+    SELECT ?1, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+           substr(?3, json_extract(value, '$[2]'), json_extract(value, '$[3]')), json_extract(value, '$[4]')
+    FROM json_each(?2)"""
+
+
+def append(tx: sqlite3.Connection, commit: Commit) -> list[Waiting]:
+    """Add a commit's messages behind those of the same due time, and keep its descriptors; the new rows.
+
+    All are one statement, which SQLite runs without the interpreter: the core goes on meanwhile.
+    """
     tx.executemany(
         "INSERT OR REPLACE INTO descriptor VALUES (?, ?, ?, ?)",
         [(commit.channel, item.topic, item.id, item.payload) for item in commit.descriptors],
     )
+    outgoing = commit.outgoing
+    if not outgoing:
+        return []
+    sizes = [len(row.payload) for row in outgoing]
+    rows = [
+        (row.due_ms, row.topic, end - size + 1, size, int(row.retain))
+        for row, size, end in zip(outgoing, sizes, accumulate(sizes), strict=True)
+    ]
+    payloads = b"".join([row.payload for row in outgoing] + [b"\0"])  # a part of nothing would be NULL
+    last = tx.execute(_APPEND, (commit.channel, batch(rows), payloads)).lastrowid or 0
+    return [
+        Waiting(id_, row.due_ms, row.topic, row.payload, row.retain)
+        for id_, row in enumerate(outgoing, last - len(outgoing) + 1)
+    ]
 
 
 def pending(connection: sqlite3.Connection, channel: str, now_ms: int, limit: int) -> list[Waiting]:
@@ -95,6 +117,17 @@ def prune(tx: sqlite3.Connection, before_ms: int, limit: int = PAGE) -> int:
         " WHERE delivered_ms IS NOT NULL AND delivered_ms < ? ORDER BY delivered_ms, id LIMIT ?)",
         (before_ms, limit),
     ).rowcount
+
+
+def size(commit: Commit) -> int:
+    """How many bytes a commit adds to the outbox."""
+    return sum(_ROW_BYTES + len(row.topic) + len(row.payload) for row in commit.outgoing)
+
+
+def total(connection: sqlite3.Connection) -> int:
+    """How many bytes all rows take together, those that wait and those that have left."""
+    [(found,)] = connection.execute("SELECT ifnull(sum(waiting_bytes + left_bytes), 0) FROM outbox_total")
+    return int(found)
 
 
 def room(store: Store, max_bytes: int, channels: Collection[str]) -> tuple[bool, int]:

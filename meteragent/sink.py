@@ -1,7 +1,8 @@
 """Private records out: what the outbox holds, in order, until the broker has confirmed it.
 
 Rules
-1. What leaves is read from the outbox, so it is on disk, and it is the same bytes every time.
+1. What leaves is on disk: it is read from the outbox, or handed over by the commit that has just put it
+   there, which is the same rows with the same bytes in the same order.
 2. Nothing leaves before it is due; without a clock nothing leaves at all.
 3. On every new connection the descriptors leave first, then everything that is not confirmed, from
    the first: records of a meter are never out of order, though some may come twice.
@@ -15,7 +16,10 @@ Rules
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+import math
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterable
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from meteragent import status
@@ -30,7 +34,8 @@ from meteragent.release import Descriptor
 FETCH = 1000
 """Rows read from the outbox at once."""
 POLL_S = 1.0
-"""How often the outbox is looked at when nothing is announced: a wall clock may be set."""
+"""How often the outbox is looked at when nothing is announced: a wall clock may be set. What falls due within
+twice as long is read beforehand."""
 
 _log = logging.getLogger("meteragent")
 
@@ -64,6 +69,53 @@ class Beside(NamedTuple):
         return None if self.status is None else Will(self.status, status.OFFLINE)
 
 
+_ORDER = itemgetter(1, 0)
+_NOTHING, _EVER = (-math.inf, 0.0), math.inf
+
+
+class Known:
+    """The rows that are to leave next, so that nobody waits for the store to say what it was just told.
+
+    All that wait and come no later than `end` (due time, id) are here, in order; what comes later only the
+    outbox knows.
+    """
+
+    def __init__(self) -> None:
+        self.end: tuple[float, float] = _NOTHING
+        self._rows: list[Waiting] = []
+
+    def forget(self) -> None:
+        """Nothing is known any more."""
+        self.end = _NOTHING
+        self._rows = []
+
+    def add(self, rows: Iterable[Waiting]) -> None:
+        """Rows that have been committed; when there are many the last are left to the outbox."""
+        self._rows += [row for row in rows if _ORDER(row) <= self.end]
+        self._rows.sort(key=_ORDER)
+        if len(self._rows) > 2 * FETCH:
+            del self._rows[FETCH:]
+            self.end = _ORDER(self._rows[-1])
+
+    def read(self, rows: Iterable[Waiting], end: tuple[float, float]) -> None:
+        """What the outbox holds up to `end`; rows that were committed since then are known."""
+        new = {row.id: row for row in self._rows if _ORDER(row) <= end} | {row.id: row for row in rows}
+        self.end = end
+        self._rows = sorted(new.values(), key=_ORDER)
+
+    def due(self, now_ms: int) -> list[Waiting]:
+        """Those that are due, which are to leave now and are no longer known."""
+        many = bisect_right(self._rows, now_ms, key=attrgetter("due_ms"))
+        rows = self._rows[:many]
+        del self._rows[:many]
+        return rows
+
+    @property
+    def next_ms(self) -> int | None:
+        """When the first falls due."""
+        return self._rows[0].due_ms if self._rows else None
+
+
 class Sink:
     """One stream's outgoing messages."""
 
@@ -78,6 +130,8 @@ class Sink:
         self._outlet = outlet
         self._now_ms = now_ms
         self._counts = counts
+        self._known = Known()
+        self._looked_s = -math.inf
         self._wake = asyncio.Event()
         self._freed = asyncio.Event()
         self._in_flight: dict[int, int] = {}
@@ -89,7 +143,14 @@ class Sink:
         self.idle = asyncio.Event()
 
     def wake(self) -> None:
-        """Something was committed to the outbox."""
+        """The outbox is to be looked at."""
+        self._looked_s = -math.inf
+        self.idle.clear()
+        self._wake.set()
+
+    def take(self, rows: Iterable[Waiting]) -> None:
+        """These rows were committed to the outbox."""
+        self._known.add(rows)
         self.idle.clear()
         self._wake.set()
 
@@ -115,7 +176,7 @@ class Sink:
             self._confirmed.add(row)
             self._counts.add("delivered")
         self._freed.set()
-        if not self._in_flight:  # else what is in the outbox is on its way, or waits for room
+        if not self._in_flight:  # else there is something that is not idle
             self._wake.set()
 
     def on_message(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
@@ -140,15 +201,15 @@ class Sink:
             for topic in descriptor_topics(descriptor.topic, descriptor.id):
                 await self._publish(session, topic, descriptor.payload)
         await self._introduce_all(session)
+        self._known.forget()
         while True:
             self._wake.clear()
             await self._say_what_is_due(session)
-            rows, later = await self._due()
+            rows = await self._due()
             if not rows:
                 if not self._in_flight and not self._wake.is_set():
                     self.idle.set()
-                await self._woken(later[0].due_ms if later else None)
-                rows = self._known(later)
+                await self._woken(self._known.next_ms)
             for row in rows:
                 await self._introduce_new(session, row)
                 await self._publish(session, row.topic, row.payload, retain=row.retain, row=row.id)
@@ -198,29 +259,32 @@ class Sink:
         if self.beside.discovery is not None:
             await self._publish(session, *self.beside.discovery.message(sink_topic, descriptor))
 
-    def _known(self, later: list[Waiting]) -> list[Waiting]:
-        """Of rows that were read before they were due, those that are due, if nothing has happened since.
+    async def _due(self) -> list[Waiting]:
+        """The next rows that are due.
 
-        They do not wait for what the store is writing: when it is busy tells when a home is.
-        """
-        now_ms = self._now_ms()
-        if now_ms is None or self._wake.is_set():
-            return []
-        return [row for row in later if row.due_ms <= now_ms]
-
-    async def _due(self) -> tuple[list[Waiting], list[Waiting]]:
-        """The next rows that are due, and those after them that soon will be.
-
-        Rows on their way, and those confirmed and not yet marked so, are left out.
+        Those that are known do not wait for what the store is writing: when it is busy tells when a home is.
         """
         now_ms = self._now_ms()
         if now_ms is None:
-            return [], []
-        known = len(self._in_flight) + len(self._confirmed)
-        rows = await self._outlet.pending(now_ms + round(POLL_S * 1000), FETCH + known)
+            return []
+        known = self._known
+        rows = known.due(now_ms) if self._looked_s > -math.inf else []
+        if not rows and (known.end < (now_ms, _EVER) or _clock_s() >= self._looked_s + POLL_S):
+            await self._look(now_ms)
+            rows = known.due(now_ms)
+        return rows
+
+    async def _look(self, now_ms: int) -> None:
+        """Read what is due and soon will be.
+
+        Rows on their way, and those confirmed and not yet marked so, are left out.
+        """
+        self._looked_s = _clock_s()
+        until_ms, limit = now_ms + round(2000 * POLL_S), FETCH + len(self._in_flight) + len(self._confirmed)
+        rows = await self._outlet.pending(until_ms, limit)
         sent = self._confirmed.union(self._in_flight.values())
-        due = [row for row in rows if row.due_ms <= now_ms and row.id not in sent]
-        return due, [row for row in rows if row.due_ms > now_ms]
+        end = _ORDER(rows[-1]) if len(rows) >= limit else (until_ms, _EVER)
+        self._known.read((row for row in rows if row.id not in sent), end)
 
     async def _room(self, session: Session) -> None:
         """Wait until there is room, and a clock: it may have been set back meanwhile (rule 2)."""

@@ -14,6 +14,7 @@ from meteragent.decode import number, one
 from meteragent.grid import Epoch, parse_time
 from meteragent.health import Counts
 from meteragent.ledger import Budget
+from meteragent.outbox import Waiting
 from meteragent.pipeline import Pipeline, Spending, Stream
 from meteragent.privacy.sampling import SystemBits
 from meteragent.release import Commit
@@ -56,14 +57,15 @@ class Watched(StoreThread):
         self.marked: list[int] = []
         self.on_commit: Callable[[], None] = lambda: None
 
-    async def persist(self, commit: Commit, delivered: Sequence[int], budget: Budget | None) -> None:
+    async def persist(self, commit: Commit, delivered: Sequence[int], budget: Budget | None) -> list[Waiting]:
         """Ask for leave, write, and tell."""
         self.asked.set()
         await self.gate.wait()
-        await super().persist(commit, delivered, budget)
+        rows = await super().persist(commit, delivered, budget)
         self.commits.append(commit)
         self.marked += delivered
         self.on_commit()
+        return rows
 
 
 class Line:

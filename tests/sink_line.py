@@ -25,6 +25,7 @@ class Line:
         self.now_ms: int | None = NOW_MS
         self.reads = asyncio.Semaphore(0)
         self.running: set[str] = set()
+        self.unseen: set[int] = set()
         self.gate = asyncio.Event()
         self.gate.set()
         outlet = Outlet(self._pending, self._descriptors, self._running)
@@ -33,6 +34,8 @@ class Line:
     async def _pending(self, now_ms: int, limit: int) -> list[outbox.Waiting]:
         await self.gate.wait()
         rows = outbox.pending(self.store.connection, "main", now_ms, limit)
+        rows = [row for row in rows if row.id not in self.unseen]
+        self.unseen.clear()
         self.reads.release()
         return rows
 

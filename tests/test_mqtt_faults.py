@@ -78,12 +78,13 @@ async def test_a_packet_that_cannot_be_read_ends_the_connection(bad: bytes) -> N
         await peer.session()
 
 
-async def test_a_topic_that_is_not_utf_8_ends_the_connection() -> None:
-    """MQTT forbids such a topic; gmqtt would hand over its bytes."""
+@pytest.mark.parametrize("topic", [b"\xff", b"meters/a\0b/power"])
+async def test_a_topic_that_is_none_ends_the_connection(topic: bytes) -> None:
+    """MQTT forbids what is not UTF-8, and a NUL; gmqtt would hand over its bytes."""
 
     async def script(wire: Wire) -> None:
         await wire.accept()
-        wire.send(wire.publish(1, b"a", topic=b"\xff"))
+        wire.send(wire.publish(1, b"a", topic=topic))
         await wire.end()
 
     async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:

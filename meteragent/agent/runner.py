@@ -1,9 +1,9 @@
 """One stream at work: its messages through the core into the store, commit by commit.
 
-    wait for messages or a deadline -> feed the core -> one transaction -> acknowledge -> wake the sink
+    wait for messages or a deadline -> feed the core -> one transaction -> acknowledge -> hand to the sink
 
-While a transaction is being written the next batch grows, so commits group themselves. The store
-has one thread, so that an fsync blocks nothing else.
+While a transaction is being written, and while what it leaves in the log is erased, the next batch grows,
+so commits group themselves. The store has one thread, so that an fsync blocks nothing else.
 """
 
 import asyncio
@@ -47,26 +47,56 @@ class StoreThread:
         self._keep_ms = keep_ms
         self._max_bytes = max_bytes
         self._thread = ThreadPoolExecutor(1, "store")
+        self._bytes: int | None = None
+        self._added = 0
+        self._erasing: asyncio.Future[None] | None = None
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Run a function on the store's thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+        return await self._begin(function, *arguments)
 
-    async def persist(self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None) -> None:
-        """Write a commit and mark what was delivered, in one transaction, fsynced on return."""
-        await self.call(self._persist, commit, delivered, budget)
+    def _begin(self, function: Callable[..., _T], *arguments: Any) -> asyncio.Future[_T]:
+        return asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
-    def _persist(self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None) -> None:
-        with self.store.transaction() as tx:
+    async def persist(
+        self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None
+    ) -> list[outbox.Waiting]:
+        """Write a commit and mark what was delivered, in one transaction, fsynced on return; its rows.
+
+        What the log keeps is erased next, before the thread does anything else (rule 2 of the store).
+        """
+        added = outbox.size(commit)
+        self._added += added
+        try:
+            written = self._begin(self._persist, commit, delivered, budget)
+            self._erasing = self._begin(self.store.erase)
+            rows, self._bytes = await written
+        finally:
+            self._added -= added
+        return rows
+
+    def _persist(
+        self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None
+    ) -> tuple[list[outbox.Waiting], int]:
+        with self.store.committing() as tx:
             ledger.charge(tx, commit, budget)
             self.store.write(tx, commit)
-            outbox.append(tx, commit)
+            rows = outbox.append(tx, commit)
             if delivered:
                 outbox.delivered(tx, delivered, commit.clock_ms)
             outbox.prune(tx, commit.clock_ms - self._keep_ms, PRUNE)
+            return rows, outbox.total(tx)
+
+    async def erased(self) -> None:
+        """Wait until what the last commit left in the log is erased; raises StoreError."""
+        if self._erasing is not None:
+            await asyncio.wait({self._erasing})  # who is cancelled here must not cancel that
+            self._erasing.result()
 
     async def room(self) -> bool:
-        """Whether the store has room for more undelivered messages."""
+        """Whether the store has room for more undelivered messages, those on their way to it counted."""
+        if self._bytes is not None and self._bytes + self._added < self._max_bytes:
+            return True
         room, dropped = await self.call(outbox.room, self.store, self._max_bytes, self._channels)
         self._counts.add("retired_unsent", dropped)
         return room
@@ -187,16 +217,17 @@ class Runner:
     async def _commit(self, effects: Effects) -> None:
         delivered = self.sink.take_delivered()
         if effects.commit or delivered:
-            await self.store.persist(effects.commit, delivered, self.budget)
+            rows = await self.store.persist(effects.commit, delivered, self.budget)
             self.sink.written(delivered)
-        if effects.commit.outgoing:
-            self.sink.wake()
+            if rows:
+                self.sink.take(rows)
 
     async def _time(self) -> int:
         """The time, once there is a clock and the store has room; until then everything stands."""
         stands = False
         while True:
             self.turn()
+            await self.store.erased()
             now_ms = self.clock.now_ms()
             if now_ms is not None:
                 if await self.store.room():

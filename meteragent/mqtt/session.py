@@ -226,7 +226,7 @@ class Session:
             self._unacked.setdefault(packet_id, []).append(token)
         elif qos != 0:
             self._end(LinkError(f"the broker sent a message at QoS {qos}"))
-        if isinstance(topic, bytes):
+        if isinstance(topic, bytes) or "\0" in topic:
             self._on_unreadable()
         elif self._early is None:
             self._hand_over(topic, payload, qos, retain, token)

@@ -1,7 +1,7 @@
 """The store: one SQLite file that survives kill -9, power cuts and its operator.
 
 Theory of operation. What one step of the core decides (marks, charges, states, rows of the outbox)
-is written in one transaction; it may leave once `Store.transaction` has returned, for then it is
+is written in one transaction; it may leave once `Store.committing` has returned, for then it is
 fsynced. All calls are synchronous and come from one thread.
 
 Rules:
@@ -9,11 +9,13 @@ Rules:
    whatever the core believes.
 2. The file holds the present value of an accumulator and nothing else of it. Two values of one
    accumulator differ by what was measured in between, so its history is as good as raw readings
-   (law 3). Hence a transaction that writes a state ends by moving the WAL into the file and
-   truncating it; and a row of `state` is only ever appended, or overwritten in place at the same
-   size. `secure_delete` zeroes what is deleted, but not the copies that SQLite leaves behind when
-   it moves a row to another page, so these rows never move: a state that outgrows its row is
-   appended anew and the row is blanked.
+   (law 3). Hence a transaction that writes a state is followed, before anything else is written, by
+   moving the WAL into the file and truncating it (`erase`). A copy of the disk that is made between
+   the two has the values from before the last commit beside those after it, as has one made during
+   any commit, whether what the commit lets leave has left by then or not. And a row of `state` is
+   only ever appended, or overwritten in place at the same size. `secure_delete` zeroes what is
+   deleted, but not the copies that SQLite leaves behind when it moves a row to another page, so
+   these rows never move: a state that outgrows its row is appended anew and the row is blanked.
 3. A store is accepted when the file `<path>.gen` names its generation or its previous one. A new
    generation is first committed, with what the file says at that moment as the previous one, and
    then put into the file: a crash at any point leaves the store accepted, and a copy from before
@@ -38,14 +40,17 @@ from typing import Any, Self
 from meteragent.errors import StoreError, StoreLost, StoreMoved, StoreRestored
 from meteragent.release import Commit, Snapshot, Terms
 from meteragent.store import file, schema
+from meteragent.store.batch import batch
 from meteragent.store.examine import meta
+from meteragent.store.states import States
 
-__all__ = ["ALL_METERS", "Store", "meta", "read_only", "restored_at", "terms"]
+__all__ = ["ALL_METERS", "Store", "batch", "meta", "read_only", "restored_at", "terms"]
 
 ALL_METERS = "0/1 by name"
 """What a stream has that is of no fleet, and had before stores knew of fleets."""
-STATE_BYTES = 512
-"""The smallest row of a state; larger ones are powers of two."""
+
+_MARK = """INSERT INTO mark SELECT ?1, key, value FROM json_each(?2) WHERE true
+    ON CONFLICT (channel, meter) DO UPDATE SET end_ms = max(end_ms, excluded.end_ms)"""
 
 
 class Store:
@@ -64,6 +69,8 @@ class Store:
         self._lock = lock
         self._failed = False
         self._lengths_ms: dict[tuple[str, str], int] = {}
+        self._states = States()
+        self._due = False
 
     @classmethod
     def open(cls, path: Path | str, *, now_ms: int, recovery_floor_ms: int | None) -> Self:
@@ -115,11 +122,23 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, fsynced when it returns; rolled back if its body raises.
+        """One transaction, fsynced and its WAL erased when it returns; rolled back if its body raises.
 
         After an error of the device nothing more can be written: what the file holds is unknown
         until it is opened again. Raises StoreError.
         """
+        with self.committing() as tx:
+            yield tx
+        self.erase()
+
+    @contextmanager
+    def committing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction as above, but what it leaves in the WAL is still there: `erase` is the next to call.
+
+        Who does not, has it done by the next transaction.
+        """
+        if self._due:
+            self.erase()
         if self._failed:
             raise StoreError(f"{self.path}: an earlier transaction failed")
         tx = self.connection
@@ -130,21 +149,32 @@ class Store:
                 tx.execute("COMMIT")
             except BaseException as error:
                 self._failed = isinstance(error, sqlite3.Error)
+                self._states.forget()
                 with suppress(sqlite3.Error):  # the first error is the one to tell
                     tx.execute("ROLLBACK")
                 raise
-            if not self.erased:
-                [(busy, _, _)] = tx.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self.erased = not busy
+
+    def erase(self) -> None:
+        """Move the WAL into the file and truncate it, if it holds old accumulators (rule 2).
+
+        Raises StoreError; then nothing more can be written.
+        """
+        self._due = False
+        if self.erased or self._failed:
+            return
+        with file.device(self.path):
+            try:
+                [(busy, _, _)] = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            except sqlite3.Error:
+                self._failed = True
+                raise
+        self.erased = not busy
 
     def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
         """Marks, terms, states and clock of a commit; raises StoreError if it would break law 1."""
         self._check_openings(tx, commit)
-        tx.executemany(
-            "INSERT INTO mark VALUES (?, ?, ?) ON CONFLICT (channel, meter)"
-            " DO UPDATE SET end_ms = max(end_ms, excluded.end_ms)",
-            [(commit.channel, meter, end_ms) for meter, end_ms in commit.marks.items()],
-        )
+        if commit.marks:
+            tx.execute(_MARK, (commit.channel, batch(commit.marks)))
         tx.executemany(
             "INSERT OR IGNORE INTO terms VALUES (?, ?, ?)",
             [(commit.channel, id_, schema.encode_terms(terms)) for id_, terms in commit.terms.items()],
@@ -155,8 +185,8 @@ class Store:
         )
         tx.execute("UPDATE meta SET value = ?1 WHERE key = 'clock_ms' AND value < ?1", (commit.clock_ms,))
         if commit.states:
-            _write_states(tx, commit)
-            self.erased = False
+            self.erased, self._due = False, True
+            self._states.write(tx, commit)
 
     def snapshot(self, channel: str) -> Snapshot:
         """What is known of a channel; raises StoreError."""
@@ -267,7 +297,9 @@ class Store:
         A mark may rise without a charge (a window that passed for want of budget), never the
         reverse; and no window ends after the mark.
         """
-        meters = [*commit.marks, *commit.states, *(charge.meter for charge in commit.charges)]
+        meters = {*commit.marks, *commit.states, *(charge.meter for charge in commit.charges)}
+        if not meters:
+            return
         old_ms = dict.fromkeys(meters, self.floor_ms) | _marks(tx, commit.channel, meters)
         new_ms = old_ms | commit.marks
         if not (
@@ -333,34 +365,14 @@ def _put(tx: sqlite3.Connection, **values: Any) -> None:
     tx.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
 
 
-def _marks(tx: sqlite3.Connection, channel: str, meters: list[str]) -> dict[str, int]:
-    return dict(
-        tx.execute(
-            "SELECT meter, end_ms FROM mark WHERE channel = ? AND meter IN (SELECT value FROM json_each(?))",
-            (channel, json.dumps(meters)),
-        )
+def _marks(tx: sqlite3.Connection, channel: str, meters: Collection[str]) -> dict[str, int]:
+    [(found,)] = tx.execute(
+        "SELECT json_group_object(meter, end_ms) FROM mark WHERE channel = ?"
+        " AND meter IN (SELECT value FROM json_each(?))",
+        (channel, batch(list(meters))),
     )
-
-
-def _write_states(tx: sqlite3.Connection, commit: Commit) -> None:
-    """Overwrite in place, or blank and append what has outgrown its row (rule 2)."""
-    found = tx.execute(
-        "SELECT meter, max(id), length(state) FROM state WHERE channel = ?"
-        " AND meter IN (SELECT value FROM json_each(?)) GROUP BY meter",
-        (commit.channel, json.dumps(list(commit.states))),
-    )
-    rows = {meter: (id_, size) for meter, id_, size in found}
-    overwritten, appended = [], []
-    for meter, state in commit.states.items():
-        id_, size = rows.get(meter, (0, 0))
-        text = schema.encode_state(state) if state else b""
-        if len(text) > size:
-            new_size = max(STATE_BYTES, 1 << (len(text) - 1).bit_length())
-            appended.append((commit.channel, meter, text.ljust(new_size, b"\0")))
-            text = b""
-        overwritten.append((text.ljust(size, b"\0"), id_))
-    tx.executemany("UPDATE state SET state = ? WHERE id = ?", overwritten)
-    tx.executemany("INSERT INTO state (channel, meter, state) VALUES (?, ?, ?)", appended)
+    known: dict[str, int] = json.loads(found)
+    return known
 
 
 def _restore(tx: sqlite3.Connection, at_ms: int) -> None:

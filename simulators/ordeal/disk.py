@@ -6,27 +6,27 @@ would hold, and the next life of the agent opens that one:
     commit-before   in the middle of a transaction: nothing of it
     commit-torn     power cut before the fsync of the write-ahead log (WAL): any part of what was appended,
                     and rubbish after it
-    commit-written  the transaction is in the WAL and nowhere else
+    commit-written  the transaction is in the WAL and nowhere else; some of it has left, perhaps
     commit-moved    power cut while the WAL is moved into the file: any of the pages, and the whole WAL, also
                     after it was truncated (that is not synced)
-    commit-done     all is done, and nobody has heard
+    commit-done     all is done
     open, close     at any line of the store's own code at which its files differ from those before
 
-The files are looked at where SQLite is about to run COMMIT and the checkpoint that follows, so the states are
-those of the files and not a model of them. Everything that a returned call has synced is always there.
+The files are looked at where SQLite is about to run COMMIT and the checkpoint that follows, a step of its own
+during which the agent goes on; so the states are those of the files and not a model of them. Everything that
+a returned call has synced is always there.
 """
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from random import Random
 from types import FrameType
 from typing import Any, Protocol, TypeVar
 
-from meteragent import ledger
+from meteragent import ledger, outbox
 from meteragent.agent.runner import StoreThread
 from meteragent.errors import StoreError
 from meteragent.release import Commit
@@ -38,6 +38,8 @@ Files = dict[str, bytes]
 _KEPT = ("db", "db-wal", "db.gen", "db.gen.new")
 _PAGE_BYTES = 4096
 _RUBBISH = 50
+_IN_IT = ("commit-before", "commit-torn")
+"""Crashes before anybody can know that the transaction is on disk."""
 
 
 def look(folder: Path) -> Files:
@@ -67,6 +69,9 @@ class Keeper(Protocol):
 
     def failed(self) -> None:
         """The transaction has failed: nobody knows."""
+
+    def spared(self) -> None:
+        """The device has not failed."""
 
     def dropped(self) -> None:
         """Rows of retired streams have made room."""
@@ -115,23 +120,46 @@ class Disk(StoreThread):
             self._look_alive()
             return function(*arguments)
 
-    async def persist(self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None) -> None:
-        """One transaction, in which the process may die."""
-        async with self._turn:
+    async def persist(
+        self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None
+    ) -> list[outbox.Waiting]:
+        """One transaction, in which the process may die; what it erases is the disk's next step."""
+        await self._turn.acquire()
+        try:
             cancelled = await self._takes()
             trap = self._keeper.dies(commit, delivered)
-            if trap is not None:
-                files = self._shot(trap, lambda: self._persist(commit, delivered, budget))
-                self._keeper.died(trap, files)
+            if trap is not None and trap.where in _IN_IT:
+                self._keeper.died(trap, self._shot(trap, lambda: self._persist(commit, delivered, budget)))
+            self._begin_failing()
             try:
-                with self._failing():
-                    self._persist(commit, delivered, budget)
+                rows, self._bytes = self._persist(commit, delivered, budget)
             except StoreError:
+                self._end_failing()
                 self._keeper.failed()
                 raise
             self._keeper.committed()
-            if cancelled:
-                raise asyncio.CancelledError
+        except BaseException:
+            self._turn.release()
+            raise
+        self._erasing = asyncio.create_task(self._erase(trap))
+        self._erasing.add_done_callback(lambda task: task.cancelled() or task.exception())  # looked at
+        if cancelled:
+            raise asyncio.CancelledError
+        return rows
+
+    async def _erase(self, trap: Crash | None) -> None:
+        """What the log keeps is erased, which takes its time; the process may die before, in it or after."""
+        try:
+            await asyncio.sleep(self.takes_s)
+            self._look_alive()
+            written = look(self.store.path.parent) if trap else {}
+            self.store.erase()
+            self._keeper.spared()
+            if trap is not None:
+                self._keeper.died(trap, self._left(trap, written, look(self.store.path.parent)))
+        finally:
+            self._end_failing()
+            self._turn.release()
 
     async def _takes(self) -> bool:
         """Wait for the disk; whether nobody waits any more for what it has begun, and will do."""
@@ -149,48 +177,43 @@ class Disk(StoreThread):
         if not self._keeper.alive:
             raise asyncio.CancelledError
 
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _begin_failing(self) -> None:
         """The device fails once, after so many steps."""
-        if self.fails is None:
-            yield
-            return
-        steps, last = count(1), self.fails
-        self.store.connection.set_progress_handler(lambda: int(next(steps) == last), 1)
-        try:
-            yield
-        finally:
+        if self.fails is not None:
+            steps, last, keeper = count(1), self.fails, self._keeper
+            self.store.connection.set_progress_handler(lambda: int(next(steps) == last and keeper.alive), 1)
+
+    def _end_failing(self) -> None:
+        if self.fails is not None:
             self.fails = None
             self.store.connection.set_progress_handler(None, 0)
 
-    def _shot(self, trap: Crash, transaction: Callable[[], None]) -> Files:
+    def _shot(self, trap: Crash, transaction: Callable[[], object]) -> Files:
         """The files as a crash in a transaction leaves them."""
         folder, shots = self.store.path.parent, dict[str, Files]()
 
         def see(statement: str) -> None:
             if statement == "COMMIT":
-                shots["commit-before"] = look(folder)
-            elif "wal_checkpoint" in statement:
-                shots["commit-written"] = look(folder)
+                shots["before"] = look(folder)
 
         self.store.connection.set_trace_callback(see)
         transaction()
         self.store.connection.set_trace_callback(None)
-        before, done = shots["commit-before"], look(folder)
-        written = shots.get("commit-written", done)
-        if trap.where == "commit-torn":
-            return self._torn(before, written, trap.part)
-        if trap.where == "commit-moved":
-            return self._moved(before, written, done)
-        return {"commit-before": before, "commit-written": written}.get(trap.where, done)
+        before = shots["before"]
+        return self._torn(before, look(folder), trap.part) if trap.where == "commit-torn" else before
+
+    def _left(self, trap: Crash, written: Files, done: Files) -> Files:
+        """The files as a crash leaves them while the WAL is moved."""
+        moved = self._moved(written, done) if trap.where == "commit-moved" else done
+        return written if trap.where == "commit-written" else moved
 
     def _torn(self, before: Files, written: Files, part: int) -> Files:
         old, new = before.get("db-wal", b""), written.get("db-wal", b"")
         cut = len(old) + (len(new) - len(old)) * part // 1000
         return before | {"db-wal": new[:cut] + self._random.randbytes(self._random.randrange(_RUBBISH))}
 
-    def _moved(self, before: Files, written: Files, done: Files) -> Files:
-        pages = bytearray(before["db"].ljust(len(done["db"]), b"\0"))
+    def _moved(self, written: Files, done: Files) -> Files:
+        pages = bytearray(written["db"].ljust(len(done["db"]), b"\0"))
         for at in range(0, len(done["db"]), _PAGE_BYTES):
             if self._random.random() < 0.5:
                 pages[at : at + _PAGE_BYTES] = done["db"][at : at + _PAGE_BYTES]

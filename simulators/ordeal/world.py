@@ -243,14 +243,11 @@ class World:
         """The process dies in it, and leaves this."""
         if trap.where == "commit-before":
             self._books.doubt = None
-        elif trap.where != "commit-torn":
-            self.committed()
         self._die(trap, files)
 
     def committed(self) -> None:
         """It is on disk."""
         self.counts["commits"] += 1
-        self._end = None if isinstance(self._end, s.Fail) else self._end  # it did not come to that
         with self._guard:
             self._books.committed()
 
@@ -259,6 +256,10 @@ class World:
         if self._store is not None:
             with self._guard:
                 self._books.settle(self._store, self._channels)
+
+    def spared(self) -> None:
+        """The device has not failed."""
+        self._end = None if isinstance(self._end, s.Fail) else self._end  # it did not come to that
 
     def dropped(self) -> None:
         """What retired streams left unsent has made room."""

@@ -80,26 +80,33 @@ def watchful() -> None:
 
 
 def remembers_fsyncs() -> None:
-    """No mutant: after every commit, once it is on disk, a copy of the files as they are then is kept.
+    """No mutant: after every commit, and after what it erases, the files as they are then on disk are kept.
 
     In the folder `synced`, made by another process: SQLite's locks of this one would be lost.
     """
-    transaction = Store.transaction
+    committing, erase = Store.committing, Store.erase
     number = count()
+
+    def save(store: Store) -> None:
+        new = store.path.with_name(f"synced-{next(number)}-{os.getpid()}")
+        new.mkdir()
+        files = [f"{store.path}{suffix}" for suffix in ("", "-wal", ".gen")]
+        subprocess.run(["cp", *(file for file in files if Path(file).exists()), str(new)], check=True)
+        link = store.path.with_name("synced.new")
+        link.symlink_to(new)
+        link.replace(store.path.with_name("synced"))
 
     @contextmanager
     def saving(self: Store) -> Iterator[sqlite3.Connection]:
-        with transaction(self) as tx:
+        with committing(self) as tx:
             yield tx
-        new = self.path.with_name(f"synced-{next(number)}-{os.getpid()}")
-        new.mkdir()
-        files = [f"{self.path}{suffix}" for suffix in ("", "-wal", ".gen")]
-        subprocess.run(["cp", *(file for file in files if Path(file).exists()), str(new)], check=True)
-        link = self.path.with_name("synced.new")
-        link.symlink_to(new)
-        link.replace(self.path.with_name("synced"))
+        save(self)
 
-    Store.transaction = saving  # type: ignore[method-assign]
+    def erasing(self: Store) -> None:
+        erase(self)
+        save(self)
+
+    Store.committing, Store.erase = saving, erasing  # type: ignore[method-assign]
 
 
 ALTERATIONS: dict[str, Callable[[], None]] = {

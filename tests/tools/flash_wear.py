@@ -91,6 +91,7 @@ class Line:
         effects = self._pipeline.feed(batch, now_ms, now_ms)
         if effects.commit or self._delivered:
             self._thread._persist(effects.commit, self._delivered, None)
+            self.store.erase()
             self.commits += 1
         due = outbox.pending(self.store.connection, self._pipeline.name, now_ms, -1)
         self._delivered = [row.id for row in due]

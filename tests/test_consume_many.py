@@ -59,8 +59,8 @@ def shuffled(slots: Slots, seed: int) -> Slots:
     return replace(slots, **{name: getattr(slots, name)[order] for name in columns})
 
 
-def released(homes: Sequence[Series]) -> Slots:
-    """The same homes, as an archive's releases hold them."""
+def released(homes: Sequence[Series]) -> tuple[pa.Table, list[Descriptor]]:
+    """The same homes, as an archive's releases hold them, a row a window; and their descriptors."""
     terms = {one.id: one for home in homes for one in home.descriptors.values()}
     windows = [home.of_window(ms) for home in homes for ms in np.unique(home.window_ms).tolist()]
     values = [[record.value for record in window.records] for window in windows]
@@ -76,7 +76,20 @@ def released(homes: Sequence[Series]) -> Slots:
         "values": pa.array([[exact(value) for value in row] for row in values], pa.list_(kind)),
         "d": ids,
     }
-    return Slots.released(pa.table(columns), terms.values())
+    return pa.table(columns), list(terms.values())
+
+
+def long(homes: Sequence[Series]) -> pa.Table:
+    """Likewise, a row a slot."""
+    records = [record for home in homes for record in home.records]
+    columns = {
+        "meter": [record.meter for record in records],
+        "start": pa.array([record.time_ms for record in records], TIME),
+        "end": pa.array([record.time_ms + record.step_ms for record in records], TIME),
+        "value": pa.array([_decimal(record.value) for record in records], pa.decimal128(18, 3)),
+        "d": [record.descriptor for record in records],
+    }
+    return pa.table(columns)
 
 
 def _decimal(value: Fraction) -> Decimal:
@@ -115,13 +128,17 @@ def test_a_cell_is_the_mean_of_its_homes(homes: list[list[int]], terms: Terms) -
 @given(homes=quanta, seed=st.integers(0, 99), terms=st.sampled_from([TERMS, SPLIT, KILO]))
 @settings(max_examples=30)
 def test_order_and_origin_mean_nothing(homes: list[list[int]], seed: int, terms: Terms) -> None:
-    """Rows in any order, from records or from Parquet: the same bytes."""
+    """Rows in any order, from records or from Parquet, a row a window or a slot: the same bytes."""
     meters = [series(terms, values, f"m{number}") for number, values in enumerate(homes)]
     slots = Slots.of(meters)
     feeders = {series.meter: f"f{number % 2}" for number, series in enumerate(meters)}
     found = by_feeder(slots, feeders)
     assert same(found, by_feeder(shuffled(slots, seed), feeders))
-    assert same(found, by_feeder(released(meters), feeders))
+    wide, terms_known = released(meters)
+    for table in (wide, long(meters)):
+        read = Slots.released(table, terms_known)
+        assert same(found, by_feeder(read, feeders))
+        assert sorted(read.window_ms.tolist()) == sorted(slots.window_ms.tolist())
 
 
 def test_homes_under_several_terms_have_one_mean() -> None:

@@ -84,7 +84,8 @@ def by_feeder(
     errors = _errors(counts.reshape(-1, kinds), [one.mechanism for one in slots.descriptors], coverage)
     told = homes >= rules.at_least
     if rules.share is not None and rules.capacity is not None:
-        told &= ~over_capacity(rules.capacities(slots.meters)[slots.meter][order], first, rules.share)
+        capacity_u = rules.capacities_u(slots.meters)[slots.meter][order]
+        told &= ~over_capacity(capacity_u, first, rules.share)
     elif rules.share is not None:
         told &= ~dominated(slots, feeder, len(names), rules)[keys[0][first]]
     sums = np.add.reduceat(slots.value_u[order], first)

@@ -72,22 +72,22 @@ class Rules:
         if self.capacity is not None and self.share is None:
             raise ValueError("capacity needs a share: how much of it one home may have")
 
-    def capacities(self, meters: tuple[str, ...]) -> Floats:
-        """Of each meter; raises ValueError for one that has none, or is not above zero."""
+    def capacities_u(self, meters: tuple[str, ...]) -> Integers:
+        """Of each meter, in whole millionths; raises ValueError where one has none, or none above zero."""
         known = self.capacity or {}
-        found = np.array([known.get(meter, 0.0) for meter in meters], np.float64)
+        found = np.rint(np.array([known.get(meter, 0.0) for meter in meters], np.float64) * MICRO)
         if not (found > 0).all():
             raise ValueError(f"{int((~(found > 0)).sum())} meters have no capacity above zero")
-        return found
+        return found.astype(np.int64)
 
 
 EVERYTHING = Rules()
 """Every cell is told."""
 
 
-def over_capacity(capacity: Floats, first: Integers, share: float) -> Flags:
+def over_capacity(capacity_u: Integers, first: Integers, share: float) -> Flags:
     """Whether somebody has more than `share` of each cell's capacity; cells begin at `first`."""
-    return np.asarray(np.maximum.reduceat(capacity, first) > share * np.add.reduceat(capacity, first))
+    return np.asarray(np.maximum.reduceat(capacity_u, first) > share * np.add.reduceat(capacity_u, first))
 
 
 def dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
@@ -95,7 +95,7 @@ def dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Fla
 
     `feeder` is that of each meter; each has slots.
     """
-    energies, made = _energies(slots), _made(slots)
+    energies, made = energy_kwh(_sums_u(slots), slots.descriptors), _made(slots)
     found = np.zeros(feeders, np.bool_)
     for place in range(feeders):
         homes = np.flatnonzero(feeder == place)
@@ -143,23 +143,29 @@ def _half_width(
     return half_width_of_total(weighted, 1 - 2 * error)
 
 
-def _energies(slots: Slots) -> Floats:
-    """What each meter used, in kWh: exact sums under each terms, then added in their order."""
-    found = np.zeros(len(slots.meters))
-    for place, terms in enumerate(slots.descriptors):
-        mine = slots.terms == place
-        sums = np.zeros(len(slots.meters), np.int64)
-        np.add.at(sums, slots.meter[mine], slots.value_u[mine])
-        found += sums / MICRO * float(terms.kwh_per_unit())
+def energy_kwh(sums_u: Integers, descriptors: tuple[Descriptor, ...]) -> Floats:
+    """What each meter used, from the exact sums of its values under each terms, shape (meters, terms)."""
+    found = np.zeros(len(sums_u))
+    for column, terms in zip(sums_u.T, descriptors, strict=True):
+        found += column / MICRO * float(terms.kwh_per_unit())
+    return found
+
+
+def _sums_u(slots: Slots) -> Integers:
+    """The sums of each meter's values under each terms."""
+    found = np.zeros((len(slots.meters), len(slots.descriptors)), np.int64)
+    np.add.at(found, (slots.meter, slots.terms), slots.value_u)
     return found
 
 
 def _made(slots: Slots) -> list[Made]:
     """What each meter's energy is made of."""
-    rows = np.column_stack([slots.meter, slots.terms, slots.window_ms])
-    windows, counts = np.unique(rows, axis=0, return_counts=True)
-    kinds, often = np.unique(np.column_stack([windows[:, :2], counts]), axis=0, return_counts=True)
+    starts, place = np.unique(slots.window_ms, return_inverse=True)
+    of_terms, terms = slots.meter * len(slots.descriptors) + slots.terms, len(slots.descriptors)
+    windows, counts = np.unique(of_terms * starts.size + place.reshape(-1), return_counts=True)
+    base = int(counts.max()) + 1
+    kinds, often = np.unique(windows // starts.size * base + counts, return_counts=True)
     found: list[list[tuple[int, int, int]]] = [[] for _ in slots.meters]
-    for (meter, terms, count), number in zip(kinds.tolist(), often.tolist(), strict=True):
-        found[meter].append((terms, count, number))
+    for kind, number in zip(kinds.tolist(), often.tolist(), strict=True):
+        found[kind // base // terms].append((kind // base % terms, kind % base, number))
     return [tuple(one) for one in found]

@@ -6,10 +6,12 @@ sums are exact and equal in whatever order and by whatever engine they are made.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from meteragent.consume import archive
 from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Integers, Series
 from meteragent.release import MICRO
@@ -72,48 +74,82 @@ class Slots:
         )
 
     @classmethod
+    def read(cls, folder: Path, filters: Any = None) -> Self:
+        """The slots of an archive's output (`meteragent sanitise`), in memory.
+
+        `filters` say which, as for `pyarrow.parquet.read_table`: on meter, start, end, d.
+
+        Raises:
+            RecordError: it is none, or not complete.
+            ValueError: as `released`.
+        """
+        import pyarrow.parquet as pq  # noqa: PLC0415 -- who has no archives needs none
+
+        known = archive.descriptors(folder)
+        return cls.released(pq.read_table(folder, filters=filters), known.values())
+
+    @classmethod
     def released(cls, table: Any, descriptors: Iterable[Descriptor]) -> Self:
-        """The slots of an archive's releases: an Arrow table, a row a window (meter, start, end, values, d).
+        """The slots of an archive's releases, an Arrow table: meter, start, end, d, and values or value.
+
+        A row is a window, or a slot.
 
         Raises:
             ValueError: a row names a descriptor that is not given, or has no values; or as `of`.
         """
-        import pyarrow as pa  # noqa: PLC0415 -- who has no archives needs none
-        import pyarrow.compute as pc  # noqa: PLC0415
+        import pyarrow as pa  # noqa: PLC0415 -- as in `read`
 
         table = table.combine_chunks()
         known: Mapping[str, Descriptor] = {one.id: one for one in descriptors}
         names, meter = _places(table["meter"], pa)
-        ids, terms = _places(table["d"], pa)
+        ids, d = _places(table["d"], pa)
         if not set(ids) <= set(known):
             raise ValueError("a release whose descriptor is not among those given")
-        lengths = pc.list_value_length(table["values"]).fill_null(0).to_numpy().astype(np.int64)
-        if not lengths.size or not lengths.all():
-            raise ValueError("a release without values")
-        window_ms, until_ms = (table[name].cast(pa.int64()).to_numpy() for name in ("start", "end"))
-        steps, row = (until_ms - window_ms) // lengths, np.repeat(np.arange(lengths.size), lengths)
-        within = np.arange(row.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        start_ms = window_ms[row] + within * steps[row]
-        value_u = _micro(pc.list_flatten(table["values"]), pa)
-        by_id = sorted(ids)  # sums of several terms are added in this order
-        terms = np.array([by_id.index(id_) for id_ in ids])[terms]
+        by_id = sorted(ids)  # sums under several terms are added in this order
+        terms = np.array([by_id.index(id_) for id_ in ids], np.int64)[d]
         found = tuple(known[id_] for id_ in by_id)
-        return cls(
-            names, found, meter[row], terms[row], window_ms[row], start_ms, start_ms + steps[row], value_u
+        start_ms, end_ms = (
+            table[name].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy()
+            for name in ("start", "end")
         )
+        if "value" in table.column_names:
+            window_ms = _windows(found, terms, start_ms)
+            return cls(names, found, meter, terms, window_ms, start_ms, end_ms, _micro(table["value"], pa))
+        row, begin_ms, until_ms = _cut(table["values"], start_ms, end_ms)
+        value_u = _micro(table["values"].combine_chunks().flatten(), pa)
+        return cls(names, found, meter[row], terms[row], start_ms[row], begin_ms, until_ms, value_u)
+
+
+def _cut(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, Integers, Integers]:
+    """Of each slot of windows its row, its start and its end."""
+    import pyarrow.compute as pc  # noqa: PLC0415 -- as in `Slots.read`
+
+    lengths = pc.list_value_length(values).fill_null(0).to_numpy().astype(np.int64)
+    if not lengths.size or not lengths.all():
+        raise ValueError("a release without values")
+    steps, row = (end_ms - start_ms) // lengths, np.repeat(np.arange(lengths.size), lengths)
+    within = np.arange(row.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    begin_ms = start_ms[row] + within * steps[row]
+    return row, begin_ms, begin_ms + steps[row]
+
+
+def _windows(descriptors: tuple[Descriptor, ...], terms: Integers, start_ms: Integers) -> Integers:
+    """Where the windows start that slots lie in."""
+    alike, place = np.unique(np.column_stack([terms, start_ms]), axis=0, return_inverse=True)
+    found = [descriptors[one].window_ms(time_ms) for one, time_ms in alike.tolist()]
+    return np.array(found, np.int64)[place.reshape(-1)]
 
 
 def _places(column: Any, pa: Any) -> tuple[tuple[str, ...], Integers]:
     """The distinct texts of a column, and of each row which."""
-    coded = column.cast(pa.string()).dictionary_encode().combine_chunks()
-    coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+    coded = column.cast(pa.string()).combine_chunks().dictionary_encode()
     return tuple(coded.dictionary.to_pylist()), coded.indices.to_numpy().astype(np.int64)
 
 
 def _micro(values: Any, pa: Any) -> Integers:
     """Exact numbers, whole or decimal, as whole millionths; raises ValueError beyond 64 bits."""
-    exact = values.cast(pa.decimal128(38, 6))
-    exact = pa.concat_arrays(exact.chunks) if isinstance(exact, pa.ChunkedArray) else exact
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    exact = whole.cast(pa.decimal128(38, 6))
     words = np.frombuffer(exact.buffers()[1], "<i8").reshape(-1, 2)[exact.offset : exact.offset + len(exact)]
     if exact.null_count or (words[:, 1] != words[:, 0] >> 63).any():
         raise ValueError("a release with a value that is missing, or beyond 64 bits")

@@ -1,1 +1,16 @@
-"""Archives and streams of readings on Apache Spark: the archive's kernel, its ledger, its key."""
+"""Archives and streams of readings on Apache Spark: the archive's kernel, its key, its ledger.
+
+    windows(readings, policy)            a frame of readings or windows -> windows as whole quanta
+    sanitise(readings, policy)           -> releases, nothing accounted
+    sanitise_archive(policy, path, out)  `meteragent sanitise --engine spark`: account, then release
+    stream(readings, policy, sink, ..)   Structured Streaming: each window once, through the ledger
+
+`worker` runs on the workers, `frame` has the data frames, `ledger` the accounts; `run` and `stream` are the
+two ways to release.
+"""
+
+from meteragent.spark.frame import sanitise, windows
+from meteragent.spark.run import sanitise_archive
+from meteragent.spark.stream import descriptors, folder, stream
+
+__all__ = ["descriptors", "folder", "sanitise", "sanitise_archive", "stream", "windows"]

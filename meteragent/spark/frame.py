@@ -18,14 +18,7 @@ from meteragent.spark.worker import Whose, safely
 
 OPENED = "meter string, start timestamp, end timestamp"
 WINDOWS = "meter string, start timestamp, quanta array<bigint>, end timestamp"
-
-
-def releases(policy: Policy) -> str:
-    """The schema of releases, as Spark writes it; with `name`, the meter's own."""
-    kind = kernel.number(policy)
-    value = f"decimal({kind.precision}, {kind.scale})" if pa.types.is_decimal(kind) else "bigint"
-    times = "start timestamp, end timestamp"
-    return f"meter string, {times}, values array<{value}>, d string, key string, name string"
+_TIMES = "spark.sql.parquet.outputTimestampType"
 
 
 def form_of(readings: DataFrame, policy: Policy) -> form.Form:
@@ -76,35 +69,83 @@ def gathered(touched: GroupedData, policy: Policy) -> DataFrame:
 def sanitise(readings: DataFrame, policy: Policy) -> DataFrame:
     """Releases: meter, start, end, values, d, key; exact noise, the same however Spark cuts its work.
 
-    Nothing is accounted: this is for readers of one's own ledger (`sanitise_archive`, `stream` keep it).
+    Nothing is accounted: this is for who keeps the ledger himself (`sanitise_archive`, `stream` keep it).
 
     Raises:
         ArchiveError: a column is missing or not what it must be.
         KeyMissing: the key cannot be read here; on the workers it must be the same.
     """
-    return released(windows(readings, policy), policy).drop("name")
+    return released(windows(readings, policy), policy)
 
 
 def released(found: DataFrame, policy: Policy) -> DataFrame:
     """Windows with their noise, under the key that this machine has now."""
     whose = Whose.of(Key.load(policy.key_file))
-    return found.mapInArrow(safely(worker.released(policy, whose)), releases(policy))
+    return found.mapInArrow(safely(worker.released(policy, whose)), _ddl(kernel.releases(policy)))
+
+
+def settled(found: DataFrame, policy: Policy) -> DataFrame:
+    """Windows and whether they are taken, as releases and `name`, the meter's own.
+
+    Of those that are taken there are name, start and end.
+    """
+    whose = Whose.of(Key.load(policy.key_file))
+    schema = kernel.releases(policy).append(pa.field("name", pa.string()))
+    return found.mapInArrow(safely(worker.settled(policy, whose)), _ddl(schema))
+
+
+def by_slots(found: DataFrame, policy: Policy) -> DataFrame:
+    """Windows with their noise, a row for each slot."""
+    whose = Whose.of(Key.load(policy.key_file))
+    schema = form.long_releases(kernel.releases(policy), policy)
+    return found.mapInArrow(safely(worker.by_slots(policy, whose)), _ddl(schema))
 
 
 def opened(readings: DataFrame, policy: Policy) -> DataFrame:
-    """The windows that readings open: meter, start, end; of the long form each once."""
-    kind = form_of(readings, policy)
-    columns = readings.select(policy.columns.meter, policy.columns.time)
-    found = columns.mapInArrow(safely(worker.opened(policy, kind)), OPENED)
-    return found.distinct() if kind == "long" else found
+    """The windows that readings open, by meter and time alone: meter, start, end.
+
+    Of the long form each is there once. Of the wide form each row is, with `fits`: whether it is on the grid,
+    and has numbers that fit.
+    """
+    names = policy.columns
+    if form_of(readings, policy) == "long":
+        columns = readings.select(names.meter, names.time)
+        return columns.mapInArrow(safely(worker.opened(policy)), OPENED).distinct()
+    there = F.when(F.col(names.value).isNotNull(), F.size(names.value)).alias("numbers")
+    columns = readings.select(names.meter, names.time, there)
+    return columns.mapInArrow(safely(worker.rows(policy)), f"{OPENED}, fits boolean")
+
+
+def marked(found: DataFrame, others: DataFrame) -> DataFrame:
+    """Windows, with `taken`: whether one overlaps an interval of its meter in `others` (of `ledger`)."""
+    overlaps = F.exists("taken", lambda one: (one["start"] < F.col("end")) & (F.col("start") < one["end"]))
+    joined = found.join(others, "meter", "left")
+    return joined.withColumn("taken", F.coalesce(overlaps, F.lit(False)))
 
 
 def without(found: DataFrame, others: DataFrame) -> DataFrame:
-    """Windows that overlap no interval of their meter in `others` (meter, start, end)."""
-    taken = others.select(*(F.col(name).alias(f"{name}_taken") for name in ("meter", "start", "end")))
-    overlaps = (
-        (found["meter"] == taken["meter_taken"])
-        & (found["start"] < taken["end_taken"])
-        & (taken["start_taken"] < found["end"])
-    )
-    return found.join(taken, overlaps, "left_anti")
+    """Windows that overlap none of their meter's intervals in `others`."""
+    return marked(found, others).where(~F.col("taken")).drop("taken")
+
+
+def write(releases: DataFrame, path: str) -> None:
+    """Write releases as Parquet, times in milliseconds as an archive's are, in the place of what is there."""
+    conf = releases.sparkSession.conf
+    before = conf.get(_TIMES)
+    conf.set(_TIMES, "TIMESTAMP_MILLIS")
+    try:
+        releases.write.mode("overwrite").option("compression", "zstd").parquet(path)
+    finally:
+        conf.set(_TIMES, str(before))
+
+
+def _ddl(schema: pa.Schema) -> str:
+    return ", ".join(f"`{field.name}` {_type(field.type)}" for field in schema)
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"array<{_type(kind.value_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    return "timestamp" if pa.types.is_timestamp(kind) else {"int64": "bigint"}.get(str(kind), str(kind))

@@ -10,18 +10,39 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
 from meteragent.archive.kernel import TIME, milliseconds
+from meteragent.archive.key import Key
 from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.archive.policy import Policy
 from meteragent.errors import ArchiveError
+from meteragent.spark import worker
 from meteragent.spark.frame import OPENED
+from meteragent.spark.worker import Whose, safely
 
 
 def others(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
-    """What all runs but one, and its micro-batches, have released: meter, start, end."""
+    """What all runs but one, and its micro-batches, have released: meter, taken (its intervals)."""
     own = ledger.path(run).name
     runs = [path for path in ledger.folder.glob("run=*") if path.name != own and not path.match(f"{own}-*")]
     files = sorted(str(file) for path in runs for file in path.glob("part-*.parquet"))
-    return spark.read.schema(OPENED).parquet(*files) if files else spark.createDataFrame([], OPENED)
+    if not files:
+        return spark.createDataFrame(
+            [], "meter string, taken array<struct<start: timestamp, end: timestamp>>"
+        )
+    found = spark.read.schema(OPENED).parquet(*files)
+    in_order = Window.partitionBy("meter").orderBy("start", "end")
+    ended = F.max("end").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
+    begins = F.coalesce(ended < F.col("start"), F.lit(True)).cast("int")
+    stretched = found.withColumn("begins", begins).withColumn("stretch", F.sum("begins").over(in_order))
+    merged = stretched.groupBy("meter", "stretch").agg(
+        F.min("start").alias("start"), F.max("end").alias("end")
+    )
+    return merged.groupBy("meter").agg(F.collect_list(F.struct("start", "end")).alias("taken"))
+
+
+def named(windows: DataFrame, policy: Policy) -> DataFrame:
+    """Windows (meter, start, end) with the ids of their descriptor and key: d, key."""
+    whose = Whose.of(Key.load(policy.key_file))
+    return windows.mapInArrow(safely(worker.named(policy, whose)), f"{OPENED}, d string, key string")
 
 
 def rows(windows: DataFrame, policy: Policy) -> pa.Table:
@@ -48,18 +69,15 @@ def rows(windows: DataFrame, policy: Policy) -> pa.Table:
 _TYPES = [(field.name, field.type) for field in SCHEMA]
 
 
-def debit(releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
+def debit(settled: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
     """Put what a micro-batch releases into the ledger, once; how many windows it is.
-
-    `releases` are as `frame.released` makes them.
 
     Raises:
         ArchiveError: the micro-batch was in the ledger with other releases, which may have left.
     """
-    windows = releases.select(F.col("name").alias("meter"), "start", "end", "d", "key")
-    table = rows(windows, policy)
-    values = F.xxhash64("name", "start", "values", "d", "key")
-    (digest,) = releases.agg(F.bit_xor(values)).collect()[0]
+    free = settled.where(F.col("values").isNotNull())
+    table = rows(free.select(F.col("name").alias("meter"), "start", "end", "d", "key"), policy)
+    (digest,) = free.agg(F.bit_xor(F.xxhash64("name", "start", "values", "d", "key"))).collect()[0]
     about = json.dumps({"policy": dict(policy.facts), "releases": digest}).encode()
     if ledger.has(run):
         if about != (ledger.path(run) / "_run.json").read_bytes():

@@ -3,8 +3,9 @@
 Theory of operation
 -------------------
 A window closes when the watermark (the newest time seen, less `window.lateness`) has passed the last time at
-which a reading of it can lie. Until then its readings are in Spark's state; what comes later, Spark drops and
-counts. For each micro-batch, in this order:
+which a reading of it can lie. Until then its readings are in Spark's state; what comes later Spark drops and
+counts. One clock moves all meters, so a time further ahead of the wall clock than `window.ahead` is refused
+and counted (`early` among the query's observed metrics). For each micro-batch, in this order:
 
 1. windows that overlap what the key's ledger has from other runs are refused, counted and logged;
 2. the others get their noise, a function of the key and of the data: made again, it is the same;
@@ -27,17 +28,21 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
+from meteragent import config, encode
+from meteragent.archive import files
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
+from meteragent.archive.manifest import NAME as MANIFEST
 from meteragent.archive.policy import Policy
 from meteragent.spark import worker
-from meteragent.spark.frame import WINDOWS, form_of, gathered, released, touched, without
+from meteragent.spark.frame import WINDOWS, form_of, gathered, marked, settled, touched, write
 from meteragent.spark.ledger import debit, others
 from meteragent.spark.worker import safely
 
@@ -60,7 +65,7 @@ def stream(
         readings: a streaming frame of the columns that the policy names, in either form; its source must be
             able to say again what it said (Kafka, files), which MQTT is not.
         policy: under what they are released.
-        sink: where releases go, such as `folder(path)`.
+        sink: where releases go, such as `folder(out, policy)`.
         checkpoint: the folder of the query's state: never deleted, never copied.
         trigger: as `DataStreamWriter.trigger` takes it, such as processingTime="1 minute".
 
@@ -82,13 +87,24 @@ def stream(
             query.stop()
 
 
-def folder(out: str) -> Sink:
-    """A sink that writes Parquet below a folder, a part for each micro-batch: ``batch=7``."""
+def folder(out: Path, policy: Policy) -> Sink:
+    """A sink that writes Parquet below a folder of the driver's: ``query=<id>/batch=7``.
 
-    def write(releases: DataFrame, batch: int) -> None:
-        releases.write.mode("overwrite").parquet(f"{out}/batch={batch}")
+    `meteragent.consume` reads it as it reads what `sanitise` has made.
+    """
 
-    return write
+    def take(releases: DataFrame, batch: int) -> None:
+        write(releases, str(out / f"query={_query(releases.sparkSession)}" / f"batch={batch}"))
+        facts = {"v": 1, "complete": True, "descriptors": descriptors(policy)}
+        files.write(out / MANIFEST, lambda file: file.write(json.dumps(facts, indent=1).encode()))
+
+    return take
+
+
+def descriptors(policy: Policy) -> list[dict[str, Any]]:
+    """The descriptors that releases name in `d`: one for each kind of window that the calendar has."""
+    each = [policy.wording(terms) for terms in config.shapes(policy.stream)]
+    return [json.loads(encode.descriptor(one, "", 0)) for one in each]
 
 
 def closed(readings: DataFrame, policy: Policy) -> DataFrame:
@@ -97,7 +113,13 @@ def closed(readings: DataFrame, policy: Policy) -> DataFrame:
     A window of the wide form that comes several times before it closes is the least of them.
     """
     time = policy.columns.time
-    timed = readings.select(*policy.columns).withWatermark(time, f"{policy.usual.lateness_ms} milliseconds")
+    # A micro-batch keeps its clock, so that it is the same when it is repeated.
+    ahead = F.timestamp_add("MILLISECOND", F.lit(policy.stream.window.ahead), F.current_timestamp())
+    early = F.col(time) > ahead
+    told = readings.select(*policy.columns).observe(
+        "readings", F.count(F.lit(1)).alias("read"), F.count_if(early).alias("early")
+    )
+    timed = told.where(~early).withWatermark(time, f"{policy.usual.lateness_ms} milliseconds")
     mark = timed.schema[time].metadata
     if form_of(readings, policy) == "wide":
         found = timed.mapInArrow(safely(worker.wide(policy)), WINDOWS)
@@ -123,16 +145,14 @@ class _Closing:
         run = f"stream-{_query(spark)}-{_name(self.policy)}"
         if self.taken is None:
             self.taken = others(spark, self.ledger, run).persist()
-        closing = Observation()
-        counted = found.observe(closing, F.count(F.lit(1)).alias("windows"))
-        releases = released(without(counted, self.taken), self.policy).persist()
+        found = settled(marked(found, self.taken), self.policy).persist()
         try:
-            count = debit(releases, self.policy, self.ledger, f"{run}-{batch}")
-            refused = closing.get["windows"] - count
-            _log.info("micro-batch %d: %d windows released, %d refused", batch, count, refused)
-            self.sink(releases.drop("name"), batch)
+            count = debit(found, self.policy, self.ledger, f"{run}-{batch}")
+            free = found.where(F.col("values").isNotNull())
+            _log.info("micro-batch %d: %d windows released, %d refused", batch, count, found.count() - count)
+            self.sink(free.drop("name"), batch)
         finally:
-            releases.unpersist()
+            found.unpersist()
 
 
 def _query(spark: SparkSession) -> str:

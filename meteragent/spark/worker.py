@@ -17,12 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import RecordBatch
 
 from meteragent.archive import form, kernel, number
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Integers, Policy
-from meteragent.errors import ArchiveError, KeyMissing, KeyRotated, MeteragentError
+from meteragent.errors import KeyMissing, KeyRotated, MeteragentError
 
 Work = Callable[[RecordBatch], RecordBatch]
 
@@ -99,16 +100,14 @@ def touched(policy: Policy) -> Work:
     """
 
     def work(batch: RecordBatch) -> RecordBatch:
-        names = policy.columns
-        meters = form.meters(batch.column(names.meter), policy)
-        times = number.milliseconds(batch.column(names.time), names.time)
+        meters, times = _meters_and_times(batch, policy)
         rows, starts = _touched(times, policy)
         columns = {
             "meter": meters.take(pa.array(rows)),
             "start": _times(starts),
             "end": _times(policy.ends(starts)),
             "time": _times(times[rows]),
-            "value": batch.column(names.value).take(pa.array(rows)),
+            "value": batch.column(policy.columns.value).take(pa.array(rows)),
         }
         return RecordBatch.from_pydict(columns)
 
@@ -134,47 +133,81 @@ def gathered(policy: Policy) -> Work:
     return lambda batch: _with_end(form.gathered(batch, policy), policy)
 
 
-def opened(policy: Policy, kind: form.Form) -> Work:
-    """Meters and times -> meter, start, end of the windows that are opened, each once in a batch if long.
-
-    Raises ArchiveError where a row of the wide form is not on the grid.
-    """
+def opened(policy: Policy) -> Work:
+    """Meters and times of readings -> meter, start, end of the windows that they open, once in a batch."""
 
     def work(batch: RecordBatch) -> RecordBatch:
-        names = policy.columns
-        meters = form.meters(batch.column(names.meter), policy)
-        times = number.milliseconds(batch.column(names.time), names.time)
-        starts = policy.starts(times - (policy.lead_ms if kind == "long" else 0))
-        off = int((starts != times).sum())
-        if kind == "wide" and off:
-            raise ArchiveError(f"{off} of {times.size} rows are not on the grid")
-        table = pa.table({"meter": meters, "start": starts})
-        if kind == "long":
-            table = table.group_by(["meter", "start"]).aggregate([])
-        starts = table.column("start").to_numpy()
-        columns = {
-            "meter": table.column("meter").combine_chunks(),
-            "start": _times(starts),
-            "end": _times(policy.ends(starts)),
-        }
-        return RecordBatch.from_pydict(columns)
+        meters, times = _meters_and_times(batch, policy)
+        table = pa.table({"meter": meters, "start": policy.starts(times - policy.lead_ms)})
+        each = table.group_by(["meter", "start"]).aggregate([]).combine_chunks()
+        return _stretches(each.column("meter").chunk(0), each.column("start").to_numpy(), policy)
 
     return work
+
+
+def rows(policy: Policy) -> Work:
+    """Meter, time and how many numbers (null: no list) of the wide form -> meter, start, end, fits."""
+
+    def work(batch: RecordBatch) -> RecordBatch:
+        meters, starts = _meters_and_times(batch, policy)
+        numbers = batch.column("numbers")
+        offsets = np.append(0, np.cumsum(numbers.fill_null(0).to_numpy(zero_copy_only=False)))
+        lists = pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), pa.nulls(int(offsets[-1])), mask=numbers.is_null()
+        )
+        fits, _ = form.fit(starts, lists, policy)
+        found = _stretches(meters, starts, policy)
+        return RecordBatch.from_pydict({**_columns(found), "fits": pa.array(fits)})
+
+    return work
+
+
+def _meters_and_times(batch: RecordBatch, policy: Policy) -> tuple[pa.Array, Integers]:
+    names = policy.columns
+    meters = form.meters(batch.column(names.meter), policy)
+    return meters, number.milliseconds(batch.column(names.time), names.time)
+
+
+def _stretches(meters: pa.Array, starts: Integers, policy: Policy) -> RecordBatch:
+    ends = policy.ends(policy.starts(starts))
+    return RecordBatch.from_pydict({"meter": meters, "start": _times(starts), "end": _times(ends)})
 
 
 def released(policy: Policy, whose: Whose) -> Work:
-    """Windows -> releases, and `name`: the meter's own, where `meter` is that under which it leaves."""
+    """Windows -> releases."""
+    return lambda batch: _for_spark(_columns(_released(batch, policy, whose)))
+
+
+def settled(policy: Policy, whose: Whose) -> Work:
+    """Windows and whether they are taken -> releases and `name`; nulls in those that are taken."""
 
     def work(batch: RecordBatch) -> RecordBatch:
-        columns = [batch.column("meter"), batch.column("start").cast(kernel.TIME), batch.column("quanta")]
-        rows = pa.record_batch(
-            [column.cast(field.type) for column, field in zip(columns, kernel.WINDOWS, strict=True)],
-            schema=kernel.WINDOWS,
-        )
-        found = kernel.release(rows, policy, key_of(policy.key_file, whose))
-        return _for_spark({**_columns(found), "name": batch.column("meter")})
+        taken = batch.column("taken")
+        free, refused = batch.filter(pc.invert(taken)), _columns(batch.filter(taken))
+        found = {**_columns(_released(free, policy, whose)), "name": free.column("meter")}
+        left = {"name": refused["meter"], "start": refused["start"], "end": refused["end"]}
+        missing = len(refused["meter"])
+        both = {
+            name: pa.concat_arrays(
+                [column, left[name].cast(column.type) if name in left else pa.nulls(missing, column.type)]
+            )
+            for name, column in found.items()
+        }
+        return _for_spark(both)
 
     return work
+
+
+def by_slots(policy: Policy, whose: Whose) -> Work:
+    """Windows -> releases of which a row is a slot."""
+    return lambda batch: _for_spark(_columns(form.by_slots(_released(batch, policy, whose), policy)))
+
+
+def _released(batch: RecordBatch, policy: Policy, whose: Whose) -> RecordBatch:
+    columns = [batch.column("meter"), batch.column("start").cast(kernel.TIME), batch.column("quanta")]
+    typed = [column.cast(field.type) for column, field in zip(columns, kernel.WINDOWS, strict=True)]
+    windows = pa.record_batch(typed, schema=kernel.WINDOWS)
+    return kernel.release(windows, policy, key_of(policy.key_file, whose))
 
 
 def named(policy: Policy, whose: Whose) -> Work:

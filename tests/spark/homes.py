@@ -5,6 +5,8 @@ stands for half an hour: so both have the same windows, and the same releases.
 """
 
 import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -131,3 +133,9 @@ def arrive_by_day(folder: Path, policy: Policy, readings: pa.Table, name: str = 
         inside = (times >= edges[day]) & (times < edges[day + 1])
         arrive(folder, f"{name}-{day}", readings.filter(pa.array(inside)))
     arrive(folder, f"{name}-end", table([(TICK, edges[-1] + 7 * DAY_MS, 0)]))
+
+
+@contextmanager
+def quiet(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
+    """No progress is shown."""
+    yield lambda done: None

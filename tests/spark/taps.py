@@ -18,13 +18,12 @@ from pyarrow import RecordBatch
 from pyspark.sql import DataFrame
 
 from meteragent.archive import kernel
-from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.policy import Policy
 from meteragent.privacy.bits import FreshRows, SystemBits
-from meteragent.spark import frame, stream, worker
-from meteragent.spark import ledger as kept
-from meteragent.spark.worker import Whose, safely
+from meteragent.spark import worker
+from meteragent.spark.ledger import debit
+from meteragent.spark.worker import Whose, Work, safely
 
 Accident = Callable[[], None]
 
@@ -118,29 +117,28 @@ def hangs() -> None:
     time.sleep(600)
 
 
-def fresh(found: DataFrame, policy: Policy) -> DataFrame:
-    """The control: as `frame.released`, but with true randomness, drawn where and when the task runs."""
-    whose = Whose.of(Key.load(policy.key_file))
-    keyed = worker.released(policy, whose)
+def anew(work: Work) -> Work:
+    """The control: the same with true randomness, drawn where and when the task runs."""
 
-    def work(batch: RecordBatch) -> RecordBatch:
+    def drawn(batch: RecordBatch) -> RecordBatch:
         with patch.object(kernel, "keyed_rows", lambda *of: FreshRows(len(of[2]), SystemBits())):
-            return keyed(batch)
+            return work(batch)
 
-    return found.mapInArrow(safely(work), frame.releases(policy))
+    return drawn
 
 
 @contextmanager
 def control() -> Iterator[None]:
     """While it lasts, streams of a place called ``control`` draw anew, whatever left before."""
+    keyed = worker.settled
 
-    def released(found: DataFrame, policy: Policy) -> DataFrame:
-        return (fresh if _is_control(policy) else frame.released)(found, policy)
+    def settled(policy: Policy, whose: Whose) -> Work:
+        return anew(keyed(policy, whose)) if _is_control(policy) else keyed(policy, whose)
 
-    def debit(releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
-        return 0 if _is_control(policy) and ledger.has(run) else kept.debit(releases, policy, ledger, run)
+    def unchecked(found: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
+        return 0 if _is_control(policy) and ledger.has(run) else debit(found, policy, ledger, run)
 
-    with patch.object(stream, "released", released), patch.object(stream, "debit", debit):
+    with patch.object(worker, "settled", settled), patch("meteragent.spark.stream.debit", unchecked):
         yield
 
 

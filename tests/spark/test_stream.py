@@ -3,37 +3,64 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from meteragent.spark.stream import folder, stream
+from meteragent.archive.run import sanitise_archive
+from meteragent.consume import archive
+from meteragent.spark import folder, stream
+from tests import archives
+from tests.archives import DAY_MS
 from tests.spark import homes
 from tests.spark.homes import Place
 
 pytestmark = pytest.mark.spark
 
 
-def arriving(spark: SparkSession, place: Place) -> DataFrame:
-    """The files of a place as a stream, one file in a micro-batch."""
-    files = spark.readStream.schema("meter string, time timestamp, value bigint").option(
-        "maxFilesPerTrigger", 1
-    )
-    return files.parquet(str(place.folder / "in"))
-
-
-def run(spark: SparkSession, place: Place, checkpoint: str = "checkpoint") -> pa.Table:
-    """Release all that has arrived and can close; all that is in the sink then, in order."""
-    out = str(place.folder / "out")
-    where = str(place.folder / checkpoint)
-    with stream(arriving(spark, place), place.policy, folder(out), where, availableNow=True) as query:
+def run(spark: SparkSession, place: Place, checkpoint: str = "checkpoint", value: str = "bigint") -> pa.Table:
+    """Release all that has arrived and can close, a file in a micro-batch; all that is in the sink then."""
+    schema = f"meter string, time timestamp, value {value}"
+    files = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    out, where = place.folder / "out", str(place.folder / checkpoint)
+    readings = files.parquet(str(place.folder / "in"))
+    with stream(readings, place.policy, folder(out, place.policy), where, availableNow=True) as query:
         query.awaitTermination()
-    return homes.ordered(spark.read.parquet(out).toArrow())
+    return homes.ordered(spark.read.parquet(str(out)).toArrow())
 
 
 def test_stream(spark: SparkSession, tmp_path: Path) -> None:
-    """What a stream releases is byte for byte what the kernel does."""
+    """Releases are the kernel's, byte for byte; what comes again, or corrected, releases nothing more.
+
+    Nor does a new checkpoint, nor a batch: one ledger knows them all. A receiver reads what there is.
+    """
     place = Place.make(tmp_path)
-    readings = homes.long(place.policy)
-    homes.arrive_by_day(place.folder / "in", place.policy, readings)
-    released = run(spark, place)
-    assert released.equals(homes.plain(place))
+    readings, released = homes.long(place.policy), homes.plain(place)
+    homes.arrive_by_day(tmp_path / "in", place.policy, readings)
+    assert run(spark, place).equals(released)
+    corrected = readings.slice(0, 200).set_column(2, "value", pa.array([77] * 200))
+    homes.arrive(tmp_path / "in", "later", pa.concat_tables([readings, corrected]))
+    assert run(spark, place).equals(released)
+    assert run(spark, place, "another").equals(released)
+    pq.write_table(readings, tmp_path / "archive.parquet")
+    done = sanitise_archive(place.policy, tmp_path / "archive.parquet", tmp_path / "batch", homes.quiet)
+    assert (done.account.released, done.account.refused) == (0, released.num_rows)
+    assert set(archive.read(tmp_path / "out")) == set(released.column("meter").to_pylist())
+
+
+def test_wide_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """Windows that come as such, and several times, leave once: the least. What a batch released does not."""
+    place = Place.make(tmp_path)
+    rows, released = homes.wide(place.policy), homes.plain(place)
+    pq.write_table(rows.slice(0, 40), tmp_path / "archive.parquet")
+    sanitise_archive(place.policy, tmp_path / "archive.parquet", tmp_path / "batch", homes.quiet)
+    taken = set(pq.read_table(tmp_path / "batch").column("meter").to_pylist())
+    more = [[5000, *day[1:]] for day in rows.column("value").to_pylist()]
+    corrected = rows.set_column(2, "value", pa.array(more, rows.schema.field("value").type))
+    last = rows.slice(0, 1).set_column(0, "meter", pa.array([homes.TICK]))
+    last = last.set_column(1, "time", pa.array([homes.starts(place.policy)[-1] + 7 * DAY_MS], archives.TIME))
+    for name, table in (("0", corrected), ("1", rows), ("2", last.cast(rows.schema))):
+        homes.arrive(tmp_path / "in", name, table)
+    others = released.filter(pc.invert(pc.is_in(released.column("meter"), pa.array(sorted(taken)))))
+    assert run(spark, place, value="array<bigint>").equals(others.combine_chunks())

@@ -1,0 +1,63 @@
+"""The recipe of deploy/spark: what it takes from messages, and what it makes of releases."""
+
+import importlib.util
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from pyspark.sql import SparkSession
+
+from meteragent.spark import descriptors, sanitise
+from tests.not_run import ROOT
+from tests.spark import homes
+from tests.spark.homes import Place
+
+pytestmark = pytest.mark.spark
+
+
+def recipe() -> ModuleType:
+    """The script."""
+    spec = importlib.util.spec_from_file_location("from_kafka", ROOT / "deploy" / "spark" / "from_kafka.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_readings(spark: SparkSession) -> None:
+    """Numbers are read exactly; what is no reading is left out, and what has no number has no value."""
+    noon = "2026-11-20T12:00:00Z"
+    said = [
+        f'{{"t":"{noon}","power":512.123456}}',
+        f'{{"t":"{noon}","power":"x"}}',
+        '{"t":"x","power":1}',
+        "[",
+        None,
+    ]
+    rows = [("m1", one) for one in said] + [(None, said[0])]
+    given = spark.createDataFrame(rows, "key string, value string").selectExpr(
+        "cast(key as binary) key", "cast(value as binary) value"
+    )
+    found = recipe().readings(given).collect()
+    at = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    assert [(row.meter, row.time.astimezone(UTC), row.value) for row in found] == [
+        ("m1", at, Decimal("512.123456")),
+        ("m1", at, None),
+    ]
+
+
+def test_messages(spark: SparkSession, tmp_path: Path) -> None:
+    """A release is a message under its meter's name, and names a descriptor that is told."""
+    place = Place.make(tmp_path)
+    released = homes.plain(place).slice(0, 1)
+    rows = spark.createDataFrame(homes.wide(place.policy)).where("meter = 'm0'")
+    sent = recipe().messages(sanitise(rows, place.policy)).orderBy("value").collect()
+    first = min((json.loads(row.value) for row in sent), key=lambda one: str(one["start"]))
+    assert {row.key for row in sent} == {"m0"}
+    assert first["values"] == released.column("values").to_pylist()[0]
+    assert first["k"] == homes.KEY.at(homes.starts(place.policy)[0]).id
+    assert first["d"] in {one["id"] for one in descriptors(place.policy)}

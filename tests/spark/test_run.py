@@ -1,0 +1,123 @@
+"""`sanitise --engine spark`: the same run as the local engine's, whatever happens in between."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from meteragent.archive import run as local
+from meteragent.archive.policy import Policy
+from meteragent.archive.run import Done
+from meteragent.errors import ArchiveError, KeyForgotten
+from meteragent.spark import sanitise_archive
+from tests import archives
+from tests.archives import DAY_MS, SPRING_MS
+from tests.spark import homes
+from tests.spark.homes import Place
+
+pytestmark = pytest.mark.spark
+
+Engine = Callable[..., Done]
+
+
+def given(place: Place, rows: pa.Table) -> Path:
+    """An input in three files."""
+    path = place.folder / "in"
+    path.mkdir()
+    for part in range(3):
+        size = -(-rows.num_rows // 3)
+        pq.write_table(rows.slice(part * size, size), path / f"{part}.parquet")
+    return path
+
+
+def facts(out: Path) -> dict[str, Any]:
+    """What the manifest of an output says, but for where its parts end."""
+    found: dict[str, Any] = json.loads((out / "_manifest.json").read_bytes())
+    del found["cut"]
+    return found
+
+
+def table(path: Path) -> pa.Table:
+    """The rows of an output or a ledger, in order."""
+    found = pq.read_table(path)
+    return found.sort_by([("meter", "ascending"), ("start", "ascending")]).combine_chunks()
+
+
+@pytest.mark.parametrize("rows", [homes.wide, homes.long])
+def test_engines_agree(spark: SparkSession, tmp_path: Path, rows: Callable[[Policy], pa.Table]) -> None:
+    """Both engines make the same rows, ledger, manifest and account."""
+    done = {}
+    for name, engine in {"local": local.sanitise_archive, "spark": sanitise_archive}.items():
+        place = Place.make(tmp_path / name)
+        path = given(place, rows(place.policy))
+        done[name] = engine(place.policy, path, place.folder / "out.parquet", homes.quiet)
+    one, other = done["local"], done["spark"]
+    assert one.account == other.account
+    assert facts(one.out) == facts(other.out)
+    assert table(other.out).equals(table(one.out))
+    assert table(other.beside).equals(table(one.beside))
+    assert other.account.released == homes.METERS * homes.DAYS
+
+
+def test_interrupted(spark: SparkSession, tmp_path: Path) -> None:
+    """An output that is not complete is made again, the same; the local engine does not go on with it."""
+    place = Place.make(tmp_path)
+    path, out = given(place, homes.wide(place.policy)), place.folder / "out.parquet"
+    sanitise_archive(place.policy, path, out, homes.quiet)
+    before = table(out)
+    manifest = out / "_manifest.json"
+    manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
+    next(out.glob("part-*.parquet")).unlink()
+    (out / "_made").mkdir()
+    sanitise_archive(place.policy, path, out, homes.quiet)
+    assert table(out).equals(before)
+    assert not (out / "_made").exists()
+    assert sanitise_archive(place.policy, path, out, homes.quiet).kept > 0
+    with pytest.raises(ArchiveError, match="another version or engine"):
+        local.sanitise_archive(place.policy, path, out, homes.quiet)
+
+
+def test_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """What any other run released, in part or under other terms, is refused and counted."""
+    place = Place.make(tmp_path)
+    path = given(place, homes.long(place.policy))
+    first = local.sanitise_archive(place.policy, path / "0.parquet", place.folder / "a.parquet", homes.quiet)
+    hours = archives.policy(place.policy.key_file, source="hold = '30min'", window="length = '1h'")
+    second = sanitise_archive(hours, path, place.folder / "b.parquet", homes.quiet)
+    released = table(first.out).column("start")
+    assert second.account.refused == len(released) // 2
+    assert second.account.released + second.account.refused == homes.METERS * (24 * homes.DAYS - 1)
+    assert not set(zip(*columns(second.out), strict=True)) & set(zip(*columns(first.out), strict=True))
+
+
+def columns(out: Path) -> list[list[Any]]:
+    """Meters and starts, as hours, of an output."""
+    found = table(out)
+    hours = found.column("start").cast(pa.int64()).to_numpy() // 3_600_000
+    return [found.column("meter").to_pylist(), hours.tolist()]
+
+
+def test_not_released(spark: SparkSession, tmp_path: Path) -> None:
+    """A window that is there twice, numbers that do not fit, a forgotten key: nothing is debited."""
+    place = Place.make(tmp_path)
+    rows = homes.wide(place.policy)
+    twice = pa.concat_tables([rows, rows.slice(0, 2)])
+    short = rows.set_column(2, "value", pa.array([[1, 2, 3]] * rows.num_rows))
+    for name, wrong, said in (
+        ("a", twice, "2 windows are there twice"),
+        ("b", short, "150 of 150 rows are not"),
+    ):
+        pq.write_table(wrong, tmp_path / f"{name}.parquet")
+        with pytest.raises(ArchiveError, match=said):
+            sanitise_archive(
+                place.policy, tmp_path / f"{name}.parquet", tmp_path / "out.parquet", homes.quiet
+            )
+    homes.write(place.policy.key_file, homes.KEY.without(SPRING_MS + 30 * DAY_MS))
+    with pytest.raises(KeyForgotten):
+        sanitise_archive(place.policy, given(place, rows), tmp_path / "out.parquet", homes.quiet)
+    assert not list(place.policy.ledger.glob("run=*"))

@@ -25,6 +25,7 @@ from meteragent.errors import ArchiveError
 T = TypeVar("T")
 
 _READ_BYTES = 1 << 20
+_PART = ".part"
 _UTC_MS = pa.timestamp("ms", tz="UTC")
 
 
@@ -213,7 +214,7 @@ def write(path: Path, fill: Callable[[Any], object]) -> None:
 
     Raises ArchiveError when it cannot be written.
     """
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}{_PART}")
     try:
         with part.open("wb") as file:
             fill(file)
@@ -225,6 +226,11 @@ def write(path: Path, fill: Callable[[Any], object]) -> None:
         raise ArchiveError(f"{path}: {(error.strerror or 'cannot be written').lower()}") from None
     finally:
         part.unlink(missing_ok=True)
+
+
+def is_part(path: Path) -> bool:
+    """Whether a file is one that was not finished."""
+    return path.name.startswith(".") and path.name.endswith(_PART)
 
 
 def sync(folder: Path) -> None:

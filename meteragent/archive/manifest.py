@@ -19,7 +19,7 @@ import numpy as np
 
 from meteragent import encode
 from meteragent.archive.account import Account
-from meteragent.archive.files import Source, attempt, write
+from meteragent.archive.files import Source, attempt, is_part, write
 from meteragent.archive.key import EpochKey
 from meteragent.archive.policy import Policy
 from meteragent.errors import ArchiveError
@@ -104,7 +104,8 @@ def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
     Raises ArchiveError for an output of another run, or a folder of something else.
     """
     path = out / NAME
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    begun = out.is_dir() and all(is_part(one) for one in out.iterdir())
+    if begun or not out.exists():
         return None
     if not path.exists():
         raise ArchiveError(f"{out}: there is something else; name an output that does not exist yet")

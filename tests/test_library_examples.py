@@ -20,6 +20,15 @@ def test_a_module_s_example_comes_out_as_written(name: str) -> None:
     assert outcome.attempted >= 5
 
 
+def test_the_readme_s_example_of_a_key_runs() -> None:
+    """The README's second program runs, and draws the same again."""
+    text = (ROOT / "meteragent" / "privacy" / "README.md").read_text()
+    program = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    names: dict[str, Any] = {}
+    exec(program, names)
+    assert (names["again"] == names["once"][1:]).all()
+
+
 def test_the_readme_s_example_runs() -> None:
     """The README's first program runs as it stands; what it says of itself is true."""
     text = (ROOT / "meteragent" / "privacy" / "README.md").read_text()

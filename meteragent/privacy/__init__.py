@@ -13,14 +13,14 @@ What is where: `metric`, `space` points and distances; `query` sensitivities; `m
 states its promise; `channel` finite mechanisms as exact matrices; `adversary` what a Bayesian learns;
 `composition`, `divergence` what releases cost together; `floor` what no mechanism can beat; `accuracy`,
 `totals`, `usefulness` errors before they are made; `inference` how often anybody can be right; `stream`,
-`curve` windows in a row and load curves; `exact`, `bits`, `sampling` the ground. Not loaded with it, because
-they need scipy: `optimality`, `certificate`, `audit`, `conformance`. README.md beside this file maps every
-numbered result of the papers to the name that implements it and the test that shows it.
+`curve` windows in a row and load curves; `exact`, `bits`, `keyed`, `sampling` the ground. Not loaded with it,
+because they need scipy: `optimality`, `certificate`, `audit`, `conformance`. README.md beside this
+file maps every numbered result of the papers to the name that implements it and the test that shows it.
 """
 
 from meteragent.privacy.accuracy import half_width, sd, sd_of_sum
 from meteragent.privacy.adversary import Hiding, Neighbourhood, is_maximally_tight
-from meteragent.privacy.bits import Bits, SeededBits, SystemBits
+from meteragent.privacy.bits import Bits, FreshRows, RowBits, SeededBits, SystemBits
 from meteragent.privacy.channel import Channel, algebra, all_events, exp, same_noise
 from meteragent.privacy.composition import BudgetExceeded, Cost, Filter, Odometer
 from meteragent.privacy.curve import (
@@ -51,6 +51,7 @@ from meteragent.privacy.floor import (
     two_point_floor,
 )
 from meteragent.privacy.inference import identification_bound, success_bound
+from meteragent.privacy.keyed import KeyedRows
 from meteragent.privacy.mechanism import (
     After,
     Categorical,
@@ -91,6 +92,7 @@ from meteragent.privacy.sampling import (
     planar_laplace,
     radii,
     radius,
+    row_windows,
     uniform,
     uniform_rows,
     windows,
@@ -143,12 +145,14 @@ __all__ = [
     "Exponential",
     "Filter",
     "Finite",
+    "FreshRows",
     "Functional",
     "GraphMetric",
     "Guarantee",
     "Hiding",
     "Hoelder",
     "Induced",
+    "KeyedRows",
     "LInfLaplace",
     "Laplace",
     "LaplacePair",
@@ -172,6 +176,7 @@ __all__ = [
     "Query",
     "RandomRow",
     "RandomisedResponse",
+    "RowBits",
     "Sanitised",
     "Scaled",
     "SeededBits",
@@ -231,6 +236,7 @@ __all__ = [
     "rdp_epsilon",
     "reconstruct",
     "reported_radius",
+    "row_windows",
     "same_noise",
     "sd",
     "sd_of_sum",

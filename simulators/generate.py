@@ -10,7 +10,7 @@ the series leaves as `replay` sends a trace, from meters m0, m1 .., as fast as t
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -80,11 +80,12 @@ class Plan:
     first: int = 0
     resolution_w: float = 1.0
 
-    def parts(self) -> Iterator[Fleet]:
-        """The homes, as many at once as memory is meant for."""
+    def parts(self, homes: Sequence[int] | None = None) -> Iterator[Fleet]:
+        """The homes, or some of them, as many at once as memory is meant for."""
+        chosen = range(self.homes) if homes is None else homes
         at_once = max(1, _READINGS_AT_ONCE * self.step_s // DAY_S)
-        for begin in range(0, self.homes, at_once):
-            yield Fleet(self.seed, range(begin, min(begin + at_once, self.homes)))
+        for begin in range(0, len(chosen), at_once):
+            yield Fleet(self.seed, chosen[begin : begin + at_once])
 
     def write(self, files: Files) -> tuple[int, int]:
         """Write the files; returns how many readings and events there are.
@@ -102,7 +103,7 @@ class Plan:
             bar = stack.enter_context(tqdm(total=self.homes * self.days, unit=" home-days", disable=None))
             for fleet in self.parts():
                 for day in fleet.days(self.first, self.days, self.step_s):
-                    series.write_table(self._series(fleet, day))
+                    series.write_table(self.series(fleet, day))
                     table.write_table(event_table(day.events))
                     readings, events = readings + day.watts.size, events + len(day.events)
                     bar.update(len(fleet.homes))
@@ -139,7 +140,8 @@ class Plan:
                 await publish(client, messages(), bar.update)
         return readings
 
-    def _series(self, fleet: Fleet, day: Day) -> Any:
+    def series(self, fleet: Fleet, day: Day) -> Any:
+        """A day of homes as the meter shows it, as an Arrow table."""
         homes, steps = day.watts.shape
         times_ms = _DAY_0_MS + day.day * DAY_MS + 1000 * self.step_s * np.arange(steps)
         columns = [
@@ -190,6 +192,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR|FILE.parquet|FILE.csv|mqtt://HOST",
         help="files that are there are replaced",
     )
+    add(
+        "--engine",
+        choices=("local", "spark"),
+        default="local",
+        help="spark: on its workers, to folders of Parquet in DIR; default %(default)s",
+    )
     add("--plot", type=Path, metavar="FILE", help="draw the first day too: .png, .pdf or .svg")
     add("--topic", default="meters/{meter}/power", help="for MQTT; default %(default)s")
 
@@ -199,7 +207,10 @@ def run(arguments: argparse.Namespace) -> int:
     first = (arguments.first_day - DAY_0).days
     plan = Plan(arguments.seed, arguments.homes, arguments.days, arguments.step, first, arguments.resolution)
     try:
-        print(_done(plan, arguments.out, arguments.topic))
+        if arguments.engine == "spark":
+            print(_spread(plan, arguments.out))
+        else:
+            print(_done(plan, arguments.out, arguments.topic))
         if arguments.plot is not None:
             _plot(plan, arguments.plot)
     except (OSError, MqttError, ValueError) as error:
@@ -216,6 +227,17 @@ def _done(plan: Plan, out: str, topic: str) -> str:
     files = Files.at(Path(out))
     readings, events = plan.write(files)
     return f"{readings:,} readings in {files.series}, {events:,} events in {files.events}"
+
+
+def _spread(plan: Plan, out: str) -> str:
+    """Write to folders, on Spark's workers; returns what was done."""
+    if "://" in out or Path(out).suffix:
+        raise ValueError(f"{out} is not a folder: with --engine spark there are many files")
+    try:
+        from simulators import spark  # noqa: PLC0415 - for those who have a cluster
+    except ModuleNotFoundError as missing:
+        raise ValueError(f"{missing.name} is missing: pip install 'meteragent[spark]'") from missing
+    return spark.write(plan, Path(out))
 
 
 def _plot(plan: Plan, path: Path) -> None:

@@ -1,0 +1,102 @@
+"""Feeders on Spark: the same numbers as on one machine, to the last bit, and the same cells withheld."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from meteragent.consume import Cells, Descriptor, Rules, Series, Slots
+from meteragent.consume import by_feeder as on_one_machine
+from meteragent.spark.feeder import by_feeder
+from tests.messages import HOURLY, KILO
+from tests.stores import TERMS
+from tests.test_consume_many import FINE, noisy, released, series
+
+pytestmark = pytest.mark.spark
+
+HOMES, FEEDERS = 24, {"east": range(9), "north": range(9, 10), "west": range(10, 24)}
+
+
+@pytest.fixture(scope="module")
+def homes() -> list[Series]:
+    """A day of homes, one of which uses as much as all others of its feeder; some have finer noise."""
+    found = []
+    for number in range(HOMES):
+        terms = FINE if number % 3 else TERMS
+        watts = np.full((1, 48), 3000 if number == 2 else 300)
+        quanta = watts * 10**6 // terms.quantum_u
+        found.append(series(terms, noisy(quanta, terms, number)[0].tolist(), f"m{number}"))
+    return found
+
+
+def feeder_of() -> dict[str, str]:
+    """Which feeder a meter is of."""
+    return {f"m{number}": name for name, numbers in FEEDERS.items() for number in numbers}
+
+
+def told(frame: Any) -> dict[str, Any]:
+    """A frame's columns, in order of feeder and time, as those of `Cells`."""
+    table: pa.Table = frame.toArrow().sort_by([("feeder", "ascending"), ("start", "ascending")])
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def assert_same(frame: Any, expected: Cells) -> None:
+    """Every number is the same, to the last bit."""
+    found, columns = told(frame), expected.columns()
+    assert set(found) == set(columns)
+    for name, column in columns.items():
+        if name in ("start", "end"):
+            assert (found[name].astype("datetime64[ms]") == column).all()
+        elif name == "feeder":
+            assert found[name].tolist() == column.tolist()
+        else:
+            assert found[name].astype(column.dtype).tobytes() == column.tobytes(), name
+
+
+@pytest.mark.parametrize("rules", [Rules(at_least=10), Rules(at_least=2, share=0.11, error=0.2)])
+def test_numbers_are_those_of_one_machine(spark: SparkSession, homes: list[Series], rules: Rules) -> None:
+    """Totals, means, deviations, intervals and what is withheld, whatever the partitions."""
+    table, descriptors = released(homes)
+    releases = spark.createDataFrame(table).repartition(3)
+    feeders = spark.createDataFrame(list(feeder_of().items()), "meter string, feeder string")
+    expected = on_one_machine(Slots.of(homes), feeder_of(), rules, 0.9)
+    assert_same(by_feeder(releases, descriptors, feeders, rules, 0.9), expected)
+    assert set(expected.told.tolist()) == {True, False}
+
+
+def test_capacities_are_a_column(spark: SparkSession, homes: list[Series]) -> None:
+    """The rule on public facts, too; without feeders all meters are one."""
+    table, descriptors = released(homes)
+    releases = spark.createDataFrame(table)
+    capacity = {f"m{number}": 5.5 + 10 * (number == 3) for number in range(HOMES)}
+    rows = [(meter, feeder, capacity[meter]) for meter, feeder in feeder_of().items()]
+    feeders = spark.createDataFrame(rows, "meter string, feeder string, capacity double")
+    rules = Rules(share=0.25, capacity=capacity)
+    expected = on_one_machine(Slots.of(homes), feeder_of(), rules)
+    assert_same(by_feeder(releases, descriptors, feeders, rules), expected)
+    assert set(expected.told.tolist()) == {True, False}
+    assert_same(by_feeder(releases, descriptors), on_one_machine(Slots.of(homes)))
+
+
+def test_windows_of_several_slots(spark: SparkSession) -> None:
+    """Each slot of a window is a cell of its own; decimals are exact."""
+    homes = [series(replace(HOURLY), [100, 200, 300, -400, 500, 600] * 2, name) for name in ("a", "b")]
+    table, descriptors = released(homes)
+    found = by_feeder(spark.createDataFrame(table), descriptors, rules=Rules(share=0.6))
+    assert_same(found, on_one_machine(Slots.of(homes), rules=Rules(share=0.6)))
+
+
+def test_what_has_no_total_is_refused(spark: SparkSession) -> None:
+    """No descriptors, unlike ones, and a coverage of all, before anything runs."""
+    home = series(TERMS, [1])
+    table, (terms,) = released([home])
+    releases = spark.createDataFrame(table)
+    other: Descriptor = released([series(KILO, [1])])[1][0]
+    for descriptors in ([], [terms, other]):
+        with pytest.raises(ValueError, match="no descriptors, or"):
+            by_feeder(releases, descriptors)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        by_feeder(releases, [terms], coverage=1)

@@ -18,7 +18,6 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import islice
 
 from meteragent.errors import LinkError
@@ -48,12 +47,14 @@ HELD_SURELY = 3
 _log = logging.getLogger("meteragent")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Delivery:
     """What the core holds of a message, to give it back: the connection it came on and its token."""
 
-    epoch: int
-    token: MqttToken
+    __slots__ = ("epoch", "token")
+
+    def __init__(self, epoch: int, token: MqttToken) -> None:
+        self.epoch = epoch
+        self.token = token
 
 
 class Allowance:
@@ -125,10 +126,15 @@ class Source:
         now_ms: Callable[[], int | None],
         counts: Counts,
     ) -> None:
-        """`now_ms` stamps arrivals; None while there is no clock."""
+        """`now_ms` stamps arrivals; None while there is no clock.
+
+        `receive_maximum` is how many unacknowledged messages the broker may send: those held, and room to
+        move.
+        """
         self.subscribed = asyncio.Event()
         self._filter = topic_filter
         self._inflight = inflight
+        self.receive_maximum = min(2 * inflight, inflight + BATCH, PACKET_IDS)
         self._max_payload = max_payload
         self._now_ms = now_ms
         self._counts = counts
@@ -138,11 +144,6 @@ class Source:
         self._epoch = 0
         self._held: dict[_Delivery, None] = {}
         self._allowance = Allowance()
-
-    @property
-    def receive_maximum(self) -> int:
-        """How many unacknowledged messages the broker may send: those held, and room to move."""
-        return min(2 * self._inflight, self._inflight + BATCH, PACKET_IDS)
 
     async def serve(self, session: Session) -> None:
         """Subscribe on a new connection; what was held before belongs to a session that is gone."""
@@ -156,11 +157,13 @@ class Source:
 
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: MqttToken | None) -> None:
         """Take a message in; raises LinkError when more wait than can be (rule 3)."""
-        if qos == 0 and len(self._waiting) >= self.receive_maximum:
-            self._counts.add("shed")
-            return
-        if len(self._waiting) >= self.receive_maximum + PACKET_IDS:
-            raise LinkError("the broker sends more than was asked for")
+        waiting = len(self._waiting)
+        if waiting >= self.receive_maximum:
+            if qos == 0:
+                self._counts.add("shed")
+                return
+            if waiting >= self.receive_maximum + PACKET_IDS:
+                raise LinkError("the broker sends more than was asked for")
         mine = None
         if token is not None:
             mine = _Delivery(self._epoch, token)
@@ -169,7 +172,7 @@ class Source:
         kept = payload[: self._max_payload + 1]
         self._waiting.append((Message(topic, kept, retain, received_ms or 0, mine), received_ms))
         self._arrived.set()
-        if self._session is not None and len(self._waiting) >= self.receive_maximum + 2 * BATCH:
+        if waiting + 1 >= self.receive_maximum + 2 * BATCH and self._session is not None:
             self._session.pause(reading=False)
 
     async def wait(self, timeout_s: float) -> None:

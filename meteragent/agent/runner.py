@@ -89,9 +89,10 @@ class StoreThread:
 
     async def erased(self) -> None:
         """Wait until what the last commit left in the log is erased; raises StoreError."""
-        if self._erasing is not None:
-            await asyncio.wait({self._erasing})  # who is cancelled here must not cancel that
-            self._erasing.result()
+        erasing = self._erasing
+        if erasing is not None:
+            await asyncio.wait({erasing})  # who is cancelled here must not cancel that
+            erasing.result()
 
     async def room(self) -> bool:
         """Whether the store has room for more undelivered messages, those on their way to it counted."""

@@ -8,7 +8,7 @@ What has to be kept from it (gmqtt 0.8; each point is pinned by a test):
     it ignores the reason code of a PUBACK                             read before it does
     it swallows exceptions and logs payloads and topics                a logger that only counts
     it sends packet by packet                                          one write per turn of the loop
-    it takes its time to make a publication                            `publication`, its ids
+    it takes its time to make a publication, and to read one           `publication`, its ids; `reader`
     it leaves with a DISCONNECT that forgets the last will             one that asks for it, or none
 """
 
@@ -121,7 +121,7 @@ class Client:
         client.on_disconnect = lambda _, packet: events.lost(
             packet[0] if isinstance(packet, bytes) and packet else None
         )
-        self._private = Private(client, events.refused, events.puback, events.message)
+        self._private = Private(client, events.refused, events.puback, events.message, events.unreadable)
 
     async def connect(
         self, host: str, port: int, tls: ssl.SSLContext | None, keepalive_s: int, level: int
@@ -130,6 +130,7 @@ class Client:
         self._level = level
         await self._gmqtt.connect(host, port, ssl=tls or False, keepalive=keepalive_s, version=level)
         self._writer = self._private.replace_transport(_Writer)
+        self._private.replace_reader(properties=level > _MQTT_3)
 
     @property
     def receive_maximum(self) -> int:

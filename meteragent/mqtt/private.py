@@ -7,19 +7,24 @@
     and read
       ._connack_properties                               for Receive Maximum, in whose place
                                                          on_connect's properties hold our own
-      .id_generator.next_id()                            the ids of publications: those of the subscriptions
+      .id_generator.next_id(), .free_id(id)              the ids of publications: those of the subscriptions
     Client._connection._transport                      replaced by the coalescing writer,
     Client._connection._protocol._transport            both of them
+    Client._connection._protocol._read_packet(data)    replaced by a `Reader`, to which it is `others`
+    Client._connection._last_data_in                   when something came last, for its pings
 
 Each is read before it is replaced, so that a gmqtt which has moved one fails at the first connection;
 tests pin what they do.
 """
 # ruff: noqa: SLF001
 
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import gmqtt
+
+from meteragent.mqtt.reader import Reader
 
 _UNLIMITED = 65_535
 _Transport = TypeVar("_Transport")
@@ -34,8 +39,10 @@ class Private:
         refused: Callable[[int, str], None],
         puback: Callable[[int, int], None],
         message: Callable[[str | bytes, bytes, int, bool, int, bool], None],
+        unreadable: Callable[[], None],
     ) -> None:
         self._client = client
+        self._puback, self._message, self._unreadable = puback, message, unreadable
         self._handler = handler = client._package_handler
         handle_connack, handle_puback = handler._handle_connack_packet, handler._handle_puback_packet
 
@@ -72,6 +79,27 @@ class Private:
         _replace(connection, "_transport", transport)
         _replace(connection._protocol, "_transport", transport)
         return transport
+
+    def replace_reader(self, *, properties: bool) -> None:
+        """Read what comes by the thousand past gmqtt, as it would: see `reader`."""
+        connection, free = self._client._connection, self._handler.id_generator.free_id
+
+        def on_puback(packet_id: int, reason: int) -> None:
+            free(packet_id)
+            self._puback(packet_id, reason)
+
+        others = connection._protocol._read_packet
+        reader = Reader(others, self._message, on_puback, properties=properties)
+
+        def read(data: bytes) -> int:
+            _replace(connection, "_last_data_in", time.monotonic())
+            try:
+                return reader.read(data)
+            except Exception:  # noqa: BLE001 -- as gmqtt swallows what its handlers raise
+                self._unreadable()
+                return -1
+
+        _replace(connection._protocol, "_read_packet", read)
 
     def abort(self) -> None:
         """Drop the connection, if there is one."""

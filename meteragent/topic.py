@@ -135,6 +135,10 @@ class SourceTopic:
         """The MQTT subscription: the template with ``+`` for the meter and the phase."""
         return "/".join("+" if s in (PLACEHOLDER, PHASE) else s for s in self.segments)
 
+    def holds(self, meter: str) -> bool:
+        """Whether a meter is of the agent's part of a fleet."""
+        return self.shard is None or self.shard.holds(meter)
+
     def meter(self, topic: str) -> str | None:
         """The meter named by a topic; None when the topic is not of this template."""
         found = self.place(topic)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from meteragent import check, config
 from meteragent.errors import ConfigError
 from meteragent.reading import Message
+from meteragent.tap.view import StreamView
 from meteragent.topic import Shard, SourceTopic, fnv1a
 from tests.configurations import refused, streams, written
 from tests.test_pipeline import core, feed
@@ -190,6 +191,14 @@ def test_every_reading_counts_with_one_agent(meters: list[str], count: int) -> N
         total += pipeline._counts
     assert total["accepted"] == len(meters)
     assert total["other_shard"] == (count - 1) * len(meters)
+
+
+def test_tap_shows_no_others_meters() -> None:
+    """What another agent has is not this one's to show."""
+    settings = config.parse(written(source='shard = "6/8"'))
+    view = StreamView(settings, settings.stream[0], None, None)
+    assert view.raw("meters/m2/power", b"1", retain=False, now_ms=BASE_MS)
+    assert not view.raw("meters/m1/power", b"1", retain=False, now_ms=BASE_MS)
 
 
 # --- what is said -----------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class Intake:
         place = source.place(topic)
         if place is None:
             raise PayloadError("refused_topic")
-        if source.shard is not None and not source.shard.holds(place[0]):
+        if not source.holds(place[0]):
             raise PayloadError("other_shard")
         if len(self._places) >= self._stream.max_meters * max(1, len(source.phases)):
             self._places.clear()

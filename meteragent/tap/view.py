@@ -54,6 +54,8 @@ class StreamView:
         if place is None or retain or len(payload) > self._max_payload or self._only not in (None, place[0]):
             return False
         meter, phase = place
+        if not self._source.holds(meter):
+            return False
         if meter not in self._traces and len(self._traces) >= self._max_meters:
             return False
         readings = []

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from meteragent.archive import run
 from tests.archives import Place
 
-SMALL: dict[str, Any] = {"VALUES": 960, "PART_BATCHES": 2, "ROWS": 250}
+SMALL: dict[str, Any] = {"VALUES": 960, "PART_BATCHES": 2, "ROWS": 250, "WINDOWS": 25}
 """Batches, parts and jobs of a few rows, so that there are many steps."""
 
 _STEPS: tuple[tuple[Any, str], ...] = (
@@ -55,6 +55,20 @@ def victim(folder: Path, path: Path, keys: dict[str, str], kill_at: int, steps: 
         Place(folder).sanitise(path, **keys)
 
 
+def peak_kb(folder: Path, path: Path, keys: dict[str, str], found: Any) -> None:
+    """Release a file, and put the memory that this took beyond what there was into `found`."""
+    with mock.patch.multiple(run, VALUES=1 << 15, PART_BATCHES=2, ROWS=1 << 15, WINDOWS=1 << 13):
+        before = _status_kb("VmRSS")
+        Place(folder).sanitise(path, **keys)
+        found.value = _status_kb("VmHWM") - before
+
+
+def _status_kb(name: str) -> int:
+    """What the kernel says of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
 class Victims:
     """Makes them, quickly: they come from a server that has everything loaded."""
 
@@ -69,3 +83,12 @@ class Victims:
         process.start()
         process.join()
         return process.exitcode, steps.value
+
+    def peak_kb(self, folder: Path, path: Path, keys: dict[str, str]) -> int:
+        """The memory that a run takes, in batches and jobs of 2^15 numbers and rows."""
+        found = self._context.Value("i", 0)
+        process = self._context.Process(target=peak_kb, args=(folder, path, keys, found))
+        process.start()
+        process.join()
+        peak: int = found.value
+        return peak

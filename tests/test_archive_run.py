@@ -47,6 +47,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "VALUES", 500)
     monkeypatch.setattr(run, "PART_BATCHES", 2)
     monkeypatch.setattr(run, "ROWS", 50)
+    monkeypatch.setattr(run, "WINDOWS", 30)
 
 
 def windows(rows: list[dict[str, Any]]) -> int:

@@ -33,7 +33,10 @@ PART_BATCHES = 16
 """Batches in a part of the wide form."""
 
 ROWS = 1 << 21
-"""Rows that a job of the long form has, about; of the wide form, whose rows are windows, twice as many."""
+"""Rows that a job of the long form has, about."""
+
+WINDOWS = 1 << 19
+"""Rows of the wide form, which are windows, that are accounted for at once, about."""
 
 CUT: list[Any] = [VALUES, PART_BATCHES, ROWS]
 """What decides where the parts of one process end: they are made by one version."""

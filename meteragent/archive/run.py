@@ -31,7 +31,7 @@ from meteragent.archive.job import Job, jobs, read
 from meteragent.archive.kernel import release, releases
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import SCHEMA, Ledger
-from meteragent.archive.manifest import PART_BATCHES, ROWS, VALUES
+from meteragent.archive.manifest import PART_BATCHES, ROWS, VALUES, WINDOWS
 from meteragent.archive.number import Flags, micro, milliseconds
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings, Windows, opened, slots
@@ -150,7 +150,7 @@ class _Local:
 
 
 def _cut(source: Source) -> list[Job]:
-    return jobs(source, ROWS if source.form == "long" else 2 * ROWS)
+    return jobs(source, ROWS if source.form == "long" else WINDOWS)
 
 
 class _Release:

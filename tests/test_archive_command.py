@@ -1,0 +1,170 @@
+"""The command `sanitise`: what it takes, what it says, how it ends; and what reads its output."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meteragent.archive.policy import Policy
+from meteragent.cli import main
+from meteragent.config import parse
+from meteragent.consume import Estimate, read_archive
+from meteragent.errors import ConfigError, RecordError
+from tests.archives import DAY_MS, LONG, QUARTERS, SPRING_MS, Place, long_rows, save, text, wide_rows
+from tests.configurations import refused, streams, written
+
+PACKAGES = ("pyarrow", "cryptography", "tqdm", "pyspark")
+DAY = SPRING_MS - SPRING_MS % DAY_MS
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A folder with a key and a configuration."""
+    made = Place.make(tmp_path / "place")
+    (made.folder / "archive.toml").write_text(text(made.folder / "archive.key", window=QUARTERS))
+    return made
+
+
+def sanitise(place: Place, *more: str, out: str = "out.parquet", settings: str = "archive.toml") -> int:
+    """The command on a place's input."""
+    paths = (str(place.folder / name) for name in ("in.parquet", out))
+    return main(["sanitise", *paths, "--config", str(place.folder / settings), *more])
+
+
+def test_an_archive_is_released(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 0, and what was done: windows, refusals, numbers, the promise, the error, where things are."""
+    rows = wide_rows(2, 3)
+    rows[0]["value"][:2] = [None, 10**6]
+    save(place.folder / "in.parquet", rows)
+    assert sanitise(place) == 0
+    said = capsys.readouterr()
+    for text_ in (
+        "6 windows of 96 released",
+        "0 windows that share time",
+        "576 read: 1 gaps, 1 clamped",
+        "1/440 per W",
+        "2.477e+04 W of noise",
+        "archive.key.ledger",
+        "out.ledger.parquet",
+    ):
+        assert text_ in said.out
+    assert said.err == ""
+    assert sanitise(place) == 0
+    assert "1 parts were there already" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        ({"source": "kind = 'register'\nunit = 'Wh'"}, "source.kind"),
+        ({"source": "topic = 'm/{meter}/{phase}'\nphases = ['a', 'b']"}, "source.phases"),
+        ({"archive": "value = 'time'"}, "archive.value"),
+        ({"window": f"{QUARTERS}\nrange = [0, 1e25]"}, "window.range"),
+    ],
+)
+def test_what_archives_cannot_have_is_refused(keys: dict[str, str], key: str) -> None:
+    """With the key and what would do; nothing is guessed."""
+    with pytest.raises(ConfigError) as caught:
+        Policy.of(parse(text(Path("k"), **{"window": QUARTERS} | keys)))
+    assert caught.value.key == key
+
+
+def test_an_archive_has_one_stream_and_a_key() -> None:
+    """A file without [archive], or with several streams, is no archive's."""
+    assert refused(lambda: Policy.of(parse(written()))).key == "archive.key_file"
+    two = streams(("a", "m/{meter}", "'x/{meter}'"), ("b", "n/{meter}", "'y/{meter}'"))
+    assert refused(lambda: Policy.of(parse(f"{two}\n[archive]\nkey_file = 'k'\n"))).key == "stream"
+
+
+def test_the_agent_does_without(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """`check` reads a file with [archive] as one without."""
+    assert main(["check", str(place.folder / "archive.toml")]) == 0
+    assert "440" in capsys.readouterr().out
+
+
+def test_a_bad_configuration_ends_with_78(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """As with every command; an archive that cannot be released ends with 1 and one line."""
+    (place.folder / "plain.toml").write_text(written())
+    assert sanitise(place, settings="plain.toml") == 78
+    assert "archive.key_file: found nothing" in capsys.readouterr().err
+    assert sanitise(place) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"meteragent: {place.folder}/in.parquet: no such file or directory"
+    ]
+    (place.folder / "archive.key").unlink()
+    assert sanitise(place) == 1
+    assert "archive.key" in capsys.readouterr().err
+
+
+def test_a_missing_extra_is_named(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without pyarrow or pyspark: which extra to install."""
+    for module, engine, extra in (("pyarrow", "local", "archive"), ("pyspark", "spark", "spark")):
+        found = importlib.util.find_spec
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                importlib.util, "find_spec", lambda name, m=module, f=found: None if name == m else f(name)
+            )
+            assert sanitise(place, "--engine", engine) == 1
+        assert f"meteragent[{extra}]" in capsys.readouterr().err
+
+
+def test_the_agents_path_loads_no_arrow() -> None:
+    """Neither the agent nor its commands load pyarrow, cryptography or tqdm."""
+    code = (
+        "import sys, meteragent.agent, meteragent.cli, meteragent.consume, meteragent.archive.command\n"
+        "print([m for m in ('pyarrow', 'cryptography', 'tqdm', 'pyspark', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def within(one: Estimate, truth: float) -> bool:
+    """Whether an estimate is as near as its own error bars say, generously."""
+    return abs(one.value - truth) < 5 * one.sd
+
+
+@pytest.mark.parametrize("form", ["wide", "long"])
+def test_consume_reads_an_output(place: Place, form: str) -> None:
+    """Series of meters with the right law: totals are within their error bars."""
+    if form == "wide":
+        rows = wide_rows(3, 4)
+        place.sanitise(save(place.folder / "in.parquet", rows))
+        truth = sum(sum(row["value"]) for row in rows if row["meter"] == "m1") / 4000
+    else:
+        rows = [row | {"value": 700.0} for row in long_rows(3, 4, first_ms=DAY)]
+        place.sanitise(save(place.folder / "in.parquet", rows, LONG), source="hold = '1h'")
+        truth = 0.7 * 96
+    found = read_archive(place.folder / "out.parquet", ["m1"])
+    assert list(found) == ["m1"]
+    assert within(found["m1"].energy(DAY, DAY + 4 * DAY_MS), truth)
+    assert len(read_archive(place.folder / "out.parquet")) == 3
+    assert found["m1"].terms(found["m1"].records[0]).facts["noise"] == "prf"
+    assert np.unique(found["m1"].window_ms).size == 4
+
+
+def test_consume_reads_bands_and_decimals(place: Place) -> None:
+    """A mean day of each form, with its bands in order; values are exact."""
+    bands = "length = '1mo'\ntimezone = 'Europe/Amsterdam'\nbands = ['00-07', '07-24']"
+    keys = {"window": bands, "privacy": "space = 'profile'\nhide = '6kWh'\nquantum = 0.25"}
+    place.sanitise(save(place.folder / "in.parquet", long_rows(2, 2), LONG), **keys)
+    (month,) = read_archive(place.folder / "out.parquet", ["m0"]).values()
+    assert [record.band for record in month.records] == ["00:00/07:00", "07:00/24:00"]
+    assert all(record.value % month.terms(record).mechanism.quantum == 0 for record in month.records)
+
+
+def test_consume_refuses_what_is_not_complete(place: Place) -> None:
+    """An output without its end, or without a manifest, is no archive yet."""
+    save(place.folder / "in.parquet", wide_rows(1, 2))
+    place.sanitise(place.folder / "in.parquet")
+    manifest = place.folder / "out.parquet" / "_manifest.json"
+    manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
+    with pytest.raises(RecordError, match="not complete"):
+        read_archive(place.folder / "out.parquet")
+    manifest.unlink()
+    with pytest.raises(RecordError, match="no output"):
+        read_archive(place.folder / "out.parquet")

@@ -41,9 +41,9 @@ NAMES = [f"m{number}" for number in range(METERS)]
 
 
 def configuration(broker: Broker, number: int) -> str:
-    """One agent of the fleet; after a stop it releases what fell due soon."""
+    """One agent of the fleet; it waits for what a busy machine is late with, and not long after a stop."""
     shard = f'shard = "{number}/{AGENTS}"'
-    return stream(broker.url, source=shard, window='catch_up = "500ms"')
+    return stream(broker.url, source=shard, window='lateness = "1s"\ncatch_up = "1500ms"')
 
 
 async def send(to: Meters, end_ms: int) -> None:

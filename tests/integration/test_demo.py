@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE
 
@@ -90,6 +91,15 @@ async def test_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await play(Street.simulated(SEED, 2, 1), HALF_HOUR_MS, tmp_path, nothing)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Shells start what is to run in the background so that it, and what it starts, ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM end the demo with 130, and no process of it stays."""

@@ -5,7 +5,7 @@ import signal
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,9 +24,11 @@ from tests.integration.service import (
     Sent,
     Service,
     Utility,
+    between,
     mean_w,
     meters,
     now_ms,
+    once,
     service,
     stream,
     subscribed,
@@ -83,40 +85,19 @@ def right(records: Sequence[Came], sent: Sequence[Sent]) -> bool:
     )
 
 
-def once(records: Sequence[Came]) -> list[Came]:
-    """Without those that came again, which must be the same byte for byte."""
-    first: dict[int, Came] = {}
-    for record in records:
-        assert first.setdefault(record.start_ms, record).payload == record.payload
-    return list(first.values())
-
-
 @pytest.fixture(scope="module")
 def outages(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Scenarios:
     """All of them, side by side."""
-
-    async def store_full(folder: Path) -> Full:
-        saved_at_its_end = {"autosave_on_changes": "false", "autosave_interval": 0}
-        source, sink = mosquitto(settings=TELL_ALL), mosquitto(persistence=True, settings=saved_at_its_end)
-        with source, sink:
-            return await _store_full(folder, source, sink)
-
-    async def disk_full(folder: Path) -> "Disk":
-        with mosquitto(settings=TELL_ALL) as broker:
-            return await _disk_full(folder, broker)
-
-    async def forgetful_broker(folder: Path) -> "Forgetful":
-        with mosquitto(settings=TELL_ALL) as source, mosquitto(settings=TELL_ALL) as sink:
-            return await _forgetful_broker(folder, source, sink)
-
-    async def refused(folder: Path) -> "Refused":
-        # mosquitto 2.0.11 ends a connection that it refuses a publication on, if this is 0.
-        settings = TELL_ALL | {"max_queued_messages": 100_000}
-        with mosquitto(settings=settings, acl=ACL) as broker:
-            return await _refused(folder, broker)
-
+    tells: dict[str, Any] = {"settings": TELL_ALL}
+    saved_at_its_end = {"autosave_on_changes": "false", "autosave_interval": 0}
+    # mosquitto 2.0.11 ends a connection that it refuses a publication on, if this is 0.
+    refuses = {"settings": TELL_ALL | {"max_queued_messages": 100_000}, "acl": ACL}
     scenarios = Scenarios(
-        tmp_path_factory.mktemp("outages"), store_full, disk_full, forgetful_broker, refused
+        tmp_path_factory.mktemp("outages"),
+        between(mosquitto, _store_full, tells, {"persistence": True, "settings": saved_at_its_end}),
+        between(mosquitto, _disk_full, tells),
+        between(mosquitto, _forgetful_broker, tells, tells),
+        between(mosquitto, _refused, refuses),
     )
     asyncio.run(scenarios.run())
     return scenarios

@@ -4,7 +4,6 @@ import asyncio
 import json
 import shutil
 import subprocess
-from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +19,10 @@ from tests.integration.service import (
     Scenarios,
     Service,
     Utility,
+    between,
     meters,
     now_ms,
+    once,
     service,
     stream,
     subscribed,
@@ -65,20 +66,8 @@ class Corrupt(NamedTuple):
 @pytest.fixture(scope="module")
 def faults(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Scenarios:
     """All of them, side by side."""
-
-    async def restored(folder: Path) -> Restored:
-        with mosquitto(settings=TELL_ALL) as broker:
-            return await _restored(folder, broker)
-
-    async def corrupt(folder: Path) -> Corrupt:
-        with mosquitto(settings=TELL_ALL) as broker:
-            return await _corrupt(folder, broker)
-
-    async def corrupt_event(folder: Path) -> tuple[Ended, set[str]]:
-        with mosquitto(settings=TELL_ALL) as broker:
-            return await _corrupt_event(folder, broker)
-
-    scenarios = Scenarios(tmp_path_factory.mktemp("faults"), restored, corrupt, corrupt_event)
+    tried = [between(mosquitto, one, {"settings": TELL_ALL}) for one in (_restored, _corrupt, _corrupt_event)]
+    scenarios = Scenarios(tmp_path_factory.mktemp("faults"), *tried)
     asyncio.run(scenarios.run())
     return scenarios
 
@@ -172,20 +161,12 @@ def spoil(store: Path) -> bytes:
     return store.read_bytes()
 
 
-def no_slot_has_two_values(records: list[Came]) -> bool:
-    """Whether all that ever came of a slot is the same, byte for byte."""
-    payloads: dict[int, set[bytes]] = defaultdict(set)
-    for record in records:
-        payloads[record.start_ms].add(record.payload)
-    return all(len(found) == 1 for found in payloads.values())
-
-
 def test_a_second_agent_ends_with_1(faults: Scenarios) -> None:
     """On a store in use it says so and ends; the first one goes on, and no slot is missing."""
     run = faults["restored"]
     assert run.second.returncode == 1
     assert "another agent has it open" in run.second.stderr.splitlines()[-1]
-    starts_ms = list(dict.fromkeys(r.start_ms for r in run.records if r.at_ms < run.mended_ms))
+    starts_ms = [r.start_ms for r in once(r for r in run.records if r.at_ms < run.mended_ms)]
     assert starts_ms == [starts_ms[0] + 1000 * k for k in range(len(starts_ms))]
 
 
@@ -200,7 +181,7 @@ def test_a_restored_store_is_refused(faults: Scenarios) -> None:
 def test_after_restored_at_nothing_is_released_twice(faults: Scenarios) -> None:
     """With `ledger --restored-at` it runs again: no slot has two values, and none before the time is new."""
     run = faults["restored"]
-    assert no_slot_has_two_values(run.records)
+    once(run.records)
     assert run.records[-1].start_ms >= run.mended_ms
     known_ms = {record.start_ms for record in run.records if record.at_ms < run.mended_ms}
     assert all(r.start_ms in known_ms or r.start_ms >= run.mended_ms for r in run.records)
@@ -226,7 +207,7 @@ def test_a_corrupt_store_is_set_aside(faults: Scenarios) -> None:
 def test_after_a_corrupt_store_nothing_is_released_twice(faults: Scenarios) -> None:
     """The first window begins at the next boundary, and the ledger says what it does not know."""
     run = faults["corrupt"]
-    assert no_slot_has_two_values(run.records)
+    once(run.records)
     after = run.records[len(run.before) :]
     assert after
     assert all(record.start_ms >= run.started_ms for record in after)

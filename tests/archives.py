@@ -44,10 +44,10 @@ def policy(path: Path = Path("archive.key"), *, archive: str = "", **sections: s
 
 def readings(rows: list[tuple[int, int, int | None]]) -> Readings:
     """Readings from (meter, time in ms, value in millionths or None)."""
-    columns = list(zip(*rows, strict=True)) or [(), (), ()]
-    values = [0 if value is None else value for value in columns[2]]
-    valid = np.array([value is not None for value in columns[2]], np.bool_)
-    return Readings(*(np.array(column, np.int64) for column in (columns[0], columns[1], values)), valid)
+    meter, time_ms, values = ([row[at] for row in rows] for at in range(3))
+    valid = np.array([value is not None for value in values], np.bool_)
+    whole = np.array([value or 0 for value in values], np.int64)
+    return Readings(np.array(meter, np.int64), np.array(time_ms, np.int64), whole, valid)
 
 
 WIDE = pa.schema([("meter", pa.string()), ("time", TIME), ("value", pa.list_(pa.int32()))])
@@ -125,6 +125,6 @@ class Place:
 
 
 @contextmanager
-def silent(_what: str, _total: int, _unit: str) -> Iterator[Callable[[int], object]]:
+def silent(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
     """No progress is shown."""
     yield lambda _: None

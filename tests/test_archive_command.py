@@ -1,6 +1,7 @@
 """The command `sanitise`: what it takes, what it says, how it ends; and what reads its output."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from meteragent import config
 from meteragent.archive.policy import Policy
 from meteragent.cli import main
 from meteragent.config import parse
@@ -15,6 +17,7 @@ from meteragent.consume import Estimate, read_archive
 from meteragent.errors import ConfigError, RecordError
 from tests.archives import DAY_MS, LONG, QUARTERS, SPRING_MS, Place, long_rows, save, text, wide_rows
 from tests.configurations import refused, streams, written
+from tests.not_run import ROOT
 
 PACKAGES = ("pyarrow", "cryptography", "tqdm", "pyspark")
 DAY = SPRING_MS - SPRING_MS % DAY_MS
@@ -168,3 +171,16 @@ def test_consume_refuses_what_is_not_complete(place: Place) -> None:
     manifest.unlink()
     with pytest.raises(RecordError, match="no output"):
         read_archive(place.folder / "out.parquet")
+
+
+def test_the_example_is_a_configuration(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """deploy/archive.toml shows every key of [archive], releases readings as it is, and `check` reads it."""
+    example = ROOT / "deploy" / "archive.toml"
+    shown = set(re.findall(r"^(?:# )?(\w+) = ", example.read_text().split("[archive]")[1], re.MULTILINE))
+    assert shown == set(config.Archive.model_fields)
+    settings = example.read_text().replace('"archive.key"', f'"{place.folder}/archive.key"')
+    (place.folder / "example.toml").write_text(settings)
+    save(place.folder / "in.parquet", long_rows(1, 1), LONG)
+    assert sanitise(place, settings="example.toml") == 0
+    assert "windows of 1 released" in capsys.readouterr().out
+    assert main(["check", str(example)]) == 0

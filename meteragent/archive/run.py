@@ -298,10 +298,15 @@ def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
-    """How columns are written: numbers by their differences, texts by a dictionary."""
+    """How columns are written: numbers by their differences, texts by a dictionary.
+
+    Of the numbers, which are mostly noise, the least and the greatest tell nothing and are not looked for.
+    """
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     number = "values.list.element" if "values" in schema.names else "value"
-    return {"use_dictionary": texts, "column_encoding": {number: "DELTA_BINARY_PACKED"}}
+    told = [name for name in schema.names if name not in {"values", "value"}]
+    numbers = {"column_encoding": {number: "DELTA_BINARY_PACKED"}}
+    return {"use_dictionary": texts, "write_statistics": told, **numbers}
 
 
 def _save_ledger(file: Any, ledger: Ledger, run: str) -> None:

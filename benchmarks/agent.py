@@ -3,7 +3,8 @@
 `python -m benchmarks.agent [--out FILE]`. Each contestant stands alone between the topics of a mosquitto:
 20 meters, a reading a slot, 1,000 on their way at any time; then 500 a second for the time that each
 adds. The agent decodes, draws exact noise, charges the ledger, commits to disk with fsync, acknowledges
-and sends a record for every reading; the others pass the payload on. Rates are records a second at the
+and sends a record for every reading; the others pass the payload on. At QoS 0 readings come at QoS 0, and so
+they are passed on; the agent's records leave at QoS 1 all the same. Rates are records a second at the
 receiver, CPU time is the contestant's own.
 """
 
@@ -16,7 +17,7 @@ from benchmarks.harness import ROUNDS, Result, report
 from benchmarks.wire import ClosedLoop, Paced
 
 METERS, OUTSTANDING, PACE_PER_S = 20, 1000, 500
-WARM_S, SECONDS = 1.0, 2.5
+WARM_S, SECONDS, LATENCY_S = 1.0, 2.5, 6.0
 ADDED_S = 0.010
 GOALS = {"gmqtt": 0.7, "aiomqtt": 4.0}
 AT_QOS_0 = ("agent", "gmqtt", "C")
@@ -54,7 +55,7 @@ async def latency_s(standing: Standing, qos: int) -> tuple[float, float]:
     """The median and the 99th percentile of the time from a reading to the record that it makes leave."""
     load = Paced(METERS, qos)
     await load.connect(standing.source_port, standing.sink_port)
-    await load.run(PACE_PER_S, WARM_S + SECONDS)
+    await load.run(PACE_PER_S, WARM_S + LATENCY_S)
     load.close()
     cuts = quantiles(load.latencies_s[round(WARM_S * PACE_PER_S) :], n=100)
     return cuts[49], cuts[98]
@@ -69,12 +70,13 @@ def contestants() -> dict[str, Contestant]:
 
 
 def throughput(qos: int, peers: dict[str, Contestant]) -> list[Result]:
-    """Records a second of all, in every round."""
+    """Records a second of all, in every round; each round begins with another."""
     rounds: list[dict[str, Rate]] = []
-    for _ in range(ROUNDS):
+    names = list(peers)
+    for count in range(ROUNDS):
         rounds.append({})
-        for name, contestant in peers.items():
-            with contestant(qos) as standing:
+        for name in names[count % len(names) :] + names[: count % len(names)]:
+            with peers[name](qos) as standing:
                 rounds[-1][name] = asyncio.run(rate(standing, qos))
     results = []
     for name in peers:
@@ -92,20 +94,22 @@ def throughput(qos: int, peers: dict[str, Contestant]) -> list[Result]:
     return results
 
 
-def delay(qos: int, peers: dict[str, Contestant]) -> Result:
-    """The 99th percentile at 500 readings a second: the limit is gmqtt's and 10 ms."""
-    ratios, note = [], ""
+def delay(qos: int, peers: dict[str, Contestant]) -> list[Result]:
+    """The median and the 99th percentile at 500 readings a second: the limit is gmqtt's and 10 ms."""
+    rounds: list[dict[str, tuple[float, float]]] = []
     for _ in range(ROUNDS):
-        seen = {}
+        rounds.append({})
         for name in ("agent", "gmqtt"):
             with peers[name](qos) as standing:
-                seen[name] = asyncio.run(latency_s(standing, qos))
-        ratios.append((seen["gmqtt"][1] + ADDED_S) / seen["agent"][1])
-        (p50, p99), (their_p50, their_p99) = (
-            [1000 * time_s for time_s in seen[name]] for name in ("agent", "gmqtt")
-        )
-        note = f"p50 {p50:.1f} and {their_p50:.1f} ms, p99 {p99:.1f} and {their_p99:.1f} ms"
-    return Result("latency at 500/s, p99, + 10 ms allowed", NAMES["gmqtt"], tuple(ratios), 1.0, note)
+                rounds[-1][name] = asyncio.run(latency_s(standing, qos))
+    results = []
+    for place, (which, goal) in enumerate((("median", None), ("p99", 1.0))):
+        ratios = tuple((seen["gmqtt"][place] + ADDED_S) / seen["agent"][place] for seen in rounds)
+        ours, theirs = (1000 * rounds[-1][name][place] for name in ("agent", "gmqtt"))
+        note = f"{ours:.1f} and {theirs:.1f} ms"
+        what = f"latency at 500/s, {which}, + 10 ms allowed"
+        results.append(Result(what, NAMES["gmqtt"], ratios, goal, note))
+    return results
 
 
 def main() -> None:
@@ -114,7 +118,7 @@ def main() -> None:
     if "C" not in peers:
         print("libmosquitto in C: not built (gcc and libmosquitto-dev are not both there)")
     few = {name: one for name, one in peers.items() if name in AT_QOS_0}
-    results = [*throughput(1, peers), *throughput(0, few), delay(1, peers)]
+    results = [*throughput(1, peers), *throughput(0, few), *delay(1, peers)]
     report(results, ["gmqtt", "aiomqtt", "paho-mqtt"], {"mosquitto": mosquitto_version()})
 
 

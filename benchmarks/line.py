@@ -54,10 +54,14 @@ def open_store(path: Path) -> Store:
 
 @dataclass
 class Line:
-    """One stream at work on an open store: `meters` meters, a reading a slot each."""
+    """One stream at work on an open store: `meters` meters, a reading a slot each.
+
+    What it commits is delivered at once, or, with a `backlog`, what has waited longest.
+    """
 
     store: Store
     meters: int
+    backlog: bool = False
     sent: int = 0
     _delivered: list[int] = field(default_factory=list)
 
@@ -80,19 +84,23 @@ class Line:
         """Take them to what may leave, fsynced; what left the time before is noted with it."""
         now_ms = messages[-1].received_ms
         commit = self.pipeline.feed(messages, now_ms, now_ms).commit
-        persist(self.store, commit, self._delivered)
-        self._delivered = [row.id for row in outbox.pending(self.store.connection, CHANNEL, now_ms, BATCH)]
+        rows = persist(self.store, commit, self._delivered)
+        if self.backlog:
+            rows = outbox.pending(self.store.connection, CHANNEL, now_ms, BATCH)
+        self._delivered = [row.id for row in rows]
 
 
-def persist(store: Store, commit: Commit, delivered: list[int]) -> None:
-    """One transaction, as the agent's."""
+def persist(store: Store, commit: Commit, delivered: list[int]) -> list[outbox.Waiting]:
+    """One transaction and what it erases, as the agent's; the rows that it puts into the outbox."""
     with store.transaction() as tx:
         ledger.charge(tx, commit)
         store.write(tx, commit)
-        outbox.append(tx, commit)
+        rows = outbox.append(tx, commit)
         if delivered:
             outbox.delivered(tx, delivered, commit.clock_ms)
         outbox.prune(tx, 0, PRUNE)
+        outbox.total(tx)
+    return rows
 
 
 def fill(store: Store, releases: int, meters: int, *, waiting: bool) -> None:

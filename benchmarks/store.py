@@ -106,7 +106,7 @@ def main() -> None:
             stores[name] = stack.enter_context(open_store(where / name))
             fill(stores[name], releases, METERS, waiting=waiting)
         results.append(size(where / "many"))
-        lines = {name: Line(store, METERS) for name, store in stores.items()}
+        lines = {name: Line(store, METERS, name in ("short", "deep")) for name, store in stores.items()}
         results.append(growth("10^6 past releases", lines["few"], lines["many"], "10^3 past releases"))
         results.append(growth("10^6 waiting to leave", lines["short"], lines["deep"], "10^3 waiting"))
         results.append(recovery(copy(where / "many", where / "crashed")))

@@ -90,7 +90,7 @@ def test_an_epoch_ends_with_its_last_millisecond() -> None:
 
 
 def test_keys_of_epochs_tenants_and_lengths_are_apart() -> None:
-    """No two of tag key, noise key and id are equal over epochs, tenants, lengths of epochs and secrets."""
+    """No two keys and no two ids are equal over epochs, tenants, lengths of epochs, secrets and purposes."""
     made = [
         Key(tenant, every, 0, secret).epoch(epoch)
         for tenant in ("a", "b")
@@ -98,8 +98,8 @@ def test_keys_of_epochs_tenants_and_lengths_are_apart() -> None:
         for secret in (SECRET, bytes(32))
         for epoch in (0, 1, 2)
     ]
-    secrets = [value for key in made for value in (key.tag, key.noise)]
-    assert len(set(secrets)) == 48
+    secrets = [value for key in made for value in (key.tag, key.noise, key.run)]
+    assert len(set(secrets)) == 72
     assert {len(value) for value in secrets} == {32}
     assert len({key.id for key in made}) == 24
     assert all(len(key.id) == 8 for key in made)

@@ -18,7 +18,7 @@ STOLEN = Key("acme", "month", 600, bytes(range(32)))
 
 
 def released(mechanism: LInfLaplace, quanta: NDArray[np.int64], start_ms: int) -> NDArray[np.int64]:
-    """What leaves, or would leave, of a meter's window, for each of several values of it."""
+    """What leaves, or would leave, of a meter's window, for each of several values."""
     key, length_ms = STOLEN.at(start_ms), HALF_HOUR_MS * mechanism.n
     shape = Shape(mechanism.epsilon, mechanism.quantum, "W", "power", mechanism.n, length_ms)
     starts = np.full(len(quanta), start_ms)
@@ -28,8 +28,8 @@ def released(mechanism: LInfLaplace, quanta: NDArray[np.int64], start_ms: int) -
 def test_of_one_number_about_two_values_are_left() -> None:
     """Who has the key and one released number tries all 20,001: the right one fits, and about one more.
 
-    The others fit with P(z = y - x) each, 1 in all for values well within the range: 20 windows have 20 others,
-    and fewer than 3 or more than 44 with a chance of 1e-5.
+    The others fit with P(z = y - x) each, 1 in all for values well within the range: 20 windows have 20
+    others, and fewer than 3 or more than 44 with a chance of 1e-5.
     """
     mechanism, every = LInfLaplace("1/220", 1, 1), np.arange(20_001)[:, np.newaxis]
     fit = []

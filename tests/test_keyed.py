@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.cmac import CMAC
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from meteragent.archive.key import EpochKey
 from meteragent.archive.label import Shape, keyed_rows
 from meteragent.privacy.bits import PAGE_BYTES, Bits, SeededBits, SystemBits, Width
 from meteragent.privacy.conformance import conform
-from meteragent.privacy.keyed import KeyedRows
+from meteragent.privacy.keyed import KeyedRows, _cipher, _subkey, tags
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from tests.contracts.mechanism_contract import Conformance
 from tests.row_bits import keyed, tag
@@ -44,6 +48,30 @@ def test_sp_800_38a() -> None:
     key = "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4"
     assert block(key, "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff") == "0bdf7df1591716335e9a8b15c860c502"
     assert block(key, "f0f1f2f3f4f5f6f7f8f9fafbfcfdff00") == "5a6e699d536119065433863c8f657b94"
+
+
+def test_the_subkey_of_sp_800_38b() -> None:
+    """The first subkey of CMAC with AES-256 (NIST SP 800-38B, appendix D.3)."""
+    key = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
+    assert _subkey(_cipher(key)).hex() == "cad1ed03299eedac2e9a99808621502f"
+
+
+@given(st.binary(min_size=32, max_size=32), st.lists(st.binary(min_size=32, max_size=32), max_size=5))
+def test_another_implementation_of_cmac_agrees(key: bytes, digests: list[bytes]) -> None:
+    """Tags are the first 12 bytes of AES-256-CMAC of each digest, in their order; of none there are none."""
+    expected = []
+    for digest in digests:
+        mac = CMAC(AES(key))
+        mac.update(digest)
+        expected.append(mac.finalize()[:12])
+    assert tags(key, b"".join(digests)) == b"".join(expected)
+
+
+@pytest.mark.parametrize(("key", "digests"), [(16, 32), (31, 32), (32, 31), (32, 48)])
+def test_tag_keys_and_digests_have_their_sizes(key: int, digests: int) -> None:
+    """A key has 32 bytes, never fewer; a digest too."""
+    with pytest.raises(ValueError, match="a tag key has 32 bytes and a digest 32"):
+        tags(bytes(key), bytes(digests))
 
 
 @pytest.mark.parametrize(("width", "mark"), [(np.uint8, "u1"), (np.uint32, "<u4"), (np.uint64, "<u8")])
@@ -101,11 +129,11 @@ def test_no_rows_are_rows() -> None:
     assert keyed(1).words(np.array([0]), 0, 0, np.uint64).shape == (1, 0)
 
 
-@pytest.mark.parametrize(("key", "tags"), [(31, 12), (33, 12), (16, 12), (32, 11), (32, 25)])
-def test_keys_and_tags_have_their_sizes(key: int, tags: int) -> None:
+@pytest.mark.parametrize(("key", "size"), [(31, 12), (33, 12), (16, 12), (32, 11), (32, 25)])
+def test_keys_and_tags_have_their_sizes(key: int, size: int) -> None:
     """A key has 32 bytes, never fewer; a tag 12."""
     with pytest.raises(ValueError, match="a noise key has 32 bytes and a tag 12"):
-        KeyedRows(bytes(key), bytes(tags))
+        KeyedRows(bytes(key), bytes(size))
 
 
 def test_a_key_stays_where_it_is() -> None:
@@ -136,8 +164,8 @@ class Keyed(LInfLaplace):
         """Each window has a tag of its own."""
         source, values = SystemBits() if bits is None else bits, np.asarray(windows)
         rows = values.reshape(-1, self.n)
-        key, tags = (source.array(size, np.uint8).tobytes() for size in (32, 12 * len(rows)))
-        return self.release_rows(rows, KeyedRows(key, tags)).reshape(values.shape)
+        key, own = (source.array(size, np.uint8).tobytes() for size in (32, 12 * len(rows)))
+        return self.release_rows(rows, KeyedRows(key, own)).reshape(values.shape)
 
 
 @dataclass(frozen=True, init=False)
@@ -148,10 +176,10 @@ class Bound(LInfLaplace):
         """Each window is bound to its data."""
         source, values = SystemBits() if bits is None else bits, np.asarray(windows, np.int64)
         rows = values.reshape(-1, self.n)
-        tag_key, noise_key = (source.array(32, np.uint8).tobytes() for _ in range(2))
+        keys = [source.array(32, np.uint8).tobytes() for _ in range(3)]
         shape = Shape(self.epsilon, self.quantum, "W", "power", self.n, 86_400_000)
         meters, starts = [str(number) for number in range(len(rows))], np.zeros(len(rows), np.int64)
-        bits_of_rows = keyed_rows(EpochKey("00000000", "t", tag_key, noise_key), shape, meters, starts, rows)
+        bits_of_rows = keyed_rows(EpochKey("00000000", "t", *keys), shape, meters, starts, rows)
         return self.release_rows(rows, bits_of_rows).reshape(values.shape)
 
 

@@ -126,10 +126,10 @@ def test_a_slot_that_does_not_come_out_even_is_drawn_from_the_next_page() -> Non
     n, a, third = 4, Fraction(3), 1431655765
     table = table_of(n, a)
     first = {(RADII, 0): kept_word(table, 1)}
-    slots = {(SLOTS, 0): 1, (SLOTS, 1): 0, (SLOTS, 2): third + 1, (SLOTS, 3): 0}
-    second = {(SLOTS + 1, 1): 3 * third, (SLOTS + 1, 2): 3 * third, (SLOTS + 1, 3): 0}
+    slots = {(SLOTS, 0): 1, (SLOTS, 1): 0, (SLOTS, 2): 2 * third + 1, (SLOTS, 3): 0}  # 3 (2t+1) = 1 mod 2^32
+    second = {(SLOTS + 1, 1): 2 * third + 1, (SLOTS + 1, 2): 0, (SLOTS + 1, 3): 0}
     again = {**second, (SLOTS + 2, 3): third + 1}
-    assert lone(n, a, {**first, **slots, **again}) == [-1, 1, 0, 0]
+    assert lone(n, a, {**first, **slots, **again}) == [-1, 1, 1, 0]
 
 
 def test_a_wide_slot_takes_the_last_bits_of_words_of_64() -> None:
@@ -139,8 +139,8 @@ def test_a_wide_slot_takes_the_last_bits_of_words_of_64() -> None:
     radius = max(table.envelope.mode, 1 << 31)
     m, high = 2 * radius + 1, 1 << 63
     slots = {(SLOTS, 0): m - 1 | high, (SLOTS, 1): m, (SLOTS, 2): 0}
-    again = {(SLOTS + 1, 0): 0, (SLOTS + 1, 1): m, (SLOTS + 2, 1): radius}
-    assert lone(n, a, {(RADII, 0): kept_word(table, radius), **slots, **again}) == [radius, 0, -radius]
+    again = {(SLOTS + 1, 0): 0, (SLOTS + 1, 1): m, (SLOTS + 2, 1): m - 1}
+    assert lone(n, a, {(RADII, 0): kept_word(table, radius), **slots, **again}) == [radius, radius, -radius]
 
 
 @pytest.mark.parametrize("half", [0, 1])
@@ -181,7 +181,7 @@ class Stuck:
     count = 1
 
     def __init__(self, radius: int, slot: int) -> None:
-        self._radius, self._slot, self.pages = radius, slot, set[int]()
+        self._radius, self._slot, self.pages, self.attempts = radius, slot, set[int](), 0
 
     def words(self, rows: Any, page: int, count: int, dtype: Any) -> Any:
         """The same word."""
@@ -191,6 +191,7 @@ class Stuck:
     def word(self, rows: Any, page: int, at: Any, dtype: Any) -> Any:
         """The same word."""
         self.pages.add(page)
+        self.attempts += page == RADII
         return np.full(rows.size, self._slot if page else self._radius, np.uint64).astype(dtype)
 
     def stream(self, row: int, page: int) -> Any:
@@ -200,8 +201,10 @@ class Stuck:
 
 def test_a_row_without_a_kept_radius_ends_in_an_error() -> None:
     """After 511 words that are refused nothing is drawn: no address is taken again."""
+    stuck = Stuck(TOP - 1, 0)
     with pytest.raises(OverflowError, match=f"{ATTEMPTS} attempts at a radius"):
-        row_windows(4, Fraction(1, 220), Stuck(TOP - 1, 0))
+        row_windows(4, Fraction(1, 220), stuck)
+    assert stuck.attempts == ATTEMPTS == 511
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 An epoch is a calendar month or day in UTC; a window belongs to that of its start, never of the clock. Epoch e
 has a secret C_e, and with HKDF-SHA-256 (RFC 5869; salt: none; info: the parts below, each with its length)
 
-    C_(e+1)                        = HKDF(C_e, "meteragent archive 1", "next")
-    tag key, noise key (32 bytes each) = HKDF(C_e, "meteragent archive 1", "noise", tenant, month or day, e)
-    id (4 bytes, public)           = HKDF(C_e, "meteragent archive 1", "id", tenant, month or day, e)
+    C_(e+1) = HKDF(C_e, "meteragent archive 1", "next")
+    tag key, noise key, run key = HKDF(C_e, "meteragent archive 1", "noise", tenant, month or day, e)
+    id (4 bytes, public) = HKDF(C_e, "meteragent archive 1", "id", tenant, month or day, e)
 
 The file holds the first C_e that is kept: all later epochs follow from it, no earlier one does. `forget`
 moves it on. What has no key is not released: never is another key taken instead. No error and no `repr` holds
@@ -57,12 +57,13 @@ def expand(key: bytes, info: bytes, size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class EpochKey:
-    """The keys of one epoch; only `id` and `tenant` may be shown."""
+    """The keys of one epoch: of windows' tags, of their noise, of names of runs; only `id` may be shown."""
 
     id: str
     tenant: str
     tag: bytes = field(repr=False)
     noise: bytes = field(repr=False)
+    run: bytes = field(repr=False)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a key is not sent to other processes: send the name of its file")
@@ -119,9 +120,10 @@ class Key:
     def _derived(self, index: int) -> EpochKey:
         whose = self.tenant.encode(), self.every.encode(), b"%d" % index
         secret = self._secret(index)
-        keys = hkdf(secret, _DOMAIN, b"noise", *whose, size=2 * SECRET_BYTES)
+        keys = hkdf(secret, _DOMAIN, b"noise", *whose, size=3 * SECRET_BYTES)
         name = hkdf(secret, _DOMAIN, b"id", *whose, size=4).hex()
-        return EpochKey(name, self.tenant, keys[:SECRET_BYTES], keys[SECRET_BYTES:])
+        tag, noise, run = (keys[at : at + SECRET_BYTES] for at in range(0, len(keys), SECRET_BYTES))
+        return EpochKey(name, self.tenant, tag, noise, run)
 
     def _secret(self, index: int) -> bytes:
         if index < self.first:

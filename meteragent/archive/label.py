@@ -4,12 +4,13 @@ The label of a window is, each after its length in 4 bytes (so different parts n
 
     "meteragent window 1", mechanism, tenant, epsilon ("p/q", in 1/unit), quantum ("p/q", in the unit), unit,
     kind, n, length in ms, its bands (from and to of each stretch, in ms after the start; nothing where slots
-    are n equal parts), the local calendar's time zone or nothing, meter, start (ms since 1970, in 8 bytes),
-    SHA-256 of n and the n slots' quanta, in 8 bytes each
+    are n equal parts), the local calendar's time zone or nothing, meter, and last its numbers, in 8 bytes
+    each: start (ms since 1970) and the n slots' quanta
 
-with integers in bytes little-endian, others in decimal. Its tag is the first 12 bytes of HMAC-SHA-256
-(RFC 2104) of the label under the epoch's tag key, and the tag stands for the window's bits (`privacy.keyed`).
-HMAC-SHA-256 because it is what validated modules and auditors know, and in hardware faster than keyed BLAKE2.
+with numbers in bytes little-endian, others in decimal. Its tag is that of its SHA-256 under the epoch's tag
+key (`privacy.keyed.tags`: AES-256-CMAC), and stands for the window's bits (`privacy.keyed.KeyedRows`). All of
+it goes through one hash and no more, because hashing is what takes time: as HMAC of a label that holds the
+data's digest, a tag of a window of one slot takes twice as long.
 
 Why all of that. With equal bits, y' - y is what differs between two windows' data: a correction would be told
 exactly, and two epsilons would give the reading itself. So data, terms and place are bound. The same window
@@ -27,16 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.archive.key import EpochKey
-from meteragent.privacy.keyed import TAG_BYTES, KeyedRows
+from meteragent.privacy import keyed
 from meteragent.release import Terms
 
 Integers = NDArray[np.int64]
 
 DOMAIN = "meteragent window 1"
 MECHANISM = "linf-laplace"
-_START = (8).to_bytes(4, "big")
-_DIGEST = (32).to_bytes(4, "big")
-_HASH_BLOCK = 64
 
 
 @dataclass(frozen=True)  # without slots: what follows from the fields is worked out once
@@ -83,9 +81,8 @@ def label(shape: Shape, tenant: str, meter: str, start_ms: int, quanta: Sequence
     """
     if len(quanta) != shape.n:
         raise ValueError(f"a window of {shape.n} slots has as many quanta, not {len(quanta)}")
-    data = b"".join(value.to_bytes(8, "little", signed=True) for value in (shape.n, *quanta))
-    start = start_ms.to_bytes(8, "little", signed=True)
-    return shape.prefix(tenant) + _part(meter) + _START + start + _DIGEST + hashlib.sha256(data).digest()
+    numbers = b"".join(value.to_bytes(8, "little", signed=True) for value in (start_ms, *quanta))
+    return shape.prefix(tenant) + _part(meter) + _size(len(numbers)) + numbers
 
 
 def tags(
@@ -98,6 +95,7 @@ def tags(
     """The tags of windows of one shape and epoch, 12 bytes each, end to end; `quanta` has shape (count, n).
 
     Raises:
+        ImportError: the package `cryptography` is missing.
         TypeError: starts or quanta are not int64.
         ValueError: there are not as many meters, starts and windows of n quanta.
     """
@@ -106,20 +104,16 @@ def tags(
         raise TypeError(f"starts and quanta are int64, not {starts_ms.dtype} and {quanta.dtype}")
     if starts_ms.shape != (count,) or quanta.shape != (count, shape.n):
         raise ValueError(f"{count} windows have {count} starts and quanta of shape {count, shape.n}")
-    width = 8 * (shape.n + 1)
-    data = np.empty((count, shape.n + 1), "<i8")
-    data[:, 0], data[:, 1:] = shape.n, quanta
-    windows, starts = data.reshape(-1).view(np.uint8).data, starts_ms.astype("<i8").tobytes()
-    sha256 = hashlib.sha256  # HMAC is a hash of a hash: each is one call, on bytes that are kept
-    inner, outer = (_padded(key.tag, mask) for mask in (0x36, 0x5C))
-    first, begun, made = inner + shape.prefix(key.tenant), dict[str, bytes](), []
+    numbers = np.empty((count, shape.n + 1), "<i8")
+    numbers[:, 0], numbers[:, 1:] = starts_ms, quanta
+    data, width = numbers.reshape(-1).view(np.uint8).data, 8 * (shape.n + 1)
+    first, last, begun = shape.prefix(key.tenant), _size(width), dict[str, bytes]()
+    digests = []
     for row, meter in enumerate(meters):
         if (known := begun.get(meter)) is None:
-            known = begun[meter] = first + _part(meter) + _START
-        digest = sha256(windows[row * width : row * width + width]).digest()
-        whole = known + starts[8 * row : 8 * row + 8] + _DIGEST + digest
-        made.append(sha256(outer + sha256(whole).digest()).digest()[:TAG_BYTES])
-    return b"".join(made)
+            known = begun[meter] = first + _part(meter) + last
+        digests.append(hashlib.sha256(known + data[row * width : row * width + width]).digest())
+    return keyed.tags(key.tag, b"".join(digests))
 
 
 def keyed_rows(
@@ -128,7 +122,7 @@ def keyed_rows(
     meters: Sequence[str],
     starts_ms: Integers,
     quanta: Integers,
-) -> KeyedRows:
+) -> keyed.KeyedRows:
     """The bits of windows of one shape and epoch, for `LInfLaplace.release_rows`.
 
     Raises:
@@ -136,13 +130,13 @@ def keyed_rows(
         TypeError: starts or quanta are not int64.
         ValueError: there are not as many meters, starts and windows of n quanta.
     """
-    return KeyedRows(key.noise, tags(key, shape, meters, starts_ms, quanta))
+    return keyed.KeyedRows(key.noise, tags(key, shape, meters, starts_ms, quanta))
 
 
 def _part(text: str) -> bytes:
     data = text.encode()
-    return len(data).to_bytes(4, "big") + data
+    return _size(len(data)) + data
 
 
-def _padded(key: bytes, mask: int) -> bytes:
-    return bytes(byte ^ mask for byte in key.ljust(_HASH_BLOCK, b"\0"))
+def _size(count: int) -> bytes:
+    return count.to_bytes(4, "big")

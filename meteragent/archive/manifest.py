@@ -1,6 +1,6 @@
 """What a run is called, and what stands beside its output.
 
-A run's id is a keyed hash (HMAC-SHA-256 under the tag key of its first epoch, 16 hex digits) of the policy
+A run's id is a keyed hash (HMAC-SHA-256 under the run key of its first epoch, 16 hex digits) of the policy
 and of the input's content: the same input under the same configuration is the same run. It is keyed because
 it is public: a plain hash would tell whoever guesses the readings that the guess is right.
 
@@ -48,7 +48,7 @@ def run_id(policy: Policy, digests: Sequence[str], key: EpochKey) -> str:
     facts = [dict(policy.facts), key.tenant, list(digests)]
     parts = (_DOMAIN, encode.canonical({"run": facts}), hashlib.sha256(policy.secret).digest())
     message = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-    return hmac.digest(key.tag, message, "sha256").hex()[:16]
+    return hmac.digest(key.run, message, "sha256").hex()[:16]
 
 
 def about(source: Source, digests: Sequence[str], account: Account) -> bytes:

@@ -8,8 +8,9 @@ What is lost against true randomness, for an adversary who has not the key and s
 
 * AES-256 is told from a random permutation with an advantage that nobody knows how to make noticeable;
 * blocks of a permutation never repeat, those of true bits do: at most q^2 / 2^129;
-* two of N different labels have the same tag of 96 bits, and so related noise, with at most N^2 / 2^97
-  (and the advantage against the function that makes tags, `meteragent.archive.label`).
+* two of N rows have the same tag of 96 bits, and so related noise, with at most N^2 / 2^97 if tags are those
+  of `tags`, of different digests: AES-256 in CMAC (NIST SP 800-38B), told from a random function with at most
+  20 N^2 / 2^128 and what AES is told with.
 
 With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q = 2^37) the last two
 are at most 2^-55 and 2^-33. Every statement about the law of the noise then holds but for these chances, and
@@ -27,6 +28,7 @@ from meteragent.privacy.bits import PAGE_BYTES, Bits, BytesBits, Rows, UnsignedA
 
 KEY_BYTES = 32
 TAG_BYTES = 12
+DIGEST_BYTES = 32
 
 _BLOCK = 16
 _PAGE_BLOCKS = PAGE_BYTES // _BLOCK
@@ -46,7 +48,7 @@ class KeyedRows:
     def __init__(self, key: bytes, tags: bytes) -> None:
         if len(key) != KEY_BYTES or len(tags) % TAG_BYTES:
             raise ValueError(f"a noise key has {KEY_BYTES} bytes and a tag {TAG_BYTES}")
-        self._encrypt = _encryptor(key)
+        self._encrypted = _cipher(key)
         self._tags = np.frombuffer(tags, np.uint32).reshape(-1, TAG_BYTES // 4)
         self.count = len(self._tags)
 
@@ -91,9 +93,7 @@ class KeyedRows:
         addresses = np.empty((rows.size, blocks.shape[1], _BLOCK // 4), np.uint32)
         addresses[:, :, :3] = self._tags.take(rows, axis=0)[:, np.newaxis]
         addresses[:, :, 3] = blocks.astype(">u4").view(np.uint32)
-        read = np.empty(addresses.nbytes + _BLOCK - 1, np.uint8)  # the cipher asks for so much room
-        self._encrypt(addresses.reshape(-1).view(np.uint8), read)
-        words = read[: addresses.nbytes].view(np.dtype(dtype).newbyteorder("<"))
+        words = self._encrypted(addresses).view(np.dtype(dtype).newbyteorder("<"))
         return words.astype(dtype, copy=False).reshape(rows.size, blocks.shape[1] * _BLOCK // words.itemsize)
 
     def __reduce__(self) -> NoReturn:
@@ -115,10 +115,45 @@ class _Stream(BytesBits):
         return taken
 
 
-def _encryptor(key: bytes) -> Callable[[Any, Any], int]:
+def tags(key: bytes, digests: bytes) -> bytes:
+    """The tags of digests of 32 bytes, both end to end: the first 12 bytes of each one's AES-256-CMAC.
+
+    CMAC of two blocks d, e is AES(AES(d) ^ e ^ K), K its first subkey; all digests go together.
+
+    Raises:
+        ImportError: the package `cryptography` is missing; the text names the extra.
+        ValueError: the key or the digests have another length.
+    """
+    if len(key) != KEY_BYTES or len(digests) % DIGEST_BYTES:
+        raise ValueError(f"a tag key has {KEY_BYTES} bytes and a digest {DIGEST_BYTES}")
+    encrypted, blocks = _cipher(key), np.frombuffer(digests, np.uint8).reshape(-1, 2, _BLOCK)
+    state = encrypted(blocks[:, 0].copy()).reshape(-1, _BLOCK)
+    state ^= blocks[:, 1]
+    state ^= np.frombuffer(_subkey(encrypted), np.uint8)
+    return encrypted(state).reshape(-1, _BLOCK)[:, :TAG_BYTES].tobytes()
+
+
+def _subkey(encrypted: "_Cipher") -> bytes:
+    """The first subkey of CMAC: AES(0) doubled in GF(2^128)."""
+    doubled = int.from_bytes(encrypted(np.zeros(_BLOCK, np.uint8)).tobytes(), "big") << 1
+    return (doubled ^ (doubled >> 128) * (1 << 128 | 0x87)).to_bytes(_BLOCK, "big")
+
+
+_Cipher = Callable[[NDArray[Any]], NDArray[np.uint8]]
+
+
+def _cipher(key: bytes) -> _Cipher:
+    """AES-256 of each 16 bytes of an array, as bytes."""
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415
     except ImportError:
         raise ImportError("noise from a key needs the extra: pip install 'meteragent[archive]'") from None
-    # Each block is encrypted once, as it is: that is what a function from addresses to bits needs.
-    return Cipher(algorithms.AES(key), modes.ECB()).encryptor().update_into  # noqa: S305
+    # Each block is encrypted by itself: that is what a function from addresses to bits needs.
+    encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
+
+    def encrypted(blocks: NDArray[Any]) -> NDArray[np.uint8]:
+        out = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)  # it asks for so much room
+        encryptor.update_into(blocks.reshape(-1).view(np.uint8).data, out.data)
+        return out[: blocks.nbytes]
+
+    return encrypted

@@ -37,15 +37,18 @@ def by_feeder(
 
     `releases` are those of archives (meter, start, end, values, d). `feeders` says of which feeder a meter is
     (meter, feeder, and `capacity` if the rules are about it, in the place of `rules.capacity`); meters that
-    are not there are in no cell. Without it all are one.
+    are not there are in no cell, and a cell with a meter without a capacity is withheld. Without it all
+    are one.
 
     Raises:
-        ValueError: there is no descriptor, they differ in kind or unit or are of mean days, or coverage is
-            not between 0 and 1.
+        ValueError: there is no descriptor, they differ in kind or unit or are of mean days; the rules have
+            capacities and `feeders` none; or coverage is not between 0 and 1.
     """
     terms = tuple(sorted(descriptors, key=lambda one: one.id))
     if len({(one.kind, one.unit) for one in terms}) != 1 or any(one.bands for one in terms):
         raise ValueError("no descriptors, or slots that differ in kind or unit or are bands, have no total")
+    if rules.capacity is not None and (feeders is None or "capacity" not in feeders.columns):
+        raise ValueError("capacities are a column of feeders here: found none")
     error_of(((terms[0].mechanism, 1),), coverage)
     windows = _windows(releases, feeders)
     of_terms = (
@@ -54,6 +57,7 @@ def by_feeder(
         .agg(
             F.count("*").alias("count"),
             F.sum("value_u").alias("sum_u"),
+            F.min("capacity_u").alias("least_u"),
             F.max("capacity_u").alias("most_u"),
             F.sum("capacity_u").alias("capacity_u"),
         )
@@ -62,10 +66,12 @@ def by_feeder(
         F.sum("count").alias("homes"),
         F.sum("sum_u").alias("sum_u"),
         F.collect_list(F.struct("d", "count")).alias("noise"),
+        F.min("least_u").alias("least_u"),
         F.max("most_u").alias("most_u"),
         F.sum("capacity_u").alias("capacity_u"),
     )
-    told = _told(cells, windows, terms, rules)
+    about_capacity = feeders is not None and "capacity" in feeders.columns
+    told = _told(cells, None if about_capacity else windows, terms, rules)
     return told.mapInArrow(safely(_figures(terms, coverage)), CELLS)
 
 
@@ -73,12 +79,10 @@ def _windows(releases: DataFrame, feeders: DataFrame | None) -> DataFrame:
     """Releases with their feeder and capacity."""
     if feeders is None:
         return releases.select("*", F.lit("").alias("feeder"), F.lit(0).cast("bigint").alias("capacity_u"))
-    if "capacity" not in feeders.columns:
-        return releases.join(
-            feeders.select("meter", "feeder", F.lit(0).cast("bigint").alias("capacity_u")), "meter"
-        )
-    capacity_u = F.rint(F.col("capacity") * MICRO).cast("bigint").alias("capacity_u")
-    return releases.join(feeders.select("meter", "feeder", "capacity", capacity_u), "meter")
+    stated = "capacity" in feeders.columns
+    capacity = F.coalesce(F.col("capacity").cast("double"), F.lit(0.0)) if stated else F.lit(0.0)
+    capacity_u = F.rint(capacity * MICRO).cast("bigint").alias("capacity_u")
+    return releases.join(feeders.select("meter", "feeder", capacity_u), "meter")
 
 
 def _slots(windows: DataFrame) -> DataFrame:
@@ -103,13 +107,16 @@ def _micro(value: Column) -> Column:
     return (value * F.lit(MICRO)).cast("bigint")
 
 
-def _told(cells: DataFrame, windows: DataFrame, terms: tuple[Descriptor, ...], rules: Rules) -> DataFrame:
-    """Which cells the rules let be told, in a column."""
+def _told(
+    cells: DataFrame, windows: DataFrame | None, terms: tuple[Descriptor, ...], rules: Rules
+) -> DataFrame:
+    """Which cells the rules let be told, in a column; by capacity, or by the energies of `windows`."""
     told = F.col("homes") >= rules.at_least
     if rules.share is None:
         return cells.withColumn("told", told)
-    if rules.capacity is not None or "capacity" in windows.columns:
-        return cells.withColumn("told", told & ~(F.col("most_u") > rules.share * F.col("capacity_u")))
+    if windows is None:
+        over = F.col("most_u") > rules.share * F.col("capacity_u")
+        return cells.withColumn("told", told & (F.col("least_u") > 0) & ~over)
     found = windows.select("feeder", "meter", "d", F.size("values").alias("n"), _sum("values").alias("sum_u"))
     homes = found.groupBy("feeder", "meter", "d", "n").agg(
         F.count("*").alias("windows"), F.sum("sum_u").alias("sum_u")

@@ -79,6 +79,8 @@ def test_capacities_are_a_column(spark: SparkSession, homes: list[Series]) -> No
     assert_same(by_feeder(releases, descriptors, feeders, rules), expected)
     assert set(expected.told.tolist()) == {True, False}
     assert_same(by_feeder(releases, descriptors), on_one_machine(Slots.of(homes)))
+    lacking = feeders.replace({5.5: None}, subset=["capacity"])
+    assert not told(by_feeder(releases, descriptors, lacking, rules))["told"].any()
 
 
 def test_windows_of_several_slots(spark: SparkSession) -> None:
@@ -100,3 +102,5 @@ def test_what_has_no_total_is_refused(spark: SparkSession) -> None:
             by_feeder(releases, descriptors)
     with pytest.raises(ValueError, match="between 0 and 1"):
         by_feeder(releases, [terms], coverage=1)
+    with pytest.raises(ValueError, match="column of feeders"):
+        by_feeder(releases, [terms], rules=Rules(share=0.5, capacity={"m1": 1.0}))

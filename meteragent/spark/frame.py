@@ -46,8 +46,9 @@ def windows(readings: DataFrame, policy: Policy) -> DataFrame:
     Raises:
         ArchiveError: a column is missing or not what it must be.
     """
+    kind = form_of(readings, policy)
     columns = readings.select(*policy.columns)
-    if form_of(readings, policy) == "wide":
+    if kind == "wide":
         return columns.mapInArrow(safely(worker.wide(policy)), WINDOWS)
     return gathered(touched(columns, policy).groupBy("meter", "start"), policy)
 

@@ -80,11 +80,14 @@ def stream(
     ledger = Ledger(policy.ledger)
     with ledger.held():
         writer = found.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
-        query = writer.foreachBatch(_Closing(policy, sink, ledger)).trigger(**trigger).start()
+        closing = _Closing(policy, sink, ledger)
+        query = writer.foreachBatch(closing).trigger(**trigger).start()
         try:
             yield query
         finally:
             query.stop()
+            if closing.taken is not None:
+                closing.taken.unpersist()
 
 
 def folder(out: Path, policy: Policy) -> Sink:
@@ -112,7 +115,7 @@ def closed(readings: DataFrame, policy: Policy) -> DataFrame:
 
     A window of the wide form that comes several times before it closes is the least of them.
     """
-    time = policy.columns.time
+    kind, time = form_of(readings, policy), policy.columns.time
     # A micro-batch keeps its clock, so that it is the same when it is repeated.
     ahead = F.timestamp_add("MILLISECOND", F.lit(policy.stream.window.ahead), F.current_timestamp())
     early = F.col(time) > ahead
@@ -121,7 +124,7 @@ def closed(readings: DataFrame, policy: Policy) -> DataFrame:
     )
     timed = told.where(~early).withWatermark(time, f"{policy.usual.lateness_ms} milliseconds")
     mark = timed.schema[time].metadata
-    if form_of(readings, policy) == "wide":
+    if kind == "wide":
         found = timed.mapInArrow(safely(worker.wide(policy)), WINDOWS)
         ends = found.withColumn("closes", F.col("end").alias("closes", metadata=mark))
         least = ends.groupBy("meter", "start", "end", "closes").agg(F.min("quanta").alias("quanta"))

@@ -22,7 +22,7 @@ from tests.archives import DAY_MS, LOCAL_DAY, SPRING_MS
 
 HALF_HOUR_MS = 1_800_000
 METERS = 30
-DAYS = 5
+DAYS = 3
 WINDOW = f"{LOCAL_DAY}\nstep = '30min'"
 TIME = pa.timestamp("us", tz="UTC")
 TICK = "tick"

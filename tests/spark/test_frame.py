@@ -100,7 +100,7 @@ def test_errors_hold_no_reading(spark: SparkSession) -> None:
         return pa.array([SECRET, "x"]).cast(pa.int64())
 
     with pytest.raises(PySparkException) as caught:
-        spark.range(1).mapInArrow(safely(work), "id bigint").collect()
+        spark.range(0, 1, 1, 1).mapInArrow(safely(work), "id bigint").collect()
     assert "WorkerError: ArrowInvalid" in str(caught.value)
     assert SECRET not in str(caught.value)
 
@@ -108,7 +108,8 @@ def test_errors_hold_no_reading(spark: SparkSession) -> None:
 def test_another_key(spark: SparkSession, tmp_path: Path) -> None:
     """A worker whose key is missing, or is not the driver's, releases nothing."""
     place = Place.make(tmp_path)
-    releases = frame.sanitise(spark.createDataFrame(homes.wide(place.policy)), place.policy)
+    rows = spark.createDataFrame(homes.wide(place.policy)).coalesce(1)
+    releases = frame.sanitise(rows, place.policy)
     homes.write(place.policy.key_file, archives.KEY)
     with pytest.raises(PySparkException, match="KeyRotated: the key on worker"):
         releases.collect()
@@ -116,13 +117,14 @@ def test_another_key(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match="KeyMissing"):
         releases.collect()
     with pytest.raises(KeyMissing):
-        frame.sanitise(spark.createDataFrame(homes.wide(place.policy)), place.policy)
+        frame.sanitise(rows, place.policy)
 
 
 def test_forgotten_key(spark: SparkSession, tmp_path: Path) -> None:
     """Windows whose epoch was forgotten are not released, and never with another key."""
     place = Place.make(tmp_path)
     homes.write(place.policy.key_file, KEY.without(SPRING_MS + 30 * DAY_MS))
-    releases = frame.sanitise(spark.createDataFrame(homes.wide(place.policy)), place.policy)
+    rows = spark.createDataFrame(homes.wide(place.policy)).coalesce(1)
+    releases = frame.sanitise(rows, place.policy)
     with pytest.raises(PySparkException, match="KeyForgotten: windows of 2026-03"):
         releases.collect()

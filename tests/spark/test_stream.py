@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from meteragent.archive.policy import LAST_MS
 from meteragent.archive.run import sanitise_archive
 from meteragent.consume import archive
 from meteragent.spark import folder, stream
@@ -19,10 +20,12 @@ from tests.spark.homes import Place
 pytestmark = pytest.mark.spark
 
 
-def run(spark: SparkSession, place: Place, checkpoint: str = "checkpoint", value: str = "bigint") -> pa.Table:
-    """Release all that has arrived and can close, a file in a micro-batch; all that is in the sink then."""
+def run(
+    spark: SparkSession, place: Place, checkpoint: str = "checkpoint", value: str = "bigint", each: int = 1
+) -> pa.Table:
+    """Release all that has arrived and can close, so many files at once; all that is in the sink then."""
     schema = f"meter string, time timestamp, value {value}"
-    files = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    files = spark.readStream.schema(schema).option("maxFilesPerTrigger", each)
     out, where = place.folder / "out", str(place.folder / checkpoint)
     readings = files.parquet(str(place.folder / "in"))
     with stream(readings, place.policy, folder(out, place.policy), where, availableNow=True) as query:
@@ -37,12 +40,14 @@ def test_stream(spark: SparkSession, tmp_path: Path) -> None:
     """
     place = Place.make(tmp_path)
     readings, released = homes.long(place.policy), homes.plain(place)
+    future = homes.table([(homes.TICK, LAST_MS - DAY_MS, 0)])
+    homes.arrive(tmp_path / "in", "a-first", future)  # would make all others late
     homes.arrive_by_day(tmp_path / "in", place.policy, readings)
     assert run(spark, place).equals(released)
     corrected = readings.slice(0, 200).set_column(2, "value", pa.array([77] * 200))
     homes.arrive(tmp_path / "in", "later", pa.concat_tables([readings, corrected]))
     assert run(spark, place).equals(released)
-    assert run(spark, place, "another").equals(released)
+    assert run(spark, place, "another", each=99).equals(released)
     pq.write_table(readings, tmp_path / "archive.parquet")
     done = sanitise_archive(place.policy, tmp_path / "archive.parquet", tmp_path / "batch", homes.quiet)
     assert (done.account.released, done.account.refused) == (0, released.num_rows)
@@ -53,7 +58,7 @@ def test_wide_stream(spark: SparkSession, tmp_path: Path) -> None:
     """Windows that come as such, and several times, leave once: the least. What a batch released does not."""
     place = Place.make(tmp_path)
     rows, released = homes.wide(place.policy), homes.plain(place)
-    pq.write_table(rows.slice(0, 40), tmp_path / "archive.parquet")
+    pq.write_table(rows.slice(0, 13 * homes.DAYS), tmp_path / "archive.parquet")
     sanitise_archive(place.policy, tmp_path / "archive.parquet", tmp_path / "batch", homes.quiet)
     taken = set(pq.read_table(tmp_path / "batch").column("meter").to_pylist())
     more = [[5000, *day[1:]] for day in rows.column("value").to_pylist()]
@@ -63,4 +68,4 @@ def test_wide_stream(spark: SparkSession, tmp_path: Path) -> None:
     for name, table in (("0", corrected), ("1", rows), ("2", last.cast(rows.schema))):
         homes.arrive(tmp_path / "in", name, table)
     others = released.filter(pc.invert(pc.is_in(released.column("meter"), pa.array(sorted(taken)))))
-    assert run(spark, place, value="array<bigint>").equals(others.combine_chunks())
+    assert run(spark, place, value="array<bigint>", each=2).equals(others.combine_chunks())

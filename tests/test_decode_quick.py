@@ -126,6 +126,26 @@ def test_a_damaged_payload_is_read_alike(payload: bytes, damage: bytes, at: int,
 
 
 @pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"t":1,"power":1}x',
+        b'{"t":1,"power":1} ',
+        b'{"t":1,"power":1000000000001}',
+        b'{"t":99999999999,"power":-1000000000000}',
+        b'{"t":100000000000,"power":1}',
+        b'{"t":1000000000000000,"power":1}',
+        b'{"t":1,"power":true}',
+        b'{"t":true,"power":1}',
+        b'{"t":1e99999999999999999999,"power":1}',
+    ],
+)
+def test_at_the_edges_too(payload: bytes) -> None:
+    """The largest number, the first time in milliseconds, what follows the object, what is no number."""
+    decode = json_profile.decoder("power", "t")
+    assert outcome(decode, payload) == outcome(lambda found: plain(found, "t", Fraction(1)), payload)
+
+
+@pytest.mark.parametrize(
     "payload", [b'{"t":1800000000,"power":1512}', b'{"name":"x", "power":-0.5, "t":"2026-11-20T12:00:00Z"}']
 )
 def test_most_payloads_need_no_second_look(payload: bytes) -> None:
@@ -144,6 +164,7 @@ def test_an_expression_is_no_name() -> None:
 
 
 @given(numbers, st.sampled_from(FACTORS))
+@example("123456789012.345678901234567890123456789", Fraction(10**30))
 def test_a_number_is_scaled_exactly(text: str, factor: Fraction) -> None:
     """floor(value * factor * 10**6 + 1/2), whatever its digits and exponent, also where it is a half."""
     number = finite(text)
@@ -154,7 +175,14 @@ def test_a_number_is_scaled_exactly(text: str, factor: Fraction) -> None:
 @given(st.integers(-(10**14), 10**14), st.sampled_from([-3, 0, 3]))
 def test_halves_of_a_millionth_go_up(k: int, tens: int) -> None:
     """A value halfway between two millionths is the greater one, below zero too; just before it is not."""
-    half, before = 5 * (2 * k + 1), 5 * (2 * k + 1) * 10**5 - 1
+    half, before = 5 * (2 * k + 1), 5 * (2 * k + 1) * 10**60 - 1
     times = scaled(Fraction(10) ** tens)
-    assert times(Decimal(half).scaleb(-7 - tens)) == k + 1
-    assert times(Decimal(before).scaleb(-12 - tens)) == k
+    assert times(Decimal(f"{half}e{-7 - tens}")) == k + 1
+    assert times(Decimal(f"{before}e{-67 - tens}")) == k
+
+
+def test_what_is_too_small_is_nothing() -> None:
+    """Below 10**-20 a number is 0, whatever its factor: no payload makes an integer of a million digits."""
+    assert scaled(Fraction(10**30))(Decimal("9e-21")) == 0
+    assert scaled(Fraction(10**30))(Decimal("1e-19")) == 10**17
+    assert scaled(Fraction(1, 3))(Decimal("-1e-400000")) == 0

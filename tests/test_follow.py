@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from meteragent.reading import Message
 from meteragent.release import MICRO, UNITS, Clock, Kind, Snapshot, Terms
 from meteragent.window import Outcome, Pending, Timeline
 from tests.strategies import all_terms
+from tests.test_pipeline import SLOT, core, feed
 from tests.test_window import timeline
 from tests.witness import TERMS
 from tests.world import BASE_MS, message, stream
@@ -85,19 +87,19 @@ def test_the_short_way_is_the_plain_one(terms: Terms, program: list[Any]) -> Non
         pair.feed(messages, BASE_MS + now_ms, BASE_MS + now_ms - waits_ms)
 
 
-def waiting(terms: Terms = LONG) -> Timeline:
-    """A meter with a reading that stands in an open slot."""
+def waiting(terms: Terms = LONG, slots: int = 1) -> Timeline:
+    """A meter with a reading of 7 W at 3 ms that stands in the first of so many open slots."""
     meter = timeline(terms)
-    for place in list(meter.windows[0].slots)[1:]:
-        del meter.windows[0].slots[place]
-    meter.windows[0].drawn = 1
+    window = meter.windows[0]
+    window.drawn, window.slots = slots, dict.fromkeys(range(slots), 0)
     assert meter.accept(Pending(3, 7 * MICRO, "stood")) == (Outcome.ACCEPTED, [])
-    assert meter.cover_spans(3) == []
+    meter.cover(3)
+    assert [p.time_ms for p in meter.pending] == [3]
     return meter
 
 
 def test_an_ordinary_reading_takes_one_step() -> None:
-    """One after the one that stands, in the same slot, by the clock: the one that stood is free."""
+    """One after the one that stands, in the same slot, by the clock: the one that stood is free and known."""
     meter = waiting()
     stood = meter.follow(Pending(6, 9 * MICRO, "new"), 6)
     assert stood is not None
@@ -105,19 +107,61 @@ def test_an_ordinary_reading_takes_one_step() -> None:
     assert [p.token for p in meter.pending] == ["new"]
     assert meter.windows[0].slots == {0: 3 * 7 * MICRO}
     assert (meter.covered_ms, meter.standing_ms, meter.newest_ms) == (6, 6, 6)
+    assert meter.refusal(3) is Outcome.DUPLICATE
 
 
-def test_what_is_not_ordinary_changes_nothing() -> None:
-    """Older, of the same time, beyond the slot or the clock, with `lateness`, of a register: another way."""
-    others = [
-        (waiting(), 3, 50),
-        (waiting(), 2, 50),
-        (waiting(), 20, 50),
-        (waiting(), 6, 5),
-        (waiting(replace(LONG, lateness_ms=1)), 6, 50),
-        (waiting(replace(LONG, kind=Kind.REGISTER, unit="Wh")), 6, 50),
+def test_what_stood_for_hold_is_followed_by_gap() -> None:
+    """A reading that comes after `hold` finds the rest of the time at the gap's value."""
+    meter = waiting(replace(LONG, hold_ms=4, gap_u=2 * MICRO))
+    before = meter.windows[0].slots[0]
+    assert meter.follow(Pending(10, 9 * MICRO, "new"), 10) is not None
+    assert meter.windows[0].slots[0] - before == 4 * 7 * MICRO + 3 * 2 * MICRO
+
+
+def test_the_last_readings_are_remembered() -> None:
+    """128 readings back a time that comes again is a duplicate; far back it may be late."""
+    meter = waiting(replace(LONG, length_ms=2000, step_ms=1000))
+    for time_ms in range(4, 600):
+        assert meter.follow(Pending(time_ms, MICRO, ""), time_ms) is not None
+    assert all(meter.refusal(time_ms) is Outcome.DUPLICATE for time_ms in range(471, 599))
+    assert meter.refusal(3) is Outcome.LATE
+    assert len(meter.seen) < 200
+
+
+def not_ordinary() -> list[tuple[str, Timeline, int, int]]:
+    """Why another way, a meter, and a reading's time and the clock."""
+    told_more, ended = waiting(), waiting(replace(LONG, hold_ms=2))
+    told_more.newest_ms = 9
+    ended.covered_ms = 6
+    return [
+        ("its time is known", waiting(), 3, 50),
+        ("older", waiting(), 2, 50),
+        ("at the end of the slot", waiting(), 20, 50),
+        ("beyond the clock", waiting(), 6, 5),
+        ("lateness", waiting(replace(LONG, lateness_ms=1)), 6, 50),
+        ("a register", waiting(replace(LONG, kind=Kind.REGISTER, unit="Wh")), 6, 50),
+        ("two slots are open", waiting(slots=2), 6, 50),
+        ("a newer one was told before a stop", told_more, 6, 50),
+        ("what stands has ended, by the terms of now", ended, 8, 50),
     ]
-    for meter, time_ms, clock_ms in others:
-        before, held = meter.state(), [*meter.pending]
-        assert meter.follow(Pending(time_ms, 9 * MICRO, "new"), clock_ms) is None
-        assert (meter.state(), meter.pending) == (before, held)
+
+
+@pytest.mark.parametrize(
+    ("meter", "time_ms", "clock_ms"), [pytest.param(*c, id=why) for why, *c in not_ordinary()]
+)
+def test_what_is_not_ordinary_changes_nothing(meter: Timeline, time_ms: int, clock_ms: int) -> None:
+    """It takes the other way: nothing is covered, nothing is free."""
+    before, held = meter.state(), [*meter.pending]
+    assert meter.follow(Pending(time_ms, 9 * MICRO, "new"), clock_ms) is None
+    assert (meter.state(), meter.pending) == (before, held)
+
+
+def test_slots_close_before_a_later_message_of_the_same_batch() -> None:
+    """Also where nothing opens any more: a meter that is gone by then is a new one (law 4)."""
+    pipeline = core(replace(SLOT, lateness_ms=3), forget_ms=8)
+    feed(pipeline, message(1, 1))
+    feed(pipeline, now_ms=13)
+    assert pipeline.deadline_ms(closing=False) is None
+    assert pipeline.deadline_ms(closing=True) == BASE_MS + 15
+    feed(pipeline, message(17, 1))
+    assert pipeline._counts["forgotten"] == 1

@@ -207,6 +207,16 @@ def test_spans_wait_for_the_lateness() -> None:
     assert meter.covered_ms == 2
 
 
+def test_covering_ends_at_its_time() -> None:
+    """What pending readings say of later time is not looked at: its gap counts once, when it is covered."""
+    meter = timeline(replace(TERMS, hold_ms=2, gap_u=MICRO))
+    take(meter, 0, 100)
+    take(meter, 10, 200)
+    for until_ms in (3, 5, 12):
+        meter.cover(until_ms)
+    assert sums(meter) == [2 * 100 + 2, 4, 2 + 2 * 200]
+
+
 def test_a_hold_that_has_ended_closes_its_span() -> None:
     """The last reading's span ends with its hold once the newest time has passed that by lateness."""
     meter = timeline()

@@ -12,8 +12,8 @@ What is lost against true randomness, for an adversary who has not the key and s
   of `tags`, of different digests: AES-256 in CMAC (NIST SP 800-38B), told from a random function with at most
   20 N^2 / 2^128 and what AES is told with.
 
-With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q = 2^37) the last two
-are at most 2^-55 and 2^-33. Every statement about the law of the noise then holds but for these chances, and
+With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q < 2^37) the last two
+are below 2^-55 and 2^-32. Every statement about the law of the noise then holds but for these chances, and
 for adversaries who compute: the promise becomes computational (Mironov, Pandey, Reingold, Vadhan 2009).
 Who has the key can take the noise off: see SECURITY.md.
 """

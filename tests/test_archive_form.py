@@ -209,7 +209,11 @@ def test_what_engines_gather_is_the_same(data: st.DataObject) -> None:
     under = policy(window="length = '30min'", source="hold = '20min'")
     rows = data.draw(
         st.lists(
-            st.tuples(st.integers(0, 1), st.integers(0, 14_400_000), st.none() | st.integers(0, 3000)),
+            st.tuples(
+                st.integers(0, 1),
+                st.integers(0, 40).map(lambda at: at * 400_000),
+                st.none() | st.integers(0, 3000),
+            ),
             min_size=1,
         )
     )
@@ -237,3 +241,10 @@ def test_what_engines_gather_is_the_same(data: st.DataObject) -> None:
         (int(name), int(at)) for name, at in zip(found.column("meter").to_pylist(), starts_ms, strict=True)
     ]
     assert dict(zip(keys, quanta, strict=True)) == direct
+
+
+def test_floats_are_rounded_half_up() -> None:
+    """To the nearest millionth, the middle upwards, below zero too."""
+    under = policy(window=f"{QUARTERS}\nrange = [-1, 1]")
+    found = micro(pa.array([1.5e-6, 2.4e-6, 2.6e-6, -1.5e-6, -2.6e-6, 0.0]), under)
+    assert found.values_u.tolist() == [2, 2, 3, -1, -3, 0]

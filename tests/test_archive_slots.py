@@ -36,7 +36,7 @@ POLICIES = {
     "months": policy(window="length = '1mo'\ntimezone = 'UTC'", privacy="preset = 'bill'"),
     "hours of mean days": policy(window=BANDS, privacy="space = 'profile'\nhide = '6kWh'"),
     "a typical day": policy(window="timezone = 'Europe/Amsterdam'", privacy="preset = 'typical-day'"),
-    "fine values": policy(window=f"{HALF_HOUR}\nrange = [-50, 300]\ngap = 7", privacy="quantum = '1/8'"),
+    "fine values": policy(window=f"{HALF_HOUR}\nrange = [-50, 300]\ngap = 7", privacy="quantum = 0.0001"),
 }
 SPAN_MS = {"months": 40 * DAY_MS, "hours of mean days": 40 * DAY_MS, "a typical day": 40 * DAY_MS}
 
@@ -153,3 +153,24 @@ def test_days_of_23_and_25_hours_have_terms_of_their_own() -> None:
     lengths = [terms[place].length_ms // 3_600_000 for place in places]
     assert lengths == [24, 23, 25]
     assert all(one.epsilon < other.epsilon for one, other in pairwise(sorted(terms, key=lambda t: t.epsilon)))
+
+
+def test_what_stands_for_a_moment_counts() -> None:
+    """A reading that is held for one millisecond of a window is in it, and one that is not is not."""
+    under, half_ms, hold_ms = POLICIES["fine values"], 1_800_000, 900_000
+    for stands_ms in (0, 1, 18):
+        rows: list[Row] = [
+            (0, SPRING_MS - hold_ms + stands_ms, 300 * 10**6),
+            (0, SPRING_MS + half_ms - 1, None),
+        ]
+        more = round(stands_ms * (300 - 7) * 10**4 / half_ms)  # in quanta of 0.0001 W, beyond the gap of 7 W
+        assert of_the_archive(rows, under)[0, SPRING_MS] == [7 * 10**4 + more]
+
+
+def test_a_month_of_the_greatest_power_is_exact() -> None:
+    """Sums beyond 64 bits: 20 kW for all of a month, in hundredths of a watt."""
+    under = policy(
+        window="length = '1mo'\ntimezone = 'UTC'", privacy="preset = 'bill'", source="hold = '40d'"
+    )
+    first_ms = int(under.starts(np.array([SPRING_MS], np.int64))[0])
+    assert of_the_archive([(0, first_ms, 20_000 * 10**6)], under) == {(0, first_ms): [2_000_000]}

@@ -6,12 +6,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 
 from meteragent.archive.policy import LAST_MS
 from meteragent.archive.run import sanitise_archive
 from meteragent.consume import archive
 from meteragent.spark import folder, stream
+from meteragent.spark.stream import Sink
 from tests import archives
 from tests.archives import DAY_MS
 from tests.spark import homes
@@ -21,16 +23,28 @@ pytestmark = pytest.mark.spark
 
 
 def run(
-    spark: SparkSession, place: Place, checkpoint: str = "checkpoint", value: str = "bigint", each: int = 1
+    spark: SparkSession,
+    place: Place,
+    checkpoint: str = "checkpoint",
+    value: str = "bigint",
+    each: int = 1,
+    sink: Sink | None = None,
 ) -> pa.Table:
-    """Release all that has arrived and can close, so many files at once; all that is in the sink then."""
+    """Release all that has arrived and can close, so many files at once; all that is in the folder then."""
     schema = f"meter string, time timestamp, value {value}"
     files = spark.readStream.schema(schema).option("maxFilesPerTrigger", each)
     out, where = place.folder / "out", str(place.folder / checkpoint)
     readings = files.parquet(str(place.folder / "in"))
-    with stream(readings, place.policy, folder(out, place.policy), where, availableNow=True) as query:
+    sink = sink or folder(out, place.policy)
+    with stream(readings, place.policy, sink, where, availableNow=True) as query:
         query.awaitTermination()
     return homes.ordered(spark.read.parquet(str(out)).toArrow())
+
+
+def failing(releases: DataFrame, batch: int) -> None:
+    """A sink that takes nothing."""
+    if releases.count():
+        raise OSError("no sink")
 
 
 def test_stream(spark: SparkSession, tmp_path: Path) -> None:
@@ -55,7 +69,10 @@ def test_stream(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_wide_stream(spark: SparkSession, tmp_path: Path) -> None:
-    """Windows that come as such, and several times, leave once: the least. What a batch released does not."""
+    """Windows that come as such, and several times, leave once: the least. What a batch released does not.
+
+    They are in the ledger before the sink is asked; if it fails, it gets them again.
+    """
     place = Place.make(tmp_path)
     rows, released = homes.wide(place.policy), homes.plain(place)
     pq.write_table(rows.slice(0, 13 * homes.DAYS), tmp_path / "archive.parquet")
@@ -67,5 +84,8 @@ def test_wide_stream(spark: SparkSession, tmp_path: Path) -> None:
     last = last.set_column(1, "time", pa.array([homes.starts(place.policy)[-1] + 7 * DAY_MS], archives.TIME))
     for name, table in (("0", corrected), ("1", rows), ("2", last.cast(rows.schema))):
         homes.arrive(tmp_path / "in", name, table)
+    with pytest.raises(StreamingQueryException, match="no sink"):
+        run(spark, place, value="array<bigint>", each=2, sink=failing)
+    assert list(place.policy.ledger.glob("run=stream-*"))
     others = released.filter(pc.invert(pc.is_in(released.column("meter"), pa.array(sorted(taken)))))
     assert run(spark, place, value="array<bigint>", each=2).equals(others.combine_chunks())

@@ -268,7 +268,7 @@ class Sink:
         if now_ms is None:
             return []
         known = self._known
-        rows = known.due(now_ms) if self._looked_s > -math.inf else []
+        rows = known.due(now_ms)
         if not rows and (known.end < (now_ms, _EVER) or _clock_s() >= self._looked_s + POLL_S):
             await self._look(now_ms)
             rows = known.due(now_ms)

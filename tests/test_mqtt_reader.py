@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from gmqtt.mqtt.connection import MQTTConnection
 from gmqtt.mqtt.protocol import MQTTProtocol
 from hypothesis import given
@@ -124,6 +125,37 @@ def test_what_is_read_is_what_gmqtt_reads(
     stream = stream[: len(stream) * 2 // 3] if torn else stream
     places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     chunks = [stream[a:b] for a, b in pairwise(places)]
+    assert events(level, chunks, fast=True) == events(level, chunks, fast=False)
+
+
+ODD = {
+    "properties": packet(0x32, b"\0\1t\0\1\x02\x01\x01payload"),
+    "a topic alias": packet(0x32, b"\0\1t\0\1\x03\x23\0\x07payload")
+    + packet(0x32, b"\0\0\0\1\x03\x23\0\x07p"),
+    "no packet id": packet(0x32, b"\0\1t\0\0\0payload"),
+    "half a packet id": packet(0x32, b"\0\1t\0"),
+    "a topic that is longer": packet(0x30, b"\0\x7ft\0"),
+    "no properties where they must be": packet(0x30, b"\0\1t"),
+    "half a topic's length": packet(0x30, b"\0"),
+    "no topic": packet(0x30, b"\0\0\0payload"),
+    "a topic that is no text": packet(0x33, b"\0\1\xff\0\1\0payload"),
+    "QoS 2": packet(0x34, b"\0\1t\0\1\0payload"),
+    "a repeated one": packet(0x3B, b"\0\1t\0\1\0payload"),
+    "one that says QoS 0 and repeated": packet(0x38, b"\0\1t\0payload"),
+    "one of 16 kB": packet(0x30, b"\0\1t\0" + bytes(16_384)),
+    "an answer without a reason": packet(0x40, b"\0\2"),
+    "an answer with one": packet(0x40, b"\0\2\x97\x03why"),
+    "half an answer": packet(0x40, b"\0"),
+    "a length in five bytes": b"\x30\xff\xff\xff\xff\x01",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("level", [MQTT_3, MQTT_5])
+def test_what_is_odd_is_what_gmqtt_makes_of_it(level: int, name: str) -> None:
+    """Before, between and behind packets that are not."""
+    plain = packet(0x32, b"\0\1t\0\5" + (b"\0" if level == MQTT_5 else b"") + b"payload")
+    chunks = [plain + ODD[name] + plain]
     assert events(level, chunks, fast=True) == events(level, chunks, fast=False)
 
 

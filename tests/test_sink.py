@@ -202,8 +202,11 @@ async def test_what_is_confirmed_is_not_sent_again_before_it_is_marked(line: Lin
         assert session.published.empty()
 
 
-async def test_what_is_not_confirmed_is_sent_again_in_order(line: Line) -> None:
+async def test_what_is_not_confirmed_is_sent_again_in_order(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A new connection sends all that is not confirmed, from the first, byte for byte; no more."""
+    monkeypatch.setattr(sink, "POLL_S", 3600.0)
     line.commit(*(b"%d" % n for n in range(6)))
     async with line.connected(inflight=4) as session:
         first = await session.take(4)
@@ -250,6 +253,7 @@ async def test_idle_means_that_nothing_is_left_to_do(line: Line) -> None:
 
 async def test_a_long_outbox_leaves_page_by_page(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows than one page all leave, once and in order, while earlier ones wait for their mark."""
+    monkeypatch.setattr(sink, "POLL_S", 3600.0)
     monkeypatch.setattr(sink, "FETCH", 7)
     line.commit(*(b"%d" % n for n in range(50)))
     sent: list[bytes] = []
@@ -265,9 +269,7 @@ async def test_a_long_outbox_leaves_page_by_page(line: Line, monkeypatch: pytest
     assert sent == [b"%d" % n for n in range(50)]
 
 
-async def test_an_answer_reads_nothing_again(
-    line: Line, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_reads_nothing_again(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is read again at a confirmation, not even at the last: what the outbox held is known."""
     monkeypatch.setattr(sink, "POLL_S", 3600.0)
     line.commit(b"1", b"2", b"3")

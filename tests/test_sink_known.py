@@ -1,15 +1,17 @@
 """What the sink knows without reading: the outbox's own answer, whatever is committed meanwhile."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from meteragent import outbox, sink
 from meteragent.outbox import Waiting
 from meteragent.release import Commit, Outgoing
 from meteragent.sink import Known
+from tests.fake_session import LIMIT_S
 from tests.mqtt_peer import turns
 from tests.sink_line import NOW_MS, Line
 from tests.stores import open_store
@@ -29,6 +31,8 @@ steps = st.lists(
 
 
 @given(steps, st.integers(1, 6))
+@example([("commit", 3), ("read", 0), ("commit", 1), ("pass", 9), ("leave", 0)], 1)
+@example([("read", 0), ("commit", 9), ("leave", 0), ("pass", 9), ("leave", 0)], 1)
 def test_what_leaves_is_what_the_outbox_would_have_said(plan: list[tuple[str, int]], page: int) -> None:
     """Rows leave in the order (due, id) of all that wait; none twice, none early, and in the end all."""
     known, waiting, left, now_ms, last = Known(), list[Waiting](), list[Waiting](), 0, 0
@@ -46,6 +50,7 @@ def test_what_leaves_is_what_the_outbox_would_have_said(plan: list[tuple[str, in
         for one in rows:
             waiting.remove(one)
         left.extend(rows)
+        assert not [one for one in waiting if (one.due_ms, one.id) <= min(known.end, (now_ms, EVER))]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sink, "FETCH", page)
@@ -84,17 +89,21 @@ async def test_what_a_commit_hands_over_leaves_without_a_look(
                     line.sink.take(outbox.append(tx, Commit("main", NOW_MS, outgoing=rows)))
             sent = await session.take(3)
             assert [one.payload for one in sent] == [b"%d" % due for due in (NOW_MS - 5, NOW_MS, NOW_MS)]
-            await turns(5)
+            line.answer(session, *sent)
+            async with asyncio.timeout(LIMIT_S):
+                await line.sink.idle.wait()
             line.now_ms = NOW_MS + 5
             line.sink.take([])
+            assert not line.sink.idle.is_set()
             assert (await session.next()).payload == b"%d" % (NOW_MS + 5)
             assert line.reads.locked()
 
 
 async def test_a_row_committed_while_the_outbox_is_read_is_neither_lost_nor_sent_twice(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether the answer has it or not."""
+    monkeypatch.setattr(sink, "POLL_S", 3600.0)
     with open_store(tmp_path / "db") as store:
         line = Line(store)
         async with line.connected() as session:

@@ -300,3 +300,4 @@ async def test_a_long_look_at_the_store_is_not_needed_for_each_turn(tmp_path: Pa
             await line.pass_to(line.now_ms + 5 * SECOND_MS)
         assert len(line.store.commits) > 2
         assert asked.count("room") == 1
+        assert line.store._added == 0

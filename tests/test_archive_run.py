@@ -318,3 +318,16 @@ def test_an_input_beside_time(place: Place) -> None:
         save(place.folder / "in.parquet", rows, schema), archive="meter = 'id'\ntime = 'day'\nvalue = 'kwh'"
     )
     assert done.account.released == 2
+
+
+def test_what_was_not_there_is_not_debited(place: Place) -> None:
+    """A day that was missing is released when it comes, between days that were."""
+    rows = wide_rows(2, 5, first_ms=SPRING_MS - 10 * DAY_MS)
+    holes = [row for at, row in enumerate(rows) if at % 5 != 2]
+    place.sanitise(save(place.folder / "in.parquet", holes))
+    assert [row["windows"] for row in place.ledger()] == [2, 2, 2, 2]
+    done = place.sanitise(save(place.folder / "all.parquet", rows), "all.out")
+    assert (done.account.released, done.account.refused) == (2, 8)
+    assert {int(start.timestamp()) * 1000 for start in place.released("all.out")["start"].to_pylist()} == {
+        rows[2]["time"]
+    }

@@ -4,9 +4,12 @@ import copy
 import os
 import pickle
 import stat
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.archive.key import Key, create, expand, extract, forget, hkdf
+from meteragent.archive.key import EpochKey, Key, create, expand, extract, forget, hkdf
 from meteragent.errors import KeyForgotten, KeyMissing, KeyRefused, KeyRotated
 
 SECRET = bytes(range(100, 132))
@@ -125,6 +128,25 @@ def test_the_order_of_asking_is_nothing() -> None:
     forwards = [one.epoch(epoch) for epoch in range(50)]
     assert [other.epoch(epoch) for epoch in reversed(range(50))] == forwards[::-1]
     assert [one.epoch(epoch) for epoch in range(50)] == forwards
+
+
+def test_threads_that_ask_at_once_get_the_same_keys() -> None:
+    """Eight threads that ask one key for many epochs at once get what one gets alone."""
+    one, start, before = Key("acme", "day", 0, SECRET), Barrier(8), sys.getswitchinterval()
+
+    def ask(thread: int) -> list[EpochKey]:
+        start.wait()
+        return [one.epoch(epoch) for epoch in range(thread % 3, 300)]
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            made = list(pool.map(ask, range(8)))
+    finally:
+        sys.setswitchinterval(before)
+    alone = Key("acme", "day", 0, SECRET)
+    expected = [alone.epoch(epoch) for epoch in range(300)]
+    assert all(keys == expected[thread % 3 :] for thread, keys in enumerate(made))
 
 
 # Nothing without a key ----------------------------------------------------------------------------

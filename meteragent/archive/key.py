@@ -80,7 +80,7 @@ class Key:
         if every not in EPOCHS or len(secret) != SECRET_BYTES:
             raise ValueError(f"an epoch is one of {', '.join(EPOCHS)}; a secret has {SECRET_BYTES} bytes")
         self.tenant, self.every, self.first = tenant, every, first
-        self._secrets = [secret]  # of `first` and those after it, as far as they were asked for
+        self._secrets = {first: secret}  # and of those after it, as far as they were asked for
         self._made: dict[int, EpochKey] = {}
 
     def __repr__(self) -> str:
@@ -132,9 +132,12 @@ class Key:
             )
         if index > _LAST[self.every]:
             raise KeyRefused(f"windows of {self._name(index)} have no key: is that when they started?")
-        while len(self._secrets) <= index - self.first:
-            self._secrets.append(hkdf(self._secrets[-1], _DOMAIN, b"next"))
-        return self._secrets[index - self.first]
+        known = index
+        while known not in self._secrets:
+            known -= 1
+        for at in range(known, index):  # by number, so that threads that do the same do no harm
+            self._secrets[at + 1] = hkdf(self._secrets[at], _DOMAIN, b"next")
+        return self._secrets[index]
 
     def confirm(self, start_ms: int, key_id: str) -> None:
         """Check that a release of the window that starts then, made under `key_id`, was made with this key.
@@ -173,7 +176,7 @@ class Key:
 
     def text(self) -> str:
         """What its file holds: the first secret too."""
-        return _FILE.format(self=self, secret=self._secrets[0].hex())
+        return _FILE.format(self=self, secret=self._secrets[self.first].hex())
 
     def _index(self, time_ms: int) -> int:
         return int(self.epochs(np.array([time_ms], np.int64))[0])

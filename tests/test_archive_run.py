@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from meteragent.archive import job, run
+from meteragent.archive import files, job, run
 from meteragent.archive.files import Source
 from tests.archives import (
     DAY_MS,
@@ -260,6 +260,27 @@ def test_times_of_96_bits_are_utc(tmp_path: Path) -> None:
         place.sanitise(path)
         found.append(place.released())
     assert found[0].equals(found[1])
+
+
+def test_statistics_that_python_cannot_tell_are_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nanoseconds, where there is no pandas: without the statistics, the same."""
+
+    class Statistics:
+        has_min_max = True
+
+        @property
+        def min(self) -> object:
+            raise ValueError("Nanosecond resolution")
+
+    class Column:
+        is_stats_set, statistics = True, Statistics()
+
+    assert files._ends(Column(), str) is None
+    monkeypatch.setattr(files, "_ends", lambda *_: None)
+    monkeypatch.setattr(run, "ROWS", 300)
+    path = save(place.folder / "in.parquet", long_rows(4, 1), LONG, group=100)
+    done = place.sanitise(path, **HALF_HOURS)
+    assert place.released().num_rows == done.account.released == windows(place.ledger()) == 4 * 48
 
 
 def test_integers_name_meters_too(place: Place) -> None:

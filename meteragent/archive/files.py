@@ -8,7 +8,7 @@ content: what Arrow says of a file is never passed on.
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -205,8 +205,10 @@ def _ends(column: Any, kind: type[T]) -> tuple[T, T] | None:
     """The least and the greatest of a column, where its statistics say them."""
     if column is None or not column.is_stats_set or not column.statistics.has_min_max:
         return None
-    least, greatest = column.statistics.min, column.statistics.max
-    return (least, greatest) if isinstance(least, kind) and isinstance(greatest, kind) else None
+    with suppress(ValueError):  # nanoseconds that Python's times do not have, bytes that are no text
+        least, greatest = column.statistics.min, column.statistics.max
+        return (least, greatest) if isinstance(least, kind) and isinstance(greatest, kind) else None
+    return None
 
 
 def write(path: Path, fill: Callable[[Any], object]) -> None:

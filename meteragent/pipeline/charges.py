@@ -48,6 +48,8 @@ class Charges:
 
     def take(self) -> dict[Charge, int]:
         """What was charged since the last time."""
+        if not self._counted:
+            return {}
         charges: Counter[Charge] = Counter()
         for (meter, day_ms, terms_id), windows in self._counted.items():
             charges[Charge(meter, day_ms, self._epsilon[terms_id])] += windows

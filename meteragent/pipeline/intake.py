@@ -26,19 +26,18 @@ class Intake:
 
     def read(self, message: Message) -> tuple[str, str | None, list[Pending]]:
         """The meter, its phase and the readings in a message; raises PayloadError when there are none."""
-        stream = self._stream
-        if message.retain:
+        topic, payload, retain, received_ms, token = message
+        if retain:
             raise PayloadError("retained")
-        if len(message.payload) > stream.max_payload:
+        if len(payload) > self._stream.max_payload:
             raise PayloadError("refused_size")
-        place = self._places.get(message.topic) or self._place(message.topic)
-        found = stream.decode(message.payload)
+        place = self._places.get(topic) or self._place(topic)
+        found = self._stream.decode(payload)
         if not found:
             raise PayloadError("refused_missing")
-        token = message.token
         if len(found) > 1:
             token, self.shares = Share((token,), len(found)), True
-        received_ms, readings = message.received_ms, list[Pending]()
+        readings: list[Pending] = []
         for time_ms, value_u in found:
             at_ms = received_ms if time_ms is None else time_ms
             readings.append(Pending(at_ms if at_ms >= 0 else received_ms + at_ms, value_u, token))

@@ -70,24 +70,31 @@ class Window:
 
     def add(self, start_ms: int, end_ms: int, value_u: int | Fraction | None) -> None:
         """Add a value (None: the gap's) over a stretch of time to the slots it touches."""
-        terms = self.terms
-        from_ms, to_ms = max(start_ms - self.start_ms, 0), min(end_ms - self.start_ms, terms.length_ms)
+        from_ms, to_ms = max(start_ms - self.start_ms, 0), min(end_ms - self.start_ms, self.terms.length_ms)
         if from_ms >= to_ms:
             return
-        value = terms.gap_u if value_u is None else min(max(value_u, terms.low_u), terms.high_u)
         for index, duration_ms in self._touched(from_ms, to_ms):
-            self.slots[index] += value * duration_ms
-            if value_u is not None:
-                self.fed.add(index)
+            self.put(index, duration_ms, value_u)
 
-    def follows(self, from_ms: int, to_ms: int) -> bool:
-        """Whether a stretch lies before the end of the only open slot, of a power that counts at once."""
+    def put(self, index: int, duration_ms: int, value_u: int | Fraction | None) -> None:
+        """Add a value (None: the gap's) to an open slot, for so long."""
+        if value_u is None:
+            self.slots[index] += self.terms.gap_u * duration_ms
+            return
+        low_u, high_u = self.terms.low_u, self.terms.high_u
+        if not low_u <= value_u <= high_u:
+            value_u = min(max(value_u, low_u), high_u)
+        self.slots[index] += value_u * duration_ms
+        self.fed.add(index)
+
+    def holding(self, from_ms: int, to_ms: int) -> int | None:
+        """The only open slot, if it is of a power that counts at once, and a stretch lies before its end."""
         terms = self.terms
         if len(self.slots) != 1 or terms.bands or terms.lateness_ms or terms.kind is not Kind.POWER:
-            return False
+            return None
         [index] = self.slots
         start_ms = self.start_ms + index * terms.step_ms
-        return start_ms <= from_ms and to_ms < start_ms + terms.step_ms
+        return index if start_ms <= from_ms and to_ms < start_ms + terms.step_ms else None
 
     def _touched(self, from_ms: int, to_ms: int) -> Iterable[tuple[int, int]]:
         """The slots that a stretch of the window's time lies in, and how long in each."""
@@ -144,7 +151,7 @@ class Window:
         masked, slots = self.masked, self.slots
         if standing is not None and masked is None and (place := self._place(standing[0])) is not None:
             masked, slots = place, {**slots, place: standing[1] - slots[place]}
-        kept = tuple(Slot(index, _whole(accumulator)) for index, accumulator in slots.items())
+        kept = tuple([Slot(index, _whole(accumulator)) for index, accumulator in slots.items()])
         return OpenWindow(
             self.start_ms,
             self.terms_id,

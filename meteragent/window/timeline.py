@@ -94,7 +94,7 @@ class Timeline:
 
     def state(self) -> TimelineState:
         """What the store keeps of it."""
-        windows = tuple(self._kept(window) for window in self.windows)
+        windows = tuple([self._kept(window) for window in self.windows])
         next_ms = self.next_ms if self.next_ms is not None else self.covered_ms
         return TimelineState(self.covered_ms, self.standing_ms, self.newest_ms, next_ms, self.idle, windows)
 
@@ -184,13 +184,13 @@ class Timeline:
             held.time_ms == self.newest_ms
             and held.time_ms <= from_ms < min(time_ms, end_ms)
             and time_ms <= clock_ms
-            and window.follows(from_ms, time_ms)
+            and (place := window.holding(from_ms, time_ms)) is not None
             and held.since_ms is None
         ):
             return None
-        window.add(from_ms, min(time_ms, end_ms), held.value_u)
+        window.put(place, min(time_ms, end_ms) - from_ms, held.value_u)
         if end_ms < time_ms:
-            window.add(end_ms, time_ms, None)
+            window.put(place, time_ms - end_ms, None)
         self.covered_ms = self.standing_ms = self.newest_ms = time_ms
         self.idle = 0
         self._remember(held.time_ms)

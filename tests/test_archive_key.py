@@ -65,6 +65,14 @@ def test_rfc_5869(secret: bytes, salt: bytes, info: bytes, size: int, made: str)
     assert expand(extract(salt, secret), info, size).hex() == made
 
 
+def test_rfc_4231() -> None:
+    """HMAC-SHA-256, of which HKDF is made: test cases 1 and 2 of RFC 4231."""
+    first = "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"
+    assert extract(b"\x0b" * 20, b"Hi There").hex() == first
+    second = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+    assert extract(b"Jefe", b"what do ya want for nothing?").hex() == second
+
+
 @given(st.binary(min_size=1, max_size=64), st.lists(st.binary(max_size=9), max_size=3), st.integers(1, 100))
 def test_another_implementation_agrees(secret: bytes, parts: list[bytes], size: int) -> None:
     """HKDF with the parts of its info, each after its length."""

@@ -6,7 +6,6 @@ Functions here run on Spark's workers, which import this module.
 import hashlib
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,7 +113,7 @@ def dies() -> None:
 
 def hangs() -> None:
     """The worker stands still until it is killed."""
-    time.sleep(600)
+    signal.pause()
 
 
 def anew(work: Work) -> Work:

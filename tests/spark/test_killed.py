@@ -8,6 +8,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -45,7 +46,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         one = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said, start_new_session=True)
     flags, end = [job.hung(Place.of(folder / name)) for name in PLACES], time.monotonic() + SECONDS_MAX
     while not all(flag.exists() for flag in flags) and one.poll() is None and time.monotonic() < end:
-        time.sleep(0.1)
+        with suppress(subprocess.TimeoutExpired):
+            one.wait(0.2)
     environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in members(one.pid)]
     for pid in members(one.pid):
         os.kill(pid, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,7 @@ def test_an_archive_is_released(place: Place, capsys: pytest.CaptureFixture[str]
     assert said.err == ""
     assert sanitise(place) == 0
     assert "1 parts were there already" in capsys.readouterr().out
+    assert resource.getrlimit(resource.RLIMIT_CORE)[0] == 0  # no core holds readings or keys
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import importlib.util
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ def run(options: argparse.Namespace) -> int:
     if lacking := _lacking(options.engine):
         print(f"meteragent: sanitise needs the extra: pip install 'meteragent[{lacking}]'", file=sys.stderr)
         return EXIT_CRASH
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))  # no core may hold readings and keys
     engine = importlib.import_module(_ENGINES[options.engine])  # what it needs is not on the agent's path
     try:
         done = engine.sanitise_archive(policy, options.input, options.output, show)

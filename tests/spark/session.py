@@ -36,16 +36,21 @@ SETTINGS = {
 }
 
 
+def java() -> Path:
+    """Where Java is; ends the test as NOT RUN where there is none."""
+    found = find("java")
+    if found is None:
+        not_run("java", "Java 17 or newer is not on the path")
+    return found
+
+
 @contextmanager
 def session(folder: Path, master: str = LOCAL, **settings: str) -> Iterator[SparkSession]:
     """A session whose files are in a folder; names in `settings` have _ for a dot.
 
-    One at a time in a process. Ends the test as NOT RUN where there is no Java.
+    One at a time in a process.
     """
-    java = find("java")
-    if java is None:
-        not_run("java", "Java 17 or newer is not on the path")
-    os.environ["PATH"] = os.pathsep.join([str(java.parent), os.environ["PATH"]])
+    os.environ["PATH"] = os.pathsep.join([str(java().parent), os.environ["PATH"]])
     os.environ.pop("JAVA_HOME", None)  # it would win over what was found
     os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers take whatever python3 there is
     builder = SparkSession.builder.master(master)

@@ -23,6 +23,7 @@ from tests.not_run import ROOT
 from tests.spark import homes, job, taps
 from tests.spark.homes import KEY, Place
 from tests.spark.job import PLACES
+from tests.spark.session import java
 
 pytestmark = pytest.mark.spark
 
@@ -37,6 +38,7 @@ NEEDLES = tuple(
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which a job was killed when both its streams were half way through a task."""
+    java()  # NOT RUN is said here: the job cannot
     folder = tmp_path_factory.mktemp("killed")
     for name in PLACES:
         place = Place.make(folder / name)

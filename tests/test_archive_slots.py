@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from meteragent.archive import readings as archive
 from meteragent.archive.policy import Policy
+from meteragent.errors import ArchiveError
 from meteragent.window import Pending, Timeline, Window
 from tests.archives import (
     AUTUMN_MS,
@@ -174,3 +175,11 @@ def test_a_month_of_the_greatest_power_is_exact() -> None:
     )
     first_ms = int(under.starts(np.array([SPRING_MS], np.int64))[0])
     assert of_the_archive([(0, first_ms, 20_000 * 10**6)], under) == {(0, first_ms): [2_000_000]}
+
+
+def test_what_would_not_fit_is_refused() -> None:
+    """Two centuries of a million meters at once: an error, not another meter's readings."""
+    meter = np.array([0, 2**20], np.int64)
+    with pytest.raises(ArchiveError, match="too far apart"):
+        archive.ranked(meter, 43)
+    assert archive.ranked(meter, 41).tolist() == [0, 2**61]

@@ -27,7 +27,7 @@ from meteragent.archive.files import attempt, parquet, sync, write
 from meteragent.archive.kernel import TIME
 from meteragent.archive.number import Flags
 from meteragent.archive.policy import Integers
-from meteragent.archive.readings import Windows
+from meteragent.archive.readings import Windows, ranked
 from meteragent.errors import ArchiveError, ArchiveInUse
 
 SCHEMA = pa.schema(
@@ -59,7 +59,7 @@ class Stretches:
             return np.zeros(windows.meter.size, np.bool_)
         first = min(int(self.start_ms.min()), int(windows.start_ms.min()))
         width = (max(int(self.end_ms.max()), int(ends_ms.max())) - first).bit_length()
-        own, others = self.meter << width, windows.meter << width
+        own, others = ranked(self.meter, width), ranked(windows.meter, width)
         # Of those that begin before a window's end, the last end (they should not overlap, but might).
         at = np.searchsorted(own + (self.start_ms - first), others + (ends_ms - first)) - 1
         last = np.maximum.accumulate(own + (self.end_ms - first))[at]

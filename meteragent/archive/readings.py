@@ -12,7 +12,10 @@ import numpy as np
 from meteragent.archive.number import Flags
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.slots import Ragged, windows
+from meteragent.errors import ArchiveError
 from meteragent.release import Kind
+
+_INT64_BITS = 63
 
 
 class Readings(NamedTuple):
@@ -104,7 +107,15 @@ def _at(one: Readings, meter: Integers, time_ms: Integers) -> Integers:
     least = min(int(column.min()) for column in (one.time_ms, time_ms) if column.size) if time_ms.size else 0
     greatest = max((int(column.max()) for column in (one.time_ms, time_ms) if column.size), default=0)
     width = (greatest - least).bit_length()
-    found = np.searchsorted(
-        (one.meter << width) + (one.time_ms - least), (meter << width) + (time_ms - least)
-    )
-    return found.astype(np.int64)
+    own = ranked(one.meter, width) + (one.time_ms - least)
+    return np.searchsorted(own, ranked(meter, width) + (time_ms - least)).astype(np.int64)
+
+
+def ranked(meter: Integers, width: int) -> Integers:
+    """Meters' numbers with room for times of so many bits: sums are in order of meter and time.
+
+    Raises ArchiveError where 64 bits do not hold both.
+    """
+    if meter.size and int(meter.max()).bit_length() + width >= _INT64_BITS:
+        raise ArchiveError("times that lie too far apart for so many meters: release the years apart")
+    return meter << width

@@ -74,8 +74,6 @@ class Reader:
         if payload > end or topic_end == begin + 2 or (self._properties and data[payload - 1]):
             return False
         packet_id = data[topic_end] << 8 | data[topic_end + 1] if qos else 0
-        if qos and not packet_id:
-            return False
         try:
             topic = data[begin + 2 : topic_end].decode()
         except UnicodeDecodeError:

@@ -342,13 +342,13 @@ class Pipeline:
     def _close_until(self, meter: str, timeline: Timeline, clock_ms: int, now_ms: int) -> None:
         """Close and release the slots of a timeline that are due."""
         while (closing := timeline.closing()) is not None and closing[0] <= clock_ms:
-            self._release(meter, timeline, *closing, now_ms)
-            window = closing[1]
+            due_ms, window, index = closing
+            self._release(meter, timeline, window, index, due_ms, now_ms)
             if not window.slots and window.drawn == window.terms.n:
                 timeline.windows.remove(window)
 
     def _release(
-        self, meter: str, timeline: Timeline, due_ms: int, window: Window, index: int, now_ms: int
+        self, meter: str, timeline: Timeline, window: Window, index: int, due_ms: int, now_ms: int
     ) -> None:
         self._effects.acknowledge += timeline.cover(due_ms - window.terms.lateness_ms)
         if self._registers:

@@ -26,10 +26,10 @@ from meteragent.errors import ArchiveError
 
 NAME = "_manifest.json"
 
-VALUES = 1 << 21
+VALUES = 1 << 20
 """Numbers in a batch, about; each is a row group of the output."""
 
-PART_BATCHES = 16
+PART_BATCHES = 32
 """Batches in a part of the wide form."""
 
 ROWS = 1 << 21

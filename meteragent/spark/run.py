@@ -6,8 +6,10 @@ the workers see them under the same names. While Spark gathers the long form, re
 (`spark.local.dir`; `spark.io.encryption.enabled` encrypts them).
 """
 
+import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +44,7 @@ def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show) -> Done:
 
     The session is the active one, or one that is made with Spark's own settings.
     """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take whatever python3 there is
     spark = SparkSession.builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     with _told():
         return archive.sanitise_archive(policy, path, out, show, _Spark(spark))

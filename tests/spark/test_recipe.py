@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,8 @@ from types import ModuleType
 import pytest
 from pyspark.sql import SparkSession
 
+from meteragent import config
+from meteragent.archive.policy import Policy
 from meteragent.spark import descriptors, sanitise
 from tests.not_run import ROOT
 from tests.spark import homes
@@ -17,15 +20,24 @@ from tests.spark.homes import Place
 
 pytestmark = pytest.mark.spark
 
+FOLDER = ROOT / "deploy" / "spark"
+
 
 def recipe() -> ModuleType:
     """The script."""
-    spec = importlib.util.spec_from_file_location("from_kafka", ROOT / "deploy" / "spark" / "from_kafka.py")
+    spec = importlib.util.spec_from_file_location("from_kafka", FOLDER / "from_kafka.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_configuration() -> None:
+    """The recipe's configuration is one that can be released under."""
+    (block,) = re.findall(r"```toml\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
+    policy = Policy.of(config.parse(block))
+    assert policy.columns == ("meter", "time", "value")
 
 
 def test_readings(spark: SparkSession) -> None:

@@ -14,7 +14,8 @@ the newest timestamp accepted from it.
 
 The rules
 ---------
-1. No slot's noise is drawn before its window's charge is in the same or an earlier commit (law 2).
+1. No slot has noise before its window's charge is in the same or an earlier commit (law 2); what is drawn
+   ahead (`noise`) is of no window yet.
 2. A window opens at or after the mark of its meter, and raises it to its end (law 1).
 3. When slots close depends on the clock alone; those due together close in the order of their
    names, never in the order of arrival (law 4).

@@ -23,9 +23,9 @@ The rules
    partly covered counts from there (law 7).
 3. A reading's token is given back when its whole span is covered, never before. Where readings share a
    message, or one is the sum of several phases, `share` says when a message is free.
-4. At most n noise values are ever drawn for one window, each slot's when it opens (THEORY 2.1). The
-   noise of a slot that is lost (`register`) is never used; what is drawn in its place is from a new
-   radius, and masks a constant.
+4. At most n noise values are ever drawn for one window, each slot's when it opens, the first's perhaps
+   ahead (THEORY 2.1). The noise of a slot that is lost (`register`) is never used; what is drawn in its
+   place is from a new radius, and masks a constant.
 5. A slot is covered only after it was opened: `covered_ms` never passes the clock, but to the end of
    a slot that is lost.
 """

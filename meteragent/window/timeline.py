@@ -208,7 +208,7 @@ class Timeline:
             return []
         frontier_ms = min(self.newest_ms - self._rules.lateness_ms, clock_ms)
         if frontier_ms <= self.covered_ms:
-            return self.cover(frontier_ms)
+            return self.cover(frontier_ms)  # nothing, but for a register that finds its slot again
         passed = self._up_to(frontier_ms)
         if passed == 0:
             return []

@@ -14,9 +14,13 @@ import pytest
 
 from meteragent.archive import files, job, run
 from meteragent.archive.files import Source
+from meteragent.archive.ledger import Stretches
+from meteragent.archive.readings import Windows
+from meteragent.errors import ArchiveError
 from tests.archives import (
     DAY_MS,
     ENERGY,
+    LOCAL_DAY,
     LONG,
     SPRING_MS,
     TIME,
@@ -352,3 +356,27 @@ def test_what_was_not_there_is_not_debited(place: Place) -> None:
     assert {int(start.timestamp()) * 1000 for start in place.released("all.out")["start"].to_pylist()} == {
         rows[2]["time"]
     }
+
+
+def test_a_run_releases_what_the_ledger_has_and_no_other() -> None:
+    """Windows of its stretches, whole and in their places; what only shares time with them is none."""
+    hour, day = DAY_MS // 24, DAY_MS
+    columns = [1, 1, 3], [0, 5 * day, 0], [3 * day, 6 * day, day]
+    own = Stretches(*(np.array(column, np.int64) for column in columns))
+    mine = [(1, 0, day), (1, 2 * day, 3 * day), (1, 5 * day, 6 * day), (3, 0, day)]
+    others = [(0, 0, day), (2, 0, day), (1, -day, 0), (1, 3 * day, 4 * day)]
+    others += [(1, hour, day + hour), (1, 2 * day, 3 * day + hour), (1, 2 * day + hour, 3 * day)]
+    meter, start, end = (np.array(column, np.int64) for column in zip(*mine, *others, strict=True))
+    assert own.holds(Windows(meter, start), end).tolist() == [True] * len(mine) + [False] * len(others)
+
+
+def test_windows_that_differ_make_another_run(place: Place) -> None:
+    """Two configurations that agree on ordinary days, and not on those of 23 hours, are two runs."""
+    path = save(place.folder / "in.parquet", long_rows(1, 2), LONG)
+    blocks, steps = f"{LOCAL_DAY}\nblocks = 24", f"{LOCAL_DAY}\nstep = '1h'"
+    usual = [place.policy(window=window).usual for window in (blocks, steps)]
+    assert usual[0] == usual[1]
+    place.sanitise(path, window=blocks)
+    with pytest.raises(ArchiveError, match="another run"):
+        place.sanitise(path, window=steps)
+    assert place.sanitise(path, "other.out", window=steps).account.released == 0

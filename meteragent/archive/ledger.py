@@ -65,6 +65,24 @@ class Stretches:
         last = np.maximum.accumulate(own + (self.end_ms - first))[at]
         return np.asarray((at >= 0) & (last > others + (windows.start_ms - first)))
 
+    def holds(self, windows: Windows, ends_ms: Integers) -> Flags:
+        """Which windows are among those that make up a stretch of their meter, which are of one length.
+
+        What only shares time with one is not: where a zone's rules have changed since, days lie otherwise.
+        """
+        if not self.meter.size or not windows.meter.size:
+            return np.zeros(windows.meter.size, np.bool_)
+        first = min(int(self.start_ms.min()), int(windows.start_ms.min()))
+        width = (max(int(self.start_ms.max()), int(windows.start_ms.max())) - first).bit_length()
+        own, others = ranked(self.meter, width), ranked(windows.meter, width)
+        found = np.searchsorted(
+            own + (self.start_ms - first), others + (windows.start_ms - first), side="right"
+        )
+        at = np.maximum(found - 1, 0)
+        whole = (windows.start_ms - self.start_ms[at]) % (ends_ms - windows.start_ms) == 0
+        mine = (found > 0) & (self.meter[at] == windows.meter)
+        return np.asarray(mine & whole & (ends_ms <= self.end_ms[at]))
+
 
 @dataclass(frozen=True)
 class Ledger:

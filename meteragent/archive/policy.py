@@ -8,7 +8,7 @@ already) does not apply. It holds names of files, never a key, so that it may be
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -28,6 +28,9 @@ Integers = NDArray[np.int64]
 FIRST_MS = grid.parse_time("1970-01-01T00:00:00Z")
 LAST_MS = grid.parse_time("2200-01-01T00:00:00Z")
 """Times of an archive lie between these; what lies outside is a mistake of units."""
+
+ARITHMETIC = 1
+"""How numbers become quanta: another way would give released windows another noise, and makes another run."""
 
 _INT64 = 1 << 62
 
@@ -147,12 +150,13 @@ class Policy:
         path = self.stream.sink.pseudonym_key_file
         return meter if path is None else pseudonym(_pseudonym_key(path.absolute()), meter)
 
-    @property
+    @cached_property
     def facts(self) -> Mapping[str, Any]:
         """What decides what leaves, beside the key and the input: public, fit for JSON."""
         usual, source = self.usual, self.stream.source
         return {
-            "descriptor": self.wording(usual).id,
+            "arithmetic": ARITHMETIC,
+            "descriptors": [self.wording(one).id for one in config.shapes(self.stream)],
             "kind": str(usual.kind),
             "hold_ms": usual.hold_ms,
             "interval_ms": usual.interval_ms,

@@ -9,8 +9,8 @@ Theory of operation
    (long), written under another name, synced and renamed; a part that is there is not made again. Noise is
    keyed, so a part that a killed run had not finished comes out the same, byte for byte.
 
-What is in memory at once is bounded: a batch of rows (wide), a job (long), and, where some windows of a wide
-input are refused, a byte for each window. No raw value is written anywhere.
+What is in memory at once is bounded: a batch of rows (wide), a job (long), and, where a wide input is
+released in part or gone on with, a byte for each window. No raw value is written anywhere.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -129,6 +129,9 @@ def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show, engine: 
 class _Local:
     """This process."""
 
+    def __init__(self) -> None:
+        self._all = False  # whether every row was debited just now
+
     @property
     def cut(self) -> list[Any]:
         """As this version cuts them."""
@@ -141,12 +144,14 @@ class _Local:
         with show("account", 2 * source.rows, "row") as told:
             check_rows(source, told)
             yield from found.tables(source, _cut(source), ledger, key, told)
+        self._all = not found.refused
 
     def release(
         self, source: Source, ledger: Ledger, key: Key, found: Account, out: Path, show: Show
     ) -> Parts:
         """Part by part."""
-        return _Release(source, key, ledger, found, out).parts(show)
+        one = _Release(source, key, ledger, found, out)
+        return one.parts(show, every=self._all)
 
 
 def _cut(source: Source) -> list[Job]:
@@ -161,9 +166,9 @@ class _Release:
         self.account, self.out, self.counts = found, out, Counts()
         self._cut = _cut(source)
 
-    def parts(self, show: Show) -> Parts:
-        """Make the parts that are not there."""
-        work = self._wide_parts() if self.source.form == "wide" else self._long_parts()
+    def parts(self, show: Show, *, every: bool) -> Parts:
+        """Make the parts that are not there, of `every` row or of those that the ledger has."""
+        work = self._wide_parts(every=every) if self.source.form == "wide" else self._long_parts()
         made = 0
         with show("release", sum(rows for rows, _ in work), "row") as told:
             for place, (rows, make) in enumerate(work):
@@ -189,12 +194,12 @@ class _Release:
 
         write(path, fill)
 
-    def _wide_parts(self) -> list[tuple[int, Callable[[Told], Iterator[pa.RecordBatch]]]]:
+    def _wide_parts(self, *, every: bool) -> list[tuple[int, Callable[[Told], Iterator[pa.RecordBatch]]]]:
         """Stretches of the input's rows."""
         source = self.source
         each = max(1, sum(group.values for group in source.groups) // max(1, source.rows))
         at_once = max(1, VALUES // each)
-        allowed = self._allowed() if self.account.refused else None
+        allowed = None if every else self._allowed()
         size = at_once * PART_BATCHES
 
         def part(first: int) -> Callable[[Told], Iterator[pa.RecordBatch]]:
@@ -223,7 +228,7 @@ class _Release:
             for rows in read(self.source, job, names):
                 own = self.ledger.own(self.account.run, names)
                 windows = Windows(rows.meter, rows.time_ms)
-                allowed[rows.row] = own.overlap(windows, self.policy.ends(rows.time_ms))
+                allowed[rows.row] = own.holds(windows, self.policy.ends(rows.time_ms))
         return allowed
 
     def _long_parts(self) -> list[tuple[int, Callable[[Told], Iterator[pa.RecordBatch]]]]:
@@ -243,7 +248,7 @@ class _Release:
         windows, (first, end) = opened(found.meter, found.time_ms, self.policy), job.starts_ms
         windows = windows.rows((first <= windows.start_ms) & (windows.start_ms < end))
         own = self.ledger.own(self.account.run, names)
-        windows = windows.rows(own.overlap(windows, self.policy.ends(windows.start_ms)))
+        windows = windows.rows(own.holds(windows, self.policy.ends(windows.start_ms)))
         ordered = pa.array(sorted(names), pa.string())
         at_once = max(1, VALUES // self.policy.usual.n)
         for some, ragged in slots(found, windows, self.policy, at_once):

@@ -26,6 +26,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "sink": model.Sink,
     "store": model.Store,
     "page": model.Page,
+    "archive": model.Archive,
 }
 USERS = {"meters": "a", "meteragent": "b", "utility": "c", "stranger": "d"}
 LIMIT_S = 30.0

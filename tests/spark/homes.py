@@ -5,6 +5,7 @@ stands for half an hour: so both have the same windows, and the same releases.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,10 +119,13 @@ def ordered(releases: pa.Table) -> pa.Table:
 
 
 def arrive(folder: Path, name: str, readings: pa.Table) -> None:
-    """A file of readings that a stream reads, there at once."""
+    """A file of readings that a stream reads, there at once, and newer than those before."""
     folder.mkdir(parents=True, exist_ok=True)
     hidden = folder / f".{name}.parquet"
     pq.write_table(readings, hidden)
+    # Spark takes files by when they changed, in milliseconds: of two in one it would take either first.
+    newer = 1_000_000_000 * (1 + len(list(folder.iterdir())))
+    os.utime(hidden, ns=(newer, newer))
     hidden.rename(folder / f"{name}.parquet")
 
 

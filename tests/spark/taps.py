@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -111,9 +111,10 @@ def dies() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def hangs() -> None:
+def hangs() -> NoReturn:
     """The worker stands still until it is killed."""
-    signal.pause()
+    while True:
+        signal.pause()
 
 
 def anew(work: Work) -> Work:

@@ -16,7 +16,7 @@ from meteragent.cli import main
 from meteragent.config import parse
 from meteragent.consume import Estimate, read_archive
 from meteragent.errors import ConfigError, RecordError
-from tests.archives import DAY_MS, LONG, QUARTERS, SPRING_MS, Place, long_rows, save, text, wide_rows
+from tests.archives import DAY_MS, ENERGY, LONG, QUARTERS, SPRING_MS, Place, long_rows, save, text, wide_rows
 from tests.configurations import refused, streams, written
 from tests.not_run import ROOT
 
@@ -46,7 +46,7 @@ def test_an_archive_is_released(place: Place, capsys: pytest.CaptureFixture[str]
     assert sanitise(place) == 0
     said = capsys.readouterr()
     for text_ in (
-        "6 windows of 96 released",
+        "6 windows of 96 numbers released",
         "0 windows that share time",
         "576 read: 1 gaps, 1 clamped",
         "1/440 per W",
@@ -59,6 +59,64 @@ def test_an_archive_is_released(place: Place, capsys: pytest.CaptureFixture[str]
     assert sanitise(place) == 0
     assert "1 parts were there already" in capsys.readouterr().out
     assert resource.getrlimit(resource.RLIMIT_CORE)[0] == 0  # no core holds readings or keys
+
+
+@pytest.mark.parametrize(
+    ("source", "every_min", "said"),
+    [
+        (
+            "kind = 'power'\nunit = 'W'\nhold = '15min'",
+            30,
+            "cover at most 50% of the time, by source.hold = '15min'",
+        ),
+        ("kind = 'power'\nunit = 'W'\nhold = '30min'", 30, ""),
+        ("kind = 'power'\nunit = 'W'\nhold = '1h'", 30, ""),
+        (ENERGY, 30, "cover at most 50% of the time, by source.interval = '15min'"),
+        (ENERGY, 15, ""),
+        (ENERGY.replace("15", "30"), 15, "cover 200% of the time, by source.interval = '30min'"),
+    ],
+)
+def test_time_that_readings_do_not_cover_is_told(
+    place: Place, capsys: pytest.CaptureFixture[str], source: str, every_min: int, said: str
+) -> None:
+    """What a reading covers, stated as it is not, makes numbers too small: whoever releases is told."""
+    times = range(DAY, DAY + DAY_MS, every_min * 60_000)
+    rows = [{"meter": "m", "time": time_ms, "value": 500.0} for time_ms in times]
+    save(place.folder / "in.parquet", rows, LONG)
+    settings = text(place.folder / "archive.key", source=source, window="length = '30min'")
+    (place.folder / "archive.toml").write_text(settings)
+    assert sanitise(place) == 0
+    out = capsys.readouterr().out
+    assert said in out
+    assert ("Look:" in out) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"), [(96, "96 in a row, each of 900 s"), (288, "288 in a row, each of 300 s")]
+)
+def test_what_a_rows_numbers_were_taken_for_is_told(
+    place: Place, capsys: pytest.CaptureFixture[str], numbers: int, said: str
+) -> None:
+    """A day's row under windows of half an hour, or minutes taken for hours, is seen."""
+    save(place.folder / "in.parquet", wide_rows(2, 2, n=numbers))
+    assert sanitise(place) == 0
+    assert said in capsys.readouterr().out
+
+
+def test_an_interrupted_run_says_that_it_goes_on(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 130 and a sentence, no traceback; the same command goes on."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    save(place.folder / "in.parquet", wide_rows(1, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr("meteragent.archive.run.sanitise_archive", interrupted)
+        assert sanitise(place) == 130
+    assert capsys.readouterr().err == "meteragent: stopped: the same command goes on where it was\n"
+    assert sanitise(place) == 0
 
 
 @pytest.mark.parametrize(
@@ -184,5 +242,5 @@ def test_the_example_is_a_configuration(place: Place, capsys: pytest.CaptureFixt
     (place.folder / "example.toml").write_text(settings)
     save(place.folder / "in.parquet", long_rows(1, 1), LONG)
     assert sanitise(place, settings="example.toml") == 0
-    assert "windows of 1 released" in capsys.readouterr().out
+    assert "windows of 1 number released" in capsys.readouterr().out
     assert main(["check", str(example)]) == 0

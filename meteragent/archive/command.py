@@ -13,9 +13,13 @@ from typing import Any
 from meteragent import config
 from meteragent.archive.policy import Policy
 from meteragent.errors import ConfigError, MeteragentError
-from meteragent.grid import iso_duration
+from meteragent.grid import format_duration, iso_duration
+from meteragent.release import Kind
 
 EXIT_CRASH = 1
+EXIT_INTERRUPTED = 130
+_COVERED_LEAST, _COVERED_MOST = 0.9, 1.05
+"""Readings that cover less or more of the windows' time probably cover something else than is stated."""
 _ENGINES = {"local": "meteragent.archive.run", "spark": "meteragent.spark"}
 _EXTRAS = {"archive": ("pyarrow", "cryptography", "tqdm"), "spark": ("pyspark",)}
 
@@ -45,6 +49,9 @@ def run(options: argparse.Namespace) -> int:
     except MeteragentError as error:
         print(f"meteragent: {error}", file=sys.stderr)
         return EXIT_CRASH
+    except KeyboardInterrupt:
+        print("meteragent: stopped: the same command goes on where it was", file=sys.stderr)
+        return EXIT_INTERRUPTED
     return 0
 
 
@@ -69,8 +76,9 @@ def told(done: Any) -> str:
     found, usual = done.account, done.policy.usual
     wording = done.policy.wording(usual)
     window = usual.timezone or iso_duration(usual.length_ms)
+    numbers = "1 number" if usual.n == 1 else f"{usual.n} numbers"
     lines = [
-        f"{done.out}: {found.released:,} windows of {usual.n} released, run {found.run}",
+        f"{done.out}: {found.released:,} windows of {numbers} released, run {found.run}",
         f"  refused        {found.refused:,} windows that share time with what was released before",
         *_numbers(done),
         f"  epsilon        {usual.epsilon} per {usual.unit} and window ({window}): level {usual.level}",
@@ -88,5 +96,33 @@ def _numbers(done: Any) -> list[str]:
         return []
     lines = [f"  numbers        {counts.numbers:,} read: {counts.gap:,} gaps, {counts.clamped:,} clamped"]
     if done.kept:
-        lines.append(f"                 ({done.kept} parts were there already and are not counted in that)")
-    return lines
+        return [
+            *lines,
+            f"                 ({done.kept} parts were there already and are not counted in that)",
+        ]
+    return [*lines, *(_rows(done) if done.form == "wide" else _readings(done))]
+
+
+def _rows(done: Any) -> list[str]:
+    """What a number of a row was taken for."""
+    rows, numbers = done.account.released, done.counts.numbers
+    if not rows or numbers % rows:
+        return []
+    each_s = done.policy.usual.length_ms * rows / numbers / 1000
+    return [f"                 {numbers // rows} in a row, each of {each_s:g} s"]
+
+
+def _readings(done: Any) -> list[str]:
+    """Whether readings speak for the time of the windows, if what each covers is stated as it is."""
+    policy, windows = done.policy, done.account.released + done.account.refused
+    usual, numbers = policy.usual, done.counts.numbers - done.counts.gap
+    covered = numbers * policy.reach_ms / (windows * usual.length_ms) if windows else 1
+    energy = usual.kind is Kind.INTERVAL_ENERGY
+    by = f"{'source.interval' if energy else 'source.hold'} = {format_duration(policy.reach_ms)!r}"
+    if covered < _COVERED_LEAST:
+        return [
+            f"  Look:          they cover at most {covered:.0%} of the time, by {by}; the rest is window.gap"
+        ]
+    if energy and covered > _COVERED_MOST:
+        return [f"  Look:          they cover {covered:.0%} of the time, by {by}; what overlaps is left out"]
+    return []

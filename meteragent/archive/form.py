@@ -218,9 +218,9 @@ def _slots(starts_ms: Integers, lengths: Integers, values_u: Integers, policy: P
 
 
 def _column(schema: pa.Schema, name: str) -> pa.DataType:
-    if schema.names.count(name) != 1:
-        there = ", ".join(map(repr, schema.names))
-        raise ArchiveError(f"column {name!r}: found none (or two); there are {there}")
+    if (count := schema.names.count(name)) != 1:
+        found = "it is there twice" if count else f"there is none, but {', '.join(map(repr, schema.names))}"
+        raise ArchiveError(f"column {name!r}: {found}; name it under [archive]")
     return schema.field(name).type
 
 

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from meteragent.archive import manifest
 from meteragent.archive.account import Account, Told, check_rows
 from meteragent.archive.files import Source, write
-from meteragent.archive.form import Counts, as_windows, by_slots, long_releases, wide
+from meteragent.archive.form import Counts, Form, as_windows, by_slots, long_releases, wide
 from meteragent.archive.job import Job, jobs, read
 from meteragent.archive.kernel import release, releases
 from meteragent.archive.key import Key
@@ -83,6 +83,7 @@ class Done:
     """What a run has done; `counts` are of the parts that were made now, `kept` those that were there."""
 
     policy: Policy
+    form: Form
     out: Path
     beside: Path
     ledger: Path
@@ -123,7 +124,7 @@ def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show, engine: 
         beside = _beside(out)
         write(beside, lambda file: _save_ledger(file, ledger, run))
         manifest.save(out, manifest.made(source, found, engine.cut, complete=True))
-    return Done(policy, out, beside, ledger.folder, found, counts, made, kept)
+    return Done(policy, source.form, out, beside, ledger.folder, found, counts, made, kept)
 
 
 class _Local:

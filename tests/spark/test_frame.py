@@ -87,7 +87,7 @@ def test_readings_at_any_time(spark: SparkSession, source: str) -> None:
 def test_columns(spark: SparkSession, tmp_path: Path) -> None:
     """A column that is missing or no time is named before anything runs."""
     policy = Place.make(tmp_path).policy
-    with pytest.raises(ArchiveError, match="column 'value': found none"):
+    with pytest.raises(ArchiveError, match="column 'value': there is none"):
         frame.windows(spark.createDataFrame([], "meter string, time timestamp"), policy)
     with pytest.raises(ArchiveError, match="column 'time': found timestamp_ntz; expected timestamp"):
         frame.windows(spark.createDataFrame([], "meter string, time timestamp_ntz, value int"), policy)

@@ -63,7 +63,7 @@ def test_engines_agree(spark: SparkSession, tmp_path: Path, rows: Callable[[Poli
     assert table(other.out).equals(table(one.out))
     assert table(other.beside).equals(table(one.beside))
     assert other.account.released == homes.METERS * homes.DAYS
-    assert "90 windows of 48 released" in command.told(other)
+    assert "90 windows of 48 numbers released" in command.told(other)
 
 
 def test_interrupted(spark: SparkSession, tmp_path: Path) -> None:

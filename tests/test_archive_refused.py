@@ -10,14 +10,18 @@ import pytest
 
 from meteragent.archive import form, manifest, run
 from meteragent.archive.ledger import Ledger
-from meteragent.errors import ArchiveError, ArchiveInUse, KeyForgotten, KeyMissing
+from meteragent.archive.run import sanitise_archive
+from meteragent.errors import ArchiveError, ArchiveInUse, ConfigError, KeyForgotten, KeyMissing
 from tests.archives import (
     DAY_MS,
     KEY,
+    QUARTERS,
     SPRING_MS,
     WIDE,
     Place,
+    policy,
     save,
+    silent,
     wide_rows,
 )
 
@@ -60,10 +64,30 @@ def test_an_output_is_not_put_over_something_else(place: Place) -> None:
     for out in ("other", "archive.key"):
         with pytest.raises(ArchiveError, match="something else"):
             place.sanitise(path, out)
-    for out in ("in.parquet", "in.parquet/out"):
-        with pytest.raises(ArchiveError, match="neither in the input"):
-            place.sanitise(path, out)
+    (place.folder / "link").symlink_to(path)
+    beside = save(place.folder / "x.ledger.parquet", wide_rows(1, 1))
+    for taken, out in ((path, "in.parquet"), (path, "in.parquet/out"), (path, "link"), (beside, "x.parquet")):
+        with pytest.raises(ArchiveError, match="in the input or around it"):
+            place.sanitise(taken, out)
+    with pytest.raises(ArchiveError, match="in the input or around it"):  # its ledger would be an input too
+        sanitise_archive(place.policy(), place.folder, place.folder.parent / "out.parquet", silent)
     assert place.ledger() == []
+
+
+def test_a_key_has_one_ledger_by_whatever_name(place: Place) -> None:
+    """Through a link the ledger is the same one; a second one, for a key that has one, is refused."""
+    path = save(place.folder / "in.parquet", wide_rows(2, 3))
+    place.sanitise(path)
+    (place.folder / "link.key").symlink_to("archive.key")
+    linked = policy(place.folder / "link.key", window=QUARTERS, privacy="preset = 'street'")
+    done = sanitise_archive(linked, path, place.folder / "other.parquet", silent)
+    assert (done.account.released, done.account.refused) == (0, 6)
+    other = f"ledger = '{place.folder / 'other'}'"
+    with pytest.raises(ConfigError, match="the key has its ledger there"):
+        place.policy(archive=other)
+    (place.folder / "archive.key.ledger").rename(place.folder / "other")
+    moved = place.policy(archive=other, privacy="preset = 'street'")
+    assert sanitise_archive(moved, path, place.folder / "third.parquet", silent).account.refused == 6
 
 
 def test_another_version_does_not_go_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

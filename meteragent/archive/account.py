@@ -57,6 +57,10 @@ class Account:
             self.refused += int(used.sum())
             self.released += int((~used).sum())
             yield _rows(windows.rows(~used), names, source.policy, key, self)
+        if source.form == "wide" and self.released + self.refused != source.rows:
+            raise ArchiveError(
+                "the statistics of some row groups are not those of their rows: write them anew"
+            )
 
 
 def of_job(source: Source, job: Job, names: dict[str, int], told: Told) -> Windows:

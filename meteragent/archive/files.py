@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -27,6 +27,8 @@ T = TypeVar("T")
 _READ_BYTES = 1 << 20
 _PART = ".part"
 _UTC_MS = pa.timestamp("ms", tz="UTC")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Group(NamedTuple):
@@ -198,14 +200,14 @@ def _groups(file: pq.ParquetFile, policy: Policy, path: Path) -> Iterator[Group]
 
 
 def _floor_ms(time: datetime) -> int:
-    return int(time.timestamp() // 0.001)
+    return (time - _EPOCH) // _MILLISECOND  # exact: a row group whose last window is not seen is lost
 
 
 def _ends(column: Any, kind: type[T]) -> tuple[T, T] | None:
     """The least and the greatest of a column, where its statistics say them."""
     if column is None or not column.is_stats_set or not column.statistics.has_min_max:
         return None
-    with suppress(ValueError):  # nanoseconds that Python's times do not have, bytes that are no text
+    with suppress(ValueError, OverflowError):  # what Python's times do not have, bytes that are no text
         least, greatest = column.statistics.min, column.statistics.max
         return (least, greatest) if isinstance(least, kind) and isinstance(greatest, kind) else None
     return None

@@ -78,15 +78,26 @@ def is_list(kind: pa.DataType) -> bool:
 def meters(column: pa.Array, policy: Policy) -> pa.Array:
     """A column of meters' names as texts.
 
-    Raises ArchiveError when one is missing or empty.
+    Raises ArchiveError when one is missing, empty or no text.
     """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     found = column.cast(pa.string())
+    if not _is_utf8(found):
+        raise ArchiveError(f"column {policy.columns.meter!r}: names that are no text (UTF-8)")
     empty = int(np.count_nonzero(pc.binary_length(found).fill_null(0).to_numpy(zero_copy_only=False) == 0))
     if empty:
         raise ArchiveError(f"column {policy.columns.meter!r}: {empty} rows name no meter")
     return found
+
+
+def _is_utf8(texts: pa.Array) -> bool:
+    """Whether texts are what a file says of them; Arrow does not look."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:

@@ -47,7 +47,7 @@ class Columns(NamedTuple):
 class Policy:
     """Under what an archive is released; a value that can be pickled.
 
-    `key_file` is where the key is, `ledger` the folder of its ledger; both absolute.
+    `key_file` is where the key is, `ledger` the folder of its ledger; both absolute. One key has one ledger.
     """
 
     stream: Stream
@@ -74,8 +74,7 @@ class Policy:
         if len(set(names)) != len(names):
             raise ConfigError("archive.value", repr(archive.value), "three different columns")
         key_file = archive.key_file.absolute()
-        beside = key_file.with_name(key_file.name + ".ledger")
-        ledger = beside if archive.ledger is None else archive.ledger.absolute()
+        ledger = _ledger(key_file, archive.ledger)
         return cls(streams[0], names, key_file, ledger)
 
     @property
@@ -172,6 +171,18 @@ class Policy:
         """What beside `facts` decides what leaves: the pseudonyms' key, for keyed digests only."""
         path = self.stream.sink.pseudonym_key_file
         return b"" if path is None else _pseudonym_key(path.absolute())
+
+
+def _ledger(key_file: Path, named: Path | None) -> Path:
+    """Where the key's ledger is: beside the file itself, by whatever name it was reached, or as named."""
+    there = key_file.resolve()
+    beside = there.with_name(there.name + ".ledger")
+    if named is None:
+        return beside
+    if beside.exists() and named.resolve() != beside.resolve():
+        expected = f"{beside}: the key has its ledger there; to keep it elsewhere, move it"
+        raise ConfigError("archive.ledger", repr(str(named)), expected)
+    return named.absolute()
 
 
 def _refuse(stream: Stream) -> None:

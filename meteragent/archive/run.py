@@ -103,7 +103,7 @@ def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show, engine: 
         KeyRefused: there is no key, or none for some windows; nothing is written then.
     """
     engine, key, ledger = engine or _Local(), Key.load(policy.key_file), Ledger(policy.ledger)
-    _check_places(path, out)
+    _check_places(path, out, ledger.folder)
     source = Source.open(path, policy)
     first = key.at(_first_ms(source))  # later epochs have a key if this one has
     with ledger.held():
@@ -212,14 +212,18 @@ class _Release:
         self, first: int, end: int, at_once: int, allowed: Flags | None, told: Told
     ) -> Iterator[pa.RecordBatch]:
         """The releases of some rows of the wide form."""
-        for row, batch in _stretch(self.source, first, end, at_once):
-            mine = batch
-            if allowed is not None:
-                mine = batch.filter(pa.array(allowed[row : row + batch.num_rows]))
-            windows, counts = wide(mine, self.policy)
-            self.counts.add(counts)
-            yield release(windows, self.policy, self.key)
-            told(batch.num_rows)
+        row = first
+        for batches in _stretch(self.source, first, end, at_once):
+            found = []
+            for batch in batches:  # each by itself: types may differ from file to file
+                may = slice(row, row + batch.num_rows)
+                mine = batch if allowed is None else batch.filter(pa.array(allowed[may]))
+                windows, counts = wide(mine, self.policy)
+                self.counts.add(counts)
+                found.append(windows)
+                row = may.stop
+            yield release(pa.concat_batches(found), self.policy, self.key)
+            told(sum(batch.num_rows for batch in batches))
 
     def _allowed(self) -> Flags:
         """Which rows of the wide form the ledger has under this run."""
@@ -273,10 +277,10 @@ class _Release:
         return Readings(place.take(meter), time_ms, value_u, valid)
 
 
-def _stretch(source: Source, first: int, end: int, size: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows first .. end of an input, so many at once but for the last; and the number of the first of them.
+def _stretch(source: Source, first: int, end: int, size: int) -> Iterator[list[pa.RecordBatch]]:
+    """Rows first .. end of an input, so many at once but for the last, in pieces.
 
-    Where files and row groups end makes no difference.
+    Where files and row groups end makes no difference but to the pieces.
     """
     held: list[pa.RecordBatch] = []
     row, count = 0, 0
@@ -287,20 +291,15 @@ def _stretch(source: Source, first: int, end: int, size: int) -> Iterator[tuple[
         for batch in source.read([group], list(source.policy.columns), size):
             low, high = max(first - row, 0), min(end - row, batch.num_rows)
             row += batch.num_rows
-            if low >= high:
-                continue
-            held.append(batch.slice(low, high - low))
-            count += high - low
-            while count >= size:
-                whole = _together(held)
-                yield first, whole.slice(0, size)
-                first, count, held = first + size, count - size, [whole.slice(size)]
-    if count:
-        yield first, _together(held)
-
-
-def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches([one for one in batches if one.num_rows])
+            while low < high:
+                taken = min(high - low, size - count)
+                held.append(batch.slice(low, taken))
+                low, count = low + taken, count + taken
+                if count == size:
+                    yield held
+                    held, count = [], 0
+    if held:
+        yield held
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
@@ -334,11 +333,13 @@ def _first_ms(source: Source) -> int:
     return int(policy.starts(np.array([min(known) - lead_ms], np.int64))[0])
 
 
-def _check_places(path: Path, out: Path) -> None:
-    """The output must not be a part of the input, nor hold it."""
-    one, other = path.absolute(), out.absolute()
-    if one == other or one in other.parents or other in one.parents:
-        raise ArchiveError(f"{out}: name an output that is neither in the input nor around it")
+def _check_places(path: Path, out: Path, ledger: Path) -> None:
+    """Output and ledger must not be a part of the input, nor hold it."""
+    one = path.resolve()
+    for made in (out, _beside(out), ledger):
+        other = made.resolve()
+        if one == other or one in other.parents or other in one.parents:
+            raise ArchiveError(f"{made}: would be written in the input or around it: keep them apart")
 
 
 def _make(out: Path) -> None:

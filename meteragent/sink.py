@@ -71,6 +71,7 @@ class Beside(NamedTuple):
 
 _ORDER = itemgetter(1, 0)
 _NOTHING, _EVER = (-math.inf, 0.0), math.inf
+_NEVER_MS = 2**63
 
 
 class Known:
@@ -135,8 +136,8 @@ class Sink:
         self._wake = asyncio.Event()
         self._freed = asyncio.Event()
         self._in_flight: dict[int, int] = {}
-        self._delivered: list[int] = []
         self._confirmed: set[int] = set()
+        self._last_ms = _NEVER_MS
         self._session: Session | None = None
         self._status_s = 0.0
         self._again_s: float | None = None
@@ -148,6 +149,11 @@ class Sink:
         self.idle.clear()
         self._wake.set()
 
+    def finish(self) -> None:
+        """What is due by now is the last that leaves: then `idle` stays, and all that left can be marked."""
+        self._last_ms = self._now_ms() or 0
+        self.wake()
+
     def take(self, rows: Iterable[Waiting]) -> None:
         """These rows were committed to the outbox."""
         self._known.add(rows)
@@ -156,15 +162,13 @@ class Sink:
 
     @property
     def confirmed(self) -> frozenset[int]:
-        """The rows that are delivered and not yet marked so in the outbox."""
+        """The rows that are delivered and not yet marked so in the outbox: until a commit has done so.
+
+        One that is cancelled while it waits for the store has not; what is marked twice is marked once.
+        """
         return frozenset(self._confirmed)
 
-    def take_delivered(self) -> list[int]:
-        """The rows confirmed since the last call, for the next commit."""
-        delivered, self._delivered = self._delivered, []
-        return delivered
-
-    def written(self, delivered: list[int]) -> None:
+    def written(self, delivered: Iterable[int]) -> None:
         """These rows are marked in the outbox: they will not be read again."""
         self._confirmed.difference_update(delivered)
 
@@ -172,7 +176,6 @@ class Sink:
         """The broker has confirmed a publication."""
         row = self._in_flight.pop(packet_id, None)
         if row:
-            self._delivered.append(row)
             self._confirmed.add(row)
             self._counts.add("delivered")
         self._freed.set()
@@ -267,6 +270,7 @@ class Sink:
         now_ms = self._now_ms()
         if now_ms is None:
             return []
+        now_ms = min(now_ms, self._last_ms)
         known = self._known
         rows = known.due(now_ms)
         if not rows and (known.end < (now_ms, _EVER) or _clock_s() >= self._looked_s + POLL_S):
@@ -297,7 +301,9 @@ class Sink:
     async def _woken(self, next_ms: int | None) -> None:
         """Wait for something to happen, or for what is next to fall due."""
         now_ms, now_s = self._now_ms(), _clock_s()
-        pause_s = POLL_S if next_ms is None or now_ms is None else (next_ms - now_ms) / 1000
+        pause_s = POLL_S
+        if next_ms is not None and now_ms is not None and next_ms <= self._last_ms:
+            pause_s = (next_ms - now_ms) / 1000
         if self.beside.status is not None and now_ms is not None:
             pause_s = min(pause_s, self._status_s - now_s)
         if self._again_s is not None:

@@ -94,14 +94,20 @@ def charges_later(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_what_was_on_its_way(patch: pytest.MonkeyPatch) -> None:
-    """What a lost connection had not confirmed is taken for delivered."""
-    serve = Sink.serve
+    """What a lost connection had not confirmed is not sent again."""
+    serve, look = Sink.serve, Sink._look
+    dropped: set[int] = set()
 
     async def dropping(self: Sink, session: Any) -> None:
-        self._confirmed.update(row for row in self._in_flight.values() if row)
+        dropped.update(self._in_flight.values())
         await serve(self, session)
 
+    async def looking(self: Sink, now_ms: int) -> None:
+        await look(self, now_ms)
+        self._known._rows = [row for row in self._known._rows if row.id not in dropped]
+
     patch.setattr(Sink, "serve", dropping)
+    patch.setattr(Sink, "_look", looking)
 
 
 def sends_other_bytes_again(patch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,31 @@ async def test_a_stop_drains_the_outbox_and_closes_nothing(
     assert world.agent.counts["released"] == 1
 
 
+async def test_what_falls_due_during_a_stop_leaves_at_the_next_start(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop sends what is due when it comes and no more: all that has left is confirmed and marked."""
+    monkeypatch.setattr(module, "DRAIN_S", LIMIT_S)
+    text = STREAM.format("", "") + 'spread = "1h"\n'
+    async with world.running(text) as task:
+        sink = world.sides["sink"]
+        world.sides["source"].send(100)
+        descriptors = await sink.session.take(2)
+        world.now_ms += STEP_MS
+        await world.until(lambda: world.agent.counts["released"] == 1)
+        await world.turn()
+        task.cancel()
+        await world.turn()
+        world.now_ms += 2 * 3_600_000
+        await world.turn()
+        for publication in descriptors:
+            sink.confirm(publication)
+        await asyncio.wait({task}, timeout=LIMIT_S)
+        assert sink.session.published.empty()
+    with read_only(world.store) as connection:
+        assert outbox.depth(connection, "main") == 1
+
+
 async def test_a_stop_does_not_wait_for_ever(world: World) -> None:
     """When the broker confirms nothing, the stop ends after its time, and the rows stay in the outbox."""
     async with world.running() as task:

@@ -1,6 +1,7 @@
 """One stream at work: meteragent.agent.runner, over a real store, with time and messages from a test."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from meteragent.agent.runner import StoreThread
 from meteragent.errors import StoreError
 from meteragent.health import Counts
 from meteragent.ledger import Budget
-from meteragent.release import Commit
+from meteragent.pipeline import Effects
+from meteragent.release import Commit, Outgoing
 from tests.fake_session import LIMIT_S
 from tests.line import LENGTH_MS, START_MS, Line
+from tests.mqtt_peer import turns
 from tests.stores import TERMS, open_store, opening, persist, sending
 
 
@@ -138,6 +141,29 @@ async def test_a_full_store_is_emptied_by_what_is_delivered(tmp_path: Path) -> N
                 await line.until(lambda: line.store.marked == [1, 2])
                 await line.pass_to(START_MS + LENGTH_MS)
                 await line.until(lambda: line.released == [(0, 100)])
+
+
+async def test_a_delivery_is_marked_though_its_commit_was_cancelled(tmp_path: Path) -> None:
+    """A commit that a stop cancels while the store is busy marks nothing: what ends the stop does."""
+    with open_store(tmp_path / "db") as store:
+        line = Line(store)
+        commit = Commit("main", START_MS, outgoing=[Outgoing("t", b"x", START_MS, False)])
+        [row] = await line.store.persist(commit, [], None)
+        line.sink.take([row])
+        async with line.delivering():
+            await line.until(lambda: row.id in line.sink.confirmed)
+        busy = threading.Event()
+        other = asyncio.ensure_future(line.store.call(busy.wait))
+        stopped = asyncio.create_task(line.runner._commit(Effects(Commit("main", START_MS + 1))))
+        await turns(3)
+        stopped.cancel()
+        await asyncio.wait({stopped})
+        busy.set()
+        await other
+        assert len(outbox.pending(store.connection, "main", START_MS, 9)) == 1
+        await line.runner.flush()
+        assert outbox.pending(store.connection, "main", START_MS, 9) == []
+        line.store._thread.shutdown()
 
 
 async def test_a_catch_up_ends_though_readings_keep_coming(tmp_path: Path) -> None:

@@ -180,9 +180,9 @@ async def test_delivered_is_what_the_broker_has_confirmed(line: Line) -> None:
     line.commit(b"0", b"1", b"2")
     async with line.connected() as session:
         sent = await session.take(5)
-        assert line.sink.take_delivered() == []
+        assert not line.sink.confirmed
         line.answer(session, sent[0], sent[4], sent[2])
-        assert line.mark() == [3, 1]
+        assert line.mark() == [1, 3]
         assert line.mark() == []
     assert [row.payload for row in outbox.pending(line.store.connection, "main", NOW_MS, 9)] == [b"1"]
     assert line.counts["delivered"] == 2
@@ -249,6 +249,50 @@ async def test_idle_means_that_nothing_is_left_to_do(line: Line) -> None:
         assert not line.sink.idle.is_set()
         async with asyncio.timeout(LIMIT_S):
             await line.sink.idle.wait()
+
+
+async def test_what_falls_due_after_the_last_stays(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a stop what is due leaves, also what was not known of; nothing that falls due while that goes on."""
+    monkeypatch.setattr(sink, "POLL_S", 0.01)
+    line.commit(b"before")
+    line.commit(b"later", due_ms=NOW_MS + 5)
+    async with line.connected() as session:
+        before = await session.next()
+        await line.looked()
+        line.sink.finish()
+        line.commit(b"written while it was cancelled")
+        line.now_ms = NOW_MS + 5000
+        late = await session.next()
+        assert late.payload == b"written while it was cancelled"
+        line.answer(session, before, late)
+        async with asyncio.timeout(LIMIT_S):
+            await line.sink.idle.wait()
+        await line.looked()
+        await line.looked()
+        assert session.published.empty()
+        assert line.mark() == [1, 3]
+
+
+async def test_a_finished_sink_does_not_spin(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stays although it is due is no reason to look again and again."""
+    monkeypatch.setattr(sink, "POLL_S", 3600.0)
+    line.commit(b"before")
+    line.commit(b"later", due_ms=NOW_MS + 5)
+    async with line.connected() as session:
+        await session.next()
+        line.sink.finish()
+        await line.looked()
+        asked = 0
+
+        def now_ms() -> int:
+            nonlocal asked
+            asked += 1
+            return NOW_MS + 5000
+
+        line.sink._now_ms = now_ms
+        line.sink.wake()
+        await turns(200)
+        assert asked < 10
 
 
 async def test_a_long_outbox_leaves_page_by_page(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:

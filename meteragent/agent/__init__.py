@@ -317,7 +317,7 @@ class Agent:
     async def _drain(self, units: list[Unit]) -> None:
         """Let the sinks send what is due, for at most DRAIN_S, and mark what was delivered."""
         for unit in units:
-            unit.sink.wake()
+            unit.sink.finish()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 for unit in units:

@@ -216,7 +216,7 @@ class Runner:
         self.source.acknowledge(effects.acknowledge)
 
     async def _commit(self, effects: Effects) -> None:
-        delivered = self.sink.take_delivered()
+        delivered = sorted(self.sink.confirmed)
         if effects.commit or delivered:
             rows = await self.store.persist(effects.commit, delivered, self.budget)
             self.sink.written(delivered)
@@ -243,7 +243,7 @@ class Runner:
 
     async def flush(self) -> None:
         """Mark what was delivered though nothing else is written: at a stop, and to make room."""
-        delivered = self.sink.take_delivered()
+        delivered = sorted(self.sink.confirmed)
         if delivered:
             await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), delivered, None)
             self.sink.written(delivered)

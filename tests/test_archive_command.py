@@ -231,6 +231,8 @@ def test_consume_refuses_what_is_not_complete(place: Place) -> None:
     manifest.unlink()
     with pytest.raises(RecordError, match="no output"):
         read_archive(place.folder / "out.parquet")
+    with pytest.raises(RecordError, match="no such folder"):
+        read_archive(place.folder / "elsewhere.parquet")
 
 
 def test_the_example_is_a_configuration(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

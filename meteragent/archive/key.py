@@ -128,7 +128,8 @@ class Key:
     def _secret(self, index: int) -> bytes:
         if index < self.first:
             raise KeyForgotten(
-                f"windows of {self._name(index)} have no key any more: this one begins with {self.begins}"
+                f"windows of {self._name(index)} have no key: this one begins with {self.begins}, by `--from`"
+                " or because what was before is forgotten"
             )
         if index > _LAST[self.every]:
             raise KeyRefused(f"windows of {self._name(index)} have no key: is that when they started?")

@@ -21,8 +21,10 @@ def descriptors(path: Path) -> dict[str, Descriptor]:
     """The descriptors of an output, by id.
 
     Raises:
-        RecordError: it has no manifest, is not complete, or a descriptor is refused.
+        RecordError: there is none, it has no manifest, is not complete, or a descriptor is refused.
     """
+    if not path.is_dir():
+        raise RecordError(f"{path}: no such folder: an output of `meteragent sanitise` is one")
     facts: Any = None
     with suppress(OSError, ValueError):
         facts = json.loads((path / MANIFEST).read_bytes())

@@ -182,7 +182,10 @@ def broken(place: Place, what: str) -> Path:
             "a number more",
             "1 of 4 rows are not on the grid of window.length, or have numbers that do not fit",
         ),
-        ("off the grid", "1 of 4 rows are not on the grid"),
+        (
+            "off the grid",
+            "(an ordinary window is 1d long, in UTC; local days need window.timezone, and has 96 slots)",
+        ),
         ("no meter", "column 'meter': 1 rows name no meter"),
         ("an empty name", "column 'meter': 1 rows name no meter"),
         ("no time", "column 'time': 1 rows have no time"),

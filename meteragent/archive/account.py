@@ -21,7 +21,7 @@ from meteragent.archive.number import Flags, milliseconds
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.readings import Windows, opened
 from meteragent.errors import ArchiveError
-from meteragent.grid import iso_time
+from meteragent.grid import format_duration, iso_time
 
 Told = Callable[[int], object]
 
@@ -109,9 +109,12 @@ def check_rows(source: Source, told: Told) -> None:
 
 def misfits(wrong: int, source: Source) -> ArchiveError:
     """So many rows of the wide form are no windows."""
+    usual = source.policy.usual
+    length, zone = format_duration(usual.length_ms), usual.timezone or "UTC; local days need window.timezone"
     return ArchiveError(
-        f"{wrong} of {source.rows} rows are not on the grid of window.length, or have numbers that do"
-        f" not fit (an ordinary window has {source.policy.usual.n} slots); nothing was released"
+        f"{wrong} of {source.rows} rows are not on the grid of window.length, or have numbers that do not fit"
+        f" (an ordinary window is {length} long, in {zone}, and has {usual.n} slots);"
+        " nothing was released"
     )
 
 

@@ -29,7 +29,7 @@ def form_of(readings: DataFrame, policy: Policy) -> form.Form:
     """
     missing = set(policy.columns) - set(readings.columns)
     if missing:
-        raise ArchiveError(f"column {min(missing)!r}: found none; there are {', '.join(readings.columns)}")
+        raise ArchiveError(f"column {min(missing)!r}: there is none; there are {', '.join(readings.columns)}")
     time = readings.schema[policy.columns.time].dataType
     if not isinstance(time, TimestampType):
         raise ArchiveError(f"column {policy.columns.time!r}: found {time.simpleString()}; expected timestamp")

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -88,7 +90,12 @@ def test_refused(spark: SparkSession, tmp_path: Path) -> None:
     """What any other run released, in part or under other terms, is refused and counted."""
     place = Place.make(tmp_path)
     path = given(place, homes.long(place.policy))
-    first = local.sanitise_archive(place.policy, path / "0.parquet", place.folder / "a.parquet", homes.quiet)
+    _, begin, end = (datetime.fromtimestamp(start / 1000, UTC) for start in homes.starts(place.policy))
+    middle = (pc.field("time") >= begin) & (pc.field("time") < end)
+    pq.write_table(pq.read_table(path / "0.parquet").filter(middle), place.folder / "day.parquet")
+    first = local.sanitise_archive(
+        place.policy, place.folder / "day.parquet", place.folder / "a.parquet", homes.quiet
+    )
     hours = archives.policy(place.policy.key_file, source="hold = '30min'", window="length = '1h'")
     second = sanitise_archive(hours, path, place.folder / "b.parquet", homes.quiet)
     released = table(first.out).column("start")

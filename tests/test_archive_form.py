@@ -76,6 +76,12 @@ def test_a_missing_column_is_named() -> None:
         form.form(schema(), policy(window=QUARTERS, archive="value = 'kwh'"))
 
 
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    """Which of the two is meant is not guessed."""
+    with pytest.raises(ArchiveError, match="column 'value': it is there twice"):
+        form.form(schema().append(schema().field("value")), DAY)
+
+
 def test_a_row_is_a_window() -> None:
     """Numbers are slots; a null is the gap, a null list a window of gaps; what is out of range is clamped."""
     under = policy(window=f"{QUARTERS}\ngap = 7")

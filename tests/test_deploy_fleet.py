@@ -32,6 +32,13 @@ def test_the_template_is_a_configuration(number: int) -> None:
     assert text.count("@SHARD@/@COUNT@") == 1
 
 
+def test_the_store_is_found_from_any_folder() -> None:
+    """It is named in full, in the state directory that the unit gives to the instance of the same number."""
+    text = (FLEET / "fleet.toml").read_text().replace("@SHARD@", "2").replace("@COUNT@", "8")
+    [state] = re.findall(r"^StateDirectory=(.*)$", UNIT.read_text(), re.MULTILINE)
+    assert config.parse(text).store.path.parent == Path("/var/lib") / state.replace("%i", "2")
+
+
 def test_the_branches_are_those_that_nats_maps_to() -> None:
     """What nats.conf makes of a meter's topic is on the branch that the agent of its number reads."""
     [(before, after)] = re.findall(r'"([^"]*power)": "([^"]*)"', (FLEET / "nats.conf").read_text())

@@ -50,7 +50,7 @@ faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each; load in
 	$(BIN)/python -m simulators ordeal --seeds 100000
 
 bench: $(STAMP) $(BENCH_STAMP) ## every benchmark there is, side by side with the peers (ROUNDS=5; 20 minutes)
-	@$(BIN)/python tests/tools/system_parts.py mosquitto || true
+	@$(BIN)/python tests/tools/system_parts.py mosquitto java || true
 	@$(BIN)/python -m benchmarks --rounds $(ROUNDS) --out benchmarks/results.json; code=$$?; \
 	  $(BIN)/python -m benchmarks.picture && $(BIN)/python -m benchmarks.table && exit $$code
 
@@ -66,7 +66,7 @@ $(DEMO_STAMP): pyproject.toml | .venv/made
 	@touch $@
 
 $(BENCH_STAMP): pyproject.toml | .venv/made
-	@if $(BIN)/python -m pip install --quiet --group bench; then touch $@; \
+	@if $(BIN)/python -m pip install --quiet --editable '.[archive,spark]' --group bench; then touch $@; \
 	  else echo "Not all peers could be installed: those that are missing are named below."; fi
 
 .venv/made:

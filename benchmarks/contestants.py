@@ -14,13 +14,18 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness import absent
 from tests.broker import Broker, mosquitto_program
+from tests.tools import system_parts
 
 ROOT = Path(__file__).resolve().parent.parent
 SUBSCRIBED = b"meters/"
 READY_S = 60.0
 BYTECODE = Path(tempfile.gettempdir()) / "meteragent-benchmarks-bytecode"
 TICKS = os.sysconf("SC_CLK_TCK")
+TO_BUILD = ("gcc", "libc6-dev", "libmosquitto-dev")
+"""The packages that `forward.c` is built with."""
+
 CONFIG = """
 [source]
 url = "mqtt://127.0.0.1:{port}"
@@ -168,15 +173,11 @@ def forwarder(name: str) -> Contestant:
 
 
 def in_c() -> Contestant | None:
-    """`forward.c`, built now; None where there is no compiler or no libmosquitto to build with."""
-    folder = Path(tempfile.mkdtemp())
-    program = folder / "forward"
-    command = ["gcc", "-O2", "-o", str(program), str(ROOT / "benchmarks" / "forward.c"), "-lmosquitto"]
-    try:
-        built = subprocess.run(command, check=False, capture_output=True).returncode == 0
-    except FileNotFoundError:
-        built = False
-    if not built:
+    """`forward.c`, built now; None, and said, where it cannot be built."""
+    program = build(Path(tempfile.mkdtemp()) / "forward")
+    if program is None:
+        why = f"is NOT BUILT: {', '.join(TO_BUILD)} are not all there and cannot be installed"
+        absent("libmosquitto in C", why)
         return None
 
     @contextmanager
@@ -188,6 +189,34 @@ def in_c() -> Contestant | None:
             yield Standing(running.port, running.port, pid, running.folder)
 
     return stand
+
+
+def build(program: Path) -> Path | None:
+    """Compile `forward.c` with what is there; else with what can be installed; else what can be unpacked.
+
+    As `tests.tools.system_parts` gets programs, but what says whether it did is the compiler.
+    """
+    if _compiled(program):
+        return program
+    for name in TO_BUILD:
+        system_parts.install(name)
+    if _compiled(program):
+        return program
+    system_parts.unpack("libmosquitto-dev")
+    root = system_parts.PREFIX / "system" / "root"
+    headers = [f"-I{path.parent}" for path in root.glob("**/include/**/mosquitto.h")]
+    folders = sorted({path.parent for path in root.glob("**/lib*.so*")})
+    libraries = [flag for path in folders for flag in (f"-L{path}", f"-Wl,-rpath,{path}")]
+    return program if _compiled(program, *headers, *libraries) else None
+
+
+def _compiled(program: Path, *flags: str) -> bool:
+    source = ROOT / "benchmarks" / "forward.c"
+    command = ["gcc", "-O2", *flags, "-o", str(program), str(source), "-lmosquitto"]
+    try:
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

@@ -69,14 +69,16 @@ def _most_mb(meters: int) -> float:
 
 def parts() -> Result:
     """What is resident once all is imported, beside numpy alone, and what of it is whose."""
-    ratios, note = [], ""
+    names, ratios = list(PARTS.values()), []
+    sizes_mb: dict[str, list[float]] = {part: [] for part in PARTS}
     for _ in range(ROUNDS):
-        names, sizes_mb, before_mb = list(PARTS.values()), dict[str, float](), 0.0
+        before_mb = 0.0
         for at, part in enumerate(PARTS, start=1):
             total_mb = _resident_mb(", ".join(names[:at]))
-            sizes_mb[part], before_mb = total_mb - before_mb, total_mb
+            sizes_mb[part].append(total_mb - before_mb)
+            before_mb = total_mb
         ratios.append(_resident_mb("numpy") / before_mb)
-        note = ", ".join(f"{part} {size_mb:.0f}" for part, size_mb in sizes_mb.items()) + " MB"
+    note = ", ".join(f"{part} {median(some):.0f}" for part, some in sizes_mb.items()) + " MB"
     return Result("memory of what is imported", "a process with numpy", tuple(ratios), None, note)
 
 
@@ -93,12 +95,11 @@ async def _readings(load: Paced, port: int, per_s: int) -> None:
 
 def start() -> Result:
     """The time from the start of the process to its subscription, beside the gmqtt forwarder's."""
-    ratios, note = [], ""
-    for _ in range(ROUNDS):
-        ours, theirs = (_until_subscribed_s(one) for one in (agent(), forwarder("gmqtt")))
-        ratios.append(theirs / ours)
-        note = f"{ours:.2f} and {theirs:.2f} s"
-    return Result("time to the first subscription", "gmqtt, two connections", tuple(ratios), None, note)
+    both = agent(), forwarder("gmqtt")
+    took_s = [[_until_subscribed_s(one) for one in both] for _ in range(ROUNDS)]
+    ours, theirs = (median(some) for some in zip(*took_s, strict=True))
+    ratios, note = tuple(one / other for other, one in took_s), f"{ours:.2f} and {theirs:.2f} s"
+    return Result("time to the first subscription", "gmqtt, two connections", ratios, None, note)
 
 
 def _until_subscribed_s(contestant: Contestant) -> float:

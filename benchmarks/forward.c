@@ -1,5 +1,5 @@
 /* Passes messages on unchanged with libmosquitto, acknowledged when it has passed them on:
- * forward SOURCE_PORT SINK_PORT QOS. Built by benchmarks/agent.py where compiler and headers are. */
+ * forward SOURCE_PORT SINK_PORT QOS. Built by benchmarks/contestants.py. */
 #include <mosquitto.h>
 #include <stdio.h>
 #include <stdlib.h>

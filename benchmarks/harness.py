@@ -141,9 +141,14 @@ def peer(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        _absent.append(module.partition(".")[0])
-        print(f"NOT RUN: {_absent[-1]} cannot be imported ({error})", file=sys.stderr)
+        absent(module.partition(".")[0], f"cannot be imported ({error})")
         return None
+
+
+def absent(name: str, why: str) -> None:
+    """Say that a peer that is no module is not there; `report` ends with 1."""
+    _absent.append(name)
+    print(f"NOT RUN: {name} {why}", file=sys.stderr)
 
 
 def machine() -> dict[str, str]:

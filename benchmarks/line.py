@@ -54,13 +54,14 @@ def open_store(path: Path) -> Store:
 
 @dataclass
 class Line:
-    """One stream at work on an open store: `meters` meters, a reading a slot each.
+    """One stream at work on an open store: `meters` meters, a reading a slot each, or one every `step_ms`.
 
     What it commits is delivered at once, or, with a `backlog`, what has waited longest.
     """
 
     store: Store
     meters: int
+    step_ms: int = SLOT_MS
     backlog: bool = False
     sent: int = 0
     _delivered: list[int] = field(default_factory=list)
@@ -75,19 +76,21 @@ class Line:
         found = []
         for _ in range(count):
             step, meter = divmod(self.sent, self.meters)
-            payload = b'{"t":%d,"power":%d}' % ((NOW_MS + step * SLOT_MS) // 1000, step % 3000)
-            found.append(Message(f"meters/m{meter}/power", payload, False, NOW_MS + step * SLOT_MS, object()))
+            now_ms = NOW_MS + step * self.step_ms
+            payload = b'{"t":%d,"power":%d}' % (now_ms // 1000, step % 3000)
+            found.append(Message(f"meters/m{meter}/power", payload, False, now_ms, object()))
             self.sent += 1
         return found
 
-    def feed(self, messages: list[Message]) -> None:
-        """Take them to what may leave, fsynced; what left the time before is noted with it."""
+    def feed(self, messages: list[Message]) -> int:
+        """Take them to what may leave, fsynced: so many; what left the time before is noted with it."""
         now_ms = messages[-1].received_ms
         commit = self.pipeline.feed(messages, now_ms, now_ms).commit
         rows = persist(self.store, commit, self._delivered)
         if self.backlog:
             rows = outbox.pending(self.store.connection, CHANNEL, now_ms, BATCH)
         self._delivered = [row.id for row in rows]
+        return len(rows)
 
 
 def persist(store: Store, commit: Commit, delivered: list[int]) -> list[outbox.Waiting]:

@@ -3,113 +3,128 @@
 `python -m benchmarks.store [--out FILE]`. On the disk that the project is on: an fsync is that disk's.
 """
 
-import shutil
 import sqlite3
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 
+from benchmarks import crash
 from benchmarks.harness import ROUNDS, Result, report
-from benchmarks.line import BATCH, CHANNEL, RECORD, Line, cost_s, fill, folder, open_store
-from meteragent.store import Store
+from benchmarks.line import BATCH, RECORD, Line, cost_s, fill, folder, open_store
 
 FEW, MANY = 1_000, 1_000_000
 METERS, GROWING = 20, (10, 1_000, 10_000)
+ORDINARY = 100, 10_000
+"""Meters, and milliseconds between two readings of one."""
 BATCHES = 10
 COMMITS = 100
 GROWTH, RECOVERY_S = 1.1, 10.0
 
 
-def commits(where: Path) -> Result:
-    """Commits of one release each, beside plain SQLite that writes the record alone."""
-    line = Line(store := open_store(where / "one"), 1)
-    plain = sqlite3.connect(where / "plain", isolation_level=None)
+def commits(where: Path, each: int) -> Result:
+    """Commits a second of so many releases each, beside plain SQLite that writes the records alone."""
+    line = Line(store := open_store(where / f"each{each}"), min(each, METERS))
+    plain = sqlite3.connect(where / f"plain{each}", isolation_level=None)
     plain.execute("PRAGMA journal_mode = WAL")
     plain.execute("PRAGMA synchronous = FULL")
     plain.execute("CREATE TABLE record (id INTEGER PRIMARY KEY, payload BLOB)")
-    line.feed(line.messages(10))
-    ratios, note = [], ""
+    line.feed(line.messages(2 * each))
+    rates = []
     for _ in range(ROUNDS):
-        batches = [line.messages(1) for _ in range(COMMITS)]
+        batches = [line.messages(each) for _ in range(COMMITS)]
         began_s = time.perf_counter()
         for _ in range(COMMITS):
-            plain.execute("INSERT INTO record (payload) VALUES (?)", (RECORD % 0,))
-        theirs = (time.perf_counter() - began_s) / COMMITS
-        _, ours = cost_s(line, batches)
-        ratios.append(theirs / ours)
-        note = f"{1 / ours:,.0f} and {1 / theirs:,.0f} a second, fsynced"
+            plain.execute("BEGIN")
+            plain.executemany("INSERT INTO record (payload) VALUES (?)", [(RECORD % 0,)] * each)
+            plain.execute("COMMIT")
+        theirs = COMMITS / (time.perf_counter() - began_s)
+        _, ours_s = cost_s(line, batches)
+        rates.append((1 / (ours_s * each), theirs))
     plain.close()
     store.close()
-    return Result("commits, one release each", "SQLite writing the record", tuple(ratios), None, note)
+    ours, theirs = (median(some) for some in zip(*rates, strict=True))
+    releases = "one release" if each == 1 else f"{each} releases"
+    note = f"{ours:,.0f} and {theirs:,.0f} a second, fsynced; {ours * each:,.0f} releases a second"
+    ratios = tuple(one / other for one, other in rates)
+    return Result(f"commits a second, {releases} each", "SQLite writing the records", ratios, None, note)
 
 
 def growth(name: str, few: Line, many: Line, note: str) -> Result:
     """What a release costs with little behind it against what it costs with much."""
-    ratios, text = [], ""
+    seen = []
     for line in (few, many):
         line.feed(line.messages(max(2 * line.meters, BATCH)))
     for _ in range(ROUNDS):
         batches = [[line.messages(BATCH) for _ in range(BATCHES)] for line in (few, many)]
         (little, _), (much, much_clock) = cost_s(few, batches[0]), cost_s(many, batches[1])
-        ratios.append(GROWTH * little / much)
-        text = f"{little * 1e6:.0f} and {much * 1e6:.0f} us of CPU ({much_clock * 1e6:.0f} us of the clock)"
-    return Result(f"CPU a release, {name}", f"{note} x {GROWTH}", tuple(ratios), 1.0, text)
+        seen.append((little, much, much_clock))
+    ratios = tuple(GROWTH * little / much for little, much, _ in seen)
+    little, much, much_clock = (1e6 * median(some) for some in zip(*seen, strict=True))
+    text = f"{little:.0f} and {much:.0f} us of CPU ({much_clock:.0f} us of the clock)"
+    return Result(f"CPU a release, {name}", f"{note} x {GROWTH}", ratios, 1.0, text)
+
+
+def ordinary(where: Path) -> Result:
+    """A reading of windows that are open, beside one that opens, charges, closes and leaves a release."""
+    with open_store(where / "worst") as first, open_store(where / "ordinary") as second:
+        worst, usual = Line(first, METERS), Line(second, *ORDINARY)
+        for line in (worst, usual):
+            line.feed(line.messages(BATCH))
+        seen = []
+        for _ in range(ROUNDS):
+            batches = [[line.messages(BATCH) for _ in range(BATCHES)] for line in (worst, usual)]
+            seen.append((cost_s(worst, batches[0])[0], cost_s(usual, batches[1])[0]))
+    most, least = (1e6 * median(some) for some in zip(*seen, strict=True))
+    note = f"{least:.1f} and {most:.1f} us of CPU, {BATCH} a commit; a window of half an hour, every 10 s"
+    ratios = tuple(one / other for one, other in seen)
+    name = "CPU of a reading that opens nothing"
+    return Result(name, "one that opens, closes and is released", ratios, None, note)
 
 
 def size(many: Path) -> Result:
     """What a released reading takes on disk, beside the bytes that left."""
-    bytes_each = many.stat().st_size / MANY
+    bytes_each = sum(path.stat().st_size for path in many.parent.glob(f"{many.name}*")) / MANY
     left = len(RECORD) + len("private/m10/power")
-    note = f"{bytes_each:.0f} bytes a reading, with indices and ledger"
+    note = f"{bytes_each:.0f} bytes a reading as long as it is kept, with indices and ledger; {left} left"
     return Result("bytes on disk a released reading", "the bytes that left", (left / bytes_each,), None, note)
 
 
-def recovery(crashed: Path) -> Result:
-    """How long until a store is open again that nobody closed."""
-    ratios, took_s = [], 0.0
+def recovery(path: Path) -> Result:
+    """How long until a new process has released, once the one before was killed while it committed."""
+    seen = []
     for _ in range(ROUNDS):
-        began_s = time.perf_counter()
-        store = open_store(crashed)
-        store.snapshot(CHANNEL)
-        took_s = time.perf_counter() - began_s
-        ratios.append(RECOVERY_S / took_s)
-        _leave(store)
-    return Result(f"open after a crash, {MANY:,} releases", "10 s", tuple(ratios), None, f"{took_s:.1f} s")
-
-
-def _leave(store: Store) -> None:
-    """Let go of a store as a crash does: no new generation, nothing cleaned up."""
-    store._failed = True  # noqa: SLF001 -- then it closes its files and writes nothing
-    store.close()
-
-
-def copy(path: Path, folder: Path) -> Path:
-    """The files of a store in use, elsewhere: what a crash leaves."""
-    folder.mkdir()
-    for found in path.parent.glob(f"{path.name}*"):
-        shutil.copy(found, folder / found.name)
-    return folder / path.name
+        log_bytes = crash.killed(path, METERS)
+        seen.append((crash.recovered_s(path, METERS), log_bytes))
+    took_s, log_bytes = (median(some) for some in zip(*seen, strict=True))
+    note = f"{took_s:.2f} s from its start to its first release; {log_bytes / 1000:,.0f} kB of log to replay"
+    ratios = tuple(RECOVERY_S / one for one, _ in seen)
+    return Result(f"recovery after kill -9, {MANY:,} releases", f"{RECOVERY_S:.0f} s", ratios, 1.0, note)
 
 
 def main() -> None:
     """Measures everything here."""
-    with ExitStack() as stack:
-        where = stack.enter_context(folder())
-        results = [commits(where)]
-        stores = {}
-        for name, releases, waiting in (
-            ("few", FEW, False),
-            ("many", MANY, False),
-            ("short", FEW, True),
-            ("deep", MANY, True),
-        ):
-            stores[name] = stack.enter_context(open_store(where / name))
-            fill(stores[name], releases, METERS, waiting=waiting)
-        results.append(size(where / "many"))
-        lines = {name: Line(store, METERS, name in ("short", "deep")) for name, store in stores.items()}
-        results.append(growth("10^6 past releases", lines["few"], lines["many"], "10^3 past releases"))
-        results.append(growth("10^6 waiting to leave", lines["short"], lines["deep"], "10^3 waiting"))
-        results.append(recovery(copy(where / "many", where / "crashed")))
+    results = []
+    with folder() as where:
+        results += [commits(where, each) for each in (1, BATCH)]
+        results.append(ordinary(where))
+        with ExitStack() as stack:
+            stores = {}
+            for name, releases, waiting in (
+                ("few", FEW, False),
+                ("many", MANY, False),
+                ("short", FEW, True),
+                ("deep", MANY, True),
+            ):
+                stores[name] = stack.enter_context(open_store(where / name))
+                fill(stores[name], releases, METERS, waiting=waiting)
+            results.append(size(where / "many"))
+            lines = {
+                name: Line(store, METERS, backlog=name in ("short", "deep")) for name, store in stores.items()
+            }
+            results.append(growth("10^6 past releases", lines["few"], lines["many"], "10^3 past releases"))
+            results.append(growth("10^6 waiting to leave", lines["short"], lines["deep"], "10^3 waiting"))
+        results.append(recovery(where / "many"))
     with ExitStack() as stack:
         where = stack.enter_context(folder())
         ten, thousand, most = (

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE = 0x10, 0x20, 0x30, 0x40, 0x82
+FIRST_S = 1_700_000_000
 _KEEPALIVE_S = 600
 
 
@@ -117,15 +118,19 @@ def split(buffer: bytearray, at: int) -> tuple[int, int, int] | None:
 
 
 class Load:
-    """`meters` meters whose readings pass through whatever stands between two topics."""
+    """`meters` meters whose readings pass through whatever stands between two topics.
 
-    def __init__(self, meters: int, qos: int) -> None:
+    The first reading of each is of the second `first_s`, each further one `step_s` later.
+    """
+
+    def __init__(self, meters: int, qos: int, first_s: int = FIRST_S, step_s: int = 1) -> None:
         self.received = 0
         self.sent = 0
         self.meters = meters
         self._qos = qos
         self._topics = [text(f"meters/m{at}/power") for at in range(meters)]
-        self._steps = 0
+        self._first_s = first_s
+        self._step_s = step_s
 
     async def connect(self, source_port: int, sink_port: int) -> None:
         """Connect to both brokers; the records' side is subscribed when this returns."""
@@ -141,9 +146,9 @@ class Load:
         """A record of this topic has come."""
 
     def send(self) -> None:
-        """The next meter's reading of the next second."""
+        """The next meter's reading, of the next step once all have had theirs."""
         step, meter = divmod(self.sent, len(self._topics))
-        payload = b'{"t":%d,"power":%d}' % (1_700_000_000 + step, step % 3000)
+        payload = b'{"t":%d,"power":%d}' % (self._first_s + step * self._step_s, step % 3000)
         self._sender.publish(self._topics[meter], payload, self._qos)
         self.sent += 1
 
@@ -188,8 +193,8 @@ class Paced(Load):
     both cases it is the latest reading of the record's meter that made it leave.
     """
 
-    def __init__(self, meters: int, qos: int) -> None:
-        super().__init__(meters, qos)
+    def __init__(self, meters: int, qos: int, first_s: int = FIRST_S, step_s: int = 1) -> None:
+        super().__init__(meters, qos, first_s, step_s)
         self.latencies_s: list[float] = []
         self._sent_s: dict[bytes, float] = {}
 
@@ -199,9 +204,9 @@ class Paced(Load):
 
     async def run(self, per_s: int, seconds: float) -> None:
         """Send for so long, then wait a little for the last."""
-        began_s = time.perf_counter()
+        began_s, before = time.perf_counter(), self.sent
         while (passed_s := time.perf_counter() - began_s) < seconds:
-            while self.sent < passed_s * per_s:
+            while self.sent - before < passed_s * per_s:
                 topic = self._topics[self.sent % len(self._topics)]
                 self._sent_s[topic.partition(b"/")[2]] = time.perf_counter()
                 self.send()

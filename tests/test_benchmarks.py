@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import __main__ as command
-from benchmarks import harness, mechanisms, picture, shares, table, wire
+from benchmarks import agent, contestants, crash, harness, line, mechanisms, picture, shares, table, wire
 from benchmarks.harness import Result, Row
+from tests.tools import system_parts
 
 ROWS = {
     "type": "array",
@@ -120,6 +121,49 @@ def test_a_peer_that_is_missing_is_named_and_the_rest_is_written(
     assert "NOT RUN: peer_nobody_has" in capsys.readouterr().err
     [row] = json.loads(out.read_text())
     assert row["versions"]["peer_nobody_has"] == "not there"
+
+
+def test_a_peer_that_cannot_be_built_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """First with what is there, then with what is installed, then with what is unpacked; then it is said."""
+    tried: list[str] = []
+    monkeypatch.setattr(harness, "_absent", [])
+    monkeypatch.setattr(contestants, "_compiled", lambda *_: tried.append("gcc"))
+    monkeypatch.setattr(system_parts, "install", tried.append)
+    monkeypatch.setattr(system_parts, "unpack", tried.append)
+    assert contestants.in_c() is None
+    assert tried == ["gcc", *contestants.TO_BUILD, "gcc", "libmosquitto-dev", "gcc"]
+    assert harness._absent == ["libmosquitto in C"]
+    assert "NOT BUILT" in capsys.readouterr().err
+
+
+def test_figures_of_a_peer_stand_beside_ours() -> None:
+    """The ratio is such that more is better, of rates and of what is taken; the note has the medians."""
+    pairs = [(1.0, 2.0), (2.0, 2.0), (9.0, 3.0)]
+    taken = agent.compared("a", "C", pairs, "{:g} and {:g}")
+    assert taken == Result("a", "libmosquitto in C", (2.0, 1.0, 3 / 9), None, "2 and 2")
+    assert agent.compared("a", "C", pairs, "", more=True, goal=4.0).ratios == (0.5, 1.0, 3.0)
+
+
+def test_a_reading_that_opens_nothing_releases_nothing(tmp_path: Path) -> None:
+    """Every 10 s into windows of half an hour: they open with the first readings and stay open."""
+    with line.open_store(tmp_path / "worst") as first, line.open_store(tmp_path / "db") as second:
+        worst, usual = line.Line(first, 2), line.Line(second, 2, 10_000)
+        for one in (worst, usual):
+            one.feed(one.messages(10))  # with what stands behind the first, the description of the noise
+        assert worst.feed(worst.messages(10)) == 10
+        assert usual.feed(usual.messages(340)) == 0
+        assert {len(state.windows) for state in second.snapshot(line.CHANNEL).states.values()} == {1}
+
+
+def test_a_store_is_killed_with_something_to_replay(tmp_path: Path) -> None:
+    """The log holds committed rows; the next process opens the store, and releases after what it held."""
+    path = tmp_path / "db"
+    assert crash.killed(path, 20) >= crash.LEAST_BYTES
+    assert crash.recovered_s(path, 20) > 0
+    with line.open_store(path) as store:
+        assert store.clock_ms > line.NOW_MS
 
 
 def test_a_program_that_fails_stops_no_other(

@@ -1,0 +1,241 @@
+"""What `benchmarks.archive` measures, where pyarrow and cryptography are there: archives, and their release.
+
+The plain program reads the same Parquet, adds floating-point noise of the same size to each number, rounds
+and writes the same columns with the same compression: no ledger, no key, no digest, no clamp, and a promise
+that is weaker by a factor of n. Growth is per reading; memory is a process's peak.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks import harness
+from benchmarks.harness import Result, Row
+from meteragent import config
+from meteragent.archive.key import create
+from meteragent.archive.policy import Policy
+from meteragent.archive.run import OPTIONS, Done, sanitise_archive
+
+N = 96
+DAYS = 364
+FIRST_MS = 1_735_689_600_000
+DAY_MS = 86_400_000
+QUARTER_MS = 900_000
+WINDOWS = 100_000
+NOISE_W = 24_770 / 2**0.5  # the scale that has the same standard deviation
+SIZES, FULL = (10**6, 10**7), (10**7, 10**8)
+"""Readings."""
+MEMORY_MIB = 512
+_TIME = pa.timestamp("ms", tz="UTC")
+_BATCH = 20_000
+
+CONFIG = """
+[source]
+topic = "meters/{{meter}}/power"
+kind = "power"
+unit = "W"
+[window]
+length = "1d"
+step = "15min"
+[privacy]
+hide = "110Wh"
+[sink]
+topic = "private/{{meter}}/power"
+[archive]
+key_file = "{folder}/archive.key"
+"""
+
+
+def wide(path: Path, windows: int) -> None:
+    """Days of 96 quarters of an hour, home by home: int32, Gamma-distributed watts."""
+    kind = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.list_(pa.int32()))])
+    rng = np.random.default_rng(0)
+    with pq.ParquetWriter(path, kind, compression="zstd", use_dictionary=["meter"]) as writer:
+        for first in range(0, windows, _BATCH):
+            at = np.arange(first, min(first + _BATCH, windows))
+            values = rng.gamma(1.2, 300, at.size * N).astype(np.int32)
+            columns = [
+                pa.array([f"m{home:07}" for home in (at // DAYS).tolist()]),
+                pa.array(FIRST_MS + DAY_MS * (at % DAYS)).cast(_TIME),
+                pa.ListArray.from_arrays(np.arange(at.size + 1, dtype=np.int32) * N, values),
+            ]
+            writer.write_batch(pa.record_batch(columns, schema=kind))
+
+
+def long(path: Path, readings: int) -> None:
+    """Readings every quarter of an hour, home by home: double."""
+    kind = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.float64())])
+    rng, each = np.random.default_rng(0), DAYS * N
+    with pq.ParquetWriter(path, kind, compression="zstd", use_dictionary=["meter"]) as writer:
+        for first in range(0, readings, 10 * each):
+            at = np.arange(first, min(first + 10 * each, readings))
+            names = pa.array([f"m{home:07}" for home in range(at[0] // each, at[-1] // each + 1)])
+            columns = [
+                names.take(pa.array(at // each - at[0] // each)),
+                pa.array(FIRST_MS + QUARTER_MS * (at % each)).cast(_TIME),
+                pa.array(rng.gamma(1.2, 300, at.size).round(1)),
+            ]
+            writer.write_batch(pa.record_batch(columns, schema=kind))
+
+
+@contextlib.contextmanager
+def _quiet(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
+    del what, total, unit
+    yield lambda _: None
+
+
+def ours(folder: Path, path: Path, run: Callable[..., Done] = sanitise_archive) -> None:
+    """A run with a ledger of its own, so that nothing was released before."""
+    for old in folder.glob("*.ledger*"):
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    shutil.rmtree(folder / "out.parquet", ignore_errors=True)
+    policy = Policy.of(config.parse(CONFIG.format(folder=folder)))
+    done = run(policy, path, folder / "out.parquet", _quiet)
+    if done.account.refused or not done.made:
+        raise AssertionError("what is measured must be a whole run")
+
+
+def plain(folder: Path, path: Path) -> None:
+    """Read, noise, write: batch by batch, as a short script would."""
+    rng, out = np.random.default_rng(), folder / "plain.parquet"
+    with (
+        pq.ParquetFile(path) as file,
+        pq.ParquetWriter(out, file.schema_arrow, compression=OPTIONS["compression"]) as writer,
+    ):
+        for batch in file.iter_batches(_BATCH):
+            values = batch.column("value").flatten().to_numpy()
+            noisy = np.rint(values + rng.laplace(scale=NOISE_W, size=values.size)).astype(np.int32)
+            lists = pa.ListArray.from_arrays(batch.column("value").offsets, noisy)
+            columns = [batch.column("meter"), batch.column("time"), lists]
+            writer.write_batch(pa.record_batch(columns, schema=file.schema_arrow))
+
+
+def _peak_mib(folder: Path, path: Path, report: Any) -> None:
+    ours(folder, path)
+    lines = Path("/proc/self/status").read_text().splitlines()  # getrusage would tell of the parent too
+    report.put(next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")))
+
+
+def peak_mib(folder: Path, path: Path) -> float:
+    """The memory of a process that releases a file, at most, in MiB."""
+    context = multiprocessing.get_context("spawn")
+    report: Any = context.Queue()
+    process = context.Process(target=_peak_mib, args=(folder, path, report))
+    process.start()
+    found: float = report.get()
+    process.join()
+    return found
+
+
+def growth(
+    folder: Path, name: str, make: Callable[[Path, int], None], sizes: tuple[int, int], rounds: int
+) -> list[Result]:
+    """CPU time per row at the least and at the greatest size, round by round; and memory."""
+    paths = [folder / f"{name}{size}.parquet" for size in sizes]
+    for path, size in zip(paths, sizes, strict=True):
+        make(path, size)
+    each, memory = [], []
+    for _ in range(rounds):
+        took_s = [harness.seconds(partial(ours, folder, path), 1) for path in paths]
+        each.append([one / size for one, size in zip(took_s, sizes, strict=True)])
+        memory.append(peak_mib(folder, paths[-1]))
+    for path in paths:
+        path.unlink()
+    least, greatest = (statistics.median(one) * 1e9 for one in zip(*each, strict=True))
+    return [
+        Result(
+            f"archive, {name}: a reading of {sizes[1]:,}",
+            f"of {sizes[0]:,}",
+            tuple(one / other for one, other in each),
+            0.9,
+            f"{least:.0f} and {greatest:.0f} ns of CPU a reading",
+        ),
+        Result(
+            f"archive, {name}: memory, {sizes[1]:,} readings",
+            f"{MEMORY_MIB} MiB",
+            tuple(MEMORY_MIB / one for one in memory),
+            1,
+            f"{statistics.median(memory):.0f} MiB",
+        ),
+    ]
+
+
+def one_process(folder: Path, path: Path) -> Result:
+    """Rows of CPU time beside the plain program."""
+    row = Row(
+        "archive, wide: days of 96, one process",
+        "pyarrow + numpy.laplace, no account",
+        partial(ours, folder, path),
+        partial(plain, folder, path),
+        0.7,
+        work=(WINDOWS, WINDOWS),
+        unit="rows",
+    )
+    [result] = harness.run([row])
+    return result
+
+
+def on_spark(folder: Path, path: Path, run: Callable[..., Done]) -> Result:
+    """The same file by Spark on two cores: the time of the clock, and the CPU time of all its processes."""
+    runs = [partial(ours, folder, path), partial(ours, folder, path, run)]
+    for warm in runs:
+        warm()
+    seen = [[_took_s(one) for one in runs] for _ in range(harness.ROUNDS)]
+    clock, cpu = ([[took[at] for took in one] for one in seen] for at in (0, 1))
+    ours_rows, theirs_rows = (WINDOWS / statistics.median(one) for one in zip(*clock, strict=True))
+    ours_s, theirs_s = (statistics.median(one) for one in zip(*cpu, strict=True))
+    rows = f"{harness.rate(theirs_rows)} and {harness.rate(ours_rows)} rows a second"
+    note = f"{rows}; {theirs_s:.1f} and {ours_s:.1f} s of CPU; its start, which takes seconds, is not counted"
+    ratios = tuple(one / other for one, other in clock)
+    return Result("archive, wide: Spark on two cores", "one process", ratios, None, note)
+
+
+def _took_s(run: Callable[[], None]) -> tuple[float, float]:
+    """The time of the clock, and the CPU time of this process and of all below it."""
+    began_s, before_s = time.perf_counter(), _tree_cpu_s()
+    run()
+    return time.perf_counter() - began_s, _tree_cpu_s() - before_s
+
+
+def _tree_cpu_s() -> float:
+    """What this process and those below it have taken, those that have ended too."""
+    parents, took = dict[int, int](), dict[int, int]()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # one that has just ended
+            fields = path.read_text().rpartition(")")[2].split()
+            at = int(path.parent.name)
+            parents[at], took[at] = int(fields[1]), sum(map(int, fields[11:15]))
+    tree = {os.getpid()}
+    while more := {at for at, parent in parents.items() if parent in tree} - tree:
+        tree |= more
+    return sum(took[at] for at in tree) / os.sysconf("SC_CLK_TCK")
+
+
+def measured(
+    spark: Callable[[], contextlib.AbstractContextManager[Callable[..., Done] | None]], *, full: bool
+) -> list[Result]:
+    """All rows; those of Spark if `spark` gives what runs on it. `full`: 10^8 readings too, once."""
+    with tempfile.TemporaryDirectory(dir=harness.ROOT, prefix="bench-") as name:
+        folder, path = Path(name), Path(name) / "in.parquet"
+        create(folder / "archive.key", "bench")
+        wide(path, WINDOWS)
+        results = [one_process(folder, path)]
+        with spark() as run:
+            results += [on_spark(folder, path, run)] if run is not None else []
+        asked = [(SIZES, harness.ROUNDS)] + ([(FULL, 1)] if full else [])
+        for sizes, rounds in asked:
+            results += growth(folder, "wide", lambda where, count: wide(where, count // N), sizes, rounds)
+            results += growth(folder, "long", long, sizes, rounds)
+        return results

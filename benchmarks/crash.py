@@ -1,0 +1,77 @@
+"""A store whose process is killed while it commits, and the next process that opens it.
+
+`python -m benchmarks.crash PATH METERS COMMITS` is either: it opens the store, releases a batch, says so, and
+goes on until it has made so many commits. The one to be killed would never end; it is held at odd moments
+until SQLite's log holds something, which the next start must replay, and then killed. What that start reads
+is in the system's cache, as after a crash of the agent alone.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.contestants import ROOT
+from benchmarks.line import BATCH, NOW_MS, SLOT_MS, Line, open_store
+
+FOREVER, LIMIT_S = 1_000_000, 60.0
+COMMITTING_S, BETWEEN_S, LEAST_BYTES = 0.2, 0.003, 100_000
+
+
+@contextmanager
+def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen[str]]:
+    """A process that makes so many commits; it has said its first word when the block begins."""
+    command = [sys.executable, "-m", "benchmarks.crash", str(path), str(meters), str(commits)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            if not running.stdout.readline():
+                raise AssertionError("what is measured must open the store and release")
+            yield running
+        finally:
+            running.kill()
+
+
+def killed(path: Path, meters: int) -> int:
+    """Kill a process in the middle of a commit, held there; the bytes of the log that it leaves."""
+    log = Path(f"{path}-wal")
+    with _process(path, meters, FOREVER) as running:
+        time.sleep(COMMITTING_S)
+        while True:
+            running.send_signal(signal.SIGSTOP)
+            _, status = os.waitpid(running.pid, os.WUNTRACED)
+            if not os.WIFSTOPPED(status):
+                raise AssertionError("what is measured must commit until it is killed")
+            if log.stat().st_size >= LEAST_BYTES:
+                return log.stat().st_size  # the block's end kills it
+            running.send_signal(signal.SIGCONT)
+            time.sleep(BETWEEN_S)
+
+
+def recovered_s(path: Path, meters: int) -> float:
+    """The time from the start of the next process to its first release."""
+    began_s = time.perf_counter()
+    with _process(path, meters, 1) as running:
+        took_s = time.perf_counter() - began_s
+        running.wait(LIMIT_S)
+    return took_s
+
+
+def main() -> None:
+    """Opens the store and commits."""
+    path, *numbers = sys.argv[1:]
+    meters, commits = map(int, numbers)
+    with open_store(Path(path)) as store:
+        steps = (max(store.clock_ms, NOW_MS) - NOW_MS) // SLOT_MS + 1
+        line = Line(store, meters, sent=steps * meters)
+        for _ in range(commits):
+            if line.feed(line.messages(BATCH)):
+                print("released", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -262,6 +262,24 @@ async def test_an_erasing_that_fails_ends_the_runner(tmp_path: Path) -> None:
         del store.erase
 
 
+async def test_an_erasing_that_fails_at_the_end_is_told(tmp_path: Path) -> None:
+    """A stop whose last commit could not be erased is no orderly one; the store is closed all the same."""
+    store = open_store(tmp_path / "db")
+    thread = StoreThread(store, DAY_MS, 2**20, {"main"}, Counts())
+    erase = store.erase
+
+    def fails() -> None:
+        store.connection.set_progress_handler(lambda: 1, 1)
+        erase()
+
+    store.erase = fails  # type: ignore[method-assign]
+    await thread.persist(opening(0, "m"), [], None)
+    with pytest.raises(StoreError, match="interrupted"):
+        await thread.close()
+    with open_store(tmp_path / "db") as again:
+        assert again.snapshot("main").marks == {"m": LENGTH_MS}
+
+
 # --- whether there is room ---------------------------------------------------------------------
 
 

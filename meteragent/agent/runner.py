@@ -118,9 +118,12 @@ class StoreThread:
         return Outlet(pending, descriptors, running)
 
     async def close(self) -> None:
-        """Close the store and end its thread."""
-        await self.call(self.store.close)
-        self._thread.shutdown()
+        """Close the store and end its thread; raises StoreError, also when the last erasing has failed."""
+        try:
+            await self.call(self.store.close)
+            await self.erased()
+        finally:
+            self._thread.shutdown()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 from meteragent.archive import files, run
 from meteragent.archive.files import Source
 from meteragent.errors import ArchiveError
-from tests.archives import LONG, TIME, WIDE, Place, save, wide_rows
+from tests.archives import LONG, TIME, WIDE, Place, long_rows, save, wide_rows
 
 
 @pytest.fixture
@@ -117,3 +117,53 @@ def test_names_that_are_no_text_are_refused(place: Place, schema: pa.Schema) -> 
     pq.write_table(pa.table({"meter": names, "time": pa.array([0, 0], TIME), "value": values}), path)
     with pytest.raises(ArchiveError, match=r"column 'meter': names that are no text \(UTF-8\)$"):
         place.sanitise(path)
+
+
+def test_a_footer_is_read_once_for_all_its_row_groups(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many row groups a footer is long: once for each, it would take the square of their number."""
+    read, honest = [], pq.read_metadata
+
+    def told(path: Path) -> pq.FileMetaData:
+        read.append(path)
+        return honest(path)
+
+    monkeypatch.setattr(pq, "read_metadata", told)
+    place.sanitise(save(place.folder / "in.parquet", wide_rows(4, 12), group=1))
+    assert len(read) == 1
+
+
+def test_an_input_that_is_another_one_has_its_own_footer(place: Place) -> None:
+    """A file that was written anew under the same name is read as what it is."""
+    for seed in range(2):
+        path = save(place.folder / "in.parquet", wide_rows(2 + seed, 2, seed=seed), group=1)
+        place.sanitise(path, f"{seed}.parquet")
+    assert place.released("1.parquet")["meter"].to_pylist() == ["m2", "m2"]
+
+
+def test_windows_without_numbers_do_not_move_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many lists are missing is not told by where row groups end."""
+    monkeypatch.setattr(run, "VALUES", 96 * 6)
+    found = []
+    for missing in (0, 10, 48):
+        place = Place.make(tmp_path / str(missing))
+        rows = wide_rows(4, 12)
+        for row in rows[:missing]:
+            row["value"] = None
+        place.sanitise(save(place.folder / "in.parquet", rows))
+        (part,) = (place.folder / "out.parquet").glob("part-*.parquet")
+        footer = pq.read_metadata(part)
+        found.append([footer.row_group(at).num_rows for at in range(footer.num_row_groups)])
+    assert found == [[6] * 8] * 3
+
+
+def test_names_do_not_order_pseudonyms(place: Place) -> None:
+    """Readings of meters leave in the order of pseudonyms: their names' would tell which is whose."""
+    sink = f"pseudonym_key_file = '{place.folder}/archive.key'"
+    path = save(place.folder / "in.parquet", long_rows(20, 1), LONG)
+    place.sanitise(path, sink=sink)
+    (part,) = (place.folder / "out.parquet").glob("part-*.parquet")
+    names = pq.ParquetFile(part).read()["meter"].to_pylist()
+    assert len(set(names)) == 20
+    assert names == sorted(names)

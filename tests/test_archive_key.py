@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.archive.key import EpochKey, Key, create, expand, extract, forget, hkdf
-from meteragent.errors import KeyForgotten, KeyMissing, KeyRefused, KeyRotated
+from meteragent.errors import KeyForgotten, KeyMissing, KeyRefused
 
 SECRET = bytes(range(100, 132))
 TIMES = st.datetimes(datetime(1970, 1, 1), datetime(2199, 12, 31))  # noqa: DTZ001  of UTC
@@ -179,18 +179,6 @@ def test_times_beyond_belief_have_no_key(every: str) -> None:
     assert key.at(ms("2199-12-31")).tenant == "acme"
 
 
-def test_a_release_of_another_key_is_noticed() -> None:
-    """`confirm` passes the id under which this key releases, and refuses those of other keys and epochs."""
-    key, other = (Key("acme", "month", 600, secret) for secret in (SECRET, bytes(32)))
-    start_ms = ms("2026-01-01")
-    key.confirm(start_ms, key.at(start_ms).id)
-    for wrong in (other.at(start_ms).id, key.at(ms("2026-02-01")).id, ""):
-        with pytest.raises(KeyRotated, match="windows of 2026-01 were released with key"):
-            key.confirm(start_ms, wrong)
-    with pytest.raises(KeyForgotten):
-        key.confirm(ms("2000-01-01"), key.at(start_ms).id)
-
-
 @pytest.mark.parametrize("take", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_key_stays_where_it_is(take: Callable[[Any], Any]) -> None:
     """A key is neither pickled (into a task, a spill, a log) nor copied."""
@@ -209,7 +197,6 @@ def test_nothing_shows_a_secret(path: Path) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: Key.load(path),
         lambda: key.at(0),
-        lambda: key.confirm(ms("2026-01-01"), "00000000"),
         lambda: pickle.dumps(key),
         lambda: Key("acme", "year", 0, SECRET),
         lambda: Key("acme", "day", 0, SECRET[:31]),

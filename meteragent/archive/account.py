@@ -25,7 +25,7 @@ from meteragent.grid import format_duration, iso_time
 
 Told = Callable[[int], object]
 
-_AT_ONCE = 20_000
+_AT_ONCE = 1 << 20  # numbers, about
 
 
 @dataclass(slots=True)
@@ -96,7 +96,8 @@ def check_rows(source: Source, told: Told) -> None:
     Raises ArchiveError that says how many rows do not fit, or which file cannot be read.
     """
     columns, policy, wrong = source.policy.columns, source.policy, 0
-    for batch in source.read(source.groups, [columns.time, columns.value], _AT_ONCE):
+    at_once = max(1, _AT_ONCE // source.numbers)
+    for batch in source.read(source.groups, [columns.time, columns.value], at_once):
         if source.form == "wide":
             fits, _ = fit(
                 milliseconds(batch.column(columns.time), columns.time), batch.column(columns.value), policy

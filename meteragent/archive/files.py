@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -75,6 +75,11 @@ class Source:
         """How many rows there are."""
         return sum(group.rows for group in self.groups)
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers a row has, about; at least one."""
+        return max(1, sum(group.values for group in self.groups) // max(1, self.rows))
+
     def check(self) -> None:
         """Raises ArchiveError if a file is not the one that was looked at."""
         for path, stamp in self.seen:
@@ -100,8 +105,9 @@ class Source:
 
         Raises ArchiveError when a file cannot be read.
         """
+        meter = self.policy.columns.meter if coded else None
         for group in groups:
-            with parquet(group.path, self.policy.columns.meter if coded else None) as file:
+            with parquet(group.path, meter, _footer(group.path, _stamp(group.path))) as file:
                 batches = file.iter_batches(at_once, row_groups=[group.place], columns=columns)
                 while (batch := attempt(group.path, partial(next, batches, None))) is not None:
                     yield _with_zone(batch, self.policy)
@@ -122,14 +128,23 @@ def attempt(path: Path, call: Callable[[], T]) -> T:
     raise ArchiveError(f"{path}: {reason}")
 
 
+@lru_cache(maxsize=1)
+def _footer(path: Path, stamp: tuple[int, ...]) -> pq.FileMetaData:  # noqa: ARG001  it names the content
+    """What a file says of itself: with many row groups it is long, and each of them needs it."""
+    return attempt(path, lambda: pq.read_metadata(path))
+
+
 @contextmanager
-def parquet(path: Path, meter: str | None = None) -> Iterator[pq.ParquetFile]:
+def parquet(
+    path: Path, meter: str | None = None, footer: pq.FileMetaData | None = None
+) -> Iterator[pq.ParquetFile]:
     """A Parquet file, open; times of 96 bits in milliseconds, meters as a dictionary.
 
     Raises ArchiveError when it is none.
     """
     options: dict[str, Any] = {"buffer_size": _READ_BYTES, "pre_buffer": False}
     options |= {"coerce_int96_timestamp_unit": "ms", "read_dictionary": [meter] if meter else None}
+    options |= {"metadata": footer}
     file = attempt(path, lambda: pq.ParquetFile(path, **options))
     with file:
         yield file

@@ -26,7 +26,7 @@ from typing import Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent.errors import KeyForgotten, KeyMissing, KeyRefused, KeyRotated
+from meteragent.errors import KeyForgotten, KeyMissing, KeyRefused
 
 EPOCHS: dict[str, Literal["M", "D"]] = {"month": "M", "day": "D"}
 """How long an epoch may be, and numpy's name for it."""
@@ -139,17 +139,6 @@ class Key:
         for at in range(known, index):  # by number, so that threads that do the same do no harm
             self._secrets[at + 1] = hkdf(self._secrets[at], _DOMAIN, b"next")
         return self._secrets[index]
-
-    def confirm(self, start_ms: int, key_id: str) -> None:
-        """Check that a release of the window that starts then, made under `key_id`, was made with this key.
-
-        Raises:
-            KeyForgotten: its epoch has no key.  KeyRotated: it was another key.
-        """
-        own = self.at(start_ms)
-        if own.id != key_id:
-            when = self._name(self._index(start_ms))
-            raise KeyRotated(f"windows of {when} were released with key {key_id}, and this one is {own.id}")
 
     def without(self, before_ms: int) -> "Key":
         """The key from the epoch that holds a time on: what came before cannot be made from it."""

@@ -100,6 +100,7 @@ class Ledger:
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            sync(self.folder.parent)
             lock = (self.folder / ".lock").open("w")
         except OSError as error:
             raise ArchiveError(f"{self.folder}: {(error.strerror or 'cannot be made').lower()}") from None

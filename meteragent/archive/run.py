@@ -198,8 +198,8 @@ class _Release:
     def _wide_parts(self, *, every: bool) -> list[tuple[int, Callable[[Told], Iterator[pa.RecordBatch]]]]:
         """Stretches of the input's rows."""
         source = self.source
-        each = max(1, sum(group.values for group in source.groups) // max(1, source.rows))
-        at_once = max(1, VALUES // each)
+        n = self.policy.usual.n  # so that lists which are missing do not move where row groups end
+        at_once = max(1, VALUES // (n * max(1, (source.numbers + 3 * n // 4) // n)))
         allowed = None if every else self._allowed()
         size = at_once * PART_BATCHES
 
@@ -247,21 +247,21 @@ class _Release:
         return [(count, part(job)) for count, job in zip(rows, self._cut, strict=True)]
 
     def _long(self, job: Job, told: Told) -> Iterator[pa.RecordBatch]:
-        """The releases of a job of the long form, by meter and time."""
+        """The releases of a job of the long form, by the name under which a meter leaves, and time."""
         names: dict[str, int] = {}
         found = self._readings(job, names, told)
         windows, (first, end) = opened(found.meter, found.time_ms, self.policy), job.starts_ms
         windows = windows.rows((first <= windows.start_ms) & (windows.start_ms < end))
         own = self.ledger.own(self.account.run, names)
         windows = windows.rows(own.holds(windows, self.policy.ends(windows.start_ms)))
-        ordered = pa.array(sorted(names), pa.string())
+        ordered = pa.array(sorted(names, key=names.__getitem__), pa.string())
         at_once = max(1, VALUES // self.policy.usual.n)
         for some, ragged in slots(found, windows, self.policy, at_once):
             batch = as_windows(ordered.take(pa.array(some.meter)), some.start_ms, ragged)
             yield by_slots(release(batch, self.policy, self.key), self.policy)
 
     def _readings(self, job: Job, names: dict[str, int], told: Told) -> Readings:
-        """The readings of a job; meters are numbered in the order of their names."""
+        """The readings of a job; meters are numbered in the order in which they leave."""
         none = np.empty(0, np.int64)
         parts = [Readings(none, none, none, np.empty(0, np.bool_))]
         for rows in read(self.source, job, names, values=True):
@@ -270,7 +270,7 @@ class _Release:
             self.counts.add(Counts(rows.row.size, int((~found.valid).sum()), found.clamped))
             told(rows.row.size)
         place = np.empty(len(names), np.int64)
-        order = sorted(names)
+        order = sorted(names, key=self.policy.label)  # names' own order would tell pseudonyms
         place[[names[name] for name in order]] = np.arange(len(order))
         names.update({name: at for at, name in enumerate(order)})
         meter, time_ms, value_u, valid = (np.concatenate(column) for column in zip(*parts, strict=True))

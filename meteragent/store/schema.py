@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
@@ -86,7 +85,7 @@ COMPATIBLE_FROM = 3
 
 
 _compact = json.JSONEncoder(separators=(",", ":"), default=str).encode
-_quoted = lru_cache(maxsize=65_536)(_compact)
+_quoted = json.encoder.encode_basestring_ascii
 _SUM = ',"crc":'
 _FRACTION = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?")
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)

@@ -34,6 +34,8 @@ def facts(
     events: Sequence[Event] = EVENTS,
     channels: Collection[str] = (),
     others: Fraction = Fraction(0),
+    *,
+    archived: bool = False,
 ) -> dict[str, Any]:
     """A stream's guarantee, its errors, what is hidden, and warnings; names as in the descriptor.
 
@@ -41,7 +43,8 @@ def facts(
     100 and 1,000 homes (a number each, same slot) in the unit; `fit_for` names those below a tenth
     of what an average home uses. `hidden` says of each event how often anybody is right about it.
     `channels` are the streams that the store knows; `others` is what the other streams of the
-    configuration charge a meter that has them all on a day, as epsilon in 1/W.
+    configuration charge a meter that has them all on a day, as epsilon in 1/W. `archived`: it has
+    an [archive].
     """
     terms = settings.terms(stream, others)
     shared = encode.wording(terms)
@@ -56,7 +59,7 @@ def facts(
         "errors": {name: float(f"{error:.4g}") for name, error in errors.items()},
         "fit_for": [name for name, error in errors.items() if error < FIT * _usual(name, terms)],
         "hidden": hidden,
-        "warnings": [*warnings(stream, channels), *_habits(hidden)],
+        "warnings": [*warnings(stream, channels, archived=archived), *_habits(hidden)],
         "does_not_hide": _not_hidden(terms),
     }
 
@@ -168,8 +171,10 @@ def _kwh_per_unit(terms: Terms) -> list[float]:
     return [float(base * terms.slot_ms(place) / HOUR_MS) for place in range(terms.n)]
 
 
-def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[str]:
+def warnings(stream: settings.Stream, channels: Collection[str] = (), *, archived: bool = False) -> list[str]:
     """What is allowed and probably not meant; `channels` are the streams that the store knows."""
+    # Readings of an archive have a column of times, which [archive] names: no message brings one.
+    timed = archived or settings.has_times(stream.source)
     terms = settings.terms(stream)
     late = "what ends a slot arrives after the slot has closed, and its last part is gap: set window.lateness"
     arrival = "readings have no time of their own: what waited in the broker counts from its arrival"
@@ -192,7 +197,7 @@ def warnings(stream: settings.Stream, channels: Collection[str] = ()) -> list[st
         unsaid: settings.is_dead_band_unknown(stream.source),
         _counted(stream, terms): _is_coarse(stream, terms),
         late: energy_late and terms.clock is Clock.WALL,
-        stamped if terms.kind is Kind.REGISTER else arrival: not settings.has_times(stream.source),
+        stamped if terms.kind is Kind.REGISTER else arrival: not timed,
         wraps: terms.modulus_u is not None and terms.modulus_u < terms.high_u,
         phases: terms.kind is Kind.POWER and len(stream.source.phases or ()) > 1,
         event: terms.clock is Clock.EVENT,

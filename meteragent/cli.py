@@ -292,9 +292,9 @@ def _check(options: argparse.Namespace) -> int:
 
         print(statement.page(settings, events, _terms(settings.store.path)), end="")
         return 0
-    known = _channels(settings.store.path)
+    known, archived = _channels(settings.store.path), settings.archive is not None
     found = [
-        check.facts(stream, events, known, config.others_per_day(settings, stream))
+        check.facts(stream, events, known, config.others_per_day(settings, stream), archived=archived)
         for stream in settings.stream
     ]
     print(check.as_json(found) if options.json else check.as_text(found, settings))

@@ -64,7 +64,8 @@ def page(settings: config.Config, events: Sequence[Event] = EVENTS, known: Known
     for stream in settings.stream:
         others = config.others_per_day(settings, stream)
         terms = config.terms(stream, others)
-        found = check.facts(stream, events, known or (), others)
+        archived = settings.archive is not None
+        found = check.facts(stream, events, known or (), others, archived=archived)
         one = Page(settings, stream, terms, found, _shapes(stream, others), known)
         lines += ["", f"## Stream {stream.name}"]
         for title, section in _SECTIONS.items():

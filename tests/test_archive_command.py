@@ -143,9 +143,15 @@ def test_an_archive_has_one_stream_and_a_key() -> None:
 
 
 def test_the_agent_does_without(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """`check` reads a file with [archive] as one without."""
-    assert main(["check", str(place.folder / "archive.toml")]) == 0
-    assert "440" in capsys.readouterr().out
+    """`check` reads a file with [archive] as one without, but that readings have times."""
+    for more in ([], ["--statement"]):
+        assert main(["check", str(place.folder / "archive.toml"), *more]) == 0
+        said = capsys.readouterr().out
+        assert "440" in said
+        assert "no time of their own" not in said
+    (place.folder / "plain.toml").write_text(written(window=QUARTERS))
+    assert main(["check", str(place.folder / "plain.toml")]) == 0
+    assert "no time of their own" in capsys.readouterr().out
 
 
 def test_a_bad_configuration_ends_with_78(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -311,6 +311,15 @@ def test_registers_without_a_time_are_warned_of() -> None:
     assert warning.endswith("counts from its arrival")
 
 
+def test_an_archive_has_times_of_its_own() -> None:
+    """With an [archive] a column says when a reading was: nothing is warned of; of messages it still is."""
+    for source in ("kind = 'power'", energy("Wh")):
+        stream = config.parse(written(source=source, window="lateness = '1min'")).stream[0]
+        (warning,) = check.warnings(stream)
+        assert warning.startswith("readings have no time of their own")
+        assert check.facts(stream, (), archived=True)["warnings"] == []
+
+
 def test_coarse_counts_are_warned_of() -> None:
     """A count may end on either side of a slot's end: two of them widen the promise for what was used."""
     source = f"kind = 'register'\nunit = 'kWh'\n{TIMED}\nscale = "

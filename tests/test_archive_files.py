@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from meteragent.archive import files, run
+from meteragent.archive import files, number, run
 from meteragent.archive.files import Source
 from meteragent.errors import ArchiveError
 from tests.archives import LONG, TIME, WIDE, Place, long_rows, save, wide_rows
@@ -167,3 +167,12 @@ def test_names_do_not_order_pseudonyms(place: Place) -> None:
     names = pq.ParquetFile(part).read()["meter"].to_pylist()
     assert len(set(names)) == 20
     assert names == sorted(names)
+
+
+@pytest.mark.parametrize("width", [8, 16, 32, 64])
+@pytest.mark.parametrize("kind", ["int", "uint"])
+def test_integers_of_any_width_are_exact(place: Place, kind: str, width: int) -> None:
+    """They are counted in 64 bits with a sign, whatever the column had."""
+    found = number.micro(pa.array([0, 100], f"{kind}{width}"), place.policy())
+    assert found.values_u.dtype == np.int64
+    assert found.values_u.tolist() == [0, 100_000_000]

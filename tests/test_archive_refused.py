@@ -249,3 +249,17 @@ def test_a_ledger_that_cannot_be_read_stops_all(place: Place) -> None:
     with pytest.raises(ArchiveError, match="part-00000"):
         place.sanitise(path, "other.out")
     assert not (place.folder / "other.out").exists()
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_ledger_with_holes_stops_all(place: Place, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+    """A run whose rows are not all there is no run that released nothing: its windows would leave again."""
+    monkeypatch.setattr(run, "WINDOWS", 4)
+    path = save(place.folder / "in.parquet", wide_rows(6, 3), group=4)
+    place.sanitise(path)
+    parts = sorted(place.folder.glob("archive.key.ledger/run=*/part-*.parquet"))
+    for gone in parts[: len(parts) - left]:
+        gone.unlink()
+    with pytest.raises(ArchiveError, match="files of the ledger are missing"):
+        place.sanitise(path, "other.parquet", privacy="preset = 'street'")
+    assert not (place.folder / "other.parquet").exists()

@@ -94,7 +94,7 @@ def _scaled(whole: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     usual, each = policy.usual, policy.scale / 10**digits
     top, bottom = each.numerator, each.denominator
     if bottom == 1 and whole.size and _inside(whole, -(-usual.low_u // top), usual.high_u // top):
-        return Micro(_without(whole * np.int64(top), valid), valid, 0)
+        return Micro(_without(whole.astype(np.int64) * top, valid), valid, 0)
     # Whatever lies beyond these lies beyond the range in millionths too.
     least, most = -((1 - usual.low_u) * bottom // top + 2), (usual.high_u + 1) * bottom // top + 2
     if whole.dtype == object or max(-least, most) * 2 * top + bottom >= 1 << 62:

@@ -215,26 +215,29 @@ async def test_what_may_leave_does_not_wait_for_the_erasing(tmp_path: Path) -> N
     """`persist` returns rows that are on disk; the erasing follows before anything else is written."""
     with open_store(tmp_path / "db") as store:
         thread = StoreThread(store, DAY_MS, 2**20, {"main"}, Counts())
-        erase, gate, steps = store.erase, threading.Event(), list[str]()
+        write, erase, gate, steps = store.write, store.erase, threading.Event(), list[str]()
+
+        def writes(tx: sqlite3.Connection, commit: Commit) -> None:
+            steps.append("written")
+            write(tx, commit)
 
         def slowly() -> None:
             gate.wait(LIMIT_S)
             steps.append("erased")
             erase()
 
-        store.erase = slowly  # type: ignore[method-assign]
+        store.write, store.erase = writes, slowly  # type: ignore[method-assign]
         commit = opening(0, "m")
         commit.outgoing += sending(5).outgoing
         [row] = await thread.persist(commit, [], None)
         assert row == Waiting(1, 5, "private/m", b"record", False)
-        assert not steps
+        assert steps == ["written"]
         second = asyncio.ensure_future(thread.persist(opening(1, "m"), [1], None))
-        second.add_done_callback(lambda _: steps.append("second"))
         await turns(1)
         gate.set()
         await second
         await thread.erased()
-        assert steps[:2] == ["erased", "second"]
+        assert steps[:3] == ["written", "erased", "written"]
         store.erase = erase  # type: ignore[method-assign]
         thread._thread.shutdown()
 

@@ -49,7 +49,7 @@ faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each; load in
 	$(BIN)/python -m tests.tools.load --meters 10000
 	$(BIN)/python -m simulators ordeal --seeds 100000
 
-bench: $(STAMP) $(BENCH_STAMP) ## every benchmark there is, side by side with the peers (ROUNDS=5; 20 minutes)
+bench: $(STAMP) $(BENCH_STAMP) ## every benchmark there is, side by side with the peers (ROUNDS=5; 16 minutes)
 	@$(BIN)/python tests/tools/system_parts.py mosquitto java || true
 	@$(BIN)/python -m benchmarks --rounds $(ROUNDS) --out benchmarks/results.json; code=$$?; \
 	  $(BIN)/python -m benchmarks.picture && $(BIN)/python -m benchmarks.table && exit $$code

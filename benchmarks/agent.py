@@ -23,9 +23,9 @@ from benchmarks.harness import ROUNDS, Result, report
 from benchmarks.wire import ClosedLoop, Paced
 
 METERS, OUTSTANDING, PACE_PER_S = 20, 1000, 500
-WARM_S, SECONDS, LATENCY_S = 1.0, 2.5, 5.0
+WARM_S, SECONDS, LATENCY_S = 1.0, 2.0, 4.0
 ADDED_S = 0.010
-ORDINARY_METERS, ORDINARY_PER_S, ORDINARY_S = 100, 1000, 4.0
+ORDINARY_METERS, ORDINARY_PER_S, ORDINARY_S = 100, 1000, 3.0
 ORDINARY_STEP_S, BEFORE_A_WINDOW_S = 10, 1_699_999_200 - 10
 GOALS = {"gmqtt": 0.7, "aiomqtt": 4.0}
 LATENCY_OF = ("agent", "gmqtt", "aiomqtt")

@@ -219,7 +219,7 @@ def report(results: Sequence[Result], packages: Sequence[str], others: dict[str,
     if out is not None:
         _merge(out, [one.as_json(versions) for one in results])
     if _absent:
-        raise SystemExit(f"NOT RUN: {', '.join(_absent)}: `make bench` installs the group `bench`")
+        raise SystemExit(f"NOT RUN: {', '.join(_absent)}: `make bench` installs what can be")
 
 
 def _merge(out: Path, rows: list[dict[str, Any]]) -> None:

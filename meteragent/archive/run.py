@@ -29,7 +29,7 @@ from meteragent.archive.files import Source, write
 from meteragent.archive.form import Counts, Form, as_windows, by_slots, long_releases, wide
 from meteragent.archive.job import Job, jobs, read
 from meteragent.archive.kernel import release, releases
-from meteragent.archive.key import Key
+from meteragent.archive.key import EpochKey, Key
 from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.archive.manifest import PART_BATCHES, ROWS, VALUES, WINDOWS
 from meteragent.archive.number import Flags, micro, milliseconds
@@ -102,14 +102,12 @@ def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show, engine: 
         ArchiveError: the input, the output or the ledger cannot be used, or is another run's.
         KeyRefused: there is no key, or none for some windows; nothing is written then.
     """
-    engine, key, ledger = engine or _Local(), Key.load(policy.key_file), Ledger(policy.ledger)
-    _check_places(path, out, ledger.folder)
+    engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
+    check_places(path, out, ledger.folder)
     source = Source.open(path, policy)
-    first = key.at(_first_ms(source))  # later epochs have a key if this one has
+    first = key.at(first_ms(source))  # later epochs have a key if this one has
     with ledger.held():
-        with show("read", sum(stamp[1] for _, stamp in source.seen), "B") as told:
-            digests = source.digests(told)
-        run = manifest.run_id(policy, digests, first)
+        digests, run = identified(source, first, show)
         before = manifest.find(out, run, engine.cut)
         if not ledger.has(run):
             found = Account(run)
@@ -127,7 +125,14 @@ def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show, engine: 
     return Done(policy, source.form, out, beside, ledger.folder, found, counts, made, kept)
 
 
-class _Local:
+def identified(source: Source, first: EpochKey, show: Show) -> tuple[list[str], str]:
+    """The digests of an input's files, and the id of its run under the key of its first epoch."""
+    with show("read", sum(stamp[1] for _, stamp in source.seen), "B") as told:
+        digests = source.digests(told)
+    return digests, manifest.run_id(source.policy, digests, first)
+
+
+class Local:
     """This process."""
 
     def __init__(self) -> None:
@@ -320,7 +325,7 @@ def _save_ledger(file: Any, ledger: Ledger, run: str) -> None:
             writer.write_batch(batch)
 
 
-def _first_ms(source: Source) -> int:
+def first_ms(source: Source) -> int:
     """The start of the first window that a reading may begin in; raises ArchiveError when there is none."""
     policy, column = source.policy, source.policy.columns.time
     lead_ms = policy.lead_ms if source.form == "long" else 0
@@ -333,7 +338,7 @@ def _first_ms(source: Source) -> int:
     return int(policy.starts(np.array([min(known) - lead_ms], np.int64))[0])
 
 
-def _check_places(path: Path, out: Path, ledger: Path) -> None:
+def check_places(path: Path, out: Path, ledger: Path) -> None:
     """Output and ledger must not be a part of the input, nor hold it."""
     one = path.resolve()
     for made in (out, _beside(out), ledger):

@@ -57,7 +57,7 @@ def test_an_archive_is_released(place: Place, capsys: pytest.CaptureFixture[str]
         assert text_ in said.out
     assert said.err == ""
     assert sanitise(place) == 0
-    assert "1 parts were there already" in capsys.readouterr().out
+    assert "complete already: 1 parts were there" in capsys.readouterr().out
     assert resource.getrlimit(resource.RLIMIT_CORE)[0] == 0  # no core holds readings or keys
 
 

@@ -15,9 +15,10 @@ Names of meters are in it, no readings. A ledger that is lost is a key that must
 import fcntl
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -105,13 +106,36 @@ class Ledger:
         except OSError as error:
             raise ArchiveError(f"{self.folder}: {(error.strerror or 'cannot be made').lower()}") from None
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ArchiveInUse(f"{self.folder}: another run has this ledger open") from None
+            self._lock(lock, fcntl.LOCK_EX)
             for half in self.folder.glob(".run=*"):
                 shutil.rmtree(half)
             yield
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """The ledger while no run has it, to look at: nothing is written, and none need be there.
+
+        Raises:
+            ArchiveInUse: a run of this machine holds it.
+            ArchiveError: it cannot be read.
+        """
+        with ExitStack() as opened:
+            try:
+                lock = opened.enter_context((self.folder / ".lock").open("rb"))
+            except FileNotFoundError:
+                lock = None
+            except OSError as error:
+                reason = (error.strerror or "cannot be read").lower()
+                raise ArchiveError(f"{self.folder}: {reason}") from None
+            if lock is not None:
+                self._lock(lock, fcntl.LOCK_SH)
+            yield
+
+    def _lock(self, lock: IO[Any], how: int) -> None:
+        try:
+            fcntl.flock(lock, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ArchiveInUse(f"{self.folder}: another run has this ledger open") from None
 
     def path(self, run: str) -> Path:
         """Where the rows of a run are."""

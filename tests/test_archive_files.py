@@ -1,5 +1,6 @@
 """Files of archives as others write them: statistics, types that differ from file to file, odd texts."""
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from meteragent.archive import files, number, run
+from meteragent.archive import files, job, number, run
 from meteragent.archive.files import Source
 from meteragent.errors import ArchiveError
 from tests.archives import LONG, TIME, WIDE, Place, long_rows, save, wide_rows
@@ -167,6 +168,20 @@ def test_names_do_not_order_pseudonyms(place: Place) -> None:
     names = pq.ParquetFile(part).read()["meter"].to_pylist()
     assert len(set(names)) == 20
     assert names == sorted(names)
+
+
+def test_parts_do_not_tell_of_names(place: Place) -> None:
+    """Under pseudonyms no range and no hash of meters' own names says in which part of the output they are."""
+    path = save(place.folder / "in.parquet", long_rows(12, 1), LONG, group=48)
+    plain = job.jobs(Source.open(path, place.policy()), 200)
+    assert any(one.names != ("", None) for one in plain)
+    policy = place.policy(sink=f"pseudonym_key_file = '{place.folder}/archive.key'")
+    hidden = job.jobs(Source.open(path, policy), 200)
+    assert {one.names for one in hidden} == {("", None)}
+    assert max(one.parts for one in hidden) > 1
+    for name in (f"m{meter}" for meter in range(12)):
+        parts = [one.part for one in hidden if one.has(name, policy)]
+        assert parts == [zlib.crc32(policy.label(name).encode()) % hidden[0].parts]
 
 
 @pytest.mark.parametrize("width", [8, 16, 32, 64])

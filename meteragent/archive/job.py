@@ -1,9 +1,10 @@
 """An input cut into jobs, each of which fits in memory, and is read on its own.
 
 A job has the windows that start in a stretch of time and whose meters lie in a range of names and in one of
-several parts of a stable hash; each window is in exactly one job. Archives are mostly in order of time or of
-meters: then the statistics of row groups say which few of them a job needs, and each is read about once. Of
-an archive in no order every job reads all of it.
+several parts of a stable hash of the name under which they leave; each window is in exactly one job. Where
+that is a pseudonym there are no ranges: which part of the output a meter is in would tell of its own name.
+Archives are mostly in order of time or of meters: then the statistics of row groups say which few of them a
+job needs, and each is read about once. Of an archive in no order every job reads all of it.
 """
 
 import math
@@ -38,13 +39,13 @@ class Job:
     part: int = 0
     parts: int = 1
 
-    def has(self, name: str) -> bool:
+    def has(self, name: str, policy: Policy) -> bool:
         """Whether a meter is of this job."""
         first, end = self.names
         return (
             first <= name
             and (end is None or name < end)
-            and (self.parts == 1 or zlib.crc32(name.encode()) % self.parts == self.part)
+            and (self.parts == 1 or zlib.crc32(policy.label(name).encode()) % self.parts == self.part)
         )
 
 
@@ -58,7 +59,8 @@ def jobs(source: Source, limit: int) -> list[Job]:
     ways = [_split([Job(everything)], groups, limit)]
     if all(group.times_ms is not None for group in groups):
         ways.append(_split(_by_time(source, limit), groups, limit))
-    if all(group.meters is not None for group in groups):
+    own_names = source.policy.stream.sink.pseudonym_key_file is None
+    if own_names and all(group.meters is not None for group in groups):
         ways.append(_split(_by_meter(groups, limit), groups, limit))
     return min(ways, key=lambda way: sum(groups[at].rows for job in way for at in job.groups))
 
@@ -156,5 +158,5 @@ def _numbered(column: pa.Array, names: dict[str, int], job: Job, policy: Policy)
     if column.null_count:
         raise ArchiveError(f"column {policy.columns.meter!r}: {column.null_count} rows name no meter")
     known = meters(column.dictionary, policy).to_pylist()
-    own = [names.setdefault(name, len(names)) if job.has(name) else -1 for name in known]
+    own = [names.setdefault(name, len(names)) if job.has(name, policy) else -1 for name in known]
     return np.asarray(np.array(own, np.int64).take(column.indices.to_numpy(zero_copy_only=False)))

@@ -171,7 +171,7 @@ def test_names_do_not_order_pseudonyms(place: Place) -> None:
 
 
 def test_parts_do_not_tell_of_names(place: Place) -> None:
-    """Under pseudonyms no range and no hash of meters' own names says in which part of the output they are."""
+    """Under pseudonyms no range or hash of meters' own names says in which part of the output they are."""
     path = save(place.folder / "in.parquet", long_rows(12, 1), LONG, group=48)
     plain = job.jobs(Source.open(path, place.policy()), 200)
     assert any(one.names != ("", None) for one in plain)

@@ -141,6 +141,13 @@ def no_ledger(place: Place) -> None:
     (place.folder / "archive.key.ledger").write_text("")
 
 
+def test_an_output_around_the_input_is_refused(place: Place) -> None:
+    """As a run's."""
+    path = save(place.folder / "in.parquet", wide_rows(1, 1))
+    with pytest.raises(ArchiveError, match="in the input or around it"):
+        looked(place, path, "in.parquet/out")
+
+
 @pytest.mark.parametrize(
     ("harm", "error", "said"),
     [
@@ -187,7 +194,10 @@ def test_it_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(place, "--dry-run", window=QUARTERS) == 0
     assert "the ledger has this run already" in capsys.readouterr().out
     assert command(place, "--dry-run", window=QUARTERS, privacy="level = 0.5") == 0
-    assert "nothing would be released: all windows share time" in capsys.readouterr().out
+    refused = capsys.readouterr().out
+    assert "nothing would be released: all windows share time" in refused
+    assert "96 in a row, each of 900 s" in refused
+    assert "\n  keys" not in refused
 
 
 def test_a_run_that_releases_nothing_says_so(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,6 +228,29 @@ def test_mistakes_of_unit_and_hold_are_seen(
     assert "they cover at most 50% of the time" in out
     assert said in out
     assert ("are they W?" in out) == bool(said)
+
+
+def test_gaps_are_not_small(place: Place) -> None:
+    """Of what is missing nobody knows the unit."""
+    rows = [
+        {"meter": "m", "time": DAY + at * 60_000, "value": None if at % 2 else 9.0 * at} for at in range(9)
+    ]
+    found = looked(place, save(place.folder / "in.parquet", rows, LONG), window=HALF_HOURS)
+    assert (found.counts.numbers, found.counts.gap, found.small) == (9, 4, 2)
+
+
+def test_readings_of_refused_windows_cover_them(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the second run has of the first counts on both sides."""
+    ends = range(DAY + 1_800_000, DAY + 2 * DAY_MS + 1, 1_800_000)
+    rows = [{"meter": "m", "time": at, "value": 400.0} for at in ends]
+    keys = {"window": HALF_HOURS, "source": "kind = 'interval_energy'\nunit = 'Wh'\ninterval = '30min'"}
+    place.sanitise(save(place.folder / "in.parquet", rows[:48], LONG), "first.parquet", **keys)
+    save(place.folder / "in.parquet", rows, LONG)
+    for more in (["--dry-run"], []):
+        assert command(place, *more, **keys) == 0
+        said = capsys.readouterr().out
+        assert "48 windows that share time" in said
+        assert "Look" not in said
 
 
 def test_it_is_one_process(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -155,7 +155,7 @@ def test_the_agent_does_without(place: Place, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_bad_configuration_ends_with_78(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """As with every command; an archive that cannot be released ends with 1 and one line."""
+    """As with every command, and a missing key; an archive that cannot be released ends with 1 and a line."""
     (place.folder / "plain.toml").write_text(written())
     assert sanitise(place, settings="plain.toml") == 78
     assert "archive.key_file: found nothing" in capsys.readouterr().err
@@ -164,7 +164,7 @@ def test_a_bad_configuration_ends_with_78(place: Place, capsys: pytest.CaptureFi
         f"meteragent: {place.folder}/in.parquet: no such file or directory"
     ]
     (place.folder / "archive.key").unlink()
-    assert sanitise(place) == 1
+    assert sanitise(place) == 78
     assert "archive.key" in capsys.readouterr().err
 
 

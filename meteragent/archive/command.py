@@ -12,7 +12,7 @@ from typing import Any
 
 from meteragent import config
 from meteragent.archive.policy import Policy
-from meteragent.errors import ConfigError, MeteragentError
+from meteragent.errors import ConfigError, KeyRefused, MeteragentError
 from meteragent.grid import format_duration, iso_duration
 from meteragent.release import Kind
 
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))  # no core may hold readings and keys
     try:
         print(_made(policy, options))
-    except ConfigError:
+    except (ConfigError, KeyRefused):
         raise
     except MeteragentError as error:
         print(f"meteragent: {error}", file=sys.stderr)

@@ -155,7 +155,7 @@ class Ledger:
 
     def rows(self, run: str) -> Iterator[pa.RecordBatch]:
         """The rows of a run."""
-        for path in _parts(self.path(run)):
+        for path in parts_of(self.path(run)):
             with parquet(path) as file:
                 yield from attempt(path, lambda: list(file.iter_batches(_AT_ONCE)))
 
@@ -189,13 +189,13 @@ class Ledger:
 
     def _stretches(self, runs: Iterable[Path], names: Mapping[str, int]) -> Stretches:
         parts = [np.empty((3, 0), np.int64)]
-        parts += [part for run in runs for path in _parts(run) for part in _read(path, names)]
+        parts += [part for run in runs for path in parts_of(run) for part in _read(path, names)]
         meter, start_ms, end_ms = np.concatenate(parts, axis=1)
         order = np.lexsort((start_ms, meter))
         return Stretches(meter[order], start_ms[order], end_ms[order])
 
 
-def _parts(run: Path) -> list[Path]:
+def parts_of(run: Path) -> list[Path]:
     """The files of a run: one at least.
 
     Raises ArchiveError when some are seen to be gone: what is not in the ledger would leave again.

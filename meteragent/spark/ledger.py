@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
 from meteragent.archive.kernel import TIME, milliseconds
 from meteragent.archive.key import Key
-from meteragent.archive.ledger import SCHEMA, Ledger
+from meteragent.archive.ledger import SCHEMA, Ledger, parts_of
 from meteragent.archive.policy import Policy
 from meteragent.errors import ArchiveError
 from meteragent.spark import worker
@@ -20,10 +20,13 @@ from meteragent.spark.worker import Whose, safely
 
 
 def others(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
-    """What all runs but one, and its micro-batches, have released: meter, taken (its intervals)."""
+    """What all runs but one, and its micro-batches, have released: meter, taken (its intervals).
+
+    Raises ArchiveError when files of the ledger are missing.
+    """
     own = ledger.path(run).name
     runs = [path for path in ledger.folder.glob("run=*") if path.name != own and not path.match(f"{own}-*")]
-    files = sorted(str(file) for path in runs for file in path.glob("part-*.parquet"))
+    files = [str(file) for path in sorted(runs) for file in parts_of(path)]
     if not files:
         return spark.createDataFrame(
             [], "meter string, taken array<struct<start: timestamp, end: timestamp>>"

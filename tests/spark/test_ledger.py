@@ -29,7 +29,10 @@ def add(ledger: Ledger, run: str, *stretches: tuple[str, int, int]) -> None:
 
 
 def test_others(spark: SparkSession, tmp_path: Path) -> None:
-    """All that other runs released counts, as stretches that do not overlap; a run's own does not."""
+    """All that other runs released counts, as stretches that do not overlap; a run's own does not.
+
+    What is not in the ledger would leave again: one with holes is refused.
+    """
     ledger = Ledger(tmp_path)
     assert others(spark, ledger, "a").collect() == []
     add(ledger, "a", ("m1", 100, 200))
@@ -42,6 +45,9 @@ def test_others(spark: SparkSession, tmp_path: Path) -> None:
         for meter, taken in found.items()
     }
     assert hours == {"m1": [(0, 12), (20, 31)], "m2": [(5, 6)]}
+    (ledger.path("b") / "part-00000.parquet").unlink()
+    with pytest.raises(ArchiveError, match="files of the ledger are missing"):
+        others(spark, ledger, "a")
 
 
 def settled(spark: SparkSession, place: Place) -> DataFrame:

@@ -7,6 +7,8 @@ BIN := .venv/bin
 STAMP := .venv/installed
 DEMO_STAMP := .venv/installed-demo
 ROUNDS ?= 5
+# They watch the clock, or count what a slow machine does otherwise: nothing runs beside them.
+ALONE := $(patsubst %,tests/integration/test_%.py,faults links load outages store_faults wall_clock)
 BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
@@ -21,7 +23,8 @@ demo: $(DEMO_STAMP) ## the main job by itself, with simulated homes and a broker
 
 test: lint types parts ## everything: style, types, import contracts, all tests
 	$(BIN)/python -m pytest -n auto -m "not integration and not spark"
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m integration tests/integration
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m integration tests/integration $(ALONE:%=--ignore=%)
+	$(BIN)/python -m pytest -m integration $(ALONE)
 	$(BIN)/python -m pytest -m spark tests/spark
 	@echo "make test ran: ruff check, ruff format, import contracts, mypy --strict, and the tests"
 	@echo "of units, statistics, integration and Spark; what was NOT RUN is listed above."

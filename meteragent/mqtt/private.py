@@ -106,7 +106,7 @@ class Private:
         """Drop the connection, if there is one."""
         if self._client._connection is not None:
             transport = self._client._connection._transport
-            # In Python 3.11.2, Debian 12's, one of TLS has no protocol any more once its connection has ended.
+            # In Python 3.11.2, Debian 12's, one of TLS has no protocol any more when its connection has ended
             with suppress(AttributeError):
                 transport.abort()
 

@@ -30,9 +30,9 @@ class Shelf:
 
     def leave(self, files: disk.Files, what: str) -> None:
         """The next life finds these files; or a damaged one, or a copy from before the last start."""
-        self._copy = None
         if what == "damaged" and "db" in files:
             self.befell.append("store damaged")
+            self._copy = None
             files = {"db": b"no database at all", "db.gen": files.get("db.gen", b"lost")}
         elif what == "restored" and len(self._old) > 1 and "db.gen" in files:
             self.befell.append("store restored")
@@ -54,9 +54,10 @@ class Shelf:
     def other(self, store: Store) -> Mirror | None:
         """What a store holds that is a new one, or a copy that was taken in; None: it is the one that was."""
         new, taken_in, self._other = not store.client_id.startswith(_OURS), self._other, False
+        brought_back, self._copy = self._copy, None  # till here: a crash at the start may come between
         if not new and not taken_in:
             return None
-        mirror = self._copy.copy() if self._copy else Mirror()
+        mirror = brought_back.copy() if brought_back else Mirror()
         mirror.floor_ms, mirror.states = store.floor_ms, {}
         mirror.marks = {key: max(end_ms, store.floor_ms) for key, end_ms in mirror.marks.items()}
         return mirror

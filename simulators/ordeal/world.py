@@ -41,8 +41,8 @@ EPILOGUE_S = 5.0
 """How long nothing goes wrong at the end: a catch-up, a connection, and some turns."""
 _STOP_S = 30.0
 """Longer than any stop takes: the outbox is drained for at most ten seconds."""
-_SETTLED_S = 2.5
-"""What fell due this long before the end has left."""
+_SETTLED_S, _ANSWER_S = 2.5, 0.5
+"""What fell due, and was owed, this long before the end has left, and is acknowledged."""
 
 
 class _Guard:
@@ -117,7 +117,7 @@ class World:
         for event in self.plan.events:
             self._loop.call_at(event.at_ms / 1000, self._happen, event)
         self._loop.call_at(end_s, self._settle)
-        self._loop.call_at(end_s + EPILOGUE_S, self._finish)
+        self._loop.call_at(end_s + EPILOGUE_S - _ANSWER_S, self._look)
         try:
             while not self._over:
                 self._live()
@@ -364,15 +364,21 @@ class World:
         self._armed.clear()
         self._weather.settle(self._newest_ms())
 
-    def _finish(self) -> None:
-        """The end of the world: SIGTERM."""
+    def _owed(self) -> list[Token]:
+        """What is not acknowledged, and stands for nothing that is still open."""
+        held, sessions = self._books.held(), self._source.sessions.values()
+        return [token for session in sessions for token in session.owed if id(token) not in held]
+
+    def _look(self) -> None:
+        """What is owed may be in a commit that is on its way: it is given its time."""
+        self._loop.call_later(_ANSWER_S, self._finish, self._owed())
+
+    def _finish(self, owed: list[Token]) -> None:
+        """The end of the world: SIGTERM; nothing is owed that was before."""
         self._over = True
-        held = self._books.held()
-        owed = [
-            token for one in self._source.sessions.values() for token in one.owed if id(token) not in held
-        ]
-        if owed:
-            self.broken = self.broken or Broken("a message is never acknowledged", owed)
+        now = {id(token) for token in self._owed()}
+        if never := [token for token in owed if id(token) in now]:
+            self.broken = self.broken or Broken("a message is never acknowledged", never)
         if self._task is not None:
             self._task.cancel()
 
@@ -381,8 +387,7 @@ class World:
         books, settled_ms = self._books, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
         walls = {one.name: settled_ms for one in self._configuration if one.clock == Clock.WALL}
         books.witness.complete(walls, self._channels, settled_ms)
-        path = self._shelf.folder / "db"
-        with Store.open(path, now_ms=self.wall_ms(), recovery_floor_ms=None) as store:
+        with Store.open(self._shelf.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None) as store:
             books.settle(store, self._channels)
         self.counts.update(self._shelf.befell)
         self.counts += Counter(

@@ -50,6 +50,12 @@ def test_everything_holds_whatever_happens(first: int) -> None:
     assert outcome.counts["schedules"] == len(seeds)
 
 
+@pytest.mark.parametrize("seed", [100_473, 105_636])
+def test_the_judge_errs_on_nobody(seed: int) -> None:
+    """An end between commit and acknowledgement, or a crash after a copy was taken in, is no mistake."""
+    assert runs.block([seed]).broken is None
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[one.name for one in MUTANTS])
 def test_a_mistake_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each agent with a mistake in it breaks an invariant within the thousand schedules, and soon."""

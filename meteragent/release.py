@@ -277,7 +277,8 @@ class Commit:
 
     `marks`: per meter, the end of the last interval ever opened (law 1; never lowered).
     `charges`: how many windows of each kind were opened (law 2).
-    `states`: per meter, its new state; None deletes it (the meter is forgotten).
+    `states`: per meter, its new state; None deletes it (the meter is forgotten). They are in the order in
+    which something came to their meters, as are their rows in the store: who reports together lies together.
     `terms`: terms that a state refers to, by id; `descriptors`: new ones; `outgoing`: in order. `totals`:
     running totals by the name under which a meter leaves.
     """

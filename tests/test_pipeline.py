@@ -375,3 +375,10 @@ def test_a_batch_is_as_good_as_its_messages_one_by_one() -> None:
     single = [row for m in messages for row in records(feed(one, m))]
     assert single == records(feed(other, *messages))
     assert len(single) == 9
+
+
+def test_states_are_in_the_order_in_which_meters_report() -> None:
+    """So that in the store, too, those that report together lie together."""
+    names = [f"m{k * 7 % 40}" for k in range(40)]
+    commit = feed(core(EVENT), *(message(1, 1, meter=name) for name in names)).commit
+    assert [*commit.states] == names

@@ -144,6 +144,16 @@ def test_a_state_is_written_as_any_json(one: TimelineState) -> None:
     assert schema.encode_state(one) == schema._sealed(one._asdict() | {"windows": plain}).encode()
 
 
+def test_states_lie_in_the_order_of_their_commit() -> None:
+    """Meters that are written together at first lie together, in as few pages as hold them."""
+    names = [f"m{k * 7 % 40}" for k in range(40)]
+    with fresh() as store, store.transaction() as tx:
+        commit = Commit("main", 0, terms={TERMS.id: TERMS}, marks=dict.fromkeys(names, LENGTH_MS))
+        commit.states = dict.fromkeys(names, state(0))
+        store.write(tx, commit)
+        assert [meter for (meter,) in tx.execute("SELECT meter FROM state ORDER BY id")] == names
+
+
 def test_a_name_with_a_nul_is_refused(tmp_path: Path) -> None:
     """SQLite's JSON would cut it off, and two meters would have one mark; a backslash is none of it."""
     with open_store(tmp_path / "db") as store:

@@ -84,7 +84,7 @@ class Pipeline:
         self._see = see
         self._effects = Effects(Commit(self._stream.name, now_ms))
         self._catching_up = closing_ms < now_ms
-        touched = self._redraw_restored()
+        touched = dict.fromkeys(self._redraw_restored())
         if batch:
             self._counts.add("received", len(batch))
         for message in batch:
@@ -119,7 +119,7 @@ class Pipeline:
 
     # --- messages ------------------------------------------------------------------------------
 
-    def _take(self, message: Message, now_ms: int, touched: set[str]) -> None:
+    def _take(self, message: Message, now_ms: int, touched: dict[str, None]) -> None:
         """Decode a message and give its readings to its meter, which is touched by what counts."""
         try:
             meter, phase, readings = self._intake.read(message)
@@ -130,7 +130,7 @@ class Pipeline:
         for reading in readings:
             try:
                 if self._place(meter, phase, reading, message.received_ms, now_ms):
-                    touched.add(meter)
+                    touched[meter] = None
             except PayloadError as error:
                 self._counts.add(error.reason)
                 self._effects.acknowledge.append(reading.token)
@@ -220,7 +220,7 @@ class Pipeline:
         if closes_ms is not None and closes_ms != known_ms:
             heapq.heappush(self._closes, (closes_ms, self._names[meter].label, meter))
 
-    def _advance(self, open_ms: int, close_ms: int, now_ms: int, touched: set[str]) -> None:
+    def _advance(self, open_ms: int, close_ms: int, now_ms: int, touched: dict[str, None]) -> None:
         """Let the time pass for all timelines: open and close what is due, in order of time."""
         close_ms = min(open_ms, close_ms)
         while True:
@@ -234,7 +234,7 @@ class Pipeline:
                 self._open_due(meter, self._timelines[meter], now_ms)
             else:
                 return
-            touched.add(meter)
+            touched[meter] = None
 
     def _open_due(self, meter: str, timeline: Timeline, now_ms: int) -> None:
         known_ms = timeline.next_close_ms()

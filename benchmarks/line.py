@@ -6,6 +6,7 @@ What is measured here is what a record costs beside MQTT, and whether it costs m
 import sqlite3
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -122,8 +123,8 @@ def _fill(tx: sqlite3.Connection, numbers: range, meters: int, first_ms: int) ->
     for number in numbers:
         step, meter = divmod(number, meters)
         start_ms = first_ms + step * SLOT_MS
-        charge = Charge(f"m{meter}", start_ms - start_ms % DAY_MS, EPSILON)
-        commit.charges[charge] = commit.charges.get(charge, 0) + 1
+        charge = Charge(start_ms - start_ms % DAY_MS, EPSILON)
+        commit.charges.setdefault(charge, Counter())[f"m{meter}"] += 1
         commit.outgoing.append(Outgoing(f"private/m{meter}/power", RECORD % meter, start_ms, False))
     ledger.charge(tx, commit)
     outbox.append(tx, commit)

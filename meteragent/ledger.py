@@ -14,11 +14,8 @@ from meteragent.grid import DAY_MS, floor
 from meteragent.release import Commit
 from meteragent.store import batch, meta
 
-_CHARGE = """INSERT INTO charge
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), ?1,
-           json_extract(value, '$[2]'), json_extract(value, '$[3]')
-    FROM json_each(?2) WHERE true ON CONFLICT (meter, day_ms, channel, epsilon)
-    DO UPDATE SET windows = windows + excluded.windows"""
+_CHARGE = """INSERT INTO charge SELECT key, ?2, ?1, ?3, value FROM json_each(?4) WHERE true
+    ON CONFLICT (meter, day_ms, channel, epsilon) DO UPDATE SET windows = windows + excluded.windows"""
 
 
 class Budget(NamedTuple):
@@ -43,11 +40,14 @@ class Spent(NamedTuple):
 
 def charge(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None) -> None:
     """Debit what a commit opens; raises StoreError if that exceeds the budget of a period."""
-    if commit.charges:
-        rows = [(one.meter, one.day_ms, str(one.epsilon_per_w), n) for one, n in commit.charges.items()]
-        tx.execute(_CHARGE, (commit.channel, batch(rows)))
+    for kind, windows in commit.charges.items():
+        tx.execute(_CHARGE, (commit.channel, kind.day_ms, str(kind.epsilon_per_w), batch(windows)))
     if budget:
-        starts = {(charge.meter, floor(charge.day_ms, budget.period_ms)) for charge in commit.charges}
+        starts = {
+            (meter, floor(kind.day_ms, budget.period_ms))
+            for kind, windows in commit.charges.items()
+            for meter in windows
+        }
         for meter, start_ms in starts:
             if spent(tx, meter, start_ms, budget.period_ms) > budget.epsilon_per_w:
                 raise StoreError(f"{commit.channel} would spend more than its budget")

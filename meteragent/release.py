@@ -6,6 +6,7 @@ reading was added (accumulators; THEORY 3.4). A raw reading has no place in thes
 """
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -266,7 +267,6 @@ class Descriptor(NamedTuple):
 class Charge(NamedTuple):
     """A kind of window that was opened: on a UTC day (its start, ms), at epsilon in 1/W."""
 
-    meter: str
     day_ms: int
     epsilon_per_w: Fraction
 
@@ -276,7 +276,7 @@ class Commit:
     """What one step of the core asks the store to write in one transaction.
 
     `marks`: per meter, the end of the last interval ever opened (law 1; never lowered).
-    `charges`: how many windows of each kind were opened (law 2).
+    `charges`: how many windows of each kind were opened, by meter (law 2).
     `states`: per meter, its new state; None deletes it (the meter is forgotten). They are in the order in
     which something came to their meters, as are their rows in the store: who reports together lies together.
     `terms`: terms that a state refers to, by id; `descriptors`: new ones; `outgoing`: in order. `totals`:
@@ -286,7 +286,7 @@ class Commit:
     channel: str
     clock_ms: int
     marks: dict[str, int] = field(default_factory=dict)
-    charges: dict[Charge, int] = field(default_factory=dict)
+    charges: dict[Charge, Counter[str]] = field(default_factory=dict)
     states: dict[str, TimelineState | None] = field(default_factory=dict)
     terms: dict[str, Terms] = field(default_factory=dict)
     descriptors: list[Descriptor] = field(default_factory=list)

@@ -24,7 +24,7 @@ from meteragent.source import Source
 from meteragent.store import Store
 from meteragent.topic import SourceTopic
 from tests.fake_session import LIMIT_S, FakeSession
-from tests.stores import TERMS
+from tests.stores import TERMS, opened
 
 LENGTH_MS = 1000
 START_MS = 1_800_000_000_000
@@ -177,4 +177,4 @@ class Line:
     @property
     def opened(self) -> int:
         """How many windows were charged."""
-        return sum(sum(commit.charges.values()) for commit in self.store.commits)
+        return sum(map(opened, self.store.commits))

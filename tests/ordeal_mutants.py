@@ -1,5 +1,6 @@
 """Agents with a mistake in them, each of which the ordeal must find."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -82,7 +83,7 @@ def forgets_the_marks(patch: pytest.MonkeyPatch) -> None:
 def charges_later(patch: pytest.MonkeyPatch) -> None:
     """Charges are written with the commit after the one that opens their windows."""
     feed = Pipeline.feed
-    owed: dict[Charge, int] = {}
+    owed: dict[Charge, Counter[str]] = {}
 
     def late(self: Pipeline, batch: Sequence[Message], now_ms: int, closing_ms: int, *more: Any) -> Effects:
         nonlocal owed

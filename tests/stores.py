@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -60,9 +61,14 @@ def opening(k: int, *meters: str, channel: str = "main", **how: Any) -> Commit:
     commit = Commit(channel, k * LENGTH_MS, terms={TERMS.id: TERMS})
     for meter in meters:
         commit.marks[meter] = (k + 1) * LENGTH_MS
-        commit.charges[Charge(meter, k * LENGTH_MS // DAY_MS * DAY_MS, TERMS.epsilon_per_w)] = 1
         commit.states[meter] = state(k, **how)
+    commit.charges[Charge(k * LENGTH_MS // DAY_MS * DAY_MS, TERMS.epsilon_per_w)] = Counter(meters)
     return commit
+
+
+def opened(commit: Commit) -> int:
+    """How many windows a commit charges."""
+    return sum(windows.total() for windows in commit.charges.values())
 
 
 def closing(k: int, *meters: str, channel: str = "main") -> Commit:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import re
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
@@ -357,7 +358,7 @@ def test_budgets_begin_at_what_was_spent(tmp_path: Path) -> None:
     with open_store(tmp_path / "db") as store:
         day_ms = START_MS // 86_400_000 * 86_400_000
         commit = opening(day_ms // LENGTH_MS, "m", channel="one")
-        commit.charges = {Charge("m", day_ms, Fraction(5)): 3}
+        commit.charges = {Charge(day_ms, Fraction(5)): Counter(m=3)}
         persist(store, commit)
         odometers = module._odometers(parsed, store)
     assert set(odometers) == {"one", "two"}

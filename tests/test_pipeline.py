@@ -15,6 +15,7 @@ from meteragent.pipeline import Effects, Pipeline, Spending
 from meteragent.privacy import Odometer, SeededBits
 from meteragent.reading import Message
 from meteragent.release import MICRO, Charge, Clock, Kind, Outgoing, Snapshot, Terms
+from tests.stores import opened
 from tests.witness import TERMS
 from tests.world import BASE_MS, MemoryDisk, World, message, stream
 
@@ -150,7 +151,7 @@ def test_a_window_opens_with_its_charge_its_mark_and_its_first_noise() -> None:
     assert feed(pipeline, message(1, 5)).commit.charges == {}
     commit = feed(pipeline, now_ms=12).commit
     assert commit.marks == {"m1": BASE_MS + 24}
-    assert commit.charges == {Charge("m1", BASE_MS, Fraction(100)): 1}
+    assert commit.charges == {Charge(BASE_MS, Fraction(100)): {"m1": 1}}
     assert commit.terms == {TERMS.id: TERMS}
     state = commit.states["m1"]
     assert state is not None
@@ -178,8 +179,8 @@ def test_charges_are_in_1_per_w_and_by_day() -> None:
     feed(pipeline, message(-3 * hour_ms, 1), now_ms=0)
     commit = feed(pipeline, message(0, 1)).commit
     assert commit.charges == {
-        Charge("m1", BASE_MS - DAY_MS, Fraction(1, 110)): 3,
-        Charge("m1", BASE_MS, Fraction(1, 110)): 1,
+        Charge(BASE_MS - DAY_MS, Fraction(1, 110)): {"m1": 3},
+        Charge(BASE_MS, Fraction(1, 110)): {"m1": 1},
     }
 
 
@@ -220,7 +221,7 @@ def test_no_window_opens_before_the_floor() -> None:
         feed(pipeline, message(1, 1))
         commit = feed(pipeline, message(13, 1)).commit
         assert commit.marks == {"m1": BASE_MS + 16}
-        assert sum(commit.charges.values()) == 1
+        assert opened(commit) == 1
 
 
 def test_no_window_opens_before_the_mark() -> None:
@@ -229,7 +230,7 @@ def test_no_window_opens_before_the_mark() -> None:
     pipeline = core(replace(EVENT, length_ms=12, step_ms=12), known=known)
     commit = feed(pipeline, message(1, 1), message(40, 1)).commit
     assert commit.marks == {"m1": BASE_MS + 48}
-    assert sum(commit.charges.values()) == 1
+    assert opened(commit) == 1
 
 
 # --- the event clock --------------------------------------------------------------------------------
@@ -241,7 +242,7 @@ def test_a_jump_of_the_event_clock_opens_and_releases_every_window_between() -> 
     feed(pipeline, message(0, 100, received_ms=1000))
     effects = feed(pipeline, message(21, 300, received_ms=1000))
     assert records(effects) == [(at(0), 100), (at(4), 25), (at(8), 0), (at(12), 0), (at(16), 0)]
-    assert sum(effects.commit.charges.values()) == 5
+    assert opened(effects.commit) == 5
     assert effects.commit.marks == {"m1": BASE_MS + 24}
     assert {row.due_ms for row in effects.commit.outgoing} == {BASE_MS + 1000}
 
@@ -338,7 +339,9 @@ def test_with_a_key_meters_leave_under_pseudonyms() -> None:
     commit = feed(pipeline, now_ms=8).commit
     assert len({row.topic.split("/")[1] for row in commit.outgoing}) == 1
     assert not any(b"kitchen" in row.topic.encode() + row.payload for row in commit.outgoing)
-    assert {charge.meter for charge in commit.charges} == {*commit.states} == {"kitchen"}
+    assert (
+        {meter for windows in commit.charges.values() for meter in windows} == {*commit.states} == {"kitchen"}
+    )
 
 
 def test_a_window_leaves_where_and_as_it_opened() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,8 @@ def commits(draw: st.DrawFn) -> list[Commit]:
         commit = Commit("main", k, terms={TERMS.id: TERMS})
         for meter in draw(st.lists(meters, unique=True)):
             commit.marks[meter] = (k + 1) * LENGTH_MS
-            charge = Charge(meter, k * LENGTH_MS // DAY_MS * DAY_MS, TERMS.epsilon_per_w)
-            commit.charges[charge] = draw(st.integers(1, 3))
+            charge = Charge(k * LENGTH_MS // DAY_MS * DAY_MS, TERMS.epsilon_per_w)
+            commit.charges.setdefault(charge, Counter())[meter] = draw(st.integers(1, 3))
             commit.states[meter] = state(k, topic="t" * draw(sizes)) if draw(st.booleans()) else None
         commit.outgoing += draw(st.lists(rows, max_size=8))
         found.append(commit)
@@ -63,11 +64,11 @@ def commits(draw: st.DrawFn) -> list[Commit]:
 def row_by_row(tx: sqlite3.Connection, commit: Commit) -> None:
     """Charges, marks, states and messages of a commit, each by a statement of its own."""
     channel = commit.channel
-    for charge, windows in commit.charges.items():
-        tx.execute(
+    for (day_ms, epsilon), opened in commit.charges.items():
+        tx.executemany(
             "INSERT INTO charge VALUES (?, ?, ?, ?, ?) ON CONFLICT (meter, day_ms, channel, epsilon)"
             " DO UPDATE SET windows = windows + excluded.windows",
-            (charge.meter, charge.day_ms, channel, str(charge.epsilon_per_w), windows),
+            [(meter, day_ms, channel, str(epsilon), windows) for meter, windows in opened.items()],
         )
     for meter, end_ms in commit.marks.items():
         tx.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?)", (channel, meter, end_ms))

@@ -230,7 +230,7 @@ class Fleet:
             before = dict(tx.execute("SELECT meter, end_ms FROM mark"))
             store.write(tx, commit)
         for meter, mark_ms in commit.marks.items():
-            opens = sum(n for charge, n in commit.charges.items() if charge.meter == meter)
+            opens = sum(windows[meter] for windows in commit.charges.values())
             first_ms = max(before.get(meter, 0), mark_ms - opens * EVENT.length_ms)
             self.opened.update((meter, at) for at in range(first_ms, mark_ms, EVENT.length_ms))
 

@@ -162,7 +162,8 @@ class Witness:
             assert end_ms > before.get(meter, 0), "a mark was lowered"
         self.marks.update(commit.marks)
         for charge, windows in commit.charges.items():
-            self.charged[charge.meter].add(windows, charge.epsilon_per_w)
+            for meter, count in windows.items():
+                self.charged[meter].add(count, charge.epsilon_per_w)
         for row in commit.outgoing:
             self._leaves(row, before)
         for meter, state in commit.states.items():

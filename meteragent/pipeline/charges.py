@@ -1,6 +1,6 @@
 """What the windows of a step are charged: counted as they open, added up once a commit."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -35,7 +35,7 @@ class Charges:
 
     def __init__(self, spending: Spending) -> None:
         self._spending = spending
-        self._counted: Counter[tuple[str, int, str]] = Counter()
+        self._counted: defaultdict[tuple[int, str], Counter[str]] = defaultdict(Counter)
         self._epsilon: dict[str, Fraction] = {}
 
     def add(self, meter: str, start_ms: int, terms: Terms) -> bool:
@@ -43,15 +43,13 @@ class Charges:
         if not self._spending.spend(meter, start_ms, terms.epsilon_per_w):
             return False
         self._epsilon[terms.id] = terms.epsilon_per_w
-        self._counted[meter, grid.day(start_ms), terms.id] += 1
+        self._counted[grid.day(start_ms), terms.id][meter] += 1
         return True
 
-    def take(self) -> dict[Charge, int]:
+    def take(self) -> dict[Charge, Counter[str]]:
         """What was charged since the last time."""
-        if not self._counted:
-            return {}
-        charges: Counter[Charge] = Counter()
-        for (meter, day_ms, terms_id), windows in self._counted.items():
-            charges[Charge(meter, day_ms, self._epsilon[terms_id])] += windows
+        charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
+        for (day_ms, terms_id), windows in self._counted.items():
+            charges[Charge(day_ms, self._epsilon[terms_id])].update(windows)
         self._counted.clear()
         return dict(charges)

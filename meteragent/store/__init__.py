@@ -297,14 +297,15 @@ class Store:
         A mark may rise without a charge (a window that passed for want of budget), never the
         reverse; and no window ends after the mark.
         """
-        meters = {*commit.marks, *commit.states, *(charge.meter for charge in commit.charges)}
+        charged = set().union(*commit.charges.values())
+        meters = {*commit.marks, *commit.states, *charged}
         if not meters:
             return
         old_ms = dict.fromkeys(meters, self.floor_ms) | _marks(tx, commit.channel, meters)
         new_ms = old_ms | commit.marks
         if not (
             all(old_ms[meter] <= new_ms[meter] for meter in commit.marks)
-            and all(old_ms[charge.meter] < new_ms[charge.meter] for charge in commit.charges)
+            and all(old_ms[meter] < new_ms[meter] for meter in charged)
             and all(
                 end_ms <= old_ms[meter] or (old_ms[meter] <= start_ms and end_ms <= new_ms[meter])
                 for meter, start_ms, end_ms in self._windows(tx, commit)

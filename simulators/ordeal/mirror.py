@@ -57,11 +57,12 @@ class Mirror:
                 self.states.pop((channel, meter), None)
             else:
                 self.states[channel, meter] = state
-        for charge, windows in commit.charges.items():
-            key = (charge.meter, charge.day_ms // DAY_MS * DAY_MS, channel)
-            known = self.spent.get(key, Spent(0, Fraction(0)))
-            epsilon = known.epsilon_per_w + windows * charge.epsilon_per_w
-            self.spent[key] = Spent(known.windows + windows, epsilon)
+        for charge, opened in commit.charges.items():
+            for meter, windows in opened.items():
+                key = (meter, charge.day_ms // DAY_MS * DAY_MS, channel)
+                known = self.spent.get(key, Spent(0, Fraction(0)))
+                epsilon = known.epsilon_per_w + windows * charge.epsilon_per_w
+                self.spent[key] = Spent(known.windows + windows, epsilon)
         for one in commit.outgoing:
             self.last_id += 1
             self.rows[self.last_id] = Row(channel, one)

@@ -7,7 +7,7 @@ ever what noise was seen where, what was charged and what has left.
 
 import json
 from bisect import bisect
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -130,10 +130,10 @@ class Witness:
     @staticmethod
     def _charges(model: Model, commit: Commit) -> None:
         """Law 2: what opens is charged, in the same transaction; nothing else is."""
-        due = Counter(
-            Charge(meter, grid.day(start_ms), terms.epsilon_per_w) for meter, start_ms, terms in model.opened
-        )
-        must(due == Counter(commit.charges), "what opens is not what is charged", commit.channel)
+        due: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
+        for meter, start_ms, terms in model.opened:
+            due[Charge(grid.day(start_ms), terms.epsilon_per_w)][meter] += 1
+        must(due == commit.charges, "what opens is not what is charged", commit.channel)
 
     def _states(self, model: Model, commit: Commit, now_ms: int) -> None:
         """Law 3: what is on disk is noise + energy so far, the same noise for ever."""

@@ -166,6 +166,9 @@ def test_the_agent_starts_light() -> None:
         "simulators",
         "meteragent.discover",
         "meteragent.export",
+        "meteragent.privacy.adversary",
+        "meteragent.privacy.channel",
+        "meteragent.privacy.mechanism.gaussian",
         "meteragent.plan",
         "meteragent.redact",
         "meteragent.statement",
@@ -177,8 +180,8 @@ def test_the_agent_starts_light() -> None:
 
 
 def test_the_mathematics_stands_alone() -> None:
-    """Importing meteragent.privacy loads nothing else of ours, and neither scipy nor pydantic."""
-    code = "import sys, meteragent.privacy; print(*sys.modules)"
+    """All names of meteragent.privacy load nothing else of ours, and neither scipy nor pydantic."""
+    code = "import sys; from meteragent.privacy import *; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
     ours = [name for name in loaded if name.startswith("meteragent.")]

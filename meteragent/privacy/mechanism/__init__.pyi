@@ -1,0 +1,39 @@
+from .base import Guarantee, Mechanism, MetricMechanism, PairMechanism
+from .categorical import Categorical
+from .functional import Functional
+from .gaussian import DiscreteGaussian
+from .laplace import LInfLaplace
+from .number import Laplace, LaplaceSanitisation, TruncatedGeometric
+from .planar import PlanarLaplace, PlanarManhattan
+from .product import MetricProduct, Product
+from .randomised import RandomisedResponse, RandomRow
+from .response import After, OutputPerturbation, Sanitised, Then
+from .selection import Exponential, NoisyMax
+from .vector import VectorLaplace
+
+__all__ = [
+    "After",
+    "Categorical",
+    "DiscreteGaussian",
+    "Exponential",
+    "Functional",
+    "Guarantee",
+    "LInfLaplace",
+    "Laplace",
+    "LaplaceSanitisation",
+    "Mechanism",
+    "MetricMechanism",
+    "MetricProduct",
+    "NoisyMax",
+    "OutputPerturbation",
+    "PairMechanism",
+    "PlanarLaplace",
+    "PlanarManhattan",
+    "Product",
+    "RandomRow",
+    "RandomisedResponse",
+    "Sanitised",
+    "Then",
+    "TruncatedGeometric",
+    "VectorLaplace",
+]

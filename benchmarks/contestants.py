@@ -72,9 +72,17 @@ class Standing:
     @property
     def most_memory_mb(self) -> float:
         """The most that was resident, in units of 10^6 bytes."""
+        return self._status_mb("VmHWM")
+
+    @property
+    def files_memory_mb(self) -> float:
+        """What is resident now of files it has mapped: programs and libraries."""
+        return self._status_mb("RssFile")
+
+    def _status_mb(self, key: str) -> float:
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        [most] = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
-        return int(most) * 1024 / 1e6
+        [kib] = (line.split()[1] for line in lines if line.startswith(f"{key}:"))
+        return int(kib) * 1024 / 1e6
 
 
 Contestant = Callable[[int], AbstractContextManager[Standing]]

@@ -5,8 +5,9 @@ version or path is never released again. It is a folder of Parquet files,
 
     run=<id>/part-*.parquet    meter, start, end, windows, epsilon, unit, d, key
 
-a row being windows in a row under the same terms and key. A run's folder is made under another name and
-renamed when it is whole and on disk: a run is in the ledger or it is not, and nothing of it leaves before.
+a row being windows in a row under the same terms and key; `_parts` beside them says how many files there are.
+A run's folder is made under another name and renamed when it is whole and on disk: a run is in the ledger or
+it is not, and nothing of it leaves before.
 The same run may be made again: what it releases is byte for byte the same, so its own rows refuse nothing.
 
 Names of meters are in it, no readings. A ledger that is lost is a key that must not be used again.
@@ -169,8 +170,10 @@ class Ledger:
         half = self.folder / f".run={run}"
         try:
             half.mkdir(mode=0o700)
-            for place, table in enumerate(tables):
-                write(half / f"part-{place:05}.parquet", lambda file: pq.write_table(table, file))  # noqa: B023
+            count = 0
+            for count, table in enumerate(tables, start=1):
+                write(half / _part(count - 1), lambda file: pq.write_table(table, file))  # noqa: B023
+            write(half / "_parts", lambda file: file.write(str(count).encode()))
             write(half / "_run.json", lambda file: file.write(about()))
             half.rename(self.path(run))
             sync(self.folder)
@@ -198,12 +201,18 @@ class Ledger:
 def parts_of(run: Path) -> list[Path]:
     """The files of a run: one at least.
 
-    Raises ArchiveError when some are seen to be gone: what is not in the ledger would leave again.
+    Raises ArchiveError when some are gone: what is not in the ledger would leave again.
     """
-    parts = sorted(run.glob("*.parquet"))
-    if [path.name for path in parts] != [f"part-{place:05}.parquet" for place in range(len(parts) or 1)]:
+    told = run / "_parts"
+    count = attempt(told, lambda: int(told.read_bytes())) if told.exists() else 0
+    parts = [run / _part(place) for place in range(count)]
+    if not parts or not all(path.is_file() for path in parts):
         raise ArchiveError(f"{run}: files of the ledger are missing: take it from its backup")
     return parts
+
+
+def _part(place: int) -> str:
+    return f"part-{place:05}.parquet"
 
 
 def _read(path: Path, names: Mapping[str, int]) -> Iterator[Integers]:

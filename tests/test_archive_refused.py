@@ -160,7 +160,7 @@ def broken(place: Place, what: str) -> Path:
     if what in BYTES_THAT_ARE_WRONG:
         path.write_bytes(BYTES_THAT_ARE_WRONG[what](path.read_bytes()))
     if what == "an empty folder":
-        path.unlink()
+        part.unlink()
         path.mkdir()
     if what == "a naive time":
         save(path, good, WIDE.set(1, pa.field("time", pa.timestamp("ms"))))
@@ -259,8 +259,8 @@ def test_a_ledger_with_holes_stops_all(place: Place, monkeypatch: pytest.MonkeyP
     place.sanitise(path)
     (made,) = place.folder.glob("archive.key.ledger/run=*")
     assert len(list(made.glob("part-*"))) == 8
-    for path in made.glob(gone):
-        path.unlink()
+    for part in made.glob(gone):
+        part.unlink()
     with pytest.raises(ArchiveError, match="files of the ledger are missing"):
         place.sanitise(path, "other.parquet", privacy="preset = 'street'")
     assert not (place.folder / "other.parquet").exists()

@@ -160,7 +160,7 @@ def broken(place: Place, what: str) -> Path:
     if what in BYTES_THAT_ARE_WRONG:
         path.write_bytes(BYTES_THAT_ARE_WRONG[what](path.read_bytes()))
     if what == "an empty folder":
-        part.unlink()
+        path.unlink()
         path.mkdir()
     if what == "a naive time":
         save(path, good, WIDE.set(1, pa.field("time", pa.timestamp("ms"))))

@@ -88,6 +88,19 @@ OTHERS = {
 }
 
 
+def test_a_folder_is_read_whole_or_not_at_all(place: Place) -> None:
+    """Files in subfolders and with a suffix in capitals count; a folder by a link is refused."""
+    rows, folder = in_order_of_time(), place.folder / "in"
+    (folder / "year=2026").mkdir(parents=True)
+    save(folder / "1.PARQUET", rows[:4])
+    save(folder / "year=2026" / "2.parquet", rows[4:])
+    assert place.sanitise(folder).account.released == len(rows)
+    (place.folder / "elsewhere").mkdir()
+    (folder / "more").symlink_to(place.folder / "elsewhere")
+    with pytest.raises(ArchiveError, match="more: a folder by a link is not read"):
+        place.sanitise(folder, "other.parquet")
+
+
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kinds in OTHERS.items() for kind in kinds])
 def test_types_may_differ_from_file_to_file(tmp_path: Path, name: str, kind: pa.DataType) -> None:
     """A folder that several hands wrote is released as if one had."""

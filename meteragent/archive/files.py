@@ -151,14 +151,22 @@ def parquet(
 
 
 def _data(path: Path) -> list[Path]:
-    """The files of an input, in the order of their names."""
+    """The files of an input, in the order of their names.
+
+    Raises ArchiveError for a folder that has none, or folders that would not be looked into.
+    """
     if not path.is_dir():
         return [path]
-    found = [one for one in path.rglob("*.parquet") if one.is_file()]
-    shown = [one for one in found if not any(part[0] in "._" for part in one.relative_to(path).parts)]
-    if not shown:
+    shown = [
+        one for one in path.rglob("*") if not any(part[0] in "._" for part in one.relative_to(path).parts)
+    ]
+    for one in shown:
+        if one.is_symlink() and one.is_dir():
+            raise ArchiveError(f"{one}: a folder by a link is not read: put the folder itself there")
+    found = [one for one in shown if one.suffix.lower() == ".parquet" and one.is_file()]
+    if not found:
         raise ArchiveError(f"{path}: a folder without *.parquet")
-    return sorted(shown)
+    return sorted(found)
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

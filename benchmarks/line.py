@@ -72,6 +72,11 @@ class Line:
         core = _core(stream, Fraction(0), Links.of(stream), b"x" * 32)
         self.pipeline = Pipeline(core, self.store.snapshot(CHANNEL), Spending(), SystemBits(), Counts())
 
+    def warm(self) -> None:
+        """Two readings of each meter, so that each has released, a batch at least."""
+        for _ in range(-(-max(2 * self.meters, BATCH) // BATCH)):
+            self.feed(self.messages(BATCH))
+
     def messages(self, count: int) -> list[Message]:
         """The next so many readings, of one meter after the other."""
         found = []

@@ -3,6 +3,7 @@
 `python -m benchmarks.store [--out FILE]`. On the disk that the project is on: an fsync is that disk's.
 """
 
+import gc
 import sqlite3
 import time
 from contextlib import ExitStack
@@ -10,8 +11,10 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import crash
+from benchmarks.floor import floor
 from benchmarks.harness import ROUNDS, Result, report
 from benchmarks.line import BATCH, RECORD, Line, cost_s, fill, folder, open_store
+from meteragent.cli import COLLECT_AFTER
 
 FEW, MANY = 1_000, 1_000_000
 METERS, GROWING = 20, (10, 1_000, 10_000)
@@ -54,7 +57,7 @@ def growth(name: str, few: Line, many: Line, note: str) -> Result:
     """What a release costs with little behind it against what it costs with much."""
     seen = []
     for line in (few, many):
-        line.feed(line.messages(max(2 * line.meters, BATCH)))
+        line.warm()
     for _ in range(ROUNDS):
         batches = [[line.messages(BATCH) for _ in range(BATCHES)] for line in (few, many)]
         (little, _), (much, much_clock) = cost_s(few, batches[0]), cost_s(many, batches[1])
@@ -104,6 +107,7 @@ def recovery(path: Path) -> Result:
 
 def main() -> None:
     """Measures everything here."""
+    gc.set_threshold(COLLECT_AFTER)  # as the agent does
     results = []
     with folder() as where:
         results += [commits(where, each) for each in (1, BATCH)]
@@ -132,6 +136,7 @@ def main() -> None:
         )
         results.append(growth("10,000 meters", thousand, most, "1,000 meters"))
         results.append(growth("10,000 meters", ten, most, "10 meters"))
+        results.append(floor(where, GROWING[0], GROWING[-1]))
     report(results, ["numpy"], {"sqlite": sqlite3.sqlite_version})
 
 

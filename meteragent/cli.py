@@ -7,6 +7,7 @@
 import argparse
 import asyncio
 import contextlib
+import gc
 import importlib.util
 import json
 import logging
@@ -36,6 +37,10 @@ EXIT_VIOLATED = 3
 EXIT_CONFIG = 78
 _SAFE_TO_SHOW = (MeteragentError, OSError, sqlite3.Error)
 """Exceptions whose text cannot hold a reading; of the others only type and place are shown."""
+
+COLLECT_AFTER = 10_000
+"""Objects made and not yet freed before Python looks for cycles: no path of a reading makes any, and to look
+through all that is known of many meters takes long."""
 
 _SAMPLES_LEAST = 100
 """With fewer windows an audit sees next to nothing."""
@@ -224,6 +229,7 @@ def _run(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     settings = config.load(options.config)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # raw readings are in memory: no core may hold them
+    gc.set_threshold(COLLECT_AFTER)
     agent = Agent(settings, wall_ms=_now_ms, notify=Notify.of(os.environ, os.getpid()), facts=_facts)
     try:
         asyncio.run(_until_signalled(agent))

@@ -255,8 +255,18 @@ def wrong(**changes: object) -> Commit:
         wrong(states={"m": state(2)}),
         wrong(states={"m": state(1)._replace(windows=(state(1).windows[0]._replace(terms="?"),))}),
         wrong(marks={}, states={"m": state(1)}, charges={}),
+        wrong(marks={}, states={}),
     ],
-    ids=["lowered", "no mark", "not raised", "straddles", "beyond", "unknown terms", "not charged"],
+    ids=[
+        "lowered",
+        "no mark",
+        "not raised",
+        "straddles",
+        "beyond",
+        "unknown terms",
+        "not charged",
+        "only charged",
+    ],
 )
 def test_openings_that_are_refused(store: Store, commit: Commit) -> None:
     """A window must start at or after its meter's mark and end at or before the new one."""

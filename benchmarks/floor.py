@@ -1,0 +1,80 @@
+"""What of a release is SQLite's own: the statements of a run, asked again of a copy of its store.
+
+No program that keeps its promises in this store costs less, however it is written.
+"""
+
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, cast
+
+from benchmarks.harness import ROUNDS, Result
+from benchmarks.line import BATCH, Line, open_store
+from meteragent.store.file import connect
+
+BATCHES = 20
+
+
+@dataclass
+class Asked:
+    """A connection that notes what it is asked."""
+
+    connection: sqlite3.Connection
+    statements: list[tuple[str, Any]] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        """What is no statement is the connection's own."""
+        return getattr(self.connection, name)
+
+    def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
+        """One statement."""
+        self.statements.append((sql, values))
+        return self.connection.execute(sql, values)
+
+    def executemany(self, sql: str, rows: Iterable[Any]) -> sqlite3.Cursor:
+        """The same statement for each row."""
+        kept = list(rows)
+        self.statements += [(sql, values) for values in kept]
+        return self.connection.executemany(sql, kept)
+
+
+def recorded(path: Path, meters: int) -> list[tuple[str, Any]]:
+    """What releases ask of SQLite, commit by commit; at `path` is the store as it was before."""
+    with open_store(path.with_suffix(".run")) as store:
+        line = Line(store, meters)
+        line.warm()
+        shutil.copy(path.with_suffix(".run"), path)  # whole: every commit's log has been emptied
+        connection, asked = store.connection, Asked(store.connection)
+        store.connection = cast(sqlite3.Connection, asked)
+        for _ in range(BATCHES):
+            line.feed(line.messages(BATCH))
+        store.connection = connection
+        return asked.statements
+
+
+def replayed_s(path: Path, statements: list[tuple[str, Any]]) -> float:
+    """The CPU time of SQLite for a release."""
+    connection = connect(Path(shutil.copy(path, path.with_suffix(".copy"))))
+    began_s = time.process_time()
+    for sql, values in statements:
+        connection.execute(sql, values).fetchall()
+    took_s = time.process_time() - began_s
+    connection.close()
+    return took_s / (BATCHES * BATCH)
+
+
+def floor(where: Path, few: int, many: int) -> Result:
+    """What a release of many meters costs SQLite alone, beside one of few."""
+    asked = {meters: recorded(where / f"floor{meters}", meters) for meters in (few, many)}
+    seen = [
+        [replayed_s(where / f"floor{meters}", statements) for meters, statements in asked.items()]
+        for _ in range(ROUNDS)
+    ]
+    little_us, much_us = (1e6 * median(some) for some in zip(*seen, strict=True))
+    ratios = tuple(little / much for little, much in seen)
+    note = f"{little_us:.1f} and {much_us:.1f} us of CPU"
+    return Result(f"CPU a release, SQLite alone, {many:,} meters", f"{few:,} meters", ratios, None, note)

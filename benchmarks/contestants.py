@@ -48,7 +48,10 @@ path = "{folder}/db"
 
 @dataclass(frozen=True)
 class Standing:
-    """A contestant at work: where readings go in and records come out, its process, and when it was there."""
+    """A contestant at work: where readings go in and records come out, its process, and when it was there.
+
+    A record leaves with the reading `behind` the one that it is of.
+    """
 
     source_port: int
     sink_port: int
@@ -56,6 +59,7 @@ class Standing:
     folder: Path
     began_s: float = 0.0
     subscribed_s: float = 0.0
+    behind: int = 0
 
     @property
     def cpu_s(self) -> float:
@@ -141,7 +145,7 @@ def await_subscription(running: Broker) -> None:
     while SUBSCRIBED not in (running.folder / "log").read_bytes():
         if time.monotonic() > until_s:
             raise TimeoutError("nobody subscribes")
-        time.sleep(0.02)
+        time.sleep(0.002)
 
 
 def agent(length: str = "1s", clock: str = "event") -> Contestant:
@@ -158,7 +162,7 @@ def agent(length: str = "1s", clock: str = "event") -> Contestant:
             began_s = time.monotonic()
             pid = stack.enter_context(process(sys.executable, "-m", "meteragent", "run", path))
             await_subscription(running)
-            yield Standing(running.port, running.port, pid, folder, began_s, time.monotonic())
+            yield Standing(running.port, running.port, pid, folder, began_s, time.monotonic(), behind=1)
 
     return stand
 

@@ -9,10 +9,9 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any, cast
 
-from benchmarks.harness import ROUNDS, Result
+from benchmarks.harness import ROUNDS, Result, compared
 from benchmarks.line import BATCH, Line, open_store
 from meteragent.store.file import connect
 
@@ -69,12 +68,10 @@ def replayed_s(path: Path, statements: list[tuple[str, Any]]) -> float:
 
 def floor(where: Path, few: int, many: int) -> Result:
     """What a release of many meters costs SQLite alone, beside one of few."""
-    asked = {meters: recorded(where / f"floor{meters}", meters) for meters in (few, many)}
-    seen = [
-        [replayed_s(where / f"floor{meters}", statements) for meters, statements in asked.items()]
-        for _ in range(ROUNDS)
-    ]
-    little_us, much_us = (1e6 * median(some) for some in zip(*seen, strict=True))
-    ratios = tuple(little / much for little, much in seen)
-    note = f"{little_us:.1f} and {much_us:.1f} us of CPU"
-    return Result(f"CPU a release, SQLite alone, {many:,} meters", f"{few:,} meters", ratios, None, note)
+    asked = {meters: recorded(where / f"floor{meters}", meters) for meters in (many, few)}
+    seen = []
+    for _ in range(ROUNDS):
+        much_s, little_s = (replayed_s(where / f"floor{meters}", asked[meters]) for meters in (many, few))
+        seen.append((1e6 * much_s, 1e6 * little_s))
+    name = f"CPU a release, SQLite alone, {many:,} meters"
+    return compared(name, f"{few:,} meters", seen, "{:.1f} and {:.1f} us of CPU")

@@ -1,9 +1,9 @@
 """How benchmarks measure: contestants side by side in one interleaved run, ratios, medians.
 
 Times alone mean little on a shared machine. So every round runs every contestant once, one after the
-other; a ratio is taken within a round, where all met the same machine, and the median over the rounds
-is reported with the least and the greatest. Ratios and goals are such that more is better: for memory,
-added latency and growth a ratio is limit / measured, and its goal is 1.
+other, in turns begun by each; a ratio is taken within a round, where all met the same machine, and the
+median over the rounds is reported with the least and the greatest. Ratios and goals are such that more is
+better: for memory, added latency and growth a ratio is limit / measured, and its goal is 1.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -101,16 +102,50 @@ def times_in_a_slice(call: Callable[[], object]) -> int:
     return max(1, round(SLICE_S / took * times))
 
 
+def a_slice(call: Callable[[], object] | float, times: int) -> float:
+    """The CPU time of one call, over that many; or the seconds that it may take.
+
+    A short call is made once before: the system takes memory back from a process that waits, and the first
+    to touch it again would pay for the others.
+    """
+    if not callable(call):
+        return call
+    if times > 1:
+        call()
+    return seconds(call, times)
+
+
 def run(rows: Sequence[Row]) -> list[Result]:
-    """All rows, interleaved."""
+    """All rows, interleaved; ours and theirs begin by turns."""
     calls = [(row.ours, row.theirs) for row in rows]
     times = [tuple(times_in_a_slice(call) if callable(call) else 1 for call in pair) for pair in calls]
     seen: list[list[tuple[float, float]]] = [[] for _ in rows]
-    for _ in range(ROUNDS):
-        for row, (ours, theirs), took in zip(rows, times, seen, strict=True):
-            allowed = seconds(row.theirs, theirs) if callable(row.theirs) else row.theirs
-            took.append((seconds(row.ours, ours), allowed))
+    for turn in range(ROUNDS):
+        for pair, counts, took in zip(calls, times, seen, strict=True):
+            sides = [*zip(pair, counts, strict=True)]
+            ordered = [a_slice(*side) for side in (sides if turn % 2 else reversed(sides))]
+            ours, theirs = ordered if turn % 2 else reversed(ordered)
+            took.append((ours, theirs))
     return [_result(row, took) for row, took in zip(rows, seen, strict=True)]
+
+
+def compared(
+    name: str,
+    against: str,
+    pairs: Sequence[tuple[float, float]],
+    text: str,
+    *,
+    more: bool = False,
+    goal: float | None = None,
+    allow: Callable[[float], float] = float,
+) -> Result:
+    """Ours beside theirs, of each round: rates, of which `more` is better, or what something takes.
+
+    Of that ours may be what `allow` makes of theirs. `text` is the note, with ours and theirs in the middle.
+    """
+    ratios = tuple(ours / theirs if more else allow(theirs) / ours for ours, theirs in pairs)
+    note = text.format(*(statistics.median(some) for some in zip(*pairs, strict=True)))
+    return Result(name, against, ratios, goal, note)
 
 
 def _result(row: Row, took: Sequence[tuple[float, float]]) -> Result:
@@ -163,10 +198,18 @@ def machine() -> dict[str, str]:
         "fsync": f"{1000 * fsync_s():.2g} ms",
         "python": platform.python_version(),
         "meteragent": version("meteragent"),
+        "commit": commit(),
         "day": time.strftime("%Y-%m-%d", time.gmtime()),
         "load before": f"{LOAD_BEFORE:.2f}",
         "load after": f"{os.getloadavg()[0]:.2f}",
     }
+
+
+def commit() -> str:
+    """What was measured, and whether it had been changed since."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "not known"
 
 
 def disk() -> str:

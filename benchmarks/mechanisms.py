@@ -1,7 +1,7 @@
 """Exact noise beside numpy's floating-point noise and beside the peers' discrete noise.
 
 `python -m benchmarks.mechanisms [--out FILE]`. Ratios of readings per CPU-second, ours over theirs; ours
-with the operating system's bits, numpy with its own generator, peers as they come. The level is that of
+with the bits that the agent draws, numpy with its own generator, peers as they come. The level is that of
 the default preset: 1 at 220 quanta. No peer has the l_inf law: beside its windows they put independent
 noise of the same scale on as many readings, which is n times less private. A peer's time is linear in the
 count from 1,440 on, so it gets no more than that.
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from benchmarks.harness import ROUNDS, Result, Row, peer, report, run
+from benchmarks.harness import ROUNDS, Result, Row, compared, peer, report, run
 from meteragent.privacy.bits import Bits, SystemBits, UnsignedArray
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
@@ -174,25 +174,30 @@ def call(case: Case, values: NDArray[np.int64]) -> Call:
 
 def random_bytes(case: Case) -> Result:
     """The entropy of the law over the random bytes that were taken, a reading."""
-    calls, ratios, note = max(1, LEAST_SAMPLE // (case.count * case.n)), [], ""
+    calls, seen = max(1, LEAST_SAMPLE // (case.count * case.n)), []
     for _ in range(ROUNDS):
         counted, entropy, values = CountedBits(), 0.0, case.values
         for _ in range(calls):
             released = case.mechanism.release(values, bits=counted)
             entropy -= float(case.mechanism.log_mass(released, case.point).sum())
         taken, least = (total / (calls * values.size) for total in (counted.taken, entropy / math.log(256)))
-        ratios.append(least / taken)
-        note = f"{taken:.2f} random bytes a reading, {least:.2f} at least"
-    return Result(case.name, ENTROPY, tuple(ratios), None, note)
+        seen.append((taken, least))
+    return compared(case.name, ENTROPY, seen, "{:.2f} random bytes a reading, {:.2f} at least")
 
 
 def secrets() -> Iterator[Row]:
-    """Windows at one end of the range beside windows at the other."""
+    """What is at one end of the range beside what is at the other."""
+    against, note = f"all {RANGE:,} quanta, beside all 0", "1: the same; of the CPU time of a call only"
     for count in (1000, 1):
-        case = Case("time and the secret", LInfLaplace(A, 1, 48), count, 48)
-        none, full = np.zeros((count, 48), np.int64), np.full((count, 48), RANGE)
-        against, note = f"all {RANGE:,} quanta, beside all 0", "1: the same; of the CPU time of a call only"
-        yield Row(case.name, against, call(case, full), call(case, none), note=note)
+        for case in (
+            Case("l_inf noise", LInfLaplace(A, 1, 48), count, 48),
+            Case("discrete Laplace", Laplace(A, 1), count, 48),
+            Case("truncated geometric", TruncatedGeometric(A, 1, RANGE), count, 48),
+        ):
+            none, full = np.zeros((count, 48), np.int64), np.full((count, 48), RANGE)
+            yield Row(
+                f"time and the secret: {case.name}", against, call(case, full), call(case, none), note=note
+            )
 
 
 def generator() -> Row:

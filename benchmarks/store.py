@@ -7,12 +7,14 @@ import gc
 import sqlite3
 import time
 from contextlib import ExitStack
+from functools import partial
+from operator import mul
 from pathlib import Path
 from statistics import median
 
 from benchmarks import crash
 from benchmarks.floor import floor
-from benchmarks.harness import ROUNDS, Result, report
+from benchmarks.harness import ROUNDS, Result, compared, report
 from benchmarks.line import BATCH, RECORD, Line, cost_s, fill, folder, open_store
 from meteragent.cli import COLLECT_AFTER
 
@@ -46,11 +48,11 @@ def commits(where: Path, each: int) -> Result:
         rates.append((1 / (ours_s * each), theirs))
     plain.close()
     store.close()
-    ours, theirs = (median(some) for some in zip(*rates, strict=True))
     releases = "one release" if each == 1 else f"{each} releases"
-    note = f"{ours:,.0f} and {theirs:,.0f} a second, fsynced; {ours * each:,.0f} releases a second"
-    ratios = tuple(one / other for one, other in rates)
-    return Result(f"commits a second, {releases} each", "SQLite writing the records", ratios, None, note)
+    per_s = each * median(ours for ours, _ in rates)
+    text = f"{{:,.0f}} and {{:,.0f}} a second, fsynced; {per_s:,.0f} releases a second"
+    name = f"commits a second, {releases} each"
+    return compared(name, "SQLite writing the records", rates, text, more=True)
 
 
 def growth(name: str, few: Line, many: Line, note: str) -> Result:
@@ -60,12 +62,13 @@ def growth(name: str, few: Line, many: Line, note: str) -> Result:
         line.warm()
     for _ in range(ROUNDS):
         batches = [[line.messages(BATCH) for _ in range(BATCHES)] for line in (few, many)]
-        (little, _), (much, much_clock) = cost_s(few, batches[0]), cost_s(many, batches[1])
-        seen.append((little, much, much_clock))
-    ratios = tuple(GROWTH * little / much for little, much, _ in seen)
-    little, much, much_clock = (1e6 * median(some) for some in zip(*seen, strict=True))
-    text = f"{little:.0f} and {much:.0f} us of CPU ({much_clock:.0f} us of the clock)"
-    return Result(f"CPU a release, {name}", f"{note} x {GROWTH}", ratios, 1.0, text)
+        little, much = cost_s(few, batches[0]), cost_s(many, batches[1])
+        seen.append((much, little))
+    pairs = [(1e6 * much_s, 1e6 * little_s) for (much_s, _), (little_s, _) in seen]
+    clock_us = 1e6 * median(clock_s for (_, clock_s), _ in seen)
+    text = f"{{:.0f}} and {{:.0f}} us of CPU ({clock_us:.0f} us of the clock)"
+    against, allow = f"{note} x {GROWTH}", partial(mul, GROWTH)
+    return compared(f"CPU a release, {name}", against, pairs, text, goal=1.0, allow=allow)
 
 
 def ordinary(where: Path) -> Result:
@@ -77,12 +80,11 @@ def ordinary(where: Path) -> Result:
         seen = []
         for _ in range(ROUNDS):
             batches = [[line.messages(BATCH) for _ in range(BATCHES)] for line in (worst, usual)]
-            seen.append((cost_s(worst, batches[0])[0], cost_s(usual, batches[1])[0]))
-    most, least = (1e6 * median(some) for some in zip(*seen, strict=True))
-    note = f"{least:.1f} and {most:.1f} us of CPU, {BATCH} a commit; a window of half an hour, every 10 s"
-    ratios = tuple(one / other for one, other in seen)
+            most_us, least_us = (1e6 * cost_s(*one)[0] for one in zip((worst, usual), batches, strict=True))
+            seen.append((least_us, most_us))
+    text = f"{{:.1f}} and {{:.1f}} us of CPU, {BATCH} a commit; a window of half an hour, every 10 s"
     name = "CPU of a reading that opens nothing"
-    return Result(name, "one that opens, closes and is released", ratios, None, note)
+    return compared(name, "one that opens, closes and is released", seen, text)
 
 
 def size(many: Path) -> Result:

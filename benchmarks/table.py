@@ -16,7 +16,7 @@ PAGE = Path(__file__).with_name("README.md")
 PICTURE = "![How far each figure is from its goal](results.png)\n\n"
 BLOCK = re.compile(r"(<!-- bench: (\w+) -->\n\n).*?(\n<!-- bench end -->)", re.DOTALL)
 NONE_YET = "No run is published yet: `make bench` makes one.\n"
-MACHINE = ("processor", "cores", "kernel", "disk", "fsync", "python", "meteragent", "day")
+MACHINE = ("processor", "cores", "kernel", "disk", "fsync", "python", "meteragent", "commit", "day")
 
 Rows = Sequence[dict[str, Any]]
 
@@ -81,7 +81,7 @@ def machine(rows: Rows) -> str:
     for row in rows:
         for name, value in row["versions"].items():
             seen.setdefault(name, []).append(value)
-    first, last = min(map(float, seen.pop("load before"))), max(map(float, seen.pop("load after")))
+    first, last = float(seen.pop("load before")[0]), max(map(float, seen.pop("load after")))
     same = {name: " / ".join(sorted(set(values))) for name, values in seen.items()}
     of_machine = [f"{name} {same.pop(name)}" for name in MACHINE if name in same]
     packages = [f"{name} {value}" for name, value in same.items()]

@@ -6,6 +6,7 @@ publish and to receive (QoS 0 and 1), writes many packets at once, and keeps no 
 
 import asyncio
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable
 
 CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE = 0x10, 0x20, 0x30, 0x40, 0x82
@@ -187,28 +188,38 @@ class ClosedLoop(Load):
 
 
 class Paced(Load):
-    """Readings at a pace; how long after each its record came, in order of arrival.
+    """Readings at a pace; how long after each the record came that it made leave, in order of arrival.
 
-    The agent's record of a slot leaves with the meter's next reading, the others pass each reading on: in
-    both cases it is the latest reading of the record's meter that made it leave.
+    What passes messages on sends one for each reading; the agent's record of a slot leaves with the reading
+    `behind` it, and a meter's first makes none leave.
     """
 
-    def __init__(self, meters: int, qos: int, first_s: int = FIRST_S, step_s: int = 1) -> None:
+    def __init__(
+        self, meters: int, qos: int, first_s: int = FIRST_S, step_s: int = 1, behind: int = 0
+    ) -> None:
         super().__init__(meters, qos, first_s, step_s)
         self.latencies_s: list[float] = []
-        self._sent_s: dict[bytes, float] = {}
+        self._behind = behind
+        self._sent_s: defaultdict[bytes, deque[float]] = defaultdict(deque)
+
+    def send(self) -> None:
+        """A reading, and when it was sent."""
+        step, meter = divmod(self.sent, self.meters)
+        if step >= self._behind:
+            self._sent_s[self._topics[meter].partition(b"/")[2]].append(time.perf_counter())
+        super().send()
 
     def arrived(self, topic: bytes) -> None:
-        """A record has come."""
-        self.latencies_s.append(time.perf_counter() - self._sent_s[topic.partition(b"/")[2]])
+        """A record has come; one that comes twice has no reading of its own."""
+        waiting = self._sent_s[topic.partition(b"/")[2]]
+        if waiting:
+            self.latencies_s.append(time.perf_counter() - waiting.popleft())
 
     async def run(self, per_s: int, seconds: float) -> None:
         """Send for so long, then wait a little for the last."""
         began_s, before = time.perf_counter(), self.sent
         while (passed_s := time.perf_counter() - began_s) < seconds:
             while self.sent - before < passed_s * per_s:
-                topic = self._topics[self.sent % len(self._topics)]
-                self._sent_s[topic.partition(b"/")[2]] = time.perf_counter()
                 self.send()
             self.flush()
             await asyncio.sleep(0.0005)

@@ -4,6 +4,8 @@ import json
 import math
 import re
 import sys
+import time
+from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import __main__ as command
-from benchmarks import agent, contestants, crash, harness, line, mechanisms, picture, shares, table, wire
+from benchmarks import contestants, crash, harness, line, mechanisms, picture, shares, table, wire
 from benchmarks.harness import Result, Row
 from tests.tools import system_parts
 
@@ -140,10 +142,49 @@ def test_a_peer_that_cannot_be_built_is_named(
 
 def test_figures_of_a_peer_stand_beside_ours() -> None:
     """The ratio is such that more is better, of rates and of what is taken; the note has the medians."""
-    pairs = [(1.0, 2.0), (2.0, 2.0), (9.0, 3.0)]
-    taken = agent.compared("a", "C", pairs, "{:g} and {:g}")
-    assert taken == Result("a", "libmosquitto in C", (2.0, 1.0, 3 / 9), None, "2 and 2")
-    assert agent.compared("a", "C", pairs, "", more=True, goal=4.0).ratios == (0.5, 1.0, 3.0)
+    pairs = [(1.0, 2.0), (3.0, 2.0), (9.0, 3.0)]
+    taken = harness.compared("a", "b", pairs, "{:g} and {:g}")
+    assert taken == Result("a", "b", (2.0, 2 / 3, 3 / 9), None, "3 and 2")
+    assert harness.compared("a", "b", pairs, "", more=True, goal=4.0).ratios == (0.5, 1.5, 3.0)
+    allowed = harness.compared("a", "b", pairs, "", goal=1.0, allow=lambda theirs: theirs + 1)
+    assert allowed == Result("a", "b", (3.0, 1.0, 4 / 9), 1.0, "")
+
+
+def test_each_begins_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes first meets another machine; short calls are made once untimed before."""
+    made: list[str] = []
+
+    def timed(call: Callable[[], object], times: int) -> float:
+        call()
+        made.append(str(times))
+        return 1.0
+
+    monkeypatch.setattr(harness, "times_in_a_slice", lambda call: 1 if call is long else 2)
+    monkeypatch.setattr(harness, "seconds", timed)
+
+    def short() -> None:
+        made.append("short")
+
+    def long() -> None:
+        made.append("long")
+
+    harness.run([Row("a", "b", long, short)])
+    theirs, ours = ["short", "short", "2"], ["long", "1"]
+    assert made == 2 * (theirs + ours + ours + theirs) + theirs + ours
+
+
+def test_a_record_is_timed_from_the_reading_that_made_it_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes the oldest that is waiting, so that a delay of many readings counts whole."""
+    at_s = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: at_s[0])
+    for behind, expected_s in ((0, [5.0, 4.0, 4.0]), (1, [4.0, 3.0, 3.0])):
+        load = wire.Paced(1, 1, behind=behind)
+        load._sender = wire.Client("nobody", lambda _: None)
+        for at_s[0] in (0.0, 1.0, 2.0, 3.0):
+            load.send()
+        for at_s[0] in (5.0, 5.0, 6.0):
+            load.arrived(b"private/m0/power")
+        assert load.latencies_s == expected_s
 
 
 def test_a_reading_that_opens_nothing_releases_nothing(tmp_path: Path) -> None:
@@ -215,17 +256,17 @@ def test_a_whole_run_makes_the_file_anew(
 
 def test_tables_show_what_was_missed_and_what_has_no_goal() -> None:
     """Goals in lines of their own; the rest by name; blocks are made again, what is around them stays."""
-    versions = {"python": "3", "load before": "0.10", "load after": "2.00"}
+    versions = {"python": "3", "load before": "1.50", "load after": "2.00"}
     rows = [
         Result("a", "b", (1.0, 2.0, 9.0), 3.0, "n").as_json(versions),
-        Result("a", "c", (12345.0,), 2.0).as_json(versions | {"load before": "1.50", "x": "7"}),
+        Result("a", "c", (12345.0,), 2.0).as_json(versions | {"load before": "0.10", "x": "7"}),
         *(Result("d", against, (0.25,)).as_json(versions) for against in ("e", "f")),
     ]
     found = table.goals(rows)
     assert "| a | b | 2 | 1 – 9 | 3 | **missed** | n |" in found
     assert "| a | c | 12,300 | 12,300 | 2 | met |  |" in found
     assert "| d | e: **0.25** [0.25]<br>f: **0.25** [0.25] |" in table.others(rows)
-    assert "load average 0.1 before, at most 2 after" in table.machine(rows)
+    assert "load average 1.5 before, at most 2 after" in table.machine(rows)
     assert "x 7" in table.machine(rows)
     page = "head\n<!-- bench: goals -->\n\nold\n\n<!-- bench end -->\ntail\n"
     again = table.renewed(page, rows)

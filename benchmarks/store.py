@@ -55,14 +55,14 @@ def commits(where: Path, each: int) -> Result:
     return compared(name, "SQLite writing the records", rates, text, more=True)
 
 
-def growth(name: str, few: Line, many: Line, note: str) -> Result:
-    """What a release costs with little behind it against what it costs with much."""
+def growth(name: str, few: Line, many: Line, note: str, each: int = BATCH) -> Result:
+    """What a release costs with little behind it, so many in a commit, against what it costs with much."""
     seen = []
     for line in (few, many):
         line.warm()
     for _ in range(ROUNDS):
-        batches = [[line.messages(BATCH) for _ in range(BATCHES)] for line in (few, many)]
-        little, much = cost_s(few, batches[0]), cost_s(many, batches[1])
+        little = cost_s(few, [few.messages(each) for _ in range(BATCHES * BATCH // each)])
+        much = cost_s(many, [many.messages(BATCH) for _ in range(BATCHES)])
         seen.append((much, little))
     pairs = [(1e6 * much_s, 1e6 * little_s) for (much_s, _), (little_s, _) in seen]
     clock_us = 1e6 * median(clock_s for (_, clock_s), _ in seen)
@@ -138,6 +138,7 @@ def main() -> None:
         )
         results.append(growth("10,000 meters", thousand, most, "1,000 meters"))
         results.append(growth("10,000 meters", ten, most, "10 meters"))
+        results.append(growth("10,000 meters", ten, most, "10 meters, a window of each a commit", each=10))
         results.append(floor(where, GROWING[0], GROWING[-1]))
     report(results, ["numpy"], {"sqlite": sqlite3.sqlite_version})
 

@@ -1,6 +1,6 @@
 """Agents with a mistake in them, each of which the ordeal must find."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -222,6 +222,25 @@ def leaves_with_the_last_reading(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Pipeline, "feed", shifted)
 
 
+def forgets_what_it_was_to_mark(patch: pytest.MonkeyPatch) -> None:
+    """A stop that cancels a commit which waits for the store loses what that was to mark: it comes twice."""
+    commit = Runner._commit
+    taken: defaultdict[Sink, set[int]] = defaultdict(set)
+
+    async def taking(self: Runner, effects: Effects) -> None:
+        taken[self.sink] |= self.sink.confirmed
+        await commit(self, effects)
+
+    async def flush(self: Runner) -> None:
+        delivered = sorted(self.sink.confirmed - taken[self.sink])
+        if delivered:
+            await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), delivered, None)
+            self.sink.written(delivered)
+
+    patch.setattr(Runner, "_commit", taking)
+    patch.setattr(Runner, "flush", flush)
+
+
 MUTANTS = [
     Mutant(patch.__name__, patch, breaks, first)
     for patch, breaks, first in (
@@ -242,5 +261,6 @@ MUTANTS = [
         (draws_all_at_once, "before or after it begins", 0),
         (waits_for_large_values, "out of order", 9),
         (leaves_with_the_last_reading, "another time than the public schedule", 3),
+        (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),
     )
 ]

@@ -19,7 +19,7 @@ from meteragent.release import Clock, Commit
 from meteragent.store import Store
 from simulators.ordeal.mirror import Mirror
 from simulators.ordeal.model import Arrival, Line, Meter, Model
-from simulators.ordeal.witness import Broken, Witness, must
+from simulators.ordeal.witness import Broken, Sent, Witness, must
 
 _REASONS = [*REFUSALS, "retained", "accepted", "passed", "forgotten"]
 """The counters that the model predicts one by one."""
@@ -45,7 +45,10 @@ class Doubt(NamedTuple):
 
 @dataclass
 class Life:
-    """What is known of one life of the agent: from when on, its models, and what it may acknowledge."""
+    """What is known of one life of the agent: from when on, its models, and what it may acknowledge.
+
+    `confirmed` is what it was told to have arrived, and `orderly` whether it ended as it should.
+    """
 
     started_ms: int
     counts: Counts
@@ -53,6 +56,8 @@ class Life:
     allowed: dict[int, Token] = field(default_factory=dict)
     waiting: dict[str, list[Token]] = field(default_factory=dict)
     subscribed_ms: dict[str, int] = field(default_factory=dict)
+    confirmed: set[Sent] = field(default_factory=set)
+    orderly: bool = False
     early: int = 0
 
 
@@ -72,6 +77,7 @@ class Books:
     def begin(self, started_ms: int, counts: Counts, store: Store, channels: set[str]) -> None:
         """A new life, over a store that must hold all that was committed, and nothing else."""
         self.settle(store, channels)
+        self.marked()
         mirror = self.witness.mirror
         mirror.states = {key: state for key, state in mirror.states.items() if key[0] in channels}
         self.witness.lose(mirror)
@@ -89,6 +95,12 @@ class Books:
             difference = mirror.differs(store, channels)
         must(not difference, "the store does not hold what was committed", difference)
         self.doubt = None
+
+    def marked(self) -> None:
+        """After an orderly stop nothing waits that the agent was told to have arrived."""
+        waiting = {Sent(row.sent.topic, row.sent.payload) for row in self.witness.mirror.waiting()}
+        again = waiting & self.life.confirmed if self.life.orderly else ()
+        must(not again, "what was confirmed before an orderly stop is not marked", again)
 
     def safe_ms(self) -> int:
         """Nothing that was ever opened or has left ends after it: what an operator has to know."""
@@ -195,6 +207,11 @@ class Books:
                 saved[name] = model.meters[name].saved()
 
     # --- acknowledgements ----------------------------------------------------------------------
+
+    def confirms(self, sent: Sent) -> None:
+        """The agent is about to be told that a message has arrived."""
+        self.witness.confirmed.add(sent)
+        self.life.confirmed.add(sent)
 
     def acknowledges(self, tokens: list[Token]) -> None:
         """Law 7: only what is in a committed accumulator, refused and counted, or counted as early."""

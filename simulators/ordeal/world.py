@@ -145,6 +145,7 @@ class World:
         except (Killed, Exception, asyncio.CancelledError) as found:  # noqa: BLE001 - judged below
             error = found
         failing = self.alive and isinstance(self._end, s.Fail) and is_of_the_device(error)
+        self._books.life.orderly = self.alive and isinstance(error, asyncio.CancelledError)
         self.alive = False
         self._loop.end_tasks()
         if self._store is not None and isinstance(error, Killed):
@@ -336,7 +337,7 @@ class World:
     def confirms(self, publication: Publication) -> None:
         """The agent is about to be told that a publication was taken."""
         self.counts["confirmed"] += 1
-        self._books.witness.confirmed.add(Sent(publication.topic, publication.payload))
+        self._books.confirms(Sent(publication.topic, publication.payload))
 
     def after_confirming(self) -> None:
         """It has been told, and has not marked it."""
@@ -389,12 +390,7 @@ class World:
         books.witness.complete(walls, self._channels, settled_ms)
         with Store.open(self._shelf.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None) as store:
             books.settle(store, self._channels)
+        books.marked()
         self.counts.update(self._shelf.befell)
-        self.counts += Counter(
-            {
-                "windows": len(books.witness.windows),
-                "records": len(books.witness.committed_ever),
-                "redelivered": self._source.again,
-                "refused publications": self._sink.refused,
-            }
-        )
+        self.counts.update(windows=len(books.witness.windows), records=len(books.witness.committed_ever))
+        self.counts.update({"redelivered": self._source.again, "refused publications": self._sink.refused})

@@ -97,8 +97,12 @@ class Books:
         self.doubt = None
 
     def marked(self) -> None:
-        """After an orderly stop nothing waits that the agent was told to have arrived."""
-        waiting = {Sent(row.sent.topic, row.sent.payload) for row in self.witness.mirror.waiting()}
+        """After an orderly stop no record waits that the agent was told to have arrived.
+
+        Descriptors are said again on every connection, also while their rows wait.
+        """
+        rows = [row.sent for row in self.witness.mirror.rows.values() if not row.delivered]
+        waiting = {Sent(row.topic, row.payload) for row in rows if not row.retain}
         again = waiting & self.life.confirmed if self.life.orderly else ()
         must(not again, "what was confirmed before an orderly stop is not marked", again)
 

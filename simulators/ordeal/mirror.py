@@ -48,10 +48,6 @@ class Mirror:
         mine.rows = {id_: copy.copy(row) for id_, row in self.rows.items()}
         return mine
 
-    def waiting(self) -> list[Row]:
-        """What is not marked as delivered."""
-        return [row for row in self.rows.values() if not row.delivered]
-
     def apply(self, commit: Commit, delivered: Sequence[int]) -> None:
         """One transaction."""
         channel = commit.channel

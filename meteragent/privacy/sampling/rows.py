@@ -48,7 +48,7 @@ STREAMS = 512
 ATTEMPTS = STREAMS - SLOTS
 """There are pages for so many attempts."""
 
-_CACHED = 1 << 15  # values at a time, so that what is in work stays in the processor's cache
+_CACHED = 1 << 16  # values at a time, so that what is in work stays in the processor's cache
 _NARROW = 1 << 32
 _WIDEST = 1 << 63
 
@@ -63,11 +63,12 @@ def row_windows(n: int, a: Exact, source: RowBits) -> NDArray[np.int64]:
     """
     table_of(n, a)
     noise = np.empty((source.count, n), np.int64)
-    step = max(1, _CACHED // n)
+    rows, step = np.arange(source.count), max(1, _CACHED // n)
+    parts = [rows[first : first + _CACHED] for first in range(0, source.count, _CACHED)]
+    radii = np.concatenate([_radii(n, a, part, source) for part in parts] or [rows])
     for first in range(0, source.count, step):
-        out = noise[first : first + step]
-        rows = np.arange(first, first + len(out))
-        _fill(out, rows, _radii(n, a, rows, source), source)
+        some = slice(first, first + step)
+        _fill(noise[some], rows[some], radii[some], source)
     return noise
 
 

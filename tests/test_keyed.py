@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.cmac import CMAC
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -20,12 +20,13 @@ from meteragent.archive.key import EpochKey
 from meteragent.archive.label import Shape, keyed_rows
 from meteragent.privacy.bits import PAGE_BYTES, Bits, SeededBits, SystemBits, Width
 from meteragent.privacy.conformance import conform
-from meteragent.privacy.keyed import KeyedRows, _cipher, _subkey, tags
+from meteragent.privacy.keyed import KeyedRows, tags
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from tests.contracts.mechanism_contract import Conformance
 from tests.row_bits import keyed, tag
 
 PAGE_BLOCKS = PAGE_BYTES // 16
+PINNED = "b0b005e4b3a75f6a55102aae738c6e1c15364d9200b99415b6825b831ae08452ca93a5b9"
 
 
 def block(key: str, address: str) -> str:
@@ -50,28 +51,54 @@ def test_sp_800_38a() -> None:
     assert block(key, "f0f1f2f3f4f5f6f7f8f9fafbfcfdff00") == "5a6e699d536119065433863c8f657b94"
 
 
-def test_the_subkey_of_sp_800_38b() -> None:
-    """The first subkey of CMAC with AES-256 (NIST SP 800-38B, appendix D.3)."""
-    key = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
-    assert _subkey(_cipher(key)).hex() == "cad1ed03299eedac2e9a99808621502f"
+WORDS = st.integers(0, 2**64 - 1)
 
 
-@given(st.binary(min_size=32, max_size=32), st.lists(st.binary(min_size=32, max_size=32), max_size=5))
-def test_another_implementation_of_cmac_agrees(key: bytes, digests: list[bytes]) -> None:
-    """Tags are the first 12 bytes of AES-256-CMAC of each digest, in their order; of none there are none."""
-    expected = []
-    for digest in digests:
-        mac = CMAC(AES(key))
-        mac.update(digest)
-        expected.append(mac.finalize()[:12])
-    assert tags(key, b"".join(digests)) == b"".join(expected)
+def plain_tag(key: bytes, words: list[int]) -> bytes:
+    """The tag of one row: block after block."""
+    encryptor = Cipher(AES(key), modes.ECB()).encryptor()
+    data, total = b"".join(word.to_bytes(8, "little") for word in words), 0
+    for at in range(0, len(data), 16):
+        mask = encryptor.update((at // 16).to_bytes(16, "little"))
+        masked = bytes(a ^ b for a, b in zip(data[at : at + 16].ljust(16, b"\0"), mask, strict=True))
+        total ^= int.from_bytes(encryptor.update(masked), "big")
+    return total.to_bytes(16, "big")[:12]
 
 
-@pytest.mark.parametrize(("key", "digests"), [(16, 32), (31, 32), (32, 31), (32, 48)])
-def test_tag_keys_and_digests_have_their_sizes(key: int, digests: int) -> None:
-    """A key has 32 bytes, never fewer; a digest too."""
-    with pytest.raises(ValueError, match="a tag key has 32 bytes and a digest 32"):
-        tags(bytes(key), bytes(digests))
+@given(st.binary(min_size=32, max_size=32), st.integers(1, 7), st.integers(0, 7), st.data())
+def test_a_tag_is_the_sum_of_its_masked_blocks(
+    key: bytes, first: int, second: int, data: st.DataObject
+) -> None:
+    """Each row's tag is what a loop over its blocks finds, however they lie in parts; of no rows none."""
+    width = first + second
+    rows = data.draw(st.lists(st.lists(WORDS, min_size=width, max_size=width), max_size=4))
+    words = np.array(rows, np.uint64).reshape(-1, width)
+    expected = b"".join(plain_tag(key, row) for row in rows)
+    assert tags(key, words[:, :first], words[:, first:]) == expected
+
+
+def test_a_tag_stays_what_it_is() -> None:
+    """A tag is the same in every version, also of rows that are longer than what is done at once."""
+    key, words = bytes(range(32)), np.arange(3 * 50_001, dtype=np.uint64).reshape(3, -1)
+    assert tags(key, words[:, :5]).hex() == PINNED
+    assert tags(key, words) == b"".join(tags(key, row[np.newaxis]) for row in words)
+    assert tags(key, words[:1]) == plain_tag(key, words[0].tolist())
+
+
+@given(st.lists(WORDS, min_size=1, max_size=9), st.data())
+def test_rows_that_differ_have_other_tags(row: list[int], data: st.DataObject) -> None:
+    """A word that is another, words that change places, a block more: all make another tag."""
+    at = data.draw(st.integers(0, len(row) - 1))
+    other = [*row[:at], row[at] ^ data.draw(st.integers(1, 2**64 - 1)), *row[at + 1 :]]
+    rows = {tuple(one) for one in (row, other, row[::-1], [*row, 1, 2], [0, 0, *row])}
+    assert len({tags(bytes(32), np.array([one], np.uint64)) for one in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("size", [16, 31, 33])
+def test_tag_keys_have_their_size(size: int) -> None:
+    """A key has 32 bytes, never fewer."""
+    with pytest.raises(ValueError, match="a tag key has 32 bytes"):
+        tags(bytes(size), np.zeros((1, 2), np.uint64))
 
 
 @pytest.mark.parametrize(("width", "mark"), [(np.uint8, "u1"), (np.uint32, "<u4"), (np.uint64, "<u8")])

@@ -29,8 +29,9 @@ FIRST_MS = grid.parse_time("1970-01-01T00:00:00Z")
 LAST_MS = grid.parse_time("2200-01-01T00:00:00Z")
 """Times of an archive lie between these; what lies outside is a mistake of units."""
 
-ARITHMETIC = 1
-"""How numbers become quanta: another way would give released windows another noise, and makes another run."""
+ARITHMETIC = 2
+"""How numbers become quanta, and these noise: another way would give released windows another noise, and
+makes another run."""
 
 _INT64 = 1 << 62
 

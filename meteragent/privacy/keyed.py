@@ -7,13 +7,12 @@ are little-endian. All blocks that are asked for at once are one call.
 What is lost against true randomness, for an adversary who has not the key and sees q blocks of N rows:
 
 * AES-256 is told from a random permutation with an advantage that nobody knows how to make noticeable;
-* blocks of a permutation never repeat, those of true bits do: at most q^2 / 2^129;
-* two of N rows have the same tag of 96 bits, and so related noise, with at most N^2 / 2^97 if tags are those
-  of `tags`, of different digests: AES-256 in CMAC (NIST SP 800-38B), told from a random function with at most
-  20 N^2 / 2^128 and what AES is told with.
+* blocks of a permutation never repeat, those of true bits do: at most q^2 / 2^129, and as much for tags;
+* two of N rows have the same tag of 96 bits, and so related noise, with at most N^2 / 2^97 and next to
+  nothing if tags are those of `tags`. They are not shown: that different rows have different ones is enough.
 
-With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q < 2^37) the last two
-are below 2^-55 and 2^-32. Every statement about the law of the noise then holds but for these chances, and
+With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q < 2^38) the last two
+are below 2^-52 and 2^-32. Every statement about the law of the noise then holds but for these chances, and
 for adversaries who compute: the promise becomes computational (Mironov, Pandey, Reingold, Vadhan 2009).
 Who has the key can take the noise off: see SECURITY.md.
 """
@@ -26,11 +25,14 @@ from numpy.typing import NDArray
 
 from meteragent.privacy.bits import PAGE_BYTES, Bits, BytesBits, Rows, UnsignedArray, Width, check_address
 
+Words = NDArray[np.uint64]
+
 KEY_BYTES = 32
 TAG_BYTES = 12
-DIGEST_BYTES = 32
 
 _BLOCK = 16
+_BLOCK_WORDS = 2  # of 64 bits, as all words of tags and of addresses
+_CACHED = 1 << 16  # words at a time, so that what is in work stays in the processor's cache
 _PAGE_BLOCKS = PAGE_BYTES // _BLOCK
 _STREAM_BLOCKS = 16  # a stream is read for a few words, mostly
 
@@ -49,8 +51,10 @@ class KeyedRows:
         if len(key) != KEY_BYTES or len(tags) % TAG_BYTES:
             raise ValueError(f"a noise key has {KEY_BYTES} bytes and a tag {TAG_BYTES}")
         self._encrypted = _cipher(key)
-        self._tags = np.frombuffer(tags, np.uint32).reshape(-1, TAG_BYTES // 4)
-        self.count = len(self._tags)
+        self.count = len(tags) // TAG_BYTES
+        addresses = np.zeros((self.count, _BLOCK), np.uint8)
+        addresses[:, :TAG_BYTES] = np.frombuffer(tags, np.uint8).reshape(-1, TAG_BYTES)
+        self._tags = addresses.view("<u8").astype(np.uint64, copy=False)
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
         """The first `count` words of a page, for each of some rows: (rows.size, count).
@@ -90,10 +94,12 @@ class KeyedRows:
 
     def _blocks(self, rows: Rows, blocks: NDArray[np.uint32], dtype: Width) -> UnsignedArray:
         """Whole blocks for each of some rows, as words: `blocks` are the same for all, or a row for each."""
-        addresses = np.empty((rows.size, blocks.shape[1], _BLOCK // 4), np.uint32)
-        addresses[:, :, :3] = self._tags.take(rows, axis=0)[:, np.newaxis]
-        addresses[:, :, 3] = blocks.astype(">u4").view(np.uint32)
-        words = self._encrypted(addresses).view(np.dtype(dtype).newbyteorder("<"))
+        first, second = self._tags.take(rows, axis=0).T[:, :, np.newaxis]
+        last = blocks.astype(">u4").view("<u4").astype(np.uint64) << np.uint64(32)
+        addresses = np.empty((rows.size, blocks.shape[1], _BLOCK_WORDS), np.uint64)
+        addresses[:, :, 0] = first
+        np.bitwise_or(second, last, out=addresses[:, :, 1])
+        words = self._encrypted(_bytes(addresses)).view(np.dtype(dtype).newbyteorder("<"))
         return words.astype(dtype, copy=False).reshape(rows.size, blocks.shape[1] * _BLOCK // words.itemsize)
 
     def __reduce__(self) -> NoReturn:
@@ -115,34 +121,54 @@ class _Stream(BytesBits):
         return taken
 
 
-def tags(key: bytes, digests: bytes) -> bytes:
-    """The tags of digests of 32 bytes, both end to end: the first 12 bytes of each one's AES-256-CMAC.
+def tags(key: bytes, *parts: Words) -> bytes:
+    """The tags of rows of 64-bit words: the columns of all `parts`, (count, some) each, side by side.
 
-    CMAC of two blocks d, e is AES(AES(d) ^ e ^ K), K its first subkey; all digests go together.
+    A row is blocks m_i of 16 bytes, the words little-endian, a last half one followed by zeros. Its tag is
+    the first 12 bytes of the sum (XOR) of all P(m_i ^ P(i)), P being AES-256 under the key: the inner hash of
+    PMAC (Black, Rogaway 2002) with masks P(i) of their own, so that all blocks of all rows go together.
+
+    If two rows of at most b blocks differ in block i, and P were a random function, it is asked for
+    m_i ^ P(i) nowhere else, but for a chance of 3b / 2^128 (the other points are below 2b, the masks b). So
+    their tags are equal with a chance of 2^-96 and that at most. A block that only one row has is a
+    difference too; zeros that end the last block are none: rows of other lengths must differ elsewhere.
 
     Raises:
         ImportError: the package `cryptography` is missing; the text names the extra.
-        ValueError: the key or the digests have another length.
+        ValueError: the key has another length.
     """
-    if len(key) != KEY_BYTES or len(digests) % DIGEST_BYTES:
-        raise ValueError(f"a tag key has {KEY_BYTES} bytes and a digest {DIGEST_BYTES}")
-    encrypted, blocks = _cipher(key), np.frombuffer(digests, np.uint8).reshape(-1, 2, _BLOCK)
-    state = encrypted(blocks[:, 0].copy()).reshape(-1, _BLOCK)
-    state ^= blocks[:, 1]
-    state ^= np.frombuffer(_subkey(encrypted), np.uint8)
-    return encrypted(state).reshape(-1, _BLOCK)[:, :TAG_BYTES].tobytes()
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"a tag key has {KEY_BYTES} bytes")
+    encrypted, count = _cipher(key), len(parts[0])
+    width = sum(part.shape[1] for part in parts)
+    places = np.arange(-(-width // _BLOCK_WORDS), dtype=np.uint64)
+    masks = encrypted(_bytes(np.stack([places, np.zeros_like(places)], axis=1))).view("<u8")
+    found, step = np.empty((count, _BLOCK), np.uint8), max(1, _CACHED // masks.size)
+    for first in range(0, count, step):
+        some = slice(first, first + step)
+        masked = np.empty((len(found[some]), masks.size), np.uint64)
+        masked[:, width:], at = masks[width:], 0
+        for part in parts:
+            end = at + part.shape[1]
+            np.bitwise_xor(part[some], masks[at:end], out=masked[:, at:end])
+            at = end
+        found[some] = _sums(encrypted(_bytes(masked)), masks.size // _BLOCK_WORDS)
+    return found[:, :TAG_BYTES].tobytes()
 
 
-def _subkey(encrypted: "_Cipher") -> bytes:
-    """The first subkey of CMAC: AES(0) doubled in GF(2^128)."""
-    doubled = int.from_bytes(encrypted(np.zeros(_BLOCK, np.uint8)).tobytes(), "big") << 1
-    return (doubled ^ (doubled >> 128) * (1 << 128 | 0x87)).to_bytes(_BLOCK, "big")
+def _sums(blocks: NDArray[np.uint8], each: int) -> NDArray[np.uint8]:
+    """The sums of every so many blocks: (.., 16)."""
+    columns = blocks.view("V16").reshape(-1, each).T.copy()  # sums of whole columns are many times as fast
+    summed: Words = np.bitwise_xor.reduce(columns.view(np.uint64).reshape(each, -1))
+    return summed.view(np.uint8).reshape(-1, _BLOCK)
 
 
-_Cipher = Callable[[NDArray[Any]], NDArray[np.uint8]]
+def _bytes(words: Words) -> NDArray[Any]:
+    """Words with the lowest byte first."""
+    return words.astype("<u8", copy=False)
 
 
-def _cipher(key: bytes) -> _Cipher:
+def _cipher(key: bytes) -> Callable[[NDArray[Any]], NDArray[np.uint8]]:
     """AES-256 of each 16 bytes of an array, as bytes."""
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415

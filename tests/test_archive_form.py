@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from meteragent.archive import form
 from meteragent.archive import readings as archive
-from meteragent.archive.number import micro, milliseconds
+from meteragent.archive.number import micro, milliseconds, whole_quanta
 from meteragent.archive.policy import Policy
 from meteragent.errors import ArchiveError
 from tests.archives import AUTUMN_MS, DAY_MS, ENERGY, LOCAL_DAY, QUARTERS, SPRING_MS, TIME, policy, readings
@@ -115,6 +115,15 @@ def test_rows_that_do_not_fit_are_refused(values: list[Any], start_ms: int) -> N
         wide(values, starts_ms=[start_ms])
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_rows_may_have_other_numbers_than_their_neighbours(order: int) -> None:
+    """A row of twice as many numbers is read beside a usual or missing one; none hides a short one."""
+    rows: list[Any] = [[1] * 96, [1, 3] * 96, None][::order]
+    assert wide(rows) == [[1] * 96, [2] * 96, [0] * 96][::order]
+    with pytest.raises(ArchiveError, match="1 of 4 rows"):
+        wide([*rows, [1] * 95][::order])
+
+
 def test_energies_have_one_number_for_each_interval() -> None:
     """Half hours where intervals are quarters mean another thing, and are refused."""
     under = policy(source=ENERGY, window=QUARTERS)
@@ -132,6 +141,26 @@ def test_integers_are_exact(scale: str, numbers: list[int]) -> None:
     found = micro(pa.array(numbers, pa.int64()), under)
     assert found.values_u.tolist() == [expected(Fraction(number), under) for number in numbers]
     assert found.clamped == sum(outside(Fraction(number), under) for number in numbers)
+
+
+@pytest.mark.parametrize("scale", ["1", "0.5", "3", "0.001"])
+@pytest.mark.parametrize("quantum", ["1", "0.5", "2"])
+@given(numbers=st.lists(st.integers(-12, 112) | st.integers(-(2**31), 2**31 - 1), max_size=5))
+def test_whole_quanta_need_no_rounding(scale: str, quantum: str, numbers: list[int]) -> None:
+    """Integers that are whole quanta each, and in the range, are what rounding makes of them; others wait."""
+    window = "length = '1d'\nstep = '15min'\nrange = [-10, 100]"
+    under = policy(source=f"scale = '{scale}'", window=window, privacy=f"quantum = '{quantum}'")
+    column, usual = pa.array(numbers, pa.int32()), under.usual
+    found = micro(column, under)
+    made = whole_quanta(column, under)
+    simple = Fraction(scale) / Fraction(quantum) == Fraction(scale) // Fraction(quantum)
+    assert (made is not None) == (bool(numbers) and simple and not found.clamped)
+    if made is not None:
+        expected = (2 * found.values_u + usual.quantum_u) // (2 * usual.quantum_u)
+        assert made.dtype == np.dtype(np.int64)
+        assert made.tolist() == expected.tolist()
+    for other in (pa.array([*numbers, None], pa.int32()), pa.array([1.0])):
+        assert whole_quanta(other, under) is None
 
 
 @given(st.sampled_from(SCALES), st.lists(st.decimals(-(10**9), 10**9, places=7), min_size=1))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from meteragent.archive.kernel import TIME, WINDOWS
 from meteragent.archive.kernel import milliseconds as ms_of
-from meteragent.archive.number import Flags, is_number, micro, milliseconds
+from meteragent.archive.number import Flags, is_number, micro, milliseconds, whole_quanta
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.slots import Ragged, Spans, filled, windows
 from meteragent.errors import ArchiveError
@@ -113,13 +113,25 @@ def wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]
         raise ArchiveError(
             f"{int((~fits).sum())} of {len(fits)} rows are not on the grid, or have numbers that do not fit"
         )
-    found = micro(column.flatten(), policy)
-    values_u = found.values_u
+    ragged, counts = _numbers(column.flatten(), starts, lengths, policy)
+    return as_windows(meters(batch.column(names.meter), policy), starts, ragged), counts
+
+
+def _numbers(
+    column: pa.Array, starts_ms: Integers, lengths: Integers, policy: Policy
+) -> tuple[Ragged, Counts]:
+    """The slots of windows whose equal parts are given, and what was found."""
+    are_slots = _are_slots(starts_ms, lengths, policy)
+    if are_slots and (quanta := whole_quanta(column, policy)) is not None:
+        return Ragged(lengths, quanta), Counts(quanta.size)
+    found = micro(column, policy)
+    values_u, quantum_u = found.values_u, policy.usual.quantum_u
     if not found.valid.all():
         values_u = np.where(found.valid, values_u, policy.usual.gap_u)
-    ragged = _slots(starts, lengths, values_u, policy)
     counts = Counts(int(found.valid.size), int((~found.valid).sum()), found.clamped)
-    return as_windows(meters(batch.column(names.meter), policy), starts, ragged), counts
+    if are_slots:
+        return Ragged(lengths, (2 * values_u + quantum_u) // (2 * quantum_u)), counts
+    return _slots(starts_ms, lengths, values_u, policy), counts
 
 
 def gathered(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
@@ -199,10 +211,17 @@ def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, I
     places, terms = policy.terms(starts_ms)
     allowed = np.zeros(starts_ms.size, np.bool_)
     for place, one in enumerate(terms):
-        for length in np.unique(lengths[places == place]).tolist():
+        for length in _different(lengths[places == place]):
             if _divides(length, one):
                 allowed |= (places == place) & (lengths == length)
     return on_grid & (allowed | missing), lengths
+
+
+def _different(lengths: Integers) -> list[int]:
+    """The lengths there are; mostly there is one."""
+    same = lengths.size and (lengths == lengths[0]).all()
+    found: list[int] = (lengths[:1] if same else np.unique(lengths)).tolist()
+    return found
 
 
 def _divides(count: int, terms: Terms) -> bool:
@@ -214,14 +233,16 @@ def _divides(count: int, terms: Terms) -> bool:
     return bool(terms.bands) or count % terms.n == 0
 
 
+def _are_slots(starts_ms: Integers, lengths: Integers, policy: Policy) -> bool:
+    """Whether the equal parts that are given of windows are their slots."""
+    usual, (places, terms) = policy.usual, policy.terms(starts_ms)
+    counts = np.array([one.n for one in terms], np.int64)[places]
+    parts_are_slots = usual.kind is Kind.POWER or usual.step_ms == usual.interval_ms
+    return parts_are_slots and not usual.bands and np.array_equal(lengths, counts)
+
+
 def _slots(starts_ms: Integers, lengths: Integers, values_u: Integers, policy: Policy) -> Ragged:
     """The slots of windows whose equal parts are given."""
-    usual, places_terms = policy.usual, policy.terms(starts_ms)
-    counts = np.array([one.n for one in places_terms[1]], np.int64)[places_terms[0]]
-    parts_are_slots = usual.kind is Kind.POWER or usual.step_ms == usual.interval_ms
-    if parts_are_slots and not usual.bands and np.array_equal(lengths, counts):
-        quantum = usual.quantum_u
-        return Ragged(lengths, (2 * values_u + quantum) // (2 * quantum))
     window = np.repeat(np.arange(starts_ms.size), lengths)
     part_ms = ((policy.ends(starts_ms) - starts_ms) // np.maximum(lengths, 1))[window]
     begin = (np.arange(window.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)) * part_ms

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from meteragent.archive.key import EpochKey, Key
 from meteragent.archive.label import Shape, keyed_rows
@@ -45,7 +46,7 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
         KeyForgotten: a window's epoch has no key.
     """
     starts = milliseconds(batch.column("start"))
-    meters: list[str] = batch.column("meter").to_pylist()
+    meters = _texts(batch.column("meter"))
     quanta, lengths = lists(batch.column("quanta"))
     places, terms = policy.terms(starts)
     _check(starts, lengths, np.array([one.n for one in terms], np.int64)[places], policy)
@@ -55,13 +56,13 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
         shape, wording = terms[place], policy.wording(terms[place])
         windows = _Block(begins, rows, shape.n, whole=len(terms) == 1)
         values = windows.of(quanta)
-        bits = keyed_rows(own, Shape.of(shape), [meters[row] for row in rows.tolist()], starts[rows], values)
+        bits = keyed_rows(own, Shape.of(shape), meters[rows].tolist(), starts[rows], values)
         windows.put(noisy, wording.mechanism.release_rows(values, bits))
         which[rows] = len(tags)
         tags.append((wording.id, own.id))
     ids, keys = (pa.array([tag[at] for tag in tags], pa.string()).take(pa.array(which)) for at in (0, 1))
     columns = [
-        _labels(batch.column("meter"), meters, policy),
+        _labels(batch.column("meter"), policy),
         batch.column("start"),
         pa.array(policy.ends(starts)).cast(TIME),
         pa.ListArray.from_arrays(np.append(begins, quanta.size).astype(np.int32), exact(noisy, policy)),
@@ -71,11 +72,20 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=releases(policy))
 
 
-def _labels(column: pa.Array, meters: list[str], policy: Policy) -> pa.Array:
+def _texts(column: pa.Array) -> NDArray[np.object_]:
+    """A column of texts, each of which is made once."""
+    coded = column.dictionary_encode()
+    found = np.array(coded.dictionary.to_pylist(), object)
+    return np.asarray(found.take(coded.indices.to_numpy()))
+
+
+def _labels(column: pa.Array, policy: Policy) -> pa.Array:
     """The names under which meters leave."""
     if policy.stream.sink.pseudonym_key_file is None:
         return column
-    return pa.array([policy.label(meter) for meter in meters], pa.string())
+    coded = column.dictionary_encode()
+    labels = pa.array([policy.label(meter) for meter in coded.dictionary.to_pylist()], pa.string())
+    return labels.take(coded.indices)
 
 
 class _Block:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from meteragent.archive.policy import FIRST_MS, LAST_MS, Integers, Policy
 from meteragent.errors import ArchiveError
+from meteragent.release import Terms
 
 Flags = NDArray[np.bool_]
 Whole = NDArray[Any]
@@ -46,6 +47,21 @@ def micro(column: pa.Array, policy: Policy) -> Micro:
     if pa.types.is_decimal(kind) and kind.precision <= _DECIMAL_DIGITS:
         return _scaled(_unscaled(column), kind.scale, valid, policy)
     raise ArchiveError(f"column {policy.columns.value!r} holds {kind}; expected integers, decimals or floats")
+
+
+def whole_quanta(column: pa.Array, policy: Policy) -> Integers | None:
+    """A column of numbers in quanta, if that is what `micro` and rounding make of it in the simplest case.
+
+    That is: integers, all there, in the range, and of a whole number of quanta each. Else None.
+    """
+    each, usual = policy.scale / policy.usual.quantum_u, policy.usual
+    if column.null_count or not pa.types.is_integer(column.type) or each.denominator > 1 or not len(column):
+        return None
+    whole: Whole = column.to_numpy()
+    if not _inside(whole, *_range(policy.scale.numerator, usual)):
+        return None
+    found: Integers = whole.astype(np.int64)
+    return found if each == 1 else found * each.numerator
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -93,7 +109,7 @@ def _scaled(whole: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     """floor(x * scale / 10^digits + 1/2) of whole numbers, which are first cut off beyond the range."""
     usual, each = policy.usual, policy.scale / 10**digits
     top, bottom = each.numerator, each.denominator
-    if bottom == 1 and whole.size and _inside(whole, -(-usual.low_u // top), usual.high_u // top):
+    if bottom == 1 and whole.size and _inside(whole, *_range(top, usual)):
         return Micro(_without(whole.astype(np.int64) * top, valid), valid, 0)
     # Whatever lies beyond these lies beyond the range in millionths too.
     least, most = -((1 - usual.low_u) * bottom // top + 2), (usual.high_u + 1) * bottom // top + 2
@@ -106,6 +122,11 @@ def _scaled(whole: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     found = cut * top if bottom == 1 else (2 * top * cut + bottom) // (2 * bottom)
     inside = np.clip(found, usual.low_u, usual.high_u).astype(np.int64)
     return Micro(_without(inside, valid), valid, int(((inside != found) & valid).sum()))
+
+
+def _range(each_u: int, usual: Terms) -> tuple[int, int]:
+    """The least and the greatest number of so many millionths that lie in the range."""
+    return -(-usual.low_u // each_u), usual.high_u // each_u
 
 
 def _inside(whole: Whole, least: int, most: int) -> bool:

@@ -26,7 +26,7 @@ from benchmarks.harness import Result, Row
 from meteragent import config
 from meteragent.archive.key import create
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import OPTIONS, Done, sanitise_archive
+from meteragent.archive.run import COMPRESSION, Done, sanitise_archive
 
 N = 96
 DAYS = 364
@@ -116,7 +116,7 @@ def plain(folder: Path, path: Path) -> None:
     """
     rng, out = np.random.default_rng(), folder / "plain.parquet"
     names = {"use_dictionary": ["meter"], "write_statistics": ["meter", "time"]}
-    options = {"compression": OPTIONS["compression"], "column_encoding": {"value.list.element": "PLAIN"}}
+    options = {"compression": COMPRESSION, "column_encoding": {"value.list.element": "PLAIN"}}
     with (
         pq.ParquetFile(path) as file,
         pq.ParquetWriter(out, file.schema_arrow, **names, **options) as writer,

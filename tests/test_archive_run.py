@@ -266,6 +266,20 @@ def test_times_of_96_bits_are_utc(tmp_path: Path) -> None:
     assert found[0].equals(found[1])
 
 
+@pytest.mark.parametrize("wide", [True, False])
+def test_noise_is_packed_and_all_else_compressed(place: Place, *, wide: bool) -> None:
+    """Numbers are differences in as few bits as they need, without statistics; other columns are zstd's."""
+    rows, schema = (wide_rows(3, 2), WIDE) if wide else (long_rows(3, 2), LONG)
+    place.sanitise(save(place.folder / "in.parquet", rows, schema))
+    group = pq.read_metadata(place.folder / "out.parquet" / "part-00000.parquet").row_group(0)
+    columns = [group.column(at) for at in range(group.num_columns)]
+    for one in columns:
+        number = one.path_in_schema.startswith("value")
+        assert one.compression == ("UNCOMPRESSED" if number else "ZSTD")
+        assert one.is_stats_set != number
+        assert ("DELTA_BINARY_PACKED" in one.encodings) == number
+
+
 def test_statistics_that_python_cannot_tell_are_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nanoseconds, where there is no pandas: without the statistics, the same."""
 

@@ -26,10 +26,10 @@ from meteragent.errors import ArchiveError
 
 NAME = "_manifest.json"
 
-VALUES = 1 << 20
-"""Numbers in a batch, about; each is a row group of the output."""
+VALUES = 1 << 21
+"""Numbers in a batch of the wide form, about; in one of the long a quarter. A batch is a row group."""
 
-PART_BATCHES = 32
+PART_BATCHES = 16
 """Batches in a part of the wide form."""
 
 ROWS = 1 << 21

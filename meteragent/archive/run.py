@@ -37,7 +37,8 @@ from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings, Windows, opened, slots
 from meteragent.errors import ArchiveError
 
-OPTIONS: dict[str, Any] = {"compression": "zstd", "store_decimal_as_integer": True}
+COMPRESSION = "zstd"
+OPTIONS: dict[str, Any] = {"store_decimal_as_integer": True}
 """How the output is written, beside `encodings`."""
 
 
@@ -227,7 +228,8 @@ class _Release:
                 self.counts.add(counts)
                 found.append(windows)
                 row = may.stop
-            yield release(pa.concat_batches(found), self.policy, self.key)
+            windows = found[0] if len(found) == 1 else pa.concat_batches(found)
+            yield release(windows, self.policy, self.key)
             told(sum(batch.num_rows for batch in batches))
 
     def _allowed(self) -> Flags:
@@ -260,7 +262,9 @@ class _Release:
         own = self.ledger.own(self.account.run, names)
         windows = windows.rows(own.holds(windows, self.policy.ends(windows.start_ms)))
         ordered = pa.array(sorted(names, key=names.__getitem__), pa.string())
-        at_once = max(1, VALUES // self.policy.usual.n)
+        at_once = max(
+            1, VALUES // (4 * self.policy.usual.n)
+        )  # readings are in memory too, and rows are slots
         for some, ragged in slots(found, windows, self.policy, at_once):
             batch = as_windows(ordered.take(pa.array(some.meter)), some.start_ms, ragged)
             yield by_slots(release(batch, self.policy, self.key), self.policy)
@@ -308,15 +312,17 @@ def _stretch(source: Source, first: int, end: int, size: int) -> Iterator[list[p
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
-    """How columns are written: numbers by their differences, texts by a dictionary.
+    """How columns are written: numbers by their differences, the rest compressed, texts by a dictionary.
 
-    Of the numbers, which are mostly noise, the least and the greatest tell nothing and are not looked for.
+    Numbers are mostly noise: packed in as few bits as they need they are within 2 or 3 in 100 of what
+    compression makes of them, for a quarter less time; their least and greatest tell nothing.
     """
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     number = "values.list.element" if "values" in schema.names else "value"
     told = [name for name in schema.names if name not in {"values", "value"}]
     numbers = {"column_encoding": {number: "DELTA_BINARY_PACKED"}}
-    return {"use_dictionary": texts, "write_statistics": told, **numbers}
+    packed = {"compression": dict.fromkeys(told, COMPRESSION) | {number: "none"}}
+    return {"use_dictionary": texts, "write_statistics": told, **numbers, **packed}
 
 
 def _save_ledger(file: Any, ledger: Ledger, run: str) -> None:

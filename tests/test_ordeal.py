@@ -50,12 +50,12 @@ def test_everything_holds_whatever_happens(first: int) -> None:
     assert outcome.counts["schedules"] == len(seeds)
 
 
-@pytest.mark.parametrize("seed", [100_473, 105_636, 300_900])
+@pytest.mark.parametrize("seed", [100_473, 105_636, 300_900, 301_784])
 def test_the_judge_errs_on_nobody(seed: int) -> None:
     """What looks wrong and is right is no mistake.
 
     An end between commit and acknowledgement; a crash just after a copy was taken in; a descriptor that is
-    said on a connection while its row waits for a clock.
+    said on a connection while its row waits for a clock; a stop that a second signal cuts short.
     """
     assert runs.block([seed]).broken is None
 

@@ -80,7 +80,7 @@ class World:
         self.plan = plan
         self.counts: Counter[str] = Counter()
         self.log: list[tuple[float, str, bytes, bool]] = []
-        self.alive = False
+        self.alive, self._stops = False, 0
         self.broken: Broken | None = None
         self._over = False
         self._guard = _Guard(self)
@@ -135,7 +135,8 @@ class World:
         config = parse(self._configuration, self._pace, self._keys, self._shelf.folder / "db")
         self._channels = {one.name for one in self._configuration}
         self.counts["lives"] += 1
-        self.alive, self._end, self._files, self._store, self._disk = True, None, None, None, None
+        self._end, self._files, self._store, self._disk = None, None, None, None
+        self.alive, self._stops = True, 0
         life = self._make(self, config, SeededBits(1000 * self.plan.seed + self.counts["lives"]))
         self._life_counts = life.counts
         self._task = self._loop.create_task(life.run())
@@ -145,7 +146,8 @@ class World:
         except (Killed, Exception, asyncio.CancelledError) as found:  # noqa: BLE001 - judged below
             error = found
         failing = self.alive and isinstance(self._end, s.Fail) and is_of_the_device(error)
-        self._books.life.orderly = self.alive and isinstance(error, asyncio.CancelledError)
+        told = isinstance(error, asyncio.CancelledError) and self._stops == 1
+        self._books.life.orderly = self.alive and told
         self.alive = False
         self._loop.end_tasks()
         if self._store is not None and isinstance(error, Killed):
@@ -159,8 +161,7 @@ class World:
 
     def _rest(self, end_s: float) -> None:
         """The time until the next life; its store is what the crash left, or what befell it."""
-        end = self._end
-        if end is None:
+        if (end := self._end) is None:
             return
         self._which = end.then
         if self._files is not None:
@@ -193,8 +194,7 @@ class World:
             self._die(trap, shots[len(shots) * trap.part // 1000])
         self._store = store
         with self._guard:
-            other = self._shelf.other(store)
-            if other is not None:
+            if (other := self._shelf.other(store)) is not None:
                 self._books.replaced(other)
             self._shelf.name(store, hashlib.sha256(f"secret {self.plan.seed}".encode()).digest())
             self._books.begin(now_ms, self._life_counts, store, self._channels)
@@ -349,9 +349,8 @@ class World:
         self.counts[type(event).__name__.lower()] += 1
         match event:
             case s.Stop():
-                if self.alive and self._task is not None:
-                    self._end = event
-                    self._task.cancel()
+                self._end = event if self.alive else self._end
+                self._stop()
             case s.Crash(where="now"):
                 if self.alive:
                     self._die(event)
@@ -380,7 +379,12 @@ class World:
         now = {id(token) for token in self._owed()}
         if never := [token for token in owed if id(token) in now]:
             self.broken = self.broken or Broken("a message is never acknowledged", never)
-        if self._task is not None:
+        self._stop()
+
+    def _stop(self) -> None:
+        """SIGTERM; another one while it stops cuts that short, and what was sent last may come twice."""
+        if self.alive and self._task is not None:
+            self._stops += 1
             self._task.cancel()
 
     def _check_end(self) -> None:

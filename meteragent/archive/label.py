@@ -9,8 +9,9 @@ The label of a window is, each after its length in 4 bytes (so different parts n
 
 with numbers in bytes little-endian, others in decimal. Its tag stands for the window's bits
 (`privacy.keyed.KeyedRows`): that of the SHA-256 of all that comes before the numbers, which is made once for
-a meter, and the numbers themselves, under the epoch's tag key (`privacy.keyed.tags`). SHA-256 of the numbers
-too, which version 1 had, takes four times as long: it goes through one window after the other.
+a meter, and the numbers themselves, under the epoch's tag key (`privacy.keyed.tags`: AES-256 in PMAC).
+SHA-256 of the numbers too, which version 1 had, takes four times as long: it goes through one window after
+the other.
 
 Why all of that. With equal bits, y' - y is what differs between two windows' data: a correction would be told
 exactly, and two epsilons would give the reading itself. So data, terms and place are bound. The same window

@@ -7,14 +7,15 @@ are little-endian. All blocks that are asked for at once are one call.
 What is lost against true randomness, for an adversary who has not the key and sees q blocks of N rows:
 
 * AES-256 is told from a random permutation with an advantage that nobody knows how to make noticeable;
-* blocks of a permutation never repeat, those of true bits do: at most q^2 / 2^129, and as much for tags;
-* two of N rows have the same tag of 96 bits, and so related noise, with at most N^2 / 2^97 and next to
-  nothing if tags are those of `tags`. They are not shown: that different rows have different ones is enough.
+* blocks of a permutation never repeat, those of true bits do: at most q^2 / 2^129;
+* two of N rows have the same tag of 96 bits, and so related noise, with at most N^2 / 2^97 if tags are those
+  of `tags`, of rows that differ: AES-256 in PMAC, told from a random function with at most (s + 1)^2 / 2^127
+  for s blocks in all (Black, Rogaway 2002, Theorem 1) and what AES is told with.
 
-With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q < 2^38) the last two
-are below 2^-52 and 2^-32. Every statement about the law of the noise then holds but for these chances, and
-for adversaries who compute: the promise becomes computational (Mironov, Pandey, Reingold, Vadhan 2009).
-Who has the key can take the noise off: see SECURITY.md.
+With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q and s below 2^38) the
+last two are below 2^-52 and 2^-32 + 2^-51. Every statement about the law of the noise then holds but for
+these chances, and for adversaries who compute: the promise becomes computational (Mironov, Pandey, Reingold,
+Vadhan 2009). Who has the key can take the noise off: see SECURITY.md.
 """
 
 from collections.abc import Callable
@@ -33,6 +34,8 @@ TAG_BYTES = 12
 _BLOCK = 16
 _BLOCK_WORDS = 2  # of 64 bits, as all words of tags and of addresses
 _CACHED = 1 << 16  # words at a time, so that what is in work stays in the processor's cache
+_PADDING = 0x80  # the byte after what a last half block has, and zeros
+_DOUBLE, _HALF = 0x87, 1 << 127 | 0x43  # x^128 and 1/x in the field of 2^128 elements
 _PAGE_BLOCKS = PAGE_BYTES // _BLOCK
 _STREAM_BLOCKS = 16  # a stream is read for a few words, mostly
 
@@ -124,14 +127,9 @@ class _Stream(BytesBits):
 def tags(key: bytes, *parts: Words) -> bytes:
     """The tags of rows of 64-bit words: the columns of all `parts`, (count, some) each, side by side.
 
-    A row is blocks m_i of 16 bytes, the words little-endian, a last half one followed by zeros. Its tag is
-    the first 12 bytes of the sum (XOR) of all P(m_i ^ P(i)), P being AES-256 under the key: the inner hash of
-    PMAC (Black, Rogaway 2002) with masks P(i) of their own, so that all blocks of all rows go together.
-
-    If two rows of at most b blocks differ in block i, and P were a random function, it is asked for
-    m_i ^ P(i) nowhere else, but for a chance of 3b / 2^128 (the other points are below 2b, the masks b). So
-    their tags are equal with a chance of 2^-96 and that at most. A block that only one row has is a
-    difference too; zeros that end the last block are none: rows of other lengths must differ elsewhere.
+    A row's tag is the first 12 bytes of its words' PMAC with AES-256, the words little-endian (Black, Rogaway
+    2002). A MAC whose blocks wait for each other, such as CMAC, would go through a long row block by block:
+    here all blocks of all rows go together.
 
     Raises:
         ImportError: the package `cryptography` is missing; the text names the extra.
@@ -139,28 +137,45 @@ def tags(key: bytes, *parts: Words) -> bytes:
     """
     if len(key) != KEY_BYTES:
         raise ValueError(f"a tag key has {KEY_BYTES} bytes")
-    encrypted, count = _cipher(key), len(parts[0])
-    width = sum(part.shape[1] for part in parts)
-    places = np.arange(-(-width // _BLOCK_WORDS), dtype=np.uint64)
-    masks = encrypted(_bytes(np.stack([places, np.zeros_like(places)], axis=1))).view("<u8")
-    found, step = np.empty((count, _BLOCK), np.uint8), max(1, _CACHED // masks.size)
+    return pmac(_cipher(key), *parts)[:, :TAG_BYTES].tobytes()
+
+
+def pmac(encrypted: "Encrypted", *parts: Words) -> NDArray[np.uint8]:
+    """The PMAC of each row, (count, 16): E(E(m_1 + o_1) + .. + m_b + o_b), + being XOR, E `encrypted`."""
+    count, width = len(parts[0]), sum(part.shape[1] for part in parts)
+    offsets = _offsets(encrypted, width)
+    found, step = np.empty((count, _BLOCK), np.uint8), max(1, _CACHED // offsets.size)
     for first in range(0, count, step):
         some = slice(first, first + step)
-        masked = np.empty((len(found[some]), masks.size), np.uint64)
-        masked[:, width:], at = masks[width:], 0
+        rows = np.empty((len(found[some]), offsets.size), np.uint64)
+        rows[:, width:], at = _PADDING, 0
         for part in parts:
             end = at + part.shape[1]
-            np.bitwise_xor(part[some], masks[at:end], out=masked[:, at:end])
+            np.bitwise_xor(part[some], offsets[at:end], out=rows[:, at:end])
             at = end
-        found[some] = _sums(encrypted(_bytes(masked)), masks.size // _BLOCK_WORDS)
-    return found[:, :TAG_BYTES].tobytes()
+        *before, last = blocks = _bytes(rows).view(f"V{_BLOCK}").T.copy()
+        summed = last.view("<u8")
+        if before:
+            hidden = encrypted(blocks[:-1]).view("<u8").reshape(len(before), -1)
+            summed ^= np.bitwise_xor.reduce(hidden)  # of whole columns: many times as fast as along rows
+        found[some] = encrypted(summed).reshape(-1, _BLOCK)
+    return found
 
 
-def _sums(blocks: NDArray[np.uint8], each: int) -> NDArray[np.uint8]:
-    """The sums of every so many blocks: (.., 16)."""
-    columns = blocks.view("V16").reshape(-1, each).T.copy()  # sums of whole columns are many times as fast
-    summed: Words = np.bitwise_xor.reduce(columns.view(np.uint64).reshape(each, -1))
-    return summed.view(np.uint8).reshape(-1, _BLOCK)
+def _offsets(encrypted: "Encrypted", width: int) -> Words:
+    """The offsets of the blocks of rows of so many words: those of the last block mark whether it is full."""
+    zero = int.from_bytes(encrypted(np.zeros(_BLOCK, np.uint8)).tobytes(), "big")
+    full = zero >> 1 ^ (_HALF if zero & 1 else 0)
+    doubled, offset, found = [zero], 0, []
+    for place in range(1, -(-width // _BLOCK_WORDS)):
+        at = (place & -place).bit_length() - 1
+        while len(doubled) <= at:
+            doubled.append((doubled[-1] << 1) % (1 << 128) ^ (_DOUBLE if doubled[-1] >> 127 else 0))
+        offset ^= doubled[at]
+        found.append(offset)
+    found.append(0 if width % _BLOCK_WORDS else full)
+    data = b"".join(one.to_bytes(_BLOCK, "big") for one in found)
+    return np.frombuffer(data, "<u8").astype(np.uint64)
 
 
 def _bytes(words: Words) -> NDArray[Any]:
@@ -168,7 +183,11 @@ def _bytes(words: Words) -> NDArray[Any]:
     return words.astype("<u8", copy=False)
 
 
-def _cipher(key: bytes) -> Callable[[NDArray[Any]], NDArray[np.uint8]]:
+Encrypted = Callable[[NDArray[Any]], NDArray[np.uint8]]
+"""AES under a key of each 16 bytes of an array, as bytes."""
+
+
+def _cipher(key: bytes) -> Encrypted:
     """AES-256 of each 16 bytes of an array, as bytes."""
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -156,18 +157,19 @@ def growth(
     each, memory = [], []
     for _ in range(rounds):
         took_s = [harness.seconds(partial(ours, folder, path), 1) for path in paths]
-        each.append([one / size for one, size in zip(took_s, sizes, strict=True)])
+        less_ns, more_ns = (1e9 * one / size for one, size in zip(took_s, sizes, strict=True))
+        each.append((more_ns, less_ns))
         memory.append(peak_mib(folder, paths[-1]))
     for path in paths:
         path.unlink()
-    least, greatest = (statistics.median(one) * 1e9 for one in zip(*each, strict=True))
     return [
-        Result(
+        harness.compared(
             f"archive, {name}: a reading of {sizes[1]:,}",
-            f"of {sizes[0]:,}",
-            tuple(one / other for one, other in each),
-            0.9,
-            f"{least:.0f} and {greatest:.0f} ns of CPU a reading",
+            f"of {sizes[0]:,} x {harness.GROWTH}",
+            each,
+            "{:.0f} and {:.0f} ns of CPU a reading",
+            goal=1,
+            allow=partial(mul, harness.GROWTH),
         ),
         Result(
             f"archive, {name}: memory, {sizes[1]:,} readings",
@@ -196,17 +198,17 @@ def one_process(folder: Path, path: Path) -> Result:
 
 def on_spark(folder: Path, path: Path, run: Callable[..., Done]) -> Result:
     """The same file by Spark on two cores: the time of the clock, and the CPU time of all its processes."""
-    runs = [partial(ours, folder, path), partial(ours, folder, path, run)]
-    for warm in runs:
+    by_spark, alone = partial(ours, folder, path, run), partial(ours, folder, path)
+    for warm in (by_spark, alone):
         warm()
-    seen = [[_took_s(one) for one in runs] for _ in range(harness.ROUNDS)]
-    clock, cpu = ([[took[at] for took in one] for one in seen] for at in (0, 1))
-    ours_rows, theirs_rows = (WINDOWS / statistics.median(one) for one in zip(*clock, strict=True))
-    ours_s, theirs_s = (statistics.median(one) for one in zip(*cpu, strict=True))
-    rows = f"{harness.rate(theirs_rows)} and {harness.rate(ours_rows)} rows a second"
-    note = f"{rows}; {theirs_s:.1f} and {ours_s:.1f} s of CPU; its start, which takes seconds, is not counted"
-    ratios = tuple(one / other for one, other in clock)
-    return Result("archive, wide: Spark on two cores", "one process", ratios, None, note)
+    clock, cpu_s = [], []
+    for _ in range(harness.ROUNDS):
+        (theirs_s, theirs_cpu_s), (took_s, took_cpu_s) = _took_s(alone), _took_s(by_spark)
+        clock.append((WINDOWS / took_s, WINDOWS / theirs_s))
+        cpu_s.append((took_cpu_s, theirs_cpu_s))
+    of_cpu = "{:.1f} and {:.1f} s of CPU".format(*map(statistics.median, zip(*cpu_s, strict=True)))
+    text = f"{{:,.0f}} and {{:,.0f}} rows a second; {of_cpu}; its start, which takes seconds, is not counted"
+    return harness.compared("archive, wide: Spark on two cores", "one process", clock, text, more=True)
 
 
 def _took_s(run: Callable[[], None]) -> tuple[float, float]:

@@ -25,6 +25,8 @@ from typing import Any
 ROUNDS_VARIABLE = "BENCH_ROUNDS"
 ROUNDS = int(os.environ.get(ROUNDS_VARIABLE, "5"))
 SLICE_S = 0.05
+GROWTH = 1.1
+"""What much may cost more than little."""
 FSYNCS = 20
 ROOT = Path(__file__).resolve().parent.parent
 LOAD_BEFORE = os.getloadavg()[0]

@@ -14,7 +14,7 @@ from statistics import median
 
 from benchmarks import crash
 from benchmarks.floor import floor
-from benchmarks.harness import ROUNDS, Result, compared, report
+from benchmarks.harness import GROWTH, ROUNDS, Result, compared, report
 from benchmarks.line import BATCH, RECORD, Line, cost_s, fill, folder, open_store
 from meteragent.cli import COLLECT_AFTER
 
@@ -24,7 +24,7 @@ ORDINARY = 100, 10_000
 """Meters, and milliseconds between two readings of one."""
 BATCHES = 10
 COMMITS = 100
-GROWTH, RECOVERY_S = 1.1, 10.0
+RECOVERY_S = 10.0
 
 
 def commits(where: Path, each: int) -> Result:

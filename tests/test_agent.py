@@ -15,7 +15,8 @@ import meteragent.agent as module
 from meteragent import config, outbox
 from meteragent.agent import Agent
 from meteragent.errors import ConfigError, StoreError
-from meteragent.release import Charge
+from meteragent.grid import DAY_MS
+from meteragent.release import Charge, Commit, TimelineState
 from meteragent.store import read_only
 from tests.agent_world import START_MS, STEP_MS, STREAM, World, quick, reading
 from tests.fake_session import LIMIT_S
@@ -346,17 +347,34 @@ async def test_a_failure_in_the_event_loop_is_named_without_its_context(
     assert "canary" not in caplog.text
 
 
-def test_budgets_begin_at_what_was_spent(tmp_path: Path) -> None:
-    """Every stream's odometer begins at what all streams of the meter have spent in the period."""
+def with_budgets() -> config.Config:
+    """Two streams, one and two, each with a budget a day."""
     streams = ""
     for name, level in (("one", 100), ("two", 200)):
         streams += f'[[stream]]\nname = "{name}"\n' + STREAM.format("stream.", name).replace(
             "[stream.privacy]",
             f'[stream.privacy]\nbudget = {{level = {level * 10**9}, per = "24h"}}',
         )
-    parsed = config.parse(streams)
+    return config.parse(streams)
+
+
+def test_budgets_know_the_day_in_which_a_window_is_still_to_open(tmp_path: Path) -> None:
+    """By the event clock a meter was seen and no window opened; by the wall clock it goes on there, later."""
+    day_ms = START_MS // DAY_MS * DAY_MS
     with open_store(tmp_path / "db") as store:
-        day_ms = START_MS // 86_400_000 * 86_400_000
+        seen = TimelineState(day_ms, None, None, day_ms, 0, ())
+        persist(store, opening(day_ms // LENGTH_MS, "m", channel="one"))
+        persist(store, opening((day_ms + DAY_MS) // LENGTH_MS, "m", channel="one"))
+        persist(store, Commit("two", day_ms + DAY_MS, states={"m": seen}))
+        odometers = module._odometers(with_budgets(), store)
+    assert odometers["two"].spent("m", day_ms) == odometers["two"].spent("m", day_ms + DAY_MS) > 0
+
+
+def test_budgets_begin_at_what_was_spent(tmp_path: Path) -> None:
+    """Every stream's odometer begins at what all streams of the meter have spent in the period."""
+    parsed = with_budgets()
+    with open_store(tmp_path / "db") as store:
+        day_ms = START_MS // DAY_MS * DAY_MS
         commit = opening(day_ms // LENGTH_MS, "m", channel="one")
         commit.charges = {Charge(day_ms, Fraction(5)): Counter(m=3)}
         persist(store, commit)

@@ -122,10 +122,17 @@ def _has_event_clock(config: settings.Config) -> bool:
     return any(stream.window.clock is Clock.EVENT for stream in config.stream)
 
 
+def _next_ms(config: settings.Config, store: Store) -> list[int]:
+    """Where the next window of each meter of each stream starts."""
+    states = (store.snapshot(stream.name).states.values() for stream in config.stream)
+    return [state.next_ms for some in states for state in some]
+
+
 def _odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
     """An odometer for each stream with a budget, at what the store says was spent.
 
-    By the event clock a new stream may begin anywhere in the past.
+    By the event clock a new stream may begin anywhere in the past; and a meter that it has seen and has
+    opened nothing of keeps its place there, also by the wall clock.
     """
     budgets = {stream.name: _budget(stream) for stream in config.stream}
     odometers = {
@@ -133,7 +140,7 @@ def _odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
     }
     if odometers:
         longest_ms = max(budget.period_ms for budget in budgets.values() if budget)
-        from_ms = 0 if _has_event_clock(config) else store.clock_ms
+        from_ms = 0 if _has_event_clock(config) else min([store.clock_ms, *_next_ms(config, store)])
         for meter, day_ms, epsilon in ledger.recent(store.connection, longest_ms, from_ms):
             for odometer in odometers.values():
                 odometer.restore(meter, day_ms, epsilon)

@@ -4,8 +4,10 @@ An epoch is a calendar month or day in UTC; a window belongs to that of its star
 has a secret C_e, and with HKDF-SHA-256 (RFC 5869; salt: none; info: the parts below, each with its length)
 
     C_(e+1) = HKDF(C_e, "meteragent archive 1", "next")
-    tag key, noise key, run key = HKDF(C_e, "meteragent archive 1", "noise", tenant, month or day, e)
+    tag key, noise key, run key = HKDF(C_e, "meteragent archive 1", "noise 2", tenant, month or day, e)
     id (4 bytes, public) = HKDF(C_e, "meteragent archive 1", "id", tenant, month or day, e)
+
+where 2 is the version of `label`: one key never makes tags in two ways.
 
 The file holds the first C_e that is kept: all later epochs follow from it, no earlier one does. `forget`
 moves it on. What has no key is not released: never is another key taken instead. No error and no `repr` holds
@@ -120,7 +122,7 @@ class Key:
     def _derived(self, index: int) -> EpochKey:
         whose = self.tenant.encode(), self.every.encode(), b"%d" % index
         secret = self._secret(index)
-        keys = hkdf(secret, _DOMAIN, b"noise", *whose, size=3 * SECRET_BYTES)
+        keys = hkdf(secret, _DOMAIN, b"noise 2", *whose, size=3 * SECRET_BYTES)
         name = hkdf(secret, _DOMAIN, b"id", *whose, size=4).hex()
         tag, noise, run = (keys[at : at + SECRET_BYTES] for at in range(0, len(keys), SECRET_BYTES))
         return EpochKey(name, self.tenant, tag, noise, run)

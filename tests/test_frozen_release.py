@@ -56,7 +56,9 @@ def test_one_release() -> None:
     key, starts, quanta = KEY.at(START_MS), np.array([START_MS]), np.array([QUANTA])
     assert tags(key, DAY, ["meter/1"], starts, quanta).hex() == "b0b1f76cd15b4a4b9539dab3"
     bits = keyed_rows(key, DAY, ["meter/1"], starts, quanta)
-    assert LInfLaplace("1/220", "1/10", 4).release_rows(quanta, bits).tolist() == [[7808, -9538, -4997, 198725]]
+    assert LInfLaplace("1/220", "1/10", 4).release_rows(quanta, bits).tolist() == [
+        [7808, -9538, -4997, 198725]
+    ]
 
 
 @pytest.mark.parametrize(

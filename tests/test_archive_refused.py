@@ -261,6 +261,7 @@ def test_a_ledger_with_holes_stops_all(place: Place, monkeypatch: pytest.MonkeyP
     assert len(list(made.glob("part-*"))) == 8
     for part in made.glob(gone):
         part.unlink()
-    with pytest.raises(ArchiveError, match="files of the ledger are missing"):
+    with pytest.raises(ArchiveError, match="files of the ledger are missing") as caught:
         place.sanitise(path, "other.parquet", privacy="preset = 'street'")
     assert not (place.folder / "other.parquet").exists()
+    assert ("write there how many there are" in str(caught.value)) == (gone == "_parts")

@@ -207,7 +207,12 @@ def parts_of(run: Path) -> list[Path]:
     count = attempt(told, lambda: int(told.read_bytes())) if told.exists() else 0
     parts = [run / _part(place) for place in range(count)]
     if not parts or not all(path.is_file() for path in parts):
-        raise ArchiveError(f"{run}: files of the ledger are missing: take it from its backup")
+        older = (
+            ""
+            if told.exists()
+            else "; a run of an older version has no _parts: write there how many there are"
+        )
+        raise ArchiveError(f"{run}: files of the ledger are missing: take it from its backup{older}")
     return parts
 
 

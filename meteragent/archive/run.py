@@ -262,9 +262,8 @@ class _Release:
         own = self.ledger.own(self.account.run, names)
         windows = windows.rows(own.holds(windows, self.policy.ends(windows.start_ms)))
         ordered = pa.array(sorted(names, key=names.__getitem__), pa.string())
-        at_once = max(
-            1, VALUES // (4 * self.policy.usual.n)
-        )  # readings are in memory too, and rows are slots
+        # A quarter of the wide form's: readings are in memory too, and rows are slots.
+        at_once = max(1, VALUES // (4 * self.policy.usual.n))
         for some, ragged in slots(found, windows, self.policy, at_once):
             batch = as_windows(ordered.take(pa.array(some.meter)), some.start_ms, ragged)
             yield by_slots(release(batch, self.policy, self.key), self.policy)

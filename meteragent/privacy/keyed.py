@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from meteragent.privacy.bits import PAGE_BYTES, Bits, BytesBits, Rows, UnsignedArray, Width, check_address
 
 Words = NDArray[np.uint64]
+"""Rows of 64-bit words: (count, words)."""
 
 KEY_BYTES = 32
 TAG_BYTES = 12

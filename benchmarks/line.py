@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.contestants import ROOT
 from meteragent import config, ledger, outbox
-from meteragent.agent import Links, _core
+from meteragent.agent.parts import Links, core
 from meteragent.health import Counts
 from meteragent.pipeline import Pipeline, Spending
 from meteragent.privacy.bits import SystemBits
@@ -69,8 +69,8 @@ class Line:
 
     def __post_init__(self) -> None:
         [stream] = config.parse(TEXT).stream
-        core = _core(stream, Fraction(0), Links.of(stream), b"x" * 32)
-        self.pipeline = Pipeline(core, self.store.snapshot(CHANNEL), Spending(), SystemBits(), Counts())
+        made = core(stream, Fraction(0), Links.of(stream), b"x" * 32)
+        self.pipeline = Pipeline(made, self.store.snapshot(CHANNEL), Spending(), SystemBits(), Counts())
 
     def warm(self) -> None:
         """Two readings of each meter, so that each has released, a batch at least."""

@@ -13,7 +13,7 @@ import pytest
 
 import meteragent.agent as module
 from meteragent import config, outbox
-from meteragent.agent import Agent
+from meteragent.agent import Agent, parts
 from meteragent.errors import ConfigError, StoreError
 from meteragent.grid import DAY_MS
 from meteragent.release import Charge, Commit, TimelineState
@@ -366,7 +366,7 @@ def test_budgets_know_the_day_in_which_a_window_is_still_to_open(tmp_path: Path)
         persist(store, opening(day_ms // LENGTH_MS, "m", channel="one"))
         persist(store, opening((day_ms + DAY_MS) // LENGTH_MS, "m", channel="one"))
         persist(store, Commit("two", day_ms + DAY_MS, states={"m": seen}))
-        odometers = module._odometers(with_budgets(), store)
+        odometers = parts.odometers(with_budgets(), store)
     assert odometers["two"].spent("m", day_ms) == odometers["two"].spent("m", day_ms + DAY_MS) > 0
 
 
@@ -378,7 +378,7 @@ def test_budgets_begin_at_what_was_spent(tmp_path: Path) -> None:
         commit = opening(day_ms // LENGTH_MS, "m", channel="one")
         commit.charges = {Charge(day_ms, Fraction(5)): Counter(m=3)}
         persist(store, commit)
-        odometers = module._odometers(parsed, store)
+        odometers = parts.odometers(parsed, store)
     assert set(odometers) == {"one", "two"}
     for odometer in odometers.values():
         assert odometer.spent("m", day_ms) == 15

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from meteragent import agent, config
+from meteragent import config
+from meteragent.agent import parts
 from meteragent.decode.profile import Quantity
 from meteragent.health import Counts
 from meteragent.pipeline import Pipeline, Spending
@@ -78,8 +79,8 @@ def written(case: Case, name: str, *, named: bool) -> str:
 def core(text: str, counts: Counts, *, seed: int = 7) -> Pipeline:
     """The core of a configured stream, as the agent makes it."""
     [stream] = config.parse(text).stream
-    links = agent.Links(None, None, None if stream.source.meter else b"key")  # type: ignore[arg-type]
-    known = agent._core(stream, Fraction(0), links, b"secret")
+    links = parts.Links(None, None, None if stream.source.meter else b"key")  # type: ignore[arg-type]
+    known = parts.core(stream, Fraction(0), links, b"secret")
     return Pipeline(known, Snapshot({}, {}, {}), Spending(), SeededBits(seed), counts)
 
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import agent, config
+from meteragent import config
+from meteragent.agent import parts
 from meteragent.encode import wording
 from meteragent.errors import StoreError
 from meteragent.grid import parse_time
@@ -95,7 +96,7 @@ def test_without_the_key_nothing_is_summed() -> None:
 def test_the_configuration_asks_for_it(wanted: str) -> None:
     """`sink.total` is what the core is told."""
     [known] = config.parse(written(sink=f"total = {wanted}")).stream
-    told = agent._core(known, Fraction(0), agent.Links.of(known), b"")
+    told = parts.core(known, Fraction(0), parts.Links.of(known), b"")
     assert told.total is (wanted == "true")
 
 

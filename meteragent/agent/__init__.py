@@ -15,54 +15,34 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent import config as settings
-from meteragent import grid, ledger, page, topic
+from meteragent import grid, page
+from meteragent.agent import parts
 from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.agent.looking import Facts, Looking, Seen, page_settings, routes
 from meteragent.agent.notify import Notify
 from meteragent.agent.runner import POLL_S, Patience, Runner, StoreThread
 from meteragent.agent.watch import StreamWatch, Watch
 from meteragent.health import Counts
-from meteragent.home_assistant import Discovery
-from meteragent.mqtt import Endpoint, keep_connected
+from meteragent.mqtt import keep_connected
 from meteragent.mqtt.reconnect import WEEK_S
-from meteragent.pipeline import Pipeline, Spending, Stream
+from meteragent.pipeline import Pipeline, Spending
 from meteragent.privacy.composition import Odometer
 from meteragent.privacy.sampling import Bits, SystemBits
-from meteragent.release import Clock, Kind
-from meteragent.sink import Beside, Sink
+from meteragent.release import Clock
+from meteragent.sink import Sink
 from meteragent.source import Source
 from meteragent.store import Store
-from meteragent.topic import pseudonym
 
 DRAIN_S = 10.0
 """How long a stop waits for the outbox."""
 TOTALS_S = 3600.0
 """How often the totals are logged: rarely, because they tell when a home is busy (law 4)."""
-HOME_ASSISTANT_MS = 2000
-"""Agents that hear Home Assistant start answer within this, each at its own time."""
 FORGET_MS = 60 * grid.DAY_MS
 """Odometers forget periods older than this; a clock that stood still longer needs a restart."""
 
 _NOBODY = Notify()
 
 _log = logging.getLogger("meteragent")
-
-
-class Links(NamedTuple):
-    """What a stream needs from outside its configuration file: two brokers and a key."""
-
-    source: Endpoint
-    sink: Endpoint
-    pseudonym_key: bytes | None
-
-    @classmethod
-    def of(cls, stream: settings.Stream) -> "Links":
-        """Read the files a stream names; raises ConfigError with the key of one that cannot be."""
-        key_file = stream.sink.pseudonym_key_file
-        key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
-        source = settings.endpoint("source", stream.source.url, stream.source)
-        sink = settings.endpoint("sink", settings.sink_url(stream), stream.sink)
-        return cls(source, sink, key)
 
 
 def _nothing_said(_: settings.Stream, __: Fraction) -> Mapping[str, Any]:
@@ -76,97 +56,12 @@ class Unit(NamedTuple):
     source: Source
     sink: Sink
     runner: Runner
-    links: Links
+    links: parts.Links
     source_id: str
     sink_id: str
     inflight: int
     watch: StreamWatch
     keeps_session: bool
-
-
-def _core(stream: settings.Stream, others: Fraction, links: Links, secret: bytes) -> Stream:
-    """What the core needs to know of a configured stream."""
-    return Stream(
-        name=stream.name,
-        source=settings.topic_of(stream.source),
-        sink_topic=stream.sink.topic,
-        decode=settings.decoder(stream.source),
-        schedule=settings.schedule(stream, others),
-        ahead_ms=stream.window.ahead,
-        forget_ms=stream.window.forget,
-        spread_ms=stream.sink.spread,
-        max_meters=stream.source.max_meters,
-        max_payload=stream.source.max_payload,
-        secret=secret,
-        pseudonym_key=links.pseudonym_key,
-        total=stream.sink.total,
-        format=stream.sink.format,
-    )
-
-
-def _beside(stream: settings.Stream, secret: bytes) -> Beside:
-    """What leaves on the sink beside records."""
-    status, prefix = stream.sink.status, stream.sink.home_assistant
-    if status is None or prefix is None:
-        return Beside(status)
-    delay_ms = 1000 + topic.delay_ms(secret, "home assistant", HOME_ASSISTANT_MS)
-    return Beside(status, Discovery(prefix, status, stream.sink.total), delay_ms / 1000)
-
-
-def _budget(stream: settings.Stream) -> ledger.Budget | None:
-    limit, written = settings.budget(stream), stream.privacy.budget
-    return None if limit is None or written is None else ledger.Budget(limit, written.per)
-
-
-def _has_event_clock(config: settings.Config) -> bool:
-    return any(stream.window.clock is Clock.EVENT for stream in config.stream)
-
-
-def _next_ms(config: settings.Config, store: Store) -> list[int]:
-    """Where the next window of each meter of each stream starts."""
-    states = (store.snapshot(stream.name).states.values() for stream in config.stream)
-    return [state.next_ms for some in states for state in some]
-
-
-def _odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
-    """An odometer for each stream with a budget, at what the store says was spent.
-
-    By the event clock a new stream may begin anywhere in the past; and a meter that it has seen and has
-    opened nothing of keeps its place there, also by the wall clock.
-    """
-    budgets = {stream.name: _budget(stream) for stream in config.stream}
-    odometers = {
-        name: Odometer(budget.period_ms, budget.epsilon_per_w) for name, budget in budgets.items() if budget
-    }
-    if odometers:
-        longest_ms = max(budget.period_ms for budget in budgets.values() if budget)
-        from_ms = 0 if _has_event_clock(config) else min([store.clock_ms, *_next_ms(config, store)])
-        for meter, day_ms, epsilon in ledger.recent(store.connection, longest_ms, from_ms):
-            for odometer in odometers.values():
-                odometer.restore(meter, day_ms, epsilon)
-    return odometers
-
-
-def _keeps_session(stream: settings.Stream) -> bool:
-    """Whether the source's broker is to keep what comes while we are away.
-
-    Not a register's without times of its own: it would be taken for what the register shows now, and all that
-    was used meanwhile for the use of the moment, which no radius hides. Nothing is lost by that: the next
-    reading holds it all.
-    """
-    return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
-
-
-def _client_ids(store: Store, name: str) -> tuple[str, str]:
-    """The names under which a stream's two brokers know us, the same at every start.
-
-    Every receiver's is another, and a stream's own name stays here: who compares notes with another
-    receiver finds nothing in common.
-    """
-    own = store.client_id
-    if name == "main":
-        return f"meteragent-{own}-source", f"meteragent-{own}-sink"
-    return f"meteragent-{own}-source-{name}", f"meteragent-{pseudonym(store.secret, f'sink/{name}')}-sink"
 
 
 def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -206,7 +101,7 @@ class Agent:
         Raises StoreError when the store cannot be used, ConfigError for files that cannot be read.
         """
         asyncio.get_running_loop().set_exception_handler(_log_exception)
-        links = [Links.of(stream) for stream in self._config.stream]
+        links = [parts.Links.of(stream) for stream in self._config.stream]
         where = None if self._config.page is None else page_settings(self._config.page)
         for line in settings.exposed(self._config):
             _log.warning("%s", line)
@@ -224,7 +119,7 @@ class Agent:
                 store.claim(stream.name, settings.held(stream.source), wall=wall)
             self.counts.add("retired", store.retire(names))
             clock.not_before(store.clock_ms)
-            odometers = _odometers(self._config, store)
+            odometers = parts.odometers(self._config, store)
             units = [
                 self._assemble(stream, link, thread, clock, odometers)
                 for stream, link in zip(self._config.stream, links, strict=True)
@@ -253,35 +148,35 @@ class Agent:
         That is the end of every stream's window, and of every budget's period.
         """
         floor_ms = None
-        if not _has_event_clock(self._config):
+        if not parts.has_event_clock(self._config):
             ends_ms = [settings.schedule(stream).first_ms(now_ms) for stream in self._config.stream]
-            budgets = [budget for stream in self._config.stream if (budget := _budget(stream))]
+            budgets = [budget for stream in self._config.stream if (budget := parts.budget(stream))]
             floor_ms = max(ends_ms + [grid.ceil(now_ms, budget.period_ms) for budget in budgets])
         return Store.open(self._config.store.path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
     def _assemble(
         self,
         stream: settings.Stream,
-        links: Links,
+        links: parts.Links,
         thread: StoreThread,
         clock: SteadyClock,
         odometers: dict[str, Odometer],
     ) -> Unit:
         store, name = thread.store, stream.name
-        core = _core(stream, settings.others_per_day(self._config, stream), links, store.secret)
+        core = parts.core(stream, settings.others_per_day(self._config, stream), links, store.secret)
         spending = Spending(odometers.get(name), tuple(odometers.values()))
         known = store.snapshot(name)
         pipeline = Pipeline(core, known, spending, self._bits, self.counts)
         inflight, max_payload = stream.source.inflight, stream.source.max_payload
         source = Source(core.source.filter, inflight, max_payload, clock.now_ms, self.counts)
-        sink = Sink(thread.outlet(name), clock.now_ms, self.counts, _beside(stream, store.secret))
+        sink = Sink(thread.outlet(name), clock.now_ms, self.counts, parts.beside(stream, store.secret))
         # Where the stream's clock stood: before the first thing that is due. The store's own clock
         # may be later: other streams move it, and so does a start that stops before its catch_up.
         due_ms = pipeline.deadline_ms(closing=True)
         stood_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
         catch_up = CatchUp(stood_ms, stream.window.catch_up, waits=due_ms is not None)
         shard = None if stream.source.shard is None else str(stream.source.shard)
-        watch, budget = StreamWatch(name, pipeline, sink, shard), _budget(stream)
+        watch, budget = StreamWatch(name, pipeline, sink, shard), parts.budget(stream)
         patience = Patience(self._config.store.flush, core.schedule.first_ms)
         runner = Runner(
             pipeline,
@@ -297,9 +192,9 @@ class Agent:
             patience,
             self._viewers,
         )
-        ids = _client_ids(store, name)
+        ids = parts.client_ids(store, name)
         return Unit(
-            name, source, sink, runner, links, *ids, stream.sink.inflight, watch, _keeps_session(stream)
+            name, source, sink, runner, links, *ids, stream.sink.inflight, watch, parts.keeps_session(stream)
         )
 
     async def _serve(self, units: list[Unit], serving: list[Coroutine[Any, Any, None]]) -> None:
@@ -392,6 +287,6 @@ class Agent:
         while True:
             await asyncio.sleep(TOTALS_S)
             _log.info("totals: %s", self.counts.text())
-            if not _has_event_clock(self._config):
+            if not parts.has_event_clock(self._config):
                 for odometer in odometers.values():
                     odometer.forget_before(clock.newest_ms - FORGET_MS)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from meteragent import agent, config, ledger, outbox
+from meteragent import config, ledger, outbox
+from meteragent.agent import parts
 from meteragent.errors import MeteragentError, StoreError
 from meteragent.health import Counts
 from meteragent.pipeline import Pipeline, Spending
@@ -47,8 +48,8 @@ class Used(NamedTuple):
 
 def _core(at: int, known: Snapshot) -> Pipeline:
     [stream] = config.parse(CONFIGURATIONS[at]).stream
-    links = agent.Links(None, None, None)  # type: ignore[arg-type]
-    core = agent._core(stream, Fraction(0), links, b"secret")
+    links = parts.Links(None, None, None)  # type: ignore[arg-type]
+    core = parts.core(stream, Fraction(0), links, b"secret")
     return Pipeline(core, known, Spending(), SeededBits(5), Counts())
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from meteragent import config, outbox
-from meteragent.agent import Links, _core
+from meteragent.agent.parts import Links, core
 from meteragent.agent.runner import StoreThread
 from meteragent.grid import DAY_MS, HOUR_MS, format_duration, parse_time
 from meteragent.health import Counts
@@ -80,9 +80,9 @@ class Line:
         self.counts = counts = Counts()
         self.store = Store.open(folder / "meteragent.db", now_ms=START_MS, recovery_floor_ms=None)
         self._thread = StoreThread(self.store, 30 * DAY_MS, 2**29, {one.name}, counts)
-        core = _core(one, Fraction(0), Links.of(one), self.store.secret)
+        made = core(one, Fraction(0), Links.of(one), self.store.secret)
         known = self.store.snapshot(one.name)
-        self._pipeline = Pipeline(core, known, Spending(), SystemBits(), counts)
+        self._pipeline = Pipeline(made, known, Spending(), SystemBits(), counts)
         self._delivered: list[int] = []
         self.commits = 0
 

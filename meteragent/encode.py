@@ -97,12 +97,14 @@ def wording(terms: Terms, form: str = "json", *, archive: bool = False) -> Wordi
 
 
 def _of_the_shape(terms: Terms) -> dict[str, Any]:
-    """What only some descriptors have: the preset's name, the zone, what the slots are, other streams."""
+    """Return what only some descriptors have: preset, zone, rounding, what the slots are, other streams."""
     facts: dict[str, Any] = {}
     if terms.preset is not None:
         facts["preset"] = terms.preset
     if terms.timezone is not None:
         facts["timezone"] = terms.timezone
+    if terms.rounding != "half-up":
+        facts["rounding"] = terms.rounding
     if terms.space is Space.CURVE:
         facts |= {"space": "curve", "reconstruction": "steps"}
     if terms.space is Space.PROFILE:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 MICRO = 10**6
 """Values are whole millionths of the unit (names end in `_u`)."""
@@ -41,6 +41,11 @@ class Space(StrEnum):
     LINF = "linf"
     CURVE = "curve"
     PROFILE = "profile"
+
+
+Rounding = Literal["half-up", "dithered"]
+"""How a slot's energy S becomes whole quanta of L accumulator units: floor(S / L + 1/2), or
+floor((S + u) / L) with u uniform on {0, ..., L - 1}, which is S / L on average (THEORY-2 A.1)."""
 
 
 class Band(NamedTuple):
@@ -73,7 +78,8 @@ class Terms:
     A window's slots are equal stretches of `step_ms`, or `bands`, in the order in which they begin; then
     `step_ms` is what the shortest of them lasts in all. `timezone` is that of the local calendar.
     `others_per_day` is what the meter's other streams charge it on a day, as epsilon in 1/W. `modulus_u` is
-    where a register begins again at 0, if that is known.
+    where a register begins again at 0, if that is known. `rounding` is how a slot's value becomes whole
+    quanta; stored terms and descriptors without it are half-up.
     """
 
     kind: Kind
@@ -96,11 +102,16 @@ class Terms:
     bands: tuple[Band, ...] = ()
     others_per_day: Fraction = Fraction(0)
     modulus_u: int | None = None
+    rounding: Rounding = "half-up"
 
     @cached_property
     def id(self) -> str:
-        """A name for exactly these terms: 16 hex digits."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+        """A name for exactly these terms: 16 hex digits.
+
+        Half-up terms have the names that stores gave them before there was another rounding.
+        """
+        named = repr(self).replace(", rounding='half-up'", "")
+        return hashlib.sha256(named.encode()).hexdigest()[:16]
 
     @cached_property
     def n(self) -> int:

@@ -20,7 +20,8 @@ SPLIT = replace(TERMS, step_ms=TEN_MIN_MS)  # n = 3
 KILO = replace(TERMS, unit="kW", radius=Fraction(22, 100), quantum_u=1000)
 ENERGY = replace(TERMS, kind=Kind.INTERVAL_ENERGY, unit="Wh", radius=Fraction(110))
 KILO_ENERGY = replace(ENERGY, unit="kWh", radius=Fraction(11, 100), quantum_u=1000)
-ALL_TERMS = [TERMS, HOURLY, SPLIT, KILO, ENERGY, KILO_ENERGY]
+DITHERED = replace(TERMS, rounding="dithered")
+ALL_TERMS = [TERMS, HOURLY, SPLIT, KILO, ENERGY, KILO_ENERGY, DITHERED]
 wording = functools.cache(encode.wording)
 
 

@@ -64,6 +64,7 @@ def test_four_keys_suffice() -> None:
         low_u=0,
         high_u=20_000 * MICRO,
         preset="appliance",
+        rounding="dithered",
     )
 
 

@@ -34,6 +34,7 @@ def test_a_descriptor_says_the_terms(terms: Terms) -> None:
     assert found.mechanism == wording(terms).mechanism
     assert found.id == wording(terms).id
     assert found.facts["ci95"] == wording(terms).facts["ci95"]
+    assert found.rounding == terms.rounding
 
 
 def test_the_descriptor_of_the_contract() -> None:
@@ -103,6 +104,7 @@ DESCRIPTOR_MISTAKES: list[dict[str, Any]] = [
     *({"epsilon": "1/221"}, {"epsilon": 0.0045}, {"epsilon": "1/0"}, {"epsilon": "-1/220"}),
     *({"epsilon_unit": "1/kW"}, {"level": "2"}, {"radius": "221"}, {"hides_wh": "111"}, {"quantum": "0"}),
     *({"n": 2}, {"n": "1"}, {"n": 1.5}, {"n": 0}, {"length": "PT1H"}, {"step": "PT15M"}, {"sd": 280.0}),
+    *({"rounding": "half-even"}, {"rounding": 1}, {"rounding": ""}),
     *({"kind": "register"}, {"kind": "interval_energy"}, {"unit": "Wh"}, {"unit": "kW"}, {"level": "1e9"}),
 ]
 

@@ -154,18 +154,28 @@ def test_a_name_cannot_break_a_message(label: str) -> None:
 
 
 def test_a_descriptor_is_as_the_contract_has_it() -> None:
-    """The default's descriptor is the design's in fields, order and figures, with id and preset its own."""
+    """The default's descriptor is the design's in fields, order and figures, with what it adds of its own."""
     shared = wording(APPLIANCE)
     contract = json.loads(DESIGN) | {"id": shared.id}
     found = described(APPLIANCE)
-    assert found == contract | {"preset": "appliance"}
-    assert [key for key in found if key != "preset"] == list(contract)
+    added = {"preset": "appliance", "rounding": "dithered"}
+    assert found == contract | added
+    assert [key for key in found if key not in added] == list(contract)
     assert (found["sd"], found["ci95"], found["level_per_day"], found["hides_wh"]) == (
         311.1,
         659.1,
         "48",
         "110",
     )
+
+
+def test_a_descriptor_of_half_up_terms_is_as_before() -> None:
+    """Half-up rounding has no field, so a descriptor from before there was another keeps its id."""
+    half_up = replace(APPLIANCE, rounding="half-up")
+    facts = {**wording(APPLIANCE).facts}
+    assert facts.pop("rounding") == "dithered"
+    assert wording(half_up).facts == facts
+    assert wording(half_up).id == "14466af6"
 
 
 def test_a_descriptor_has_no_spaces() -> None:
@@ -191,7 +201,7 @@ def test_the_id_is_that_of_the_terms_alone() -> None:
     changes: list[dict[str, Any]] = [
         *({"level": Fraction(2)}, {"radius": Fraction(221)}, {"quantum_u": MICRO // 2}, {"unit": "kW"}),
         *({"length_ms": 3_600_000}, {"length_ms": 900_000, "step_ms": 900_000}, {"clock": Clock.EVENT}),
-        *({"kind": Kind.INTERVAL_ENERGY, "unit": "Wh"}, {"preset": None}),
+        *({"kind": Kind.INTERVAL_ENERGY, "unit": "Wh"}, {"preset": None}, {"rounding": "half-up"}),
     ]
     ids = {wording(replace(APPLIANCE, **change)).id for change in changes}
     assert len(ids | {shared.id}) == len(changes) + 1

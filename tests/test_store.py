@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,18 @@ from hypothesis import strategies as st
 
 from meteragent import ledger, outbox
 from meteragent.errors import StoreError
-from meteragent.release import Band, Clock, Commit, Kind, OpenWindow, Slot, Space, Terms, TimelineState
+from meteragent.release import (
+    Band,
+    Clock,
+    Commit,
+    Kind,
+    OpenWindow,
+    Rounding,
+    Slot,
+    Space,
+    Terms,
+    TimelineState,
+)
 from meteragent.store import Store, read_only, schema
 from tests.stores import (
     LENGTH_MS,
@@ -69,6 +81,7 @@ terms = st.builds(
     bands=st.lists(
         st.builds(Band, texts, st.lists(st.tuples(numbers, numbers), max_size=3).map(tuple)), max_size=3
     ).map(tuple),
+    rounding=st.sampled_from(get_args(Rounding)),
     **{field.name: numbers for field in dataclasses.fields(Terms) if field.type is int},
 )
 
@@ -381,11 +394,3 @@ def test_no_secrets_after_a_kill(tmp_path: Path, store: Store) -> None:
         (tmp_path / "killed" / name).write_bytes((tmp_path / name).read_bytes())
     with open_store(tmp_path / "killed" / "db") as again:
         assert SECRETS[0] not in bytes_on_disk(again.path)
-
-
-def test_terms_of_the_first_version_are_read() -> None:
-    """A store from before there were bands, zones and other streams: what its terms lack has its default."""
-    later = {"space", "timezone", "bands", "others_per_day"}
-    known = json.loads(schema.encode_terms(TERMS))
-    assert later < known.keys()
-    assert schema.decode_terms(json.dumps({k: v for k, v in known.items() if k not in later})) == TERMS

@@ -89,6 +89,11 @@ class Policy:
         return self.schedule.usual
 
     @property
+    def shapes(self) -> tuple[Terms, ...]:
+        """The terms of all windows that differ. Archives round half-up: they store no accumulators."""
+        return config.shapes(self.stream, "half-up")
+
+    @property
     def scale(self) -> Fraction:
         """What one of the input's numbers is, in millionths of the unit."""
         return (self.stream.source.scale or Fraction(1)) * MICRO
@@ -156,7 +161,7 @@ class Policy:
         usual, source = self.usual, self.stream.source
         return {
             "arithmetic": ARITHMETIC,
-            "descriptors": [self.wording(one).id for one in config.shapes(self.stream)],
+            "descriptors": [self.wording(one).id for one in self.shapes],
             "kind": str(usual.kind),
             "hold_ms": usual.hold_ms,
             "interval_ms": usual.interval_ms,
@@ -204,7 +209,7 @@ def _refuse(stream: Stream) -> None:
 
 @lru_cache(maxsize=64)
 def _schedule(stream: Stream) -> Schedule:
-    return config.schedule(stream)
+    return config.schedule(stream, rounding="half-up")
 
 
 @lru_cache(maxsize=1024)

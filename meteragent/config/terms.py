@@ -16,11 +16,14 @@ from meteragent.grid import (
     Hours,
     parse_time,
 )
-from meteragent.release import MICRO, UNIT_FACTOR, Band, Kind, Space, Terms
+from meteragent.release import MICRO, UNIT_FACTOR, Band, Kind, Rounding, Space, Terms
 from meteragent.schedule import Schedule
 
 USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
 """An ordinary window of the calendar, in days of 24 hours: what figures are stated for."""
+
+LIVE_ROUNDING: Rounding = "dithered"
+"""How the agent rounds. Archives round half-up: they store no accumulators that a copy could tell from."""
 
 _WHOLE_DAY = Hours(0, 24 * 60)
 _SHAPES_END_MS = parse_time("2035-01-01T00:00:00Z")
@@ -139,21 +142,22 @@ def others_per_day(config: Config, stream: Stream) -> Fraction:
     return sum((terms(other).per_day for other in config.stream if other is not stream), Fraction(0))
 
 
-def schedule(stream: Stream, others: Fraction = Fraction(0)) -> Schedule:
-    """When the stream's windows start, and under which terms each is released; `others` per day."""
+def schedule(stream: Stream, others: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Schedule:
+    """Return when the stream's windows start, and under which terms each is released; `others` per day."""
+    usual = terms(stream, others, rounding)
     if unit(stream) is None:
-        return Schedule(terms(stream, others), grid(stream))
+        return Schedule(usual, grid(stream))
 
     def shape(window_ms: int, bands: tuple[Band, ...]) -> Terms:
-        return replace(_terms(stream, window_ms, bands), others_per_day=others)
+        return replace(_terms(stream, window_ms, bands), others_per_day=others, rounding=rounding)
 
-    return Schedule(terms(stream, others), grid(stream), hours(stream), shape)
+    return Schedule(usual, grid(stream), hours(stream), shape)
 
 
-def terms(stream: Stream, others: Fraction = Fraction(0)) -> Terms:
-    """The terms of an ordinary window: all there is but where the calendar makes some longer."""
+def terms(stream: Stream, others: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Terms:
+    """Return the terms of an ordinary window: all there is but where the calendar makes some longer."""
     usual = _terms(stream, length_ms(stream), _usual_bands(stream))
-    return replace(usual, others_per_day=others)
+    return replace(usual, others_per_day=others, rounding=rounding)
 
 
 def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
@@ -201,11 +205,12 @@ def _preset_name(stream: Stream) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def shapes(stream: Stream) -> tuple[Terms, ...]:
-    """The terms of all windows that differ: of the calendar, those of the ten years from 2025."""
+def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, ...]:
+    """Return the terms of all windows that differ: of the calendar, those of the ten years from 2025."""
     if unit(stream) is None:
-        return (terms(stream),)
-    windows, calendar = schedule(stream), Calendar(stream.window.timezone or "UTC", unit(stream) or "")
+        return (terms(stream, rounding=rounding),)
+    windows = schedule(stream, rounding=rounding)
+    calendar = Calendar(stream.window.timezone or "UTC", unit(stream) or "")
     start_ms, alike = windows.first_ms(parse_time("2025-01-01T00:00:00Z")), dict[object, int]()
     while start_ms < _SHAPES_END_MS:  # windows whose days are as long as another's are as that
         alike.setdefault(calendar.stretches(start_ms, _WHOLE_DAY), start_ms)

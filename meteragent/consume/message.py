@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from meteragent import encode
@@ -22,7 +22,7 @@ from meteragent.errors import RecordError
 from meteragent.grid import DAY_MS, HOUR_MS, Calendar, parse_time
 from meteragent.privacy.accuracy import sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.release import UNIT_FACTOR, UNITS, Kind, Space
+from meteragent.release import UNIT_FACTOR, UNITS, Kind, Rounding, Space
 
 Message = bytes | str | Mapping[str, Any] | list[Any]
 """A message as it came, or already parsed by a JSON library; a list is a SenML pack."""
@@ -46,6 +46,7 @@ class Descriptor:
 
     Slots are `step_ms` long, or the `bands` of a mean day: by name, how long each is in its window.
     Windows are aligned to the Unix epoch, or those of the local calendar of `timezone`.
+    `rounding` is how slot values become whole quanta; a descriptor that does not say it is half-up.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Descriptor:
     space: Space
     timezone: str | None
     bands: Mapping[str, int] = field(compare=False)
+    rounding: Rounding
     facts: Mapping[str, Any] = field(repr=False, compare=False)
 
     @classmethod
@@ -87,6 +89,7 @@ class Descriptor:
             space=fields.parsed("space", Space) if "space" in fields.facts else Space.LINF,
             timezone=fields.text("timezone") if "timezone" in fields.facts else None,
             bands=_bands(fields),
+            rounding=fields.parsed("rounding", _rounding) if "rounding" in fields.facts else "half-up",
             facts=fields.facts,
         )
         for name, agrees in found._agreements(fields):
@@ -244,6 +247,12 @@ def _bands(fields: _Fields) -> Mapping[str, int]:
     with suppress(ValueError, TypeError, AttributeError):
         return {name: _duration_ms(text) for name, text in found.items()}
     raise fields.error("bands", "cannot be read")
+
+
+def _rounding(text: str) -> Rounding:
+    if text not in get_args(Rounding):
+        raise ValueError("no rounding")
+    return cast(Rounding, text)
 
 
 def _is_zone(name: str) -> bool:

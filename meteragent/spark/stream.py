@@ -35,7 +35,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from meteragent import config, encode
+from meteragent import encode
 from meteragent.archive import files
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
@@ -106,7 +106,7 @@ def folder(out: Path, policy: Policy) -> Sink:
 
 def descriptors(policy: Policy) -> list[dict[str, Any]]:
     """The descriptors that releases name in `d`: one for each kind of window that the calendar has."""
-    each = [policy.wording(terms) for terms in config.shapes(policy.stream)]
+    each = [policy.wording(terms) for terms in policy.shapes]
     return [json.loads(encode.descriptor(one, "", 0)) for one in each]
 
 

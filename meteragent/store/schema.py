@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast, get_args
 from zlib import crc32
 
 from meteragent.errors import StoreError
@@ -17,6 +17,7 @@ from meteragent.release import (
     Clock,
     Kind,
     OpenWindow,
+    Rounding,
     Slot,
     Space,
     Terms,
@@ -222,6 +223,12 @@ def _bands(known: list[Any]) -> tuple[Band, ...]:
     )
 
 
+def _rounding(known: Any) -> Rounding:
+    if known not in get_args(Rounding):
+        raise ValueError("no rounding")
+    return cast(Rounding, known)
+
+
 _FIELDS: dict[str, Callable[[Any], Any]] = {
     "kind": Kind,
     "unit": _text,
@@ -234,6 +241,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "bands": _bands,
     "others_per_day": _fraction,
     "modulus_u": _whole_or_none,
+    "rounding": _rounding,
 }
 """The fields of terms that are no whole numbers."""
 

@@ -55,15 +55,14 @@ _PARTS = (
 )
 """Commands that bring their arguments with them: name, module, what they do."""
 
-
 _SCHEMA = "The JSON Schema of the configuration, for editors and programs."
-
 
 _Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
+    _open_standard_streams()
     options = _parser(sys.argv[1:] if arguments is None else arguments).parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
@@ -75,13 +74,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"{options.config}: {error}", file=sys.stderr)
         return EXIT_CONFIG
-    except KeyRefused as error:
+    except (KeyRefused, StoreError) as error:
         print(f"meteragent: {error}", file=sys.stderr)
-        return EXIT_CONFIG
-    except StoreError as error:
-        print(f"meteragent: {error}", file=sys.stderr)
-        return EXIT_CRASH
+        return EXIT_CONFIG if isinstance(error, KeyRefused) else EXIT_CRASH
     return done
+
+
+def _open_standard_streams() -> None:
+    """Open the null device in place of standard streams that are closed, as by `>&-`.
+
+    Otherwise the next file or socket takes the number of the stream, and what is printed goes there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free: the stream's own
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -1,5 +1,6 @@
 """What tests share: a real broker, certificates, and how hard Hypothesis looks."""
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -39,3 +40,14 @@ def broker(mosquitto: MakeBroker) -> Iterator[Broker]:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """An authority, a server and a client."""
     return Certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def interruptible() -> Iterator[None]:
+    """Let SIGINT interrupt this process and those that it starts.
+
+    A shell starts what runs in the background with SIGINT ignored, and children inherit that.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

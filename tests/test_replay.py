@@ -165,6 +165,7 @@ def test_command_loops(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFix
     assert said.startswith("61 readings sent, 2026-11-20T12:00:00Z to 2026-11-20T13:00:00Z, in ")
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_command_interrupted(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE
 
@@ -89,14 +88,6 @@ async def test_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "CONFIGURATION", stage.CONFIGURATION.replace('"private/', '"elsewhere/'))
     with pytest.raises(DemoError, match="nothing has happened for 5 s"):
         await play(Street.simulated(SEED, 2, 1), HALF_HOUR_MS, tmp_path, nothing)
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Shells start what is to run in the background so that it, and what it starts, ignores Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")

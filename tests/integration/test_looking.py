@@ -97,7 +97,7 @@ def log_of(broker: Broker) -> str:
 
 
 @pytest.fixture(scope="module")
-def runs(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Scenarios:
+def runs(interruptible: None, mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Scenarios:
     """All of it, side by side."""
 
     async def tap(folder: Path) -> tuple[int, str, str]:

@@ -192,3 +192,13 @@ def test_what_a_stop_leaves_behind_is_not_lost(name: str, stops: Scenarios) -> N
     assert all(later[record.start_ms] == record.payload for record in stops[name].later)
     first_seen = list(dict.fromkeys(record.start_ms for record in stops[name].later))
     assert first_seen == sorted(first_seen)
+
+
+async def test_a_stop_with_its_streams_closed_is_no_crash(mosquitto: MakeBroker, tmp_path: Path) -> None:
+    """With standard input, output and error closed, SIGTERM still ends the agent with 0."""
+    with mosquitto(settings=TELL_ALL) as broker, service(tmp_path, stream(broker.url)) as agent:
+        agent._command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *agent._command]
+        agent.start()
+        await subscribed(broker)
+        await agent.stop()
+        assert agent.log == ""

@@ -11,9 +11,11 @@ from fractions import Fraction
 
 from meteragent.grid import format_duration
 from meteragent.health import COUNTERS
+from meteragent.problem import Problem, problem
 
 LAG_S = 60.0
 """A record that has been due for longer is a sign that something is wrong."""
+_STANDS = {"no clock": "no_clock", "no room in the store": "store_full"}
 LABELS = 100
 """Of more meters than this only the number is told: a label for each would burden who collects."""
 
@@ -38,7 +40,10 @@ class StreamVitals:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """The agent at a moment: `stands` says why nothing moves, where nothing does."""
+    """The agent at a moment: `stands` says why nothing moves, where nothing does.
+
+    `raised` are the problems that parts of the agent have raised; others follow from the figures.
+    """
 
     version: str
     running_s: float
@@ -46,32 +51,38 @@ class Vitals:
     stands: str | None
     counts: Mapping[str, int]
     streams: tuple[StreamVitals, ...]
+    raised: tuple[Problem, ...] = ()
 
     @property
-    def problems(self) -> tuple[str, ...]:
+    def problems(self) -> tuple[Problem, ...]:
         """What a person should look at; none: all is well."""
         return tuple(self._problems())
 
-    def _problems(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[Problem]:
         if self.stands is not None:
-            yield f"everything stands: {self.stands}"
+            yield problem(_STANDS[self.stands])
         for stream in self.streams:
-            for side, up in (("source", stream.source_up), ("sink", stream.sink_up)):
-                if not up:
-                    yield f"stream {stream.name}: no connection to the broker of the {side}"
+            if not stream.source_up:
+                yield problem("source_down", stream.name)
+            if not stream.sink_up:
+                yield problem("sink_down", stream.name)
             if stream.lag_s > LAG_S:
                 since = format_duration(round(stream.lag_s) * 1000)
-                yield f"stream {stream.name}: {stream.waiting} messages wait, the first for {since}"
+                yield problem("messages_wait", stream.name, waiting=stream.waiting, since=since)
+        yield from self.raised
 
 
 def as_text(vitals: Vitals) -> str:
     """In words, for a person at a terminal."""
     running = format_duration(round(vitals.running_s) * 1000)
     lines = [f"meteragent {vitals.version}, running for {running}"]
-    lines += [f"Problem: {problem}" for problem in vitals.problems] or ["All is well."]
-    for one in vitals.streams:
-        fleet = "" if one.shard is None else f", shard {one.shard}"
-        lines.append(f"Stream {one.name}{fleet}: {one.meters} meters, {one.waiting} messages wait")
+    for one in vitals.problems:
+        lines += [f"Problem: {one.text}", f"  What to do: {one.cure} ({one.code})"]
+    if not vitals.problems:
+        lines.append("All is well.")
+    for stream in vitals.streams:
+        fleet = "" if stream.shard is None else f", shard {stream.shard}"
+        lines.append(f"Stream {stream.name}{fleet}: {stream.meters} meters, {stream.waiting} messages wait")
     lines += [f"  {name:<16} {vitals.counts[name]:>10,}  {COUNTERS[name]}" for name in _counted(vitals)]
     return "\n".join(lines)
 
@@ -81,8 +92,17 @@ def _counted(vitals: Vitals) -> list[str]:
 
 
 def as_json(vitals: Vitals) -> str:
-    """The same facts as JSON; exact numbers are strings."""
-    facts = asdict(vitals) | {"healthy": not vitals.problems, "problems": vitals.problems}
+    """The same facts as JSON; exact numbers are strings.
+
+    `problems` are texts, `problem_codes` their codes, `problem_details` each with code, stream, cause, cure.
+    """
+    problems = vitals.problems
+    facts = asdict(vitals) | {
+        "healthy": not problems,
+        "problems": [one.text for one in problems],
+        "problem_codes": [one.code for one in problems],
+        "problem_details": [asdict(one) for one in problems],
+    }
     return json.dumps(facts, default=str)
 
 
@@ -94,7 +114,8 @@ def from_json(text: str) -> Vitals:
         spent = {meter: Fraction(epsilon) for meter, epsilon in one.pop("spent_per_w").items()}
         streams.append(StreamVitals(**one, spent_per_w=spent))
     facts = {field.name: known[field.name] for field in fields(Vitals)}
-    return Vitals(**facts | {"streams": tuple(streams)})
+    raised = tuple(Problem(**one) for one in known["raised"])
+    return Vitals(**facts | {"streams": tuple(streams), "raised": raised})
 
 
 def as_metrics(vitals: Vitals) -> str:
@@ -115,6 +136,8 @@ def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str
     streams = vitals.streams
     yield "info", "the version", [({"version": vitals.version}, 1)]
     yield "healthy", "1: there is no problem", [({}, not vitals.problems)]
+    problems = [({"code": one.code, "stream": one.stream or ""}, 1.0) for one in vitals.problems]
+    yield "problem", "1: a person should look at this; none is there while all is well", problems
     yield "stands", "1: everything stands, no clock or no room", [({}, vitals.stands is not None)]
     yield "running_seconds", "since the start", [({}, vitals.running_s)]
     yield "store_bytes", "the size of the store's file", [({}, vitals.store_bytes)]

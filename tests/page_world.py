@@ -11,6 +11,7 @@ from typing import Any
 from meteragent import check, config, encode, page
 from meteragent.agent.looking import Looking, Seen
 from meteragent.health import Counts
+from meteragent.problem import Problem
 from meteragent.release import MICRO, Outgoing
 from tests.configurations import written
 
@@ -27,7 +28,7 @@ def seen(stream: config.Stream) -> page.StreamView:
     """What the agent tells the page of a stream; what is promised is worked out once for all tests."""
     nothing: Any = None
     running = Seen(stream, Fraction(0), None, list, lambda _: True)
-    [view] = Looking([running], nothing, nothing, Counts(), _facts).view.streams
+    [view] = Looking([running], nothing, nothing, Counts(), _facts, nothing).view.streams
     return replace(view, promises=lru_cache(view.promises))
 
 
@@ -46,7 +47,8 @@ class PageWorld:
         self.glances = 0
         self.wording = encode.wording(config.terms(self.stream))
         known = replace(seen(self.stream), meters=lambda: self.meters)
-        self.view = page.View([known], self._glance, self._left, self.counts)
+        self.problems: list[Problem] = []
+        self.view = page.View([known], self._glance, self._left, self.counts, self._problems)
 
     @property
     def clock_ms(self) -> int:
@@ -59,6 +61,9 @@ class PageWorld:
 
     async def _left(self, _stream: str, _topic: str, limit: int) -> Sequence[bytes]:
         return self.history[-limit:]
+
+    async def _problems(self) -> Sequence[Problem]:
+        return self.problems
 
     @asynccontextmanager
     async def serving(

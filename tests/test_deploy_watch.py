@@ -15,6 +15,7 @@ from promql_parser import Expr, VectorSelector
 
 from deploy.exporter.exporter import Board
 from meteragent.health import COUNTERS
+from meteragent.problem import PROBLEMS, problem
 from meteragent.vitals import StreamVitals, Vitals, as_metrics
 from tests.messages import described, recorded
 from tests.not_run import ROOT
@@ -30,6 +31,14 @@ ALERTS = [
     for rule in group["rules"]
 ]
 NAMES = [alert["alert"] for alert in ALERTS]
+BEFORE = {
+    "EverythingStands": {"no_clock", "store_full"},
+    "ClockWaits": {"no_clock"},
+    "StoreFull": {"store_full"},
+    "ConnectionLost": {"source_down", "sink_down"},
+    "Lag": {"messages_wait"},
+}
+"""Alarms that ask for a problem by its figures."""
 GIVEN = {"job", "instance"}
 """Labels that Prometheus itself puts on what it reads."""
 
@@ -37,11 +46,12 @@ GIVEN = {"job", "instance"}
 def exposed() -> dict[str, set[str]]:
     """The metrics of agent and exporter, and each one's labels."""
     stream = StreamVitals("main", True, True, 1, 2.0, 1, {"m1": Fraction(1, 220)})
+    raised = (problem("sink_down", "main"),)
     board, registry = Board(), CollectorRegistry()
     board.take("private/m1/power/privacy", described(TERMS))
     board.take("private/m1/power", recorded(TERMS, [5])[0])
     registry.register(board)
-    texts = as_metrics(Vitals("1", 1.0, 1, None, {}, (stream,))), generate_latest(registry).decode()
+    texts = as_metrics(Vitals("1", 1.0, 1, None, {}, (stream,), raised)), generate_latest(registry).decode()
     found: dict[str, set[str]] = {"up": set()}
     for text in texts:
         for family in text_string_to_metric_families(text):
@@ -86,8 +96,18 @@ def anchors(text: str) -> list[str]:
 
 def rows() -> dict[str, set[str]]:
     """The runbook's table of counts: each count, and the sections that its row links to."""
+    return linked("| count | what to make of it |")
+
+
+def codes() -> dict[str, set[str]]:
+    """The runbook's table of problems: each code, and the section that its row links to."""
+    return linked("| problem | where it is explained |")
+
+
+def linked(head: str) -> dict[str, set[str]]:
+    """A table of the runbook: each name of its first column, and the sections that its row links to."""
     found: dict[str, set[str]] = {}
-    table = RUNBOOK.partition("| count | what to make of it |")[2].partition("\n## ")[0]
+    table = RUNBOOK.partition(head)[2].partition("\n\n")[0]
     for line in table.splitlines():
         cells = line.split(" | ")
         for name in re.findall(r"`(\w+)`", cells[0]) if len(cells) > 1 else ():
@@ -130,6 +150,27 @@ def test_a_growth_is_asked_for_with_its_time() -> None:
         bare = re.sub(r"increase\([^)]*\)", "", alert["expr"])
         left = set(re.findall(r"meteragent_(\w+)_total", bare)) & set(COUNTERS)
         assert left <= at_the_start, alert["alert"]
+
+
+def coded(expression: str) -> set[str]:
+    """The codes of problems that an expression asks for."""
+    return set(re.findall(r'meteragent_problem{code="(\w+)"}', expression))
+
+
+@pytest.mark.parametrize("code", PROBLEMS)
+def test_every_problem_has_an_alarm_and_a_section(code: str) -> None:
+    """A problem's section is among the signs, its table of codes links there, and its alarm names it."""
+    section = PROBLEMS[code].section
+    assert section in anchors(RUNBOOK.partition("## Signs")[2])
+    assert codes()[code] == {section}
+    asking = [one for one in ALERTS if code in coded(one["expr"]) | BEFORE.get(one["alert"], set())]
+    assert section in {one["annotations"]["runbook"].partition("#")[2] for one in asking}
+
+
+def test_no_alarm_asks_for_a_problem_that_there_is_not() -> None:
+    """Codes in alarms and in the runbook's table are those of the agent, each once in the table."""
+    assert set().union(*(coded(alert["expr"]) for alert in ALERTS)) <= set(PROBLEMS)
+    assert set(codes()) == set(PROBLEMS)
 
 
 # The runbook --------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def told(text: str, store: StoreThread | None = None, key: bytes | None = None) 
     stream = config.parse(text).stream[0]
     seen = [Seen(stream, Fraction(0), key, lambda: ["m"], {"source": True, "sink": False}.__getitem__)]
     facts: looking.Facts = lambda stream, others: check.facts(stream, others=others)  # noqa: E731
-    return Looking(seen, store or none, clock, Counts(), facts)  # type: ignore[arg-type]
+    return Looking(seen, store or none, clock, Counts(), facts, none)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("source", ["", ENERGY, REGISTER])

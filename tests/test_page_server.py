@@ -1,6 +1,7 @@
 """The page's server over real connections: meteragent.page.serve."""
 
 import asyncio
+import json
 import logging
 import socket
 import sys
@@ -13,8 +14,9 @@ from meteragent import page
 from meteragent.errors import ConfigError
 from meteragent.page import app, server
 from meteragent.page.viewers import VIEWERS, Viewer, Viewers
+from meteragent.problem import PROBLEMS, problem
 from tests.broker import free_port
-from tests.page_asker import LIMIT_S, Line, line
+from tests.page_asker import LIMIT_S, Line, ask, line
 from tests.page_world import START_MS, TOKEN, PageWorld
 
 
@@ -124,6 +126,19 @@ async def test_a_glance_says_how_things_stand(world: PageWorld, open_page: Line)
     assert glance["last"]["left_ms"] == START_MS + 9
     assert glance["health"] == {"outbox": 0, "lag_ms": None, "source": True, "sink": True, "clock": True}
     assert glance["counts"]["accepted"] == 3
+
+
+async def test_problems_are_told_with_what_to_do(world: PageWorld, port: int) -> None:
+    """What is wrong comes with the facts, also while no meter is known, and with every glance."""
+    told = {"code": "sink_down", "text": "stream main: no connection to the broker of the sink"}
+    told["cure"] = PROBLEMS["sink_down"].cure
+    at = app.application(page.Settings(), world.view, world.viewers, [])
+    assert json.loads((await ask(at, "/facts.json")).body)["problems"] == []
+    world.problems = [problem("sink_down", "main")]
+    assert json.loads((await ask(at, "/facts.json")).body)["problems"] == [told]
+    async with world.serving(port=port), line(port) as opened:
+        assert await opened.ask("/events") == 200
+        assert (await opened.event("glance"))["problems"] == [told]
 
 
 async def test_new_meters_are_told(world: PageWorld, open_page: Line) -> None:

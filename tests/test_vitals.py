@@ -1,6 +1,7 @@
 """How the agent is, told in words, as JSON and for Prometheus."""
 
 import json
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from meteragent.health import COUNTERS
+from meteragent.problem import PROBLEMS, Alarms
 from meteragent.vitals import StreamVitals, Vitals, as_json, as_metrics, as_text, from_json
 
 MAIN = StreamVitals("main", True, True, 2, 0.5, 3, {"a": Fraction(1, 220), "b": Fraction(2, 220)})
@@ -38,10 +40,59 @@ def test_each_problem_is_named_and_alone() -> None:
     assert WELL.problems == ()
     assert "All is well." in as_text(WELL)
     for sentence, vitals in STATES.items():
-        assert vitals.problems == (sentence,)
-        assert f"Problem: {sentence}\n" in as_text(vitals)
+        [found] = vitals.problems
+        assert found.text == sentence
+        assert f"Problem: {sentence}\n  What to do: {found.cure} ({found.code})\n" in as_text(vitals)
         assert json.loads(as_json(vitals))["problems"] == [sentence]
         assert families(vitals)["meteragent_healthy"] == {(): 0}
+
+
+def test_each_problem_has_its_code_wherever_it_is_told() -> None:
+    """Code, stream, cause and cure are in the JSON, code and stream in the metrics."""
+    assert families(WELL)["meteragent_problem"] == {}
+    codes = ["no_clock", "source_down", "sink_down", "messages_wait"]
+    for code, vitals in zip(codes, STATES.values(), strict=True):
+        told = json.loads(as_json(vitals))
+        assert told["problem_codes"] == [code]
+        [detail] = told["problem_details"]
+        stream = None if code == "no_clock" else "main"
+        assert (detail["code"], detail["stream"]) == (code, stream)
+        assert detail["cure"] == PROBLEMS[code].cure
+        assert families(vitals)["meteragent_problem"] == {(code, stream or ""): 1}
+
+
+def test_a_full_store_has_a_code_of_its_own() -> None:
+    """What stands for want of room is not told as what stands for want of a clock."""
+    full = replace(WELL, stands="no room in the store")
+    assert [(one.code, one.text) for one in full.problems] == [
+        ("store_full", "everything stands: no room in the store")
+    ]
+
+
+def test_what_parts_of_the_agent_raise_is_told_until_they_clear_it() -> None:
+    """A problem that was raised stands beside those that follow from figures, once, with its newest cause."""
+    alarms = Alarms()
+    alarms.raise_("messages_wait", "main", waiting=2, since="2min")
+    alarms.raise_("messages_wait", "main", waiting=3, since="3min")
+    alarms.raise_("sink_down", "other")
+    alarms.clear("source_down", "main")
+    raised = replace(WELL, raised=alarms.active)
+    texts = [one.text for one in raised.problems]
+    assert texts == [
+        "stream main: 3 messages wait, the first for 3min",
+        "stream other: no connection to the broker of the sink",
+    ]
+    assert from_json(as_json(raised)) == raised
+    alarms.clear("messages_wait", "main")
+    assert [one.code for one in alarms.active] == ["sink_down"]
+
+
+def test_every_problem_says_what_to_do() -> None:
+    """A cause is a clause, a cure is one sentence or more, and a code is a plain word."""
+    for code, meaning in PROBLEMS.items():
+        assert re.fullmatch(r"[a-z][a-z_]+", code)
+        assert not meaning.cause.endswith(".")
+        assert meaning.cure.endswith(".")
 
 
 def test_a_minute_of_lag_is_no_problem() -> None:

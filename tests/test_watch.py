@@ -44,6 +44,11 @@ async def asked(world: World) -> Vitals:
     return vitals.from_json(answer)
 
 
+def texts(found: Vitals) -> list[str]:
+    """The problems as a person reads them."""
+    return [one.text for one in found.problems]
+
+
 async def heard(systemd: socket.socket, wanted: str) -> list[str]:
     """What systemd hears until it hears this line."""
     lines: list[str] = []
@@ -100,7 +105,17 @@ async def test_a_clock_that_stands_is_a_problem(world: World) -> None:
         assert (await asked(world)).problems == ()
         world.now_ms -= 1000
         await world.turn()
-        assert (await asked(world)).problems == ("everything stands: no clock",)
+        assert texts(await asked(world)) == ["everything stands: no clock"]
+
+
+async def test_what_a_part_raises_is_told(world: World) -> None:
+    """A problem that any part of the agent raises is told as the others are, until it is cleared."""
+    async with world.running():
+        await world.turn()
+        world.agent.alarms.raise_("sink_down", "other")
+        assert texts(await asked(world)) == ["stream other: no connection to the broker of the sink"]
+        world.agent.alarms.clear("sink_down", "other")
+        assert texts(await asked(world)) == []
 
 
 async def test_a_lost_connection_is_a_problem_until_it_is_back(world: World) -> None:
@@ -108,7 +123,7 @@ async def test_a_lost_connection_is_a_problem_until_it_is_back(world: World) -> 
     async with world.running():
         await world.turn()
         world.sides["sink"].lose()
-        assert (await asked(world)).problems == ("stream main: no connection to the broker of the sink",)
+        assert texts(await asked(world)) == ["stream main: no connection to the broker of the sink"]
         assert world.agent.counts["sink_lost"] == 1
 
 

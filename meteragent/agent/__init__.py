@@ -28,6 +28,7 @@ from meteragent.mqtt.reconnect import WEEK_S
 from meteragent.pipeline import Pipeline, Spending
 from meteragent.privacy.composition import Odometer
 from meteragent.privacy.sampling import Bits, SystemBits
+from meteragent.problem import Alarms
 from meteragent.release import Clock
 from meteragent.sink import Sink
 from meteragent.source import Source
@@ -87,6 +88,7 @@ class Agent:
         `notify` is who wants to know how the agent is; `facts` is what the local page says of a stream.
         """
         self.counts = Counts()
+        self.alarms = Alarms()
         self._config = config
         self._wall_ms = wall_ms
         self._bits = bits or SystemBits()
@@ -124,7 +126,7 @@ class Agent:
                 self._assemble(stream, link, thread, clock, odometers)
                 for stream, link in zip(self._config.stream, links, strict=True)
             ]
-            watch = Watch(self.counts, clock, thread, self._notify)
+            watch = Watch(self.counts, clock, thread, self._notify, self.alarms)
             watch.streams += [unit.watch for unit in units]
             serving = [watch.answer(), watch.tell(), self._keep_totals(odometers, clock)]
             if where is not None:
@@ -271,7 +273,7 @@ class Agent:
             )
             for stream, unit in zip(self._config.stream, units, strict=True)
         ]
-        looking = Looking(seen, thread, clock, self.counts, self._facts)
+        looking = Looking(seen, thread, clock, self.counts, self._facts, watch.problems)
         await page.serve(where, looking.view, self._viewers, routes(watch))
 
     def _count(self, unit: Unit, side: str) -> Callable[[str], None]:

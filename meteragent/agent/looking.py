@@ -1,7 +1,7 @@
 """What the local page may know, put together: promises, what was spent, what left, and how the lines are."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -17,6 +17,7 @@ from meteragent.config.refuse import refuse
 from meteragent.errors import ConfigError
 from meteragent.health import Counts
 from meteragent.page import Glance, Message, Promise, Promises, Route, Settings, StreamView, View
+from meteragent.problem import Problem
 
 Facts = Callable[[settings.Stream, Fraction], Mapping[str, Any]]
 """What is said of a stream before it releases anything, given what the others charge a day: `check.facts`."""
@@ -52,14 +53,20 @@ class Looking:
     """Answers what the page asks; reads the store on its own thread."""
 
     def __init__(
-        self, seen: Sequence[Seen], thread: StoreThread, clock: SteadyClock, counts: Counts, facts: Facts
+        self,
+        seen: Sequence[Seen],
+        thread: StoreThread,
+        clock: SteadyClock,
+        counts: Counts,
+        facts: Facts,
+        problems: Callable[[], Awaitable[Sequence[Problem]]],
     ) -> None:
         self._seen = {each.stream.name: each for each in seen}
         self._thread = thread
         self._clock = clock
         self._facts = facts
         self._last: dict[str, tuple[int, outbox.Left | None]] = {}
-        self.view = View([self._stream(each) for each in seen], self._glance, self._left, counts)
+        self.view = View([self._stream(each) for each in seen], self._glance, self._left, counts, problems)
 
     def _stream(self, seen: Seen) -> StreamView:
         stream = seen.stream
@@ -102,8 +109,8 @@ def routes(watch: Watch) -> tuple[Route, ...]:
     """What this machine's tools ask of the same server: whether all is well, and Prometheus' figures."""
 
     async def healthz() -> tuple[int, str, bytes]:
-        problems = (await watch.vitals()).problems
-        text = "\n".join(problems or ["all is well"])
+        problems = await watch.problems()
+        text = "\n".join([f"{one.code}: {one.text}" for one in problems] or ["all is well"])
         return 503 if problems else 200, "text/plain", f"{text}\n".encode()
 
     async def metrics() -> tuple[int, str, bytes]:

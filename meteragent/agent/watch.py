@@ -21,6 +21,7 @@ from meteragent.grid import DAY_MS, floor
 from meteragent.health import Counts
 from meteragent.mqtt import Session
 from meteragent.pipeline import Pipeline
+from meteragent.problem import Alarms, Problem
 from meteragent.sink import Sink
 from meteragent.vitals import StreamVitals, Vitals
 
@@ -98,12 +99,15 @@ def _spent(thread: StoreThread, labels: dict[str, str], day_ms: int) -> dict[str
 class Watch:
     """The whole agent, as its streams and its store say."""
 
-    def __init__(self, counts: Counts, clock: SteadyClock, thread: StoreThread, notify: Notify) -> None:
+    def __init__(
+        self, counts: Counts, clock: SteadyClock, thread: StoreThread, notify: Notify, alarms: Alarms
+    ) -> None:
         self.streams: list[StreamWatch] = []
         self._counts = counts
         self._clock = clock
         self._thread = thread
         self._notify = notify
+        self._alarms = alarms
         self._began_s = _now_s()
 
     async def vitals(self) -> Vitals:
@@ -118,7 +122,12 @@ class Watch:
             stands=stands,
             counts=dict(self._counts),
             streams=tuple([await stream.vitals(self._thread, now_ms) for stream in self.streams]),
+            raised=self._alarms.active,
         )
+
+    async def problems(self) -> tuple[Problem, ...]:
+        """What a person should look at now."""
+        return (await self.vitals()).problems
 
     async def answer(self) -> None:
         """Answer whoever asks, until cancelled."""
@@ -145,8 +154,8 @@ class Watch:
         watchdog_s = self._notify.watchdog_s
         pause_s = STATUS_S if watchdog_s is None else min(STATUS_S, watchdog_s / 4)
         while self._notify.address is not None:
-            problems = (await self.vitals()).problems
-            lines = [f"STATUS={'; '.join(problems) or 'all is well'}"]
+            texts = [one.text for one in await self.problems()]
+            lines = [f"STATUS={'; '.join(texts) or 'all is well'}"]
             if watchdog_s is not None and self._silent_s() < watchdog_s / 2:
                 lines.append("WATCHDOG=1")
             self._notify.send(*lines)

@@ -104,7 +104,8 @@ class _Page:
         streams = self._view.streams
         if self._promises is None:
             self._promises = await asyncio.to_thread(lambda: [each.promises() for each in streams])
-        return Response(say.facts(streams, self._promises), media_type="application/json")
+        told = say.facts(streams, self._promises, await self._view.problems())
+        return Response(told, media_type="application/json")
 
     async def _file(self, request: Request) -> Response:
         found = self._files.get(request.path_params["name"])
@@ -141,6 +142,7 @@ class _Page:
                 meters, before = say.meters(stream), meters
                 glance = await self._view.glance(stream.name, viewer.meter)
                 told = say.glance(glance, stream.terms, self._view.counts)
+                told["problems"] = say.wrong(await self._view.problems())
                 yield say.event("glance", told | ({} if meters == before else {"meters": meters}))
             await viewer.wait(glance_at - loop.time())
             if not viewer.over:

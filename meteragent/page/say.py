@@ -11,6 +11,7 @@ from meteragent import __version__
 from meteragent.health import COUNTERS, Counts
 from meteragent.page.view import Glance, Promises, StreamView
 from meteragent.page.viewers import News, Viewer
+from meteragent.problem import Problem
 from meteragent.release import MICRO, UNIT_FACTOR, Kind, Terms
 
 METERS = 500
@@ -24,8 +25,10 @@ def event(name: str, data: Mapping[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-def facts(streams: Sequence[StreamView], promises: Sequence[Promises]) -> bytes:
-    """Every stream's promise, and that of every other preset on the same readings."""
+def facts(
+    streams: Sequence[StreamView], promises: Sequence[Promises], problems: Sequence[Problem] = ()
+) -> bytes:
+    """Every stream's promise, that of every other preset on the same readings, and what is wrong."""
     told = [
         {
             "name": stream.name,
@@ -35,7 +38,13 @@ def facts(streams: Sequence[StreamView], promises: Sequence[Promises]) -> bytes:
         }
         for stream, promised in zip(streams, promises, strict=True)
     ]
-    return json.dumps({"version": __version__, "streams": told, "counters": COUNTERS}).encode()
+    known = {"version": __version__, "streams": told, "counters": COUNTERS}
+    return json.dumps(known | {"problems": wrong(problems)}).encode()
+
+
+def wrong(problems: Sequence[Problem]) -> list[dict[str, str]]:
+    """Problems as the page shows them."""
+    return [{"code": one.code, "text": one.text, "cure": one.cure} for one in problems]
 
 
 def meters(stream: StreamView) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from meteragent.errors import ConfigError
 from meteragent.health import Counts
+from meteragent.problem import Problem
 from meteragent.release import Terms
 
 TOKEN_LEAST = 16
@@ -97,18 +98,23 @@ class Glance(NamedTuple):
     sink: bool
 
 
+async def _all_is_well() -> Sequence[Problem]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """All that the page may know.
 
     `glance` is how a meter of a stream stands; `left` are the payloads of the latest records of a topic of a
-    stream, at most so many, in order.
+    stream, at most so many, in order; `problems` are what a person should look at.
     """
 
     streams: Sequence[StreamView]
     glance: Callable[[str, str], Awaitable[Glance]]
     left: Callable[[str, str, int], Awaitable[Sequence[bytes]]]
     counts: Counts
+    problems: Callable[[], Awaitable[Sequence[Problem]]] = _all_is_well
 
 
 class Route(NamedTuple):

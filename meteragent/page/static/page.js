@@ -2,7 +2,7 @@
 
 import { Example } from "./noise.js";
 import { Plot } from "./plot.js";
-import { fill, presetLine, showGame, showHealth, showHidden, showLast, showNumbers, showPairs, showSpent } from "./sections.js";
+import { fill, presetLine, showGame, showHealth, showHidden, showLast, showNumbers, showPairs, showProblems, showSpent } from "./sections.js";
 import { mean, Numbers, slotAt, Trace } from "./series.js";
 import { amount, clock, element, number, say, speak } from "./text.js";
 
@@ -121,6 +121,7 @@ class Page {
     if (facts) {
       const fresh = facts.streams.find(({ name }) => name === this.stream.name);
       this.facts = facts;
+      showProblems(facts.problems);
       if (!fresh || fresh.own.id !== this.stream.own.id) location.reload();
       this.stream.meters = fresh?.meters || [];
       if (this.meter) this.connect();
@@ -160,6 +161,7 @@ class Page {
     showSpent(glance.spent, this.stream.own);
     showLast(glance.last);
     showHealth(glance, this.facts.counters);
+    showProblems(glance.problems);
     if (Date.now() - this.drawn >= (calm.matches ? DRAW_CALM_MS : DRAW_MS)) this.draw();
   }
 
@@ -274,6 +276,7 @@ async function start() {
   speak(texts);
   fill("foot", say("foot", { version: facts.version }));
   const asked = new URLSearchParams(location.search);
+  showProblems(facts.problems);
   new Page(facts).choose(asked.get("stream"), asked.get("meter"));
 }
 

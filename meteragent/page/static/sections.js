@@ -130,6 +130,17 @@ export function showLast(last) {
   fill("last-payload", last.payload);
 }
 
+/** What a person should look at, each with what to do; it is changed only where something changes. */
+export function showProblems(problems) {
+  const place = at("problems");
+  const known = JSON.stringify(problems);
+  if (place.dataset.known === known) return;
+  place.dataset.known = known;
+  place.hidden = problems.length === 0;
+  const line = ({ code, text, cure }) => [element("strong", text), " ", cure, " (", element("code", code), ")"];
+  fill("problems", ...problems.map((problem) => element("p", line(problem), { class: "notice problem" })));
+}
+
 /** How the agent does. */
 export function showHealth({ health, counts }, meanings) {
   const state = (fine, text) => element("span", text, { class: fine ? "good" : "bad" });

@@ -1,0 +1,91 @@
+"""What can be wrong with the agent: each problem has a stable code, a cause and a cure.
+
+A problem never holds a value, and is never of one named meter (law 4): at most it counts.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a code stands for: its cause, which may have fields to fill in, its cure, and a section.
+
+    `section` is the anchor of the section of the runbook, deploy/README.md, that says more.
+    """
+
+    cause: str
+    cure: str
+    section: str
+
+
+PROBLEMS = {
+    "no_clock": Meaning(
+        "everything stands: no clock",
+        "Set the system's clock: it shows an earlier time than the store has seen. Nothing is lost.",
+        "the-clock-is-wrong",
+    ),
+    "store_full": Meaning(
+        "everything stands: no room in the store",
+        "Bring the sink's broker back, or raise store.max_mb and restart.",
+        "the-store-is-full",
+    ),
+    "source_down": Meaning(
+        "no connection to the broker of the source",
+        "Check that the broker runs, and source.url, the user and the password; the log gives the reason.",
+        "a-connection-is-lost",
+    ),
+    "sink_down": Meaning(
+        "no connection to the broker of the sink",
+        "Check that the broker runs, and sink.url, the user and the password; the log gives the reason. "
+        "Records wait in the store.",
+        "a-connection-is-lost",
+    ),
+    "messages_wait": Meaning(
+        "{waiting} messages wait, the first for {since}",
+        "Look in the log whether the sink's broker refuses them. After a long outage this is the backlog, "
+        "and ends by itself.",
+        "records-wait",
+    ),
+}
+"""Every problem, by its code. Codes are stable: alarms and scripts ask for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that a person should look at; of one stream, or of the agent (`stream` None)."""
+
+    code: str
+    cause: str
+    cure: str
+    stream: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The cause as a sentence, with the stream's name."""
+        return self.cause if self.stream is None else f"stream {self.stream}: {self.cause}"
+
+
+def problem(code: str, stream: str | None = None, **fields: object) -> Problem:
+    """Make a problem; `fields` fill in its cause. Raises KeyError for a code that `PROBLEMS` lacks."""
+    meaning = PROBLEMS[code]
+    return Problem(code, meaning.cause.format(**fields), meaning.cure, stream)
+
+
+class Alarms:
+    """The problems that parts of the agent have raised and not cleared, one of a code and stream."""
+
+    def __init__(self) -> None:
+        self._active: dict[tuple[str, str | None], Problem] = {}
+
+    def raise_(self, code: str, stream: str | None = None, **fields: object) -> None:
+        """Raise a problem, or replace the one of the same code and stream."""
+        self._active[code, stream] = problem(code, stream, **fields)
+
+    def clear(self, code: str, stream: str | None = None) -> None:
+        """Clear a problem; one that was never raised is no error."""
+        self._active.pop((code, stream), None)
+
+    @property
+    def active(self) -> tuple[Problem, ...]:
+        """The problems as they stand, oldest first."""
+        return tuple(self._active.values())

@@ -35,6 +35,7 @@ COUNTERS = {
     "early": "readings of time before the meter's first window",
     "accepted": "readings that count",
     "clamped": "values outside window.range, clamped to it",
+    "thinned": "readings dropped, because too many of their meter waited for their time to come",
     "rolled_over": "registers that began again at source.modulus",
     "register_reset": "registers that fell otherwise, reset or replaced: what was used meanwhile is gap",
     "register_lost": "slots of a register lost: none of its readings came between a stop and the slot's end",

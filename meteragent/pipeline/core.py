@@ -151,6 +151,9 @@ class Pipeline:
         else:
             outcome, free, counting = self._intake.accept(meter, phase, timeline, reading)
         self._effects.acknowledge += free
+        if timeline.thinned:
+            self._counts.add("thinned", timeline.thinned)
+            timeline.thinned = 0
         if outcome is not Outcome.ACCEPTED:
             self._counts.add(str(outcome))
             return first_seen

@@ -26,7 +26,9 @@ The rules
 4. At most n noise values are ever drawn for one window, each slot's when it opens, the first's perhaps
    ahead (THEORY 2.1). The noise of a slot that is lost (`register`) is never used; what is drawn in its
    place is from a new radius, and masks a constant.
-5. A slot is covered only after it was opened: `covered_ms` never passes the clock, but to the end of
+5. At most `PENDING` readings of a meter are pending; of more, those closest to another are dropped and
+   given back.
+6. A slot is covered only after it was opened: `covered_ms` never passes the clock, but to the end of
    a slot that is lost.
 """
 

@@ -14,6 +14,8 @@ from meteragent.window.slot import Window
 
 _SEEN, _FORGOTTEN = 144, 16
 """So many times of covered readings are remembered, to tell `duplicate` from `late`; how many go at once."""
+PENDING = 4096
+"""Pending readings of a meter at most: a sender may stamp one for each millisecond of `ahead`."""
 
 
 class Outcome(StrEnum):
@@ -50,6 +52,7 @@ class Timeline:
         "seen",
         "standing_ms",
         "terms",
+        "thinned",
         "windows",
     )
 
@@ -61,6 +64,7 @@ class Timeline:
         self.standing_ms: int | None = None
         self.newest_ms: int | None = None
         self.idle = 0
+        self.thinned = 0
         self.pending: list[Pending] = []
         self.windows: list[Window] = []
         self.seen = array("q")
@@ -129,7 +133,27 @@ class Timeline:
         else:
             pending.append(reading)
         self.hear(time_ms)
-        return Outcome.ACCEPTED, self._free() if time_ms <= self.covered_ms else []
+        free = self._thin() if len(pending) > PENDING else []
+        return Outcome.ACCEPTED, [*free, *self._free()] if time_ms <= self.covered_ms else free
+
+    def _thin(self) -> list[Token]:
+        """Drop the pending readings that follow another most closely; return their tokens.
+
+        Those that stay are about a 2,048th of their time apart or more, but for the last. Which ones go
+        depends on times alone, never on a value. A power stands a little longer for that, a register loses
+        nothing but when it was used; an interval's energy that no other covers is gap.
+        """
+        first, *between, last = self.pending
+        apart_ms = 2 * (last.time_ms - first.time_ms) // PENDING
+        kept, tokens = [first], []
+        for reading in between:
+            if reading.time_ms - kept[-1].time_ms < apart_ms:
+                tokens.append(reading.token)
+            else:
+                kept.append(reading)
+        self.pending[:] = *kept, last
+        self.thinned += len(tokens)
+        return tokens
 
     def revise(self, reading: Pending) -> tuple[Outcome, list[Token]]:
         """Take in the sum of a meter's phases: a later one of the same time takes the place of the first."""

@@ -15,10 +15,11 @@ from meteragent.privacy.conformance import conform
 from meteragent.privacy.mechanism.base import Guarantee
 from meteragent.privacy.mechanism.categorical import Categorical
 from meteragent.privacy.mechanism.gaussian import DiscreteGaussian
-from meteragent.privacy.mechanism.number import Laplace, LaplaceSanitisation, TruncatedGeometric
+from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
 from meteragent.privacy.mechanism.planar import PlanarLaplace, PlanarManhattan
 from meteragent.privacy.mechanism.product import MetricProduct, Product
 from meteragent.privacy.mechanism.randomised import RandomisedResponse, RandomRow
+from meteragent.privacy.mechanism.sanitisation import LaplaceSanitisation
 from meteragent.privacy.mechanism.selection import Exponential, NoisyMax
 from meteragent.privacy.mechanism.vector import VectorLaplace
 from meteragent.privacy.space import Categories, Databases, Numbers, Windows

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from meteragent.privacy import LInfLaplace, SeededBits
 from meteragent.privacy.mechanism.base import MetricMechanism, PairMechanism
-from meteragent.privacy.mechanism.number import Laplace, LaplaceSanitisation, TruncatedGeometric
+from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
+from meteragent.privacy.mechanism.sanitisation import Calibration, LaplaceSanitisation
 from meteragent.privacy.space import Numbers
 
 ENDS = [0.622459331202, 0.148550677884, 0.0901005406575, 0.0546487403655]
@@ -29,9 +30,11 @@ positive = st.fractions(Fraction(1, 1000), 20, max_denominator=1000)
 deltas = st.fractions(0, Fraction(99, 100), max_denominator=10**9)
 
 
-def sanitisation(width: int = 50, epsilon: Any = 1, delta: Any = "0.01") -> LaplaceSanitisation:
+def sanitisation(
+    width: int = 50, epsilon: Any = 1, delta: Any = "0.01", calibration: Calibration = "holohan"
+) -> LaplaceSanitisation:
     """A sanitisation of 0 .. width/10."""
-    return LaplaceSanitisation(Numbers(0, width, "0.1"), epsilon, delta)
+    return LaplaceSanitisation(Numbers(0, width, "0.1"), epsilon, delta, calibration)
 
 
 ALL = [Laplace("1/3", "1/2"), TruncatedGeometric("1/3", "1/2", 9), sanitisation()]
@@ -176,6 +179,57 @@ def test_the_formula_has_slack_on_a_fine_lattice_only() -> None:
         least = float(hockey_stick(coarse.noise.a, 1, Fraction(7)))
     assert least == pytest.approx(0.1 / (1 + 0.9 * np.exp(-7)), rel=1e-9)
     assert 0.0999 < least < 0.1
+
+
+SCALES = [
+    ("0.1", "0.1", 4.869, 3.425, 3.218),
+    ("1", "0.1", 0.9047, 0.8761, 0.8260),
+    ("1", "0.001", 0.9990, 0.9986, 0.9980),
+]
+"""epsilon, delta, and b/D of the three calibrations; the last on the real line."""
+
+
+@pytest.mark.parametrize("case", SCALES)
+def test_three_calibrations_of_the_scale(case: tuple[str, str, float, float, float]) -> None:
+    """Example 5's scale, the least that is right for every set, and the least on a lattice of 10^5 steps."""
+    epsilon, delta, *scales = case
+    names: tuple[Calibration, ...] = ("holohan", "any set", "lattice")
+    made = [sanitisation(10**5, epsilon, delta, name) for name in names]
+    assert [float(m.scale) / 10**4 for m in made] == pytest.approx(
+        scales, abs=1e-3 if scales[0] > 1 else 1e-4
+    )
+    line = 1 / (float(epsilon) - 2 * np.log1p(-float(delta)))
+    assert float(made[-1].scale) / 10**4 == pytest.approx(line, rel=1e-8)
+
+
+@given(positive, deltas, st.integers(1, 10**4))
+def test_the_smallest_delta_is_exact_and_never_above_the_promise(
+    e: Fraction, delta: Fraction, width: int
+) -> None:
+    """Every calibration keeps delta, the hockey stick's sum, and that of the lattice uses it up."""
+    for name in ("holohan", "any set", "lattice"):
+        mechanism = sanitisation(width, e, delta, name)
+        assert mechanism.smallest_delta <= delta
+        if width <= 40:
+            with mpmath.workdps(60):
+                summed = hockey_stick(mechanism.noise.a, width, e)
+            assert float(mechanism.smallest_delta) == pytest.approx(float(summed), rel=1e-12, abs=1e-30)
+    assert float(delta - mechanism.smallest_delta) <= 1e-11 * float(e + delta)
+
+
+def test_two_numbers_a_quantum_apart_use_up_the_delta_of_any_set() -> None:
+    """No formula in D, epsilon and delta asks for less noise than b = D/ln((e^epsilon+delta)/(1-delta))."""
+    mechanism = sanitisation(1, "1/2", "1/10", "any set")
+    assert float(Fraction(1, 10) - mechanism.smallest_delta) < 1e-12
+    assert mechanism.noise.epsilon < sanitisation(1, "1/2", "1/10", "lattice").noise.epsilon * (
+        1 + Fraction(1, 10**9)
+    )
+
+
+def test_a_calibration_that_is_not_known_is_refused() -> None:
+    """An unknown calibration is refused by name, with those that there are."""
+    with pytest.raises(ValueError, match=r"calibration is one of .*any set.*, not 'least'"):
+        sanitisation(calibration="least")  # type: ignore[arg-type]
 
 
 def test_without_delta_a_sanitisation_is_the_metric_mechanism() -> None:

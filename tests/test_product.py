@@ -15,8 +15,9 @@ from meteragent.privacy import SeededBits
 from meteragent.privacy.channel import exp
 from meteragent.privacy.mechanism.base import Mechanism, MetricMechanism, PairMechanism
 from meteragent.privacy.mechanism.categorical import Categorical
-from meteragent.privacy.mechanism.number import Laplace, LaplaceSanitisation, TruncatedGeometric
+from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
 from meteragent.privacy.mechanism.product import MetricProduct, Product
+from meteragent.privacy.mechanism.sanitisation import LaplaceSanitisation
 from meteragent.privacy.space import Categories, Databases, Numbers
 
 CATEGORICAL = Categorical(Categories("ab"), "1/2", "1/10")

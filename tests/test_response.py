@@ -10,9 +10,10 @@ from meteragent.privacy import LInfLaplace, SeededBits
 from meteragent.privacy.channel import Channel, exp
 from meteragent.privacy.mechanism.base import MetricMechanism, PairMechanism
 from meteragent.privacy.mechanism.categorical import Categorical
-from meteragent.privacy.mechanism.number import Laplace, LaplaceSanitisation, TruncatedGeometric
+from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
 from meteragent.privacy.mechanism.product import Product
 from meteragent.privacy.mechanism.response import After, OutputPerturbation, Sanitised, Then
+from meteragent.privacy.mechanism.sanitisation import LaplaceSanitisation
 from meteragent.privacy.metric import Scaled, absolute, euclidean
 from meteragent.privacy.query import Query, count, percentile, total
 from meteragent.privacy.space import Categories, Databases, Numbers, Windows

@@ -1,12 +1,15 @@
-"""What has been spent: composition in sequence and in parallel (Pauwels 2016, Propositions 3 and 4).
+"""What has been spent: composition on the same data and on disjoint parts of it.
 
-In sequence. Windows w released at epsilon_w together are (sum of epsilon_w) d-private, also when each
-epsilon_w was chosen after seeing what was released before (Rogers et al. 2016, 1605.08294: the filter that
-stops when the sum would exceed the budget; THEORY 5.2). So add the deltas of pairs (epsilon, delta) and the
-rho of zCDP (Whitehouse et al. 2023, 2203.05481). Epsilons of one unit add; levels of different radii do not.
-Overlapping windows count in full, each (THEORY 5.3): a reading in two of them has both epsilons.
+On the same data. Mechanisms that are independent add (Pauwels 2016, Proposition 3), and so do mechanisms that
+are chosen after seeing what left before (Proposition 4). Windows w released at epsilon_w together are (sum of
+epsilon_w) d-private, also when each epsilon_w was chosen after seeing what was released before (Rogers et al.
+2016, 1605.08294: the filter that stops when the sum would exceed the budget; THEORY 5.2). So add the deltas
+of pairs (epsilon, delta) and the rho of zCDP (Whitehouse et al. 2023, 2203.05481). Epsilons of one unit add;
+levels of different radii do not. Overlapping windows count in full, each (THEORY 5.3): a reading in two of
+them has both epsilons.
 
-In parallel. Of releases from disjoint parts x_1 .. x_m of the data the loss is
+On disjoint parts (McSherry 2009, "parallel composition"; not in Pauwels 2016, whose Proposition 3 bears that
+name and adds). Of releases from disjoint parts x_1 .. x_m of the data the loss is
 
     sum over i of epsilon_i d(x_i, x'_i)  <=  max(epsilon_i) * sum of d(x_i, x'_i):
 
@@ -31,7 +34,7 @@ from meteragent.privacy.exact import Exact, positive, rational
 class Cost:
     """What releases cost together: a pure or approximate part (epsilon, delta), and a zCDP part rho.
 
-    In sequence costs add, `a + b`; in parallel, from disjoint parts, each part is the larger of both,
+    On the same data costs add, `a + b`; on disjoint parts each component is the larger of both,
     `a | b` (when that holds: see above). All three are exact and of one unit: epsilon per unit of distance,
     or at one radius; rho at one radius. A cost with rho is (epsilon + zcdp_epsilon(rho, delta'), delta +
     delta')-private for any delta' (`meteragent.privacy.divergence`).

@@ -20,16 +20,20 @@ e^-level(x, x') K(z|x) - K(z|x') <= 0, and any private K, as what is added is no
 
 So `bound` needs no trust in the solver: `dual_bound` computes it from the multipliers, whatever they are.
 
-Which queries have a mechanism that is best for every user (Chatzikokolakis 2013, Theorems 8, 11 to 13)?
-A mechanism of the form H after f is private exactly where H is private for the metric that f induces on its
-answers (`metric.Induced`), so the best H is a program on answers only. If that metric is a line, q|i-j|,
-which is to say that f is uniformly q-sensitive (`Query.uniformly_sensitive`), the truncated geometric on
-0..k with a remap attains the least loss for every prior and every loss that grows with |i-j| (Ghosh,
-Roughgarden, Sundararajan 2009): it is universally optimal. Counts under d_h are lines; so are sums, averages
-and percentiles under d_1, normalised or not, and percentiles under d_inf. An average of n whole numbers under
-d_inf is one where it is rounded to whole numbers, as shifting all n moves it by 1: unrounded, 1/n and 1
-are as far from 0. Where the line fails there are users who cannot all be served best (Theorem 9). And it is
-about mechanisms of that form: a user who knows which databases occur may do better with another.
+Which queries have a mechanism that is best for every user (Chatzikokolakis 2013, Definition 7, Theorems 8 to
+10)? A mechanism of the form H after f is private exactly where H is private for the metric that f induces on
+its answers (`metric.Induced`), so the best H is a program on answers only. If that metric is a line of equal
+steps, q|i-j|, which is to say that f is uniformly q-sensitive (`Query.uniformly_sensitive`), the truncated
+geometric on 0..k with a remap attains the least loss for every prior and every loss that grows with |i-j|
+(Ghosh, Roughgarden, Sundararajan 2009): it is universally optimal among the mechanisms H after f, and a
+user who knows which databases occur may do better with one of another form. Counts under d_h are such
+lines; so are sums and percentiles under d_1, normalised or not, percentiles under d_inf, and averages that
+are rounded to whole quanta. An unrounded average of n whole numbers is not: under d_inf shifting all n moves
+it by 1, while 1/n and 1 are as far from 0.
+
+Where the induced graph under d_h is no path, no such mechanism exists for any epsilon < ln 2 (Theorem 9;
+Brenner, Nissim 2010). Nothing of the kind holds in general: answers on a line of unequal steps, such as 0, 1,
+3, have a Laplace mechanism (Definition 6) that serves every user we tried best.
 
 For example: who expects a count of 0 .. 5 to be small, and minds how far off a guess is. The rows of a
 mechanism's `channel` do as its matrix.
@@ -96,7 +100,7 @@ class Optimum(NamedTuple):
 def expected_loss(user: User, channel: ArrayLike) -> float:
     """The mean loss of a user who takes outputs as they are: sum of prior(x) K(w|x) loss(x, w).
 
-    Its negative, with a gain for a loss, is the utility of Chatzikokolakis 2013, section 5.
+    Its negative, with a gain for a loss, is the utility of Chatzikokolakis 2013, section 4.2.
     """
     return float(np.sum(_weighed(user.prior, channel) * np.asarray(user.loss)))
 

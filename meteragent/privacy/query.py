@@ -1,4 +1,4 @@
-"""Queries: what is asked of a point, and how much an answer can change (Chatzikokolakis 2013, section 3).
+"""Queries: what is asked of a point, and how much an answer can change (Chatzikokolakis 2013, section 4).
 
 Theory of operation
 -------------------
@@ -188,6 +188,7 @@ def average(domain: Databases) -> Query:
 
     Sensitivity: that of the sum, divided by n; so 1 under d_inf. There it is uniform for rows that are real
     numbers (Theorem 13) but not on a lattice: to move the mean by less than a quantum, a row moves a quantum.
+    Without absent rows it is uniform under d_1 and normalised d_1, in steps of q/n.
 
     Raises:
         TypeError: the rows are no `Numbers`.  ValueError: they have no bounds, and the width counts.

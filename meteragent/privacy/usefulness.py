@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A mechanism is (alpha, delta)-useful if for every x what leaves is farther than alpha from x with a
-probability of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 6). For noise on R^n of
+probability of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 5.2). For noise on R^n of
 density ~ e^(-epsilon norm(z)), whatever the norm, the noise's norm is Gamma(n)/epsilon: balls grow with
 the n-th power of their radius. So alpha is one function of n: ln(1/delta)/epsilon for a number,
 (1 + epsilon alpha) e^(-epsilon alpha) = delta in the plane, under d_2 and d_1 alike, and for a window's

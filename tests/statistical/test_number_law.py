@@ -12,8 +12,9 @@ import pytest
 
 from meteragent.privacy import SeededBits
 from meteragent.privacy.mechanism.categorical import Categorical
-from meteragent.privacy.mechanism.number import Laplace, LaplaceSanitisation, TruncatedGeometric
+from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
 from meteragent.privacy.mechanism.product import Product
+from meteragent.privacy.mechanism.sanitisation import LaplaceSanitisation
 from meteragent.privacy.space import Categories, Numbers
 from tests.chi_square import ALARM, MISS, Floats, Integers, miss, p_value
 

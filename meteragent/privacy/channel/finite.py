@@ -291,12 +291,12 @@ class Channel:
         return Channel._made(inputs, self.outputs, (self.row(query(x)) for x in inputs))
 
     def times(self, other: "Channel") -> "Channel":
-        """Both, independently, on a pair of inputs: parallel composition, as a product of rows."""
+        """Return both, independent, on a pair of inputs (disjoint parts): the rows' products."""
         rows = (tuple(p * q for p, q in product(row, law)) for row, law in product(self.rows, other.rows))
         return Channel._made(product(self.inputs, other.inputs), product(self.outputs, other.outputs), rows)
 
     def beside(self, other: "Channel") -> "Channel":
-        """Both, independently, on the same input: sequential composition, the levels of which add.
+        """Return both, independent, on the same input: their levels add (Pauwels 2016, Proposition 3).
 
         Raises:
             ValueError: an input of this one is no input of the other.

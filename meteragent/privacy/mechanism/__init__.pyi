@@ -3,11 +3,12 @@ from .categorical import Categorical
 from .functional import Functional
 from .gaussian import DiscreteGaussian
 from .laplace import LInfLaplace
-from .number import Laplace, LaplaceSanitisation, TruncatedGeometric
+from .number import Laplace, TruncatedGeometric
 from .planar import PlanarLaplace, PlanarManhattan
 from .product import MetricProduct, Product
 from .randomised import RandomisedResponse, RandomRow
 from .response import After, OutputPerturbation, Sanitised, Then
+from .sanitisation import LaplaceSanitisation
 from .selection import Exponential, NoisyMax
 from .vector import VectorLaplace
 

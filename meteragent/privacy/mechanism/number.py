@@ -9,15 +9,6 @@ d = |x - y|): with a = epsilon q, epsilon d-private. For a window of one slot it
 (Chatzikokolakis 2013, Figure 2(iv)). Summing the noise that ends beyond an end (THEORY 2.4) gives
 
     P(y | x) = lambda(y) e^(-a|y-x|),    lambda = e^a/(e^a+1) at the ends, (e^a-1)/(e^a+1) = tanh(a/2) inside.
-
-`LaplaceSanitisation` adds so much that any two numbers of a set of diameter D have the pair (epsilon,
-delta): noise of scale b = D/(epsilon - ln(1-delta)), a = q/b (Holohan 2014, Example 5), for which
-
-    P(A | x) <= e^epsilon/(1-delta) P(A | x'),  hence  P(A | x) <= e^epsilon P(A | x') + delta P(A | x).
-
-The least delta of that noise is smaller: 1 - sqrt(1-delta), about half, on a fine lattice (THEORY 5.1), up
-to delta/(1 + (1-delta) e^-epsilon) on a coarse one, for two numbers a quantum apart. As that comes as near to
-delta as one likes, no formula in D, epsilon and delta asks for less noise and is right for all sets.
 """
 
 import math
@@ -29,14 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.channel import Channel, exp
-from meteragent.privacy.exact import Exact, ln_bounds
-from meteragent.privacy.mechanism.base import Guarantee, pair
+from meteragent.privacy.exact import Exact
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.mechanism.whole import whole
 from meteragent.privacy.space import Numbers
-
-_CLOSE_BITS = 48
-"""The noise of a sanitisation is within 2^-40 of the formula's, relatively, and not less."""
 
 
 @dataclass(frozen=True, init=False)
@@ -109,8 +96,9 @@ class TruncatedGeometric:
     """Numbers in {0, q .. kq} with discrete Laplace noise, clipped to them: epsilon |x - y|-private.
 
     P(y | x) as in the module's text (Chatzikokolakis 2013, Figure 2(iv) with THEORY 2.4's correction).
-    For counts, and sums, means and percentiles seen as functions of databases, no epsilon d-private
-    mechanism serves any Bayesian user better (Chatzikokolakis 2013, Theorems 8 and 11 to 13).
+    After a query whose answers form a line, which is to say one that is uniformly sensitive, no epsilon
+    d-private mechanism of the form H after the query serves a Bayesian user better (Theorems 8 and 10).
+    Counts, sums, percentiles and *rounded* averages are such queries; an unrounded average is not (`query`).
 
     Raises:
         TypeError: epsilon or quantum is not exact, or k is no int.
@@ -176,62 +164,6 @@ class TruncatedGeometric:
         return np.select(
             [(y < 0) | (y > self.k), (y == 0) | (y == self.k)], [-np.inf, inside + gathered], inside
         )
-
-
-@dataclass(frozen=True, init=False)
-class LaplaceSanitisation:
-    """Numbers of a bounded set with Laplace noise: (epsilon, delta) between any two (Holohan, Example 5).
-
-        b = D/(epsilon - ln(1-delta)),        D the diameter of the set
-
-    For delta = 0 that is epsilon/D |x-y|-private, exactly. For delta > 0 the logarithm is irrational; b is
-    rounded up by less than 2^-40 of it to a rational, which only adds noise. What leaves is not clamped
-    to the set, so it is unbiased; clamping it is free.
-
-    Raises:
-        TypeError: epsilon or delta is not exact; the text shows what to write.
-        ValueError: the set has no finite diameter above zero, epsilon <= 0, or delta is not in [0, 1).
-    """
-
-    space: Numbers
-    guarantee: Guarantee
-    noise: Laplace
-
-    def __init__(self, space: Numbers, epsilon: Exact, delta: Exact = 0) -> None:
-        diameter = space.diameter
-        if not isinstance(diameter, Fraction) or not diameter:
-            raise ValueError(f"noise in proportion to the diameter needs one above 0, not {diameter}")
-        promise = pair(epsilon, delta)
-        object.__setattr__(self, "space", space)
-        object.__setattr__(self, "guarantee", promise)
-        object.__setattr__(self, "noise", Laplace(_largest_loss(*promise) / diameter, space.quantum))
-
-    @property
-    def scale(self) -> Fraction:
-        """The noise's b, in the unit: the formula's, or less than 2^-40 of it more."""
-        return 1 / self.noise.epsilon
-
-    def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """`points`, integers in quanta in an array of any shape, each with its own noise, as int64 quanta.
-
-        Each number is charged. `bits` are the operating system's unless given.
-
-        Raises:
-            TypeError: the values are not integers.  ValueError: one is not in the set.
-        """
-        return self.noise.release(quanta(points, self.space), bits=bits)
-
-    def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
-        """The logarithm of P(y | x), y each of `outputs` and x = `point`, in quanta: the noise's."""
-        return self.noise.log_mass(outputs, int(quanta(point, self.space)))
-
-
-def _largest_loss(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The number epsilon - ln(1-delta), or a rational below it by less than 2^-40 of it."""
-    if not delta:
-        return epsilon
-    k = _CLOSE_BITS + epsilon.denominator.bit_length()  # epsilon >= 1/denominator
-    return epsilon - Fraction(ln_bounds(1 - delta, k)[1], 1 << k)
 
 
 def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:

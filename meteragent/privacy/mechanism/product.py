@@ -1,6 +1,6 @@
-"""One mechanism, applied to every row of a database on its own (Holohan 2014, section 3.2).
+"""One mechanism, applied to every row of a database on its own (Holohan 2014, section 5).
 
-    X_d = (X_d1, .., X_dn),  independent,        P(y | d) = product of P(y_i | d_i)    (equation 7, Lemma 3)
+    X_d = (X_d1, .., X_dn),  independent,        P(y | d) = product of P(y_i | d_i)    (equation 7)
 
 Databases that are neighbours differ in one row, so all other factors cancel, and (epsilon, delta) between
 any two values of a row is (epsilon, delta) between neighbours (Theorem 5): `Product`. Nothing is added up.
@@ -65,9 +65,9 @@ class _Rows:
 class Product(_Rows):
     """Any one-dimensional mechanism on all n rows: (epsilon, delta) of a row, between neighbours in D^n.
 
-    Holohan 2014, equation 7, Lemma 3 and Theorem 5. Neighbours differ in one row (`Databases`, Hamming).
-    A metric mechanism on rows of finite diameter D has the pair (loss(D), 0). This says nothing of
-    databases that differ in all rows a little; see `MetricProduct`.
+    Holohan 2014, equation 7 and Theorem 5; Lemma 3 is the converse. Neighbours differ in one row
+    (`Databases`, Hamming). A metric mechanism on rows of finite diameter D has the pair (loss(D), 0). This
+    says nothing of databases that differ in all rows a little; see `MetricProduct`.
 
     Raises:
         TypeError: the mechanism states neither promise.

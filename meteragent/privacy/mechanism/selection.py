@@ -13,9 +13,9 @@ reach at most 2k more; P(g >= t + 2k) >= e^(-2ak) P(g >= t) for all t. That hold
 and any noise whose tail falls by at most e^-a a step, Laplace noise too; one-sided noise is smaller. If no
 value falls, or none rises (counts, when one person is added), T - u_i rises by at most k: half the loss.
 
-The exponential mechanism (Example 5) reports r with P(r) ~ e^(a u_r): each weight changes by e^(ak) at most,
-and so does their sum. Both are within (2 Delta/epsilon)(ln n + t) of the largest value with a chance of at
-least 1 - e^-t (Proposition 7): P(r) <= e^(-a (max u - u_r)/q) for every r, under both.
+The exponential mechanism (Proposition 7) reports r with P(r) ~ e^(a u_r): each weight changes by e^(ak) at
+most, and so does their sum. Both are within (2 Delta/epsilon)(ln n + t) of the largest value with a chance of
+at least 1 - e^-t (Example 6): P(r) <= e^(-a (max u - u_r)/q) for every r, under both.
 """
 
 import math
@@ -75,7 +75,7 @@ class _Selection:
     def regret_bound(self, t: float) -> float:
         """How far below the largest value the reported one is, but for a chance of e^-t; in the unit.
 
-        (2 Delta/epsilon) (ln n + t)        (Pauwels 2016, Proposition 7)
+        (2 Delta/epsilon) (ln n + t)        (Pauwels 2016, Example 6)
         """
         return (math.log(self.n) + t) * float(self.quantum / self.a)
 
@@ -138,7 +138,9 @@ def _others_allow(a: float, distance: NDArray[np.float64]) -> NDArray[np.float64
 
 @dataclass(frozen=True, init=False)
 class Exponential(_Selection):
-    """The exponential mechanism: index r of n, P(r) ~ e^(epsilon u_r/(2 Delta)) (Pauwels 2016, Example 5).
+    """The exponential mechanism: index r of n, P(r) ~ e^(epsilon u_r/(2 Delta)).
+
+    Pauwels 2016, Proposition 7.
 
     Utilities are whole quanta. Over all r of a lattice u_r = -|f - r q| would give the Laplace mechanism:
     there the weights' sum is the same for every f, so that half the loss is true. Of n indices `loss` is.

@@ -1,0 +1,151 @@
+"""Laplace noise on a bounded set of numbers, (epsilon, delta) between any two of them.
+
+Three calibrations of b, the scale of the noise, for a set of diameter D on the lattice q Z:
+
+    "holohan"   b = D/(epsilon - ln(1-delta))                        (Holohan 2014, Example 5)
+    "any set"   b = D/ln((e^epsilon + delta)/(1-delta))              less noise, right for every set
+    "lattice"   the least b that keeps the promise on this lattice   least of all
+
+Proof of "any set". With X = D/b the noise is X-private, and every X-private mechanism is (epsilon,
+(e^X - e^epsilon)/(e^X + 1))-private, because randomised response dominates it (`divergence`). The second
+number is delta at e^X = (e^epsilon + delta)/(1-delta), and two numbers a quantum apart attain it: no formula
+in D, epsilon and delta asks for less noise and is right for all sets. Example 5 follows: its X is smaller,
+since (1-delta) e^X = e^epsilon < e^epsilon + delta.
+
+Proof of "lattice". Two numbers k quanta apart have the laws `divergence.LatticePair(a, k)`, a = q/b. Their
+hockey stick is the largest over j of the chance that the noise is at most j quanta under one law, minus
+e^epsilon times the chance under the other. It grows with k and with a, so the ends of the set decide, and
+
+    delta_min(a) = 1 - (e^(-a(j+1)) + e^(epsilon - a(k-j)))/(1 + e^-a),        j = floor((ak - epsilon)/(2a)),
+
+at most delta is all that is asked. As q falls to 0 it tends to 1 - e^((epsilon-X)/2), and b to
+D/(epsilon - 2 ln(1-delta)), the least scale on the real line.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meteragent.privacy import sampling
+from meteragent.privacy.channel import Number, exp
+from meteragent.privacy.exact import Exact, ln_bounds
+from meteragent.privacy.mechanism.base import Guarantee, pair
+from meteragent.privacy.mechanism.number import Laplace, quanta
+from meteragent.privacy.space import Numbers
+
+Calibration = Literal["holohan", "any set", "lattice"]
+
+_CLOSE_BITS = 48
+"""The scale exceeds its formula by less than 2^-40 of it, so that it is rational and never too small."""
+
+
+@dataclass(frozen=True, init=False)
+class LaplaceSanitisation:
+    """Laplace noise on a bounded set of numbers: (epsilon, delta) between any two (Holohan 2014, Example 5).
+
+    `calibration` names the formula of the noise's scale; the module's text has the three and their proofs.
+    For delta = 0 they agree: epsilon/D |x-y|-private, exactly. For delta > 0 the scale is irrational and is
+    rounded up by less than 2^-40 of it, which only adds noise. What leaves is not clamped to the set, so
+    it is unbiased; clamping it is free.
+
+    Raises:
+        TypeError: epsilon or delta is not exact; the text shows what to write.
+        ValueError: the set has no finite diameter above zero, epsilon <= 0, delta is not in [0, 1), or the
+            calibration is unknown.
+    """
+
+    space: Numbers
+    guarantee: Guarantee
+    noise: Laplace
+
+    def __init__(
+        self, space: Numbers, epsilon: Exact, delta: Exact = 0, calibration: Calibration = "holohan"
+    ) -> None:
+        diameter = space.diameter
+        if not isinstance(diameter, Fraction) or not diameter:
+            raise ValueError(f"noise in proportion to the diameter needs one above 0, not {diameter}")
+        if calibration not in _LARGEST_LOSS:
+            raise ValueError(f"a calibration is one of {[*_LARGEST_LOSS]}, not {calibration!r}")
+        promise = pair(epsilon, delta)
+        loss = promise.epsilon
+        if promise.delta:
+            loss = _LARGEST_LOSS[calibration](promise, int(diameter / space.quantum))
+        object.__setattr__(self, "space", space)
+        object.__setattr__(self, "guarantee", promise)
+        object.__setattr__(self, "noise", Laplace(loss / diameter, space.quantum))
+
+    @property
+    def scale(self) -> Fraction:
+        """The noise's b, in the unit: the calibration's, or less than 2^-40 of it more."""
+        return 1 / self.noise.epsilon
+
+    @property
+    def smallest_delta(self) -> Number:
+        """The least delta of this noise at the promised epsilon, exactly: delta_min of the module's text."""
+        return _smallest_delta(self.noise.a, int(self.space.diameter / self.space.quantum), self.guarantee)
+
+    def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
+        """Return `points`, an integer array of quanta, each with its own noise, as int64 of the same shape.
+
+        Each number is charged. `bits` are the operating system's unless given.
+
+        Raises:
+            TypeError: the values are not integers.  ValueError: one is not in the set.
+        """
+        return self.noise.release(quanta(points, self.space), bits=bits)
+
+    def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
+        """Return the logarithm of P(y | x), y each of `outputs` and x = `point`, in quanta: the noise's."""
+        return self.noise.log_mass(outputs, int(quanta(point, self.space)))
+
+
+def _smallest_delta(a: Fraction, k: int, promise: Guarantee) -> Number:
+    """Return the hockey stick at e^epsilon of two discrete Laplace laws k quanta apart, exactly."""
+    beyond = a * k - promise.epsilon
+    if beyond <= 0:
+        return exp(0) - 1
+    j = min(math.floor(beyond / (2 * a)), k - 1)
+    return 1 - (exp(-a * (j + 1)) + exp(promise.epsilon - a * (k - j))) / (1 + exp(-a))
+
+
+def _close_below(quotient: Fraction, promise: Guarantee) -> Fraction:
+    """Return ln(quotient) or a rational below it by less than 2^-40 of epsilon."""
+    k = _CLOSE_BITS + promise.epsilon.denominator.bit_length()  # epsilon >= 1/denominator
+    return Fraction(ln_bounds(quotient, k)[0], 1 << k)
+
+
+def _holohan(promise: Guarantee, _: int) -> Fraction:
+    """Return epsilon - ln(1-delta), from below."""
+    return promise.epsilon + _close_below(1 / (1 - promise.delta), promise)
+
+
+def _any_set(promise: Guarantee, _: int) -> Fraction:
+    """Return ln((e^epsilon + delta)/(1-delta)), from below."""
+    odds, _above = exp(promise.epsilon).bounds(2 * _CLOSE_BITS)
+    return _close_below((odds + promise.delta) / (1 - promise.delta), promise)
+
+
+def _lattice(promise: Guarantee, k: int) -> Fraction:
+    """Return the largest loss X = ak, to 2^-48 of it, whose delta on the lattice is at most the promise's."""
+    low = _any_set(promise, k)
+    high = promise.epsilon + 2 * _close_below(1 / (1 - promise.delta), promise) + low / (1 << _CLOSE_BITS)
+    # On the lattice delta is at least the real line's at the same loss, so `high` is no less than the root.
+    for _ in range(_CLOSE_BITS):
+        middle = (low + high) / 2
+        kept = _smallest_delta(middle / k, k, promise) <= promise.delta
+        low, high = (middle, high) if kept else (low, middle)
+    unit = 1 << _CLOSE_BITS + promise.epsilon.denominator.bit_length()
+    return Fraction(math.floor(low * unit), unit)
+
+
+_LARGEST_LOSS: dict[Calibration, Callable[[Guarantee, int], Fraction]] = {
+    "holohan": _holohan,
+    "any set": _any_set,
+    "lattice": _lattice,
+}
+"""The loss X = D/b between the ends of the set, by calibration; for delta > 0."""

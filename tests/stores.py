@@ -42,10 +42,17 @@ def open_store(path: Path, now_ms: int = 0, floor_ms: int | None = 0) -> Store:
 
 
 @contextmanager
+def in_memory() -> Iterator[Path]:
+    """A folder for a while, in memory where it can be."""
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
+
+
+@contextmanager
 def fresh() -> Iterator[Store]:
     """A new store in a folder of its own, in memory where it can be: one per example of a property."""
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder, open_store(Path(folder) / "db") as store:
+    with in_memory() as folder, open_store(folder / "db") as store:
         yield store
 
 

@@ -1,10 +1,14 @@
 """The store when the process or the power ends at any moment."""
 
+import contextlib
+import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,12 +17,14 @@ from hypothesis import strategies as st
 
 from meteragent import ledger, outbox
 from meteragent.errors import StoreRestored
-from meteragent.store import Store, meta, read_only, restored_at
+from meteragent.store import Store, meta, read_only, restored_at, wal
+from simulators.ordeal.power import Files, Moment, Recorder
 from tests.stores import (
     LENGTH_MS,
     TERMS,
     closing,
     crash_points,
+    in_memory,
     open_store,
     opening,
     persist,
@@ -226,3 +232,85 @@ def test_power_cut_while_the_wal_is_moved(unmoved: tuple[Path, list[int]], data:
         (copy / "db").write_bytes(pages)
         with open_store(copy / "db") as store:
             assert after(store) == len(sizes)
+
+
+# --- power cuts while the WAL is erased ---------------------------------------------------------
+
+
+def erased_in_another_order(descriptor: int) -> None:
+    """Zero the frames before the header, as one might: a mutant."""
+    size = os.fstat(descriptor).st_size
+    for start, end in ((wal.HEADER_BYTES, size), (0, wal.HEADER_BYTES)):
+        os.pwrite(descriptor, bytes(end - start), start)
+        os.fdatasync(descriptor)
+
+
+def erased_without_a_sync(descriptor: int) -> None:
+    """Zero the log from its beginning to its end, in one go: a mutant."""
+    os.pwrite(descriptor, bytes(os.fstat(descriptor).st_size), 0)
+    os.fdatasync(descriptor)
+
+
+def erasing(folder: Path) -> tuple[list[str], list[Moment]]:
+    """What a store holds with several commits in its log, and the moments while that is erased."""
+    folder.mkdir()
+    with open_store(folder / "db") as store:
+        with read_only(store.path) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM meta").fetchall()
+            for k in range(3):
+                persist(store, opening(k, "m", accumulators=[10**300]))
+                persist(store, closing(k, "m"))
+        assert not store.erased
+        assert (folder / "db-wal").stat().st_size > 100_000
+        expected = list(store.connection.iterdump())
+        with Recorder(folder) as recorder:
+            store.erase()
+        assert store.erased
+    return expected, recorder.moments
+
+
+def is_whole(files: Files, expected: list[str]) -> bool:
+    """Whether SQLite finds in these files what was committed."""
+    with in_memory() as folder:
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        with contextlib.closing(sqlite3.connect(folder / "db")) as connection:
+            try:
+                [(sound,)] = connection.execute("PRAGMA quick_check(1)")
+                return sound == "ok" and list(connection.iterdump()) == expected
+            except sqlite3.DatabaseError:
+                return False
+
+
+def cuts(moments: list[Moment]) -> list[Files]:
+    """Cut at every moment: each block the first or the last to be written, one alone, and any of them."""
+    rng, found = random.Random(1), dict[tuple[tuple[str, bytes], ...], Files]()
+    for moment in moments:
+        for block in range(moment.blocks + 1):
+            for files in (
+                moment.torn(lambda at, block=block: at < block),  # type: ignore[misc]
+                moment.torn(lambda at, block=block: at >= block),  # type: ignore[misc]
+                moment.torn(lambda at, block=block: at == block),  # type: ignore[misc]
+                moment.cut(rng),
+            ):
+                found[tuple(files.items())] = files
+    return list(found.values())
+
+
+def test_power_cut_while_the_wal_is_erased(tmp_path: Path) -> None:
+    """Whichever blocks of the log are zeros when the power goes, every commit is there."""
+    expected, moments = erasing(tmp_path / "base")
+    tried = cuts(moments)
+    assert len(tried) > 500
+    assert all(is_whole(files, expected) for files in tried)
+
+
+@pytest.mark.parametrize("mutant", [erased_in_another_order, erased_without_a_sync])
+def test_another_order_of_erasing_is_noticed(
+    mutant: Callable[[int], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a sync left out, or the frames zeroed first, some power cut leaves older pages in force."""
+    monkeypatch.setattr(wal, "_zero", mutant)
+    expected, moments = erasing(tmp_path / "base")
+    assert not all(is_whole(files, expected) for files in cuts(moments))

@@ -10,7 +10,8 @@ Rules:
 2. The file holds the present value of an accumulator and nothing else of it. Two values of one
    accumulator differ by what was measured in between, so its history is as good as raw readings
    (law 3). Hence a transaction that writes a state is followed, before anything else is written, by
-   moving the WAL into the file and truncating it (`erase`). A copy of the disk that is made between
+   moving the WAL into the file, overwriting it with zeros and truncating it (`erase`): the blocks that it
+   gives back to the file system hold nothing. A copy of the disk that is made between
    the two has the values from before the last commit beside those after it, as has one made during
    any commit, whether what the commit lets leave has left by then or not. And a row of `state` is
    only ever appended, or overwritten in place at the same size. `secure_delete` zeroes what is
@@ -39,7 +40,7 @@ from typing import Any, Self
 
 from meteragent.errors import StoreError, StoreLost, StoreMoved, StoreRestored
 from meteragent.release import Commit, Snapshot, Terms
-from meteragent.store import file, schema
+from meteragent.store import file, schema, wal
 from meteragent.store.batch import batch
 from meteragent.store.examine import meta
 from meteragent.store.states import States
@@ -61,9 +62,9 @@ class Store:
     file keeps old accumulators in the WAL; every later transaction tries again.
     """
 
-    def __init__(self, path: Path, lock: int, *, set_aside: bool) -> None:
+    def __init__(self, path: Path, lock: int, connection: sqlite3.Connection, *, set_aside: bool) -> None:
         self.path = path
-        self.connection = file.connect(path)
+        self.connection = connection
         self.set_aside = set_aside
         self.erased = False
         self._lock = lock
@@ -91,9 +92,10 @@ class Store:
         with file.device(path), ExitStack() as undo:
             lock = file.lock(path)
             undo.callback(os.close, lock)
-            exists, set_aside = file.find(path, now_ms, floor_ms)
-            store = cls(path, lock, set_aside=set_aside)
-            undo.callback(store.connection.close)
+            connection, exists, set_aside = file.find(path, now_ms, floor_ms)
+            undo.callback(wal.close, connection, path)
+            store = cls(path, lock, connection, set_aside=set_aside)
+            store.erase()  # what a killed agent left in the log
             if exists and restored_at_ms is None:
                 store._accept()
             store._migrate(floor_ms if set_aside else 0, now_ms if set_aside else None)
@@ -116,8 +118,9 @@ class Store:
         try:
             if not self._failed:
                 self._rotate()
+                self.erase()
         finally:
-            self.connection.close()
+            wal.close(self.connection, self.path)
             os.close(self._lock)
 
     @contextmanager
@@ -155,7 +158,7 @@ class Store:
                 raise
 
     def erase(self) -> None:
-        """Move the WAL into the file and truncate it, if it holds old accumulators (rule 2).
+        """Move the WAL into the file and erase it, if it holds old accumulators (rule 2).
 
         Raises StoreError; then nothing more can be written.
         """
@@ -164,11 +167,10 @@ class Store:
             return
         with file.device(self.path):
             try:
-                [(busy, _, _)] = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            except sqlite3.Error:
+                self.erased = wal.erase(self.connection, self.path)
+            except (OSError, sqlite3.Error, StoreError):
                 self._failed = True
                 raise
-        self.erased = not busy
 
     def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
         """Marks, terms, states and clock of a commit; raises StoreError if it would break law 1."""

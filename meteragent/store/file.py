@@ -10,10 +10,12 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from meteragent.errors import StoreError, StoreInUse, StoreLost
+from meteragent.store import wal
 from meteragent.store.examine import examine, meta
 from meteragent.store.schema import APPLICATION_ID, MIGRATIONS
 
@@ -83,26 +85,48 @@ def write_generation(path: Path, text: str) -> None:
     _sync_folder(path)
 
 
-def find(path: Path, now_ms: int, floor_ms: int | None) -> tuple[bool, bool]:
-    """Whether there is a store to use, and whether a damaged one was set aside.
+class Found(NamedTuple):
+    """The writing connection to a store.
 
-    Raises StoreLost for a damaged one if `floor_ms` is None, StoreError for what is not ours.
+    `exists` is False for a new store, `set_aside` is True if that replaces a damaged one.
+    """
+
+    connection: sqlite3.Connection
+    exists: bool
+    set_aside: bool
+
+
+def find(path: Path, now_ms: int, floor_ms: int | None) -> Found:
+    """Connect to the store at `path`, which is examined first; make a new one if there is none.
+
+    The connection that examines is the one that stays: the last connection to close deletes the log, and
+    what a killed agent left in it must be erased before (`wal`). Raises StoreLost for a damaged store if
+    `floor_ms` is None, StoreError for what is not ours.
     """
     try:
-        return _examine(path), False
+        connection = _examine(path)
     except _Damage as damage:
         if floor_ms is None:
             raise StoreLost(f"{path}: {damage}; {WAY_ON}") from None
-    _set_aside(path, now_ms)
-    return False, True
+        _set_aside(path, now_ms)
+        return Found(connect(path), exists=False, set_aside=True)
+    if connection is None:
+        return Found(connect(path), exists=False, set_aside=False)
+    return Found(_prepare(connection, path), exists=True, set_aside=False)
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """The writing connection, made private and created if need be: durable, and it forgets."""
+    """Create the file if need be, and return the writing connection."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives -wal and -shm its mode
-    path.chmod(0o600)
     _sync_folder(path)
-    connection = open_file(path, "rw")
+    return _prepare(open_file(path, "rw"), path)
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    """Make a connection durable and forgetful, and its file private."""
+    for part in ("", "-wal", "-shm"):  # they have the mode that the file had
+        with suppress(FileNotFoundError):
+            Path(f"{path}{part}").chmod(0o600)
     [(mode,)] = connection.execute("PRAGMA journal_mode = WAL")
     if mode != "wal":
         raise StoreError(f"{path}: this file system cannot hold a write-ahead log")
@@ -135,23 +159,32 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def _examine(path: Path) -> bool:
-    """Whether there is a sound store of ours; False if there never was one; raises _Damage."""
-    exists = path.exists() and path.stat().st_size > 0
-    if exists:
+def _examine(path: Path) -> sqlite3.Connection | None:
+    """A connection to the sound store of ours; None if there never was one; raises _Damage."""
+    connection = _sound(path) if path.exists() and path.stat().st_size else None
+    if connection is None and generation(path):
+        raise _Damage("gone, although its generation file is there")
+    return connection
+
+
+def _sound(path: Path) -> sqlite3.Connection | None:
+    """A connection to a store that is as it should be; None if the file is blank; raises _Damage."""
+    connection = open_file(path, "rw")
+    with ExitStack() as undo:
+        undo.callback(wal.close, connection, path)
         try:
-            with closing(open_file(path, "rw")) as connection:
-                exists = is_ours(connection, path)
-                _check(connection, exists)
+            exists = is_ours(connection, path)
+            _check(connection, exists)
         except UnicodeDecodeError:
             raise _Damage("corrupt") from None
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in DAMAGED:
                 raise
             raise _Damage("corrupt") from None
-    if not exists and generation(path):
-        raise _Damage("gone, although its generation file is there")
-    return exists
+        if exists:
+            undo.pop_all()
+            return connection
+    return None
 
 
 def _check(connection: sqlite3.Connection, exists: bool) -> None:

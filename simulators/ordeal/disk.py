@@ -7,8 +7,8 @@ would hold, and the next life of the agent opens that one:
     commit-torn     power cut before the fsync of the write-ahead log (WAL): any part of what was appended,
                     and rubbish after it
     commit-written  the transaction is in the WAL and nowhere else; some of it has left, perhaps
-    commit-moved    power cut while the WAL is moved into the file: any of the pages, and the whole WAL, also
-                    after it was truncated (that is not synced)
+    commit-moved    power cut while the WAL is moved into the file: any of the pages, and the whole WAL; or
+                    while it is erased: any of the blocks that were overwritten since the last sync (`power`)
     commit-done     all is done
     open, close     at any line of the store's own code at which its files differ from those before
 
@@ -30,14 +30,16 @@ from meteragent import ledger, outbox
 from meteragent.agent.runner import StoreThread
 from meteragent.errors import StoreError
 from meteragent.release import Commit
+from simulators.ordeal.power import Files, Moment, Recorder
 from simulators.ordeal.schedule import Crash
 
 _T = TypeVar("_T")
-Files = dict[str, bytes]
 
 _KEPT = ("db", "db-wal", "db.gen", "db.gen.new")
 _PAGE_BYTES = 4096
 _RUBBISH = 50
+_ERASING = 400
+"""From this part of `commit-moved` on, in thousandths, the WAL has been moved and is erased."""
 _IN_IT = ("commit-before", "commit-torn")
 """Crashes before anybody can know that the transaction is on disk."""
 
@@ -45,6 +47,10 @@ _IN_IT = ("commit-before", "commit-torn")
 def look(folder: Path) -> Files:
     """The files that a store consists of; reading them loses SQLite's locks, which nobody else wants."""
     return {name: (folder / name).read_bytes() for name in _KEPT if (folder / name).exists()}
+
+
+def _kept(files: Files) -> Files:
+    return {name: content for name, content in files.items() if name in _KEPT}
 
 
 def put(files: Files, folder: Path) -> Path:
@@ -152,11 +158,15 @@ class Disk(StoreThread):
         try:
             await asyncio.sleep(self.takes_s)
             self._look_alive()
-            written = look(self.store.path.parent) if trap else {}
-            self.store.erase()
+            if trap is None:
+                self.store.erase()
+                self._keeper.spared()
+                return
+            written = look(self.store.path.parent)
+            with Recorder(self.store.path.parent) as recorder:
+                self.store.erase()
             self._keeper.spared()
-            if trap is not None:
-                self._keeper.died(trap, self._left(trap, written, look(self.store.path.parent)))
+            self._keeper.died(trap, self._left(trap, written, recorder.moments))
         finally:
             self._end_failing()
             self._turn.release()
@@ -202,10 +212,14 @@ class Disk(StoreThread):
         before = shots["before"]
         return self._torn(before, look(folder), trap.part) if trap.where == "commit-torn" else before
 
-    def _left(self, trap: Crash, written: Files, done: Files) -> Files:
-        """The files as a crash leaves them while the WAL is moved."""
-        moved = self._moved(written, done) if trap.where == "commit-moved" else done
-        return written if trap.where == "commit-written" else moved
+    def _left(self, trap: Crash, written: Files, moments: Sequence[Moment]) -> Files:
+        """The files as a crash leaves them while the WAL is moved and erased."""
+        done = look(self.store.path.parent)
+        if trap.where != "commit-moved":
+            return written if trap.where == "commit-written" else done
+        if trap.part < _ERASING:
+            return self._moved(written, done)
+        return _kept(moments[len(moments) * (trap.part - _ERASING) // (1000 - _ERASING)].cut(self._random))
 
     def _torn(self, before: Files, written: Files, part: int) -> Files:
         old, new = before.get("db-wal", b""), written.get("db-wal", b"")

@@ -7,6 +7,7 @@ from meteragent.errors import StoreLost, StoreRestored
 from meteragent.store import Store, restored_at
 from simulators.ordeal import disk
 from simulators.ordeal.mirror import Mirror
+from simulators.ordeal.power import Files
 
 _OURS = "ordeal"
 """How a store's client id begins once the world has named it."""
@@ -24,11 +25,11 @@ class Shelf:
         self._root = root
         self._keeps = keeps
         self._lives = 0
-        self._old: list[tuple[disk.Files, Mirror]] = []
+        self._old: list[tuple[Files, Mirror]] = []
         self._copy: Mirror | None = None
         self._other = False
 
-    def leave(self, files: disk.Files, what: str) -> None:
+    def leave(self, files: Files, what: str) -> None:
         """The next life finds these files; or a damaged one, or a copy from before the last start."""
         if what == "damaged" and "db" in files:
             self.befell.append("store damaged")

@@ -25,7 +25,7 @@ from meteragent.privacy.bits import SeededBits
 from meteragent.reading import Message
 from meteragent.release import Clock, Commit
 from meteragent.store import Store
-from simulators.ordeal import disk
+from simulators.ordeal import disk, power
 from simulators.ordeal import schedule as s
 from simulators.ordeal.books import Books
 from simulators.ordeal.life import Life, is_of_the_device, named
@@ -99,7 +99,7 @@ class World:
         self._which = 0
         self._armed: list[s.End] = []
         self._end: s.End | None = None
-        self._files: disk.Files | None = None
+        self._files: power.Files | None = None
         self._clock: SteadyClock | None = None
         self._disk: disk.Disk | None = None
         self._store: Store | None = None
@@ -240,7 +240,7 @@ class World:
             return None
         return self._sprung("commit")
 
-    def died(self, trap: s.Crash, files: disk.Files) -> None:
+    def died(self, trap: s.Crash, files: power.Files) -> None:
         """The process dies in it, and leaves this."""
         if trap.where == "commit-before":
             self._books.doubt = None
@@ -289,7 +289,7 @@ class World:
                 return trap
         return None
 
-    def _die(self, end: s.Crash, files: disk.Files | None = None) -> NoReturn:
+    def _die(self, end: s.Crash, files: power.Files | None = None) -> NoReturn:
         self.counts[f"crash {end.where}"] += 1
         self._end, self.alive = end, False
         self._files = disk.look(self._shelf.folder) if files is None else files

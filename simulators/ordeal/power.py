@@ -1,0 +1,129 @@
+"""What a power cut may leave of the files that the store writes by its own system calls.
+
+Between two syncs the device writes what it likes of what was written: any blocks, in any order. `Recorder`
+watches `os.pwrite`, `os.write`, `os.fsync`, `os.fdatasync`, `os.open` and `os.replace` in one folder and
+keeps the moments between them. Changes that come about otherwise are SQLite's; it has synced them when its
+call returns, but for a file that became shorter.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+Files = dict[str, bytes]
+
+BLOCK_BYTES = 512
+_CALLS = ("open", "pwrite", "write", "fsync", "fdatasync", "replace")
+
+
+class Moment(NamedTuple):
+    """A moment between two system calls.
+
+    `names` are the names that may be on the device, each set with the inode behind every name: as synced, and
+    as they are. `synced` is what each inode holds for certain, `written` what it holds if all is written.
+    """
+
+    names: tuple[dict[str, int], dict[str, int]]
+    synced: dict[int, bytes]
+    written: dict[int, bytes]
+
+    def cut(self, random: Random) -> Files:
+        """Return the files after a power cut: some of the blocks that were not synced, in any combination."""
+        names = self.names[random.randrange(2)]
+        share = random.choice((0.0, 0.02, 0.5, 0.98, 1.0))
+        return {name: self._torn(inode, lambda _: random.random() < share) for name, inode in names.items()}
+
+    def torn(self, is_written: Callable[[int], bool]) -> Files:
+        """Return the files with exactly these of the blocks written, by their numbers in their file."""
+        return {name: self._torn(inode, is_written) for name, inode in self.names[1].items()}
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks of the largest file that has some which are not synced."""
+        sizes = [len(text) for inode, text in self.written.items() if text != self.synced.get(inode)]
+        return -(-max(sizes, default=0) // BLOCK_BYTES)
+
+    def _torn(self, inode: int, is_written: Callable[[int], bool]) -> bytes:
+        old, new = self.synced.get(inode, b""), self.written.get(inode, b"")
+        if old == new:
+            return new
+        size = len(new) if is_written(-1) else len(old)
+        torn = bytearray(old.ljust(size, b"\0")[:size])
+        for block, at in enumerate(range(0, min(size, len(new)), BLOCK_BYTES)):
+            if is_written(block):
+                torn[at : at + BLOCK_BYTES] = new[at : min(at + BLOCK_BYTES, size)]
+        return bytes(torn)
+
+
+class Recorder:
+    """The moments of one folder while it is entered, in order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.moments: list[Moment] = []
+        self._folder = folder
+        self._real = {name: getattr(os, name) for name in _CALLS}
+        self._names, self._synced = self._look()
+        self._seen = dict(self._synced)
+        self._synced_names = self._names
+
+    def __enter__(self) -> Self:
+        for name in _CALLS:
+            setattr(os, name, self._watched(name))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name, function in self._real.items():
+            setattr(os, name, function)
+        self._absorb()
+        self._keep()
+
+    def _watched(self, name: str) -> Callable[..., Any]:
+        function = self._real[name]
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            self._absorb()
+            before = self._names
+            result = function(*arguments, **keywords)
+            self._names, self._seen = self._look()
+            if name == "open":
+                for made in self._names.keys() - before.keys():
+                    self._synced[self._names[made]] = b""
+            elif name in ("fsync", "fdatasync"):
+                self._sync(os.fstat(arguments[0]).st_ino)
+            self._keep()
+            return result
+
+        return call
+
+    def _absorb(self) -> None:
+        """Take what has changed since the last call as SQLite's: it is synced."""
+        names, contents = self._look()
+        for inode, content in contents.items():
+            seen = self._seen.get(inode)
+            if content != seen and not (seen is not None and seen.startswith(content)):
+                self._synced[inode] = content
+        if names != self._names:
+            self._synced_names = names
+        self._names, self._seen = names, contents
+
+    def _sync(self, inode: int) -> None:
+        if inode == self._folder.stat().st_ino:
+            self._synced_names = self._names
+        elif inode in self._seen:
+            self._synced[inode] = self._seen[inode]
+
+    def _keep(self) -> None:
+        self.moments.append(
+            Moment((self._synced_names, self._names), dict(self._synced), self._synced | self._seen)
+        )
+
+    def _look(self) -> tuple[dict[str, int], dict[int, bytes]]:
+        """The inode behind each name, and what each holds; reading them loses SQLite's locks."""
+        paths = [path for path in self._folder.iterdir() if not path.name.endswith(("-shm", ".lock"))]
+        names = {path.name: path.stat().st_ino for path in paths if path.is_file()}
+        return names, {inode: (self._folder / name).read_bytes() for name, inode in names.items()}

@@ -7,6 +7,8 @@ BIN := .venv/bin
 STAMP := .venv/installed
 DEMO_STAMP := .venv/installed-demo
 ROUNDS ?= 5
+# Logs of long runs, by revision: a run goes on in its log, and a log of other code is refused.
+LOGS ?= faults-logs/$(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
 # They watch the clock, or count what a slow machine does otherwise: nothing runs beside them.
 ALONE := $(patsubst %,tests/integration/test_%.py,faults links load outages store_faults wall_clock)
 BENCH_STAMP := .venv/installed-bench
@@ -46,11 +48,11 @@ unit: $(STAMP) parts ## the fast tests: no integration, no statistics, no Spark
 real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py tests/statistical/test_presets.py
 
-faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each; load in figures; 100,000 schedules (an hour)
-	$(BIN)/python -m tests.tools.kill_rounds --rounds 200
+faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each; load in figures; 100,000 schedules; goes on where it was stopped (hours)
+	$(BIN)/python -m tests.tools.kill_rounds --rounds 200 --log $(LOGS)/kill_rounds.jsonl
 	$(BIN)/python -m tests.tools.load --meters 100
 	$(BIN)/python -m tests.tools.load --meters 10000
-	$(BIN)/python -m simulators ordeal --seeds 100000
+	$(BIN)/python -m simulators ordeal --seeds 100000 --log $(LOGS)/ordeal.jsonl
 
 bench: $(STAMP) $(BENCH_STAMP) ## every benchmark there is, side by side with the peers (ROUNDS=5; 16 minutes)
 	@$(BIN)/python tests/tools/system_parts.py mosquitto java || true
@@ -58,7 +60,7 @@ bench: $(STAMP) $(BENCH_STAMP) ## every benchmark there is, side by side with th
 	  $(BIN)/python -m benchmarks.picture && $(BIN)/python -m benchmarks.table && exit $$code
 
 clean: ## back to a fresh clone
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist demo-out
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist demo-out faults-logs
 
 $(STAMP): pyproject.toml | .venv/made
 	$(BIN)/python -m pip install --quiet --editable '.[sim,demo,page,spark]' --group dev

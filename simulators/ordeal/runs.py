@@ -4,9 +4,8 @@ import logging
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -104,11 +103,33 @@ def block(seeds: Sequence[int], make: Callable[..., Life] = Life) -> Outcome:
     return Outcome(counts)
 
 
-def on_all_cores(seeds: range, jobs: int) -> Iterator[Outcome]:
-    """The outcomes of all seeds, block by block, until one has broken."""
+class Part(NamedTuple):
+    """All schedules of some seeds: what happened in them, and what did not hold in those that broke."""
+
+    seeds: Sequence[int]
+    counts: Counter[str]
+    broken: Mapping[int, str]
+
+
+def whole_block(seeds: Sequence[int]) -> Part:
+    """Run the schedules of some seeds, also those after one that breaks."""
+    counts, broken = Counter[str](), {}
+    rest = seeds
+    while rest:
+        outcome = block(rest)
+        counts += outcome.counts
+        if outcome.seed is None:
+            break
+        broken[outcome.seed] = str(outcome.broken)
+        rest = rest[rest.index(outcome.seed) + 1 :]
+    return Part(seeds, counts, broken)
+
+
+def on_all_cores(seeds: Sequence[int], jobs: int) -> Iterator[Part]:
+    """Yield the parts of all seeds as they end; one job runs in this process."""
     blocks = [seeds[at : at + BLOCK] for at in range(0, len(seeds), BLOCK)]
+    if jobs == 1:
+        yield from map(whole_block, blocks)
+        return
     with get_context("spawn").Pool(jobs) as pool:
-        for outcome in pool.imap_unordered(partial(block), blocks):
-            yield outcome
-            if outcome.broken is not None:
-                return
+        yield from pool.imap_unordered(whole_block, blocks)

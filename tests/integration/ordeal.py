@@ -60,6 +60,7 @@ async def kill_agent(
     burst: int,
     *program: str,
     then: Callable[[random.Random], object] = lambda _: None,
+    seed: int | None = None,
 ) -> Outcome:
     """Kill the agent `kills` times, each time under a burst of so many readings from 6 meters.
 
@@ -67,7 +68,7 @@ async def kill_agent(
     released something. `then` is done before it is started again. The agent that is left finishes and
     is stopped.
     """
-    rng = random.Random(kills)
+    rng = random.Random(kills if seed is None else seed)
     fed, messages = invent(rng, 6, (kills + 1) * burst // 6)
     lives = 0
     with Agent(folder, plans, broker.url, program=program or ("meteragent",)) as agent:
@@ -96,7 +97,13 @@ async def kill_agent(
 
 
 async def kill_brokers(
-    brokers: Sequence[Broker], folder: Path, plans: Sequence[Plan], kills: int, burst: int
+    brokers: Sequence[Broker],
+    folder: Path,
+    plans: Sequence[Plan],
+    kills: int,
+    burst: int,
+    *,
+    seed: int | None = None,
 ) -> Outcome:
     """Kill one of the brokers (source, sink; or one that is both) `kills` times under a feed.
 
@@ -105,7 +112,7 @@ async def kill_brokers(
     moments while the receiver, which has what was on its way, is there; and the feeder sends its last
     ones again, also those that were answered.
     """
-    rng = random.Random(kills)
+    rng = random.Random(kills if seed is None else seed)
     fed, messages = invent(rng, 3, (kills + 1) * burst // 3)
     source, sink = brokers[0], brokers[-1]
     program = ("tests.integration.altered", "impatient")

@@ -1,0 +1,150 @@
+"""The log of a long run: a line for each part that is done, so that the run can be stopped and continued.
+
+The first line names the run and a digest of the code; each line after it is a part, as one JSON object, and
+on disk before the next part begins. A line that a crash cut short is dropped. A log of other code is refused:
+its totals are about one program.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+ROOT = Path(__file__).resolve().parents[1]
+Part = dict[str, Any]
+
+
+class OtherLog(Exception):
+    """A log that this run cannot continue; the text says why and what to do."""
+
+
+def code_digest(folders: Iterable[str]) -> str:
+    """Return 16 hex digits of SHA-256 over the names and contents of the Python files in folders."""
+    digest = hashlib.sha256()
+    for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        data = path.read_bytes()
+        digest.update(f"{path.relative_to(ROOT)}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()[:16]
+
+
+def revision() -> str:
+    """Return the commit that is checked out, "-dirty" where files differ from it, or "unknown"."""
+    git = shutil.which("git")
+    if git is None:
+        return "unknown"
+    command = [git, "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - no input in it
+    return done.stdout.strip() if done.returncode == 0 else "unknown"
+
+
+class LongRun:
+    """The parts of a run that are done, in its log; without a path they are kept in memory only."""
+
+    def __init__(self, path: Path | None, name: str, folders: Sequence[str]) -> None:
+        self.parts: list[Part] = []
+        self._folders = folders
+        self._code = code_digest(folders)
+        self._path = path
+        self._file: int | None = None
+        self._header = {"run": name, "code": self._code, "revision": revision()}
+
+    def __enter__(self) -> Self:
+        """Read the log and hold it against others. Raises OtherLog."""
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            try:
+                self._read(self._path, self._file)
+            except BaseException:
+                os.close(self._file)
+                raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            os.close(self._file)
+
+    def _read(self, path: Path, file: int) -> None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OtherLog(f"{path}: another run writes this log; wait for it or name another log") from None
+        data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        os.truncate(file, len(whole))
+        lines = [_object(path, number, line) for number, line in enumerate(whole.splitlines(), 1)]
+        if not lines:
+            self._write(self._header | {"started": _now()})
+            return
+        header, *self.parts = lines
+        if header.get("run") != self._header["run"]:
+            raise OtherLog(f"{path}: is the log of {header.get('run')!r}; name another log")
+        if header.get("code") != self._code:
+            raise OtherLog(f"{path}: is of other code (revision {header.get('revision')}); name another log")
+
+    def append(self, part: Part) -> None:
+        """Add a part that is done and bring it to the disk.
+
+        Raises OtherLog if the code was changed since the start: the part may be of both.
+        """
+        if code_digest(self._folders) != self._code:
+            raise OtherLog("the code was changed during the run: this part is not counted; name another log")
+        self._write(part | {"at": _now()})
+        self.parts.append(part)
+
+    def _write(self, line: Part) -> None:
+        if self._file is not None:
+            data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+            os.write(self._file, data)
+            os.fsync(self._file)
+
+    def total(self, key: str) -> int:
+        """Return the sum of a count over all parts that have it."""
+        return sum(int(part.get(key, 0)) for part in self.parts)
+
+
+STOPS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+"""Signals that end a run after its last whole part."""
+STOPPED = 143
+"""Exit code of a run that was stopped before its end, as a shell reports SIGTERM."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked the run to stop; event loops pass it on, and no handler takes it for a failure."""
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Raise Stopped in the main thread at the first of STOPS, also where they were ignored."""
+
+    def stop(number: int, _: object) -> None:
+        raise Stopped(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, stop) for number in STOPS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _object(path: Path, number: int, line: bytes) -> Part:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise OtherLog(f"{path}: line {number} is no JSON object; name another log")
+    return value
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,104 @@
+"""The tool that kills in earnest stops at a signal, goes on from its log, and counts what is broken."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from meteragent.grid import iso_time
+from meteragent.privacy import sampling
+from meteragent.privacy.bits import SeededBits
+from simulators.long_run import LongRun
+from tests.integration import law
+from tests.integration.ordeal import PLAN, invent
+from tests.not_run import ROOT
+from tests.tools import kill_rounds
+
+pytestmark = pytest.mark.integration
+
+LIMIT_S = 300.0
+
+
+@pytest.mark.usefixtures("mosquitto")
+def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    """SIGTERM ends it with 143 and nothing that it started stays; started again it does what is missing.
+
+    Every round is in the log once, and the totals are those of both starts.
+    """
+    path = tmp_path / "log"
+    command = [sys.executable, "-m", "tests.tools.kill_rounds", "--rounds", "10", "--part", "5"]
+    command += ["--log", str(path)]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 2):
+            pass
+        while process.poll() is None and not list(tmp_path.glob("*/agent/db")):
+            pass
+        process.terminate()
+        out, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 143, out
+    assert "stopped: the same command goes on" in out
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["log"]
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert ended.returncode == 0, ended.stdout
+    parts = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    assert sorted((part["kind"], part["seed"]) for part in parts) == sorted(
+        (kind, seed) for kind in kill_rounds.KINDS for seed in range(2)
+    )
+    for kind in kill_rounds.KINDS:
+        assert f"kill -9 of {kind}: 10 rounds" in ended.stdout
+
+
+def received(meter: str, values: dict[int, int]) -> dict[str, list[bytes]]:
+    """Return a meter's messages, with both topics of its descriptor."""
+    topic = PLAN.topic(meter)
+    records = [json.dumps({"t": iso_time(start_ms), "value": w}).encode() for start_ms, w in values.items()]
+    return {topic: records, f"{topic}/privacy": [b"{}"], f"{topic}/privacy/1": [b"{}"]}
+
+
+def test_what_is_broken_is_counted() -> None:
+    """A slot that never came, one with two values and one with a wrong value are each counted."""
+    fed, _ = invent(random.Random(1), 1, 100)
+    truth = PLAN.truth(fed["m0"])
+    messages = received("m0", truth)
+    counts = {"readings": 100, "slots": len(truth), "missing": 0, "doubled": 0, "wrong": 0}
+    assert kill_rounds.counted([PLAN], fed, messages) == counts
+    first = min(truth)
+    del messages[PLAN.topic("m0")][-1]
+    other = received("m0", {first: truth[first] + 1})[PLAN.topic("m0")]
+    messages[PLAN.topic("m0")].insert(1, other[0])
+    assert kill_rounds.counted([PLAN], fed, messages) == counts | {
+        "slots": len(truth) - 1,
+        "missing": 1,
+        "doubled": 1,
+        "wrong": 1,
+    }
+
+
+@pytest.mark.parametrize(("level", "passes"), [(100, True), (83, False)])
+def test_the_noise_of_all_parts_is_tested(
+    level: int, passes: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The noise of parts that are too small each is held against its law together.
+
+    Noise a fifth too large passes 2,000 windows with a chance of less than 1e-9, right noise fails with 2e-6.
+    """
+    assert law.scale_miss(5 * 2000, 100 / 83) < 1e-9
+    epsilon = PLAN.noisy.epsilon * Fraction(level, 100)
+    windows = sampling.windows(PLAN.n, epsilon, 2000, SeededBits(level)).tolist()
+    with LongRun(None, "kill_rounds", ()) as log:
+        for at in range(0, 2000, 100):
+            log.append({"kind": "the agent", "rounds": 1, "seconds": 1.0, "noise": windows[at : at + 100]})
+        assert kill_rounds.totals(log) == passes
+    assert ("FAILED" in capsys.readouterr().out) != passes

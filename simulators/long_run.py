@@ -20,6 +20,8 @@ from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[1]
 Part = dict[str, Any]
+STOPS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+"""Signals that end a run after its last whole part."""
 
 
 class OtherLog(Exception):
@@ -91,14 +93,18 @@ class LongRun:
             raise OtherLog(f"{path}: is of other code (revision {header.get('revision')}); name another log")
 
     def append(self, part: Part) -> None:
-        """Add a part that is done and bring it to the disk.
+        """Add a part that is done and bring it to the disk; a signal of STOPS waits until it is there.
 
         Raises OtherLog if the code was changed since the start: the part may be of both.
         """
         if code_digest(self._folders) != self._code:
             raise OtherLog("the code was changed during the run: this part is not counted; name another log")
-        self._write(part | {"at": _now()})
-        self.parts.append(part)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        try:
+            self._write(part | {"at": _now()})
+            self.parts.append(part)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _write(self, line: Part) -> None:
         if self._file is not None:
@@ -111,8 +117,6 @@ class LongRun:
         return sum(int(part.get(key, 0)) for part in self.parts)
 
 
-STOPS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
-"""Signals that end a run after its last whole part."""
 STOPPED = 143
 """Exit code of a run that was stopped before its end, as a shell reports SIGTERM."""
 

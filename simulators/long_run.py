@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,12 +99,9 @@ class LongRun:
         """
         if code_digest(self._folders) != self._code:
             raise OtherLog("the code was changed during the run: this part is not counted; name another log")
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-        try:
+        with _unstopped():
             self._write(part | {"at": _now()})
             self.parts.append(part)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _write(self, line: Part) -> None:
         if self._file is not None:
@@ -132,12 +129,30 @@ def stoppable() -> Iterator[None]:
     def stop(number: int, _: object) -> None:
         raise Stopped(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, stop) for number in STOPS}
+    with _handled(stop):
+        yield
+
+
+@contextmanager
+def _unstopped() -> Iterator[None]:
+    """Let signals of STOPS wait; a mask would not do, since other threads take them too."""
+    waiting: list[int] = []
+    try:
+        with _handled(lambda number, _: waiting.append(number)):
+            yield
+    finally:
+        for number in waiting[:1]:
+            signal.raise_signal(number)
+
+
+@contextmanager
+def _handled(handler: Callable[[int, object], object]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in STOPS}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _object(path: Path, number: int, line: bytes) -> Part:

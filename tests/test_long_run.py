@@ -105,6 +105,22 @@ def test_a_signal_stops_a_run(number: signal.Signals) -> None:
         signal.signal(number, before)
 
 
+def test_a_signal_waits_for_the_part_in_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal that comes while a part is written is raised when the part is on disk and counted."""
+    fsync = os.fsync
+
+    def fsync_and_stop(file: int) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        fsync(file)
+
+    with LongRun(tmp_path / "log", "test", FOLDERS) as log:
+        monkeypatch.setattr(os, "fsync", fsync_and_stop)
+        with pytest.raises(Stopped), stoppable():
+            log.append({"number": 0})
+        assert log.parts == [{"number": 0}]
+    assert [line["number"] for line in lines(tmp_path / "log")[1:]] == [0]
+
+
 def test_the_ordeal_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     """Killed and started again, it runs each seed once, and its totals are of both."""
     path = tmp_path / "log"

@@ -95,6 +95,16 @@ def next_due_ms(connection: sqlite3.Connection, channel: str, now_ms: int) -> in
     return None if due_ms is None else int(due_ms)
 
 
+def last_due_ms(connection: sqlite3.Connection, channel: str, after_ms: int) -> dict[str, int]:
+    """Return when the last undelivered row of each topic falls due, of those due after a time."""
+    rows = connection.execute(
+        "SELECT topic, max(due_ms) FROM outbox INDEXED BY outbox_waiting"
+        " WHERE channel = ? AND delivered_ms IS NULL AND due_ms > ? GROUP BY topic",
+        (channel, after_ms),
+    )
+    return {topic: int(due_ms) for topic, due_ms in rows}
+
+
 def delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) -> None:
     """Note that the broker has taken these rows; saying it again changes nothing."""
     tx.execute(

@@ -19,20 +19,52 @@ PHASE = "{phase}"
 SHARD = "{shard}"
 _SHARD = re.compile(r"(0|[1-9][0-9]{0,4})/([1-9][0-9]{0,4})", re.ASCII)
 _SHARED = ("$share/", "$queue/")
-_FORBIDDEN = ("+", "#", "\0")
 _NAME_MAX = 128
+_TEMPLATE_MAX_BYTES = 32_768
+"""Half of what a topic may hold: a name and what is sent below the topic come on top."""
+_NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
+    chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)
+)
+_UNFIT = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_NONCHARACTERS}]")
+"""Control characters, lone surrogates and noncharacters: brokers may close the connection (MQTT 5, 1.5.4)."""
+_WILDCARDS = "+#"
+
+
+def holds_topic(text: str) -> bool:
+    """Return whether a client may publish to a topic of this text.
+
+    It may not be empty, hold a wildcard or a control character, nor begin with $, which is the broker's own.
+    """
+    return (
+        bool(text)
+        and not text.startswith("$")
+        and not set(_WILDCARDS) & set(text)
+        and not _UNFIT.search(text)
+    )
+
+
+def holds_name(name: str) -> bool:
+    """Return whether a meter's name may stand in a sink topic, wherever its segment is.
+
+    As `holds_topic`, with no $ at all.
+    """
+    return holds_topic(name) and "$" not in name
 
 
 def parse_template(text: str) -> tuple[str, ...]:
     """The segments of a template.
 
-    Raises ValueError unless exactly one segment is ``{meter}`` and none is a wildcard.
+    Raises ValueError unless exactly one segment is ``{meter}`` and clients may publish to the rest.
     """
     segments = tuple(text.split("/"))
     if segments.count(PLACEHOLDER) != 1 or text.count("{") != 1:
         raise ValueError("a topic with one segment {meter}, such as 'meters/{meter}/power'")
-    if any(mark in text for mark in _FORBIDDEN) or text.startswith("$"):
-        raise ValueError("a topic without the wildcards + and # that does not start with $")
+    if not holds_topic(text):
+        raise ValueError(
+            "a topic without the wildcards + and # and control characters that does not start with $"
+        )
+    if len(text.encode()) > _TEMPLATE_MAX_BYTES:
+        raise ValueError(f"a topic of at most {_TEMPLATE_MAX_BYTES} bytes")
     return segments
 
 
@@ -188,7 +220,10 @@ def pseudonym(key: bytes, meter: str) -> str:
     return hmac.new(key, meter.encode(), hashlib.sha256).hexdigest()[:16]
 
 
-def delay_ms(secret: bytes, meter: str, spread_ms: int) -> int:
-    """A meter's fixed delay in [0, spread_ms], from a keyed hash (law 4)."""
-    digest = hmac.new(secret, b"spread/" + meter.encode(), hashlib.sha256).digest()
+def delay_ms(secret: bytes, stream: str, meter: str, spread_ms: int) -> int:
+    """Return a meter's fixed delay in a stream, in [0, spread_ms], from a keyed hash (law 4).
+
+    Delays of two streams have nothing in common: two receivers cannot match a meter's pseudonyms by them.
+    """
+    digest = hmac.new(secret, f"spread/{stream}/{meter}".encode(), hashlib.sha256).digest()
     return int.from_bytes(digest[:8], "big") % (spread_ms + 1)

@@ -49,6 +49,10 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "profile": ("profile = 'xml'", "source.profile", "'xml'", "'number' or 'json'"),
     "no meter": ("topic = 'm/power'", "source.topic", "'m/power'", "one segment {meter}"),
     "wildcard": ("topic = 'm/{meter}/#'", "source.topic", "'m/{meter}/#'", "without the wildcards"),
+    "a name that no topic holds": (
+        "topic = 'meters/power'\nmeter = '$home'",
+        *("source.meter", "'$home'", "a name without $, +, # and control characters"),
+    ),
     "topic 3": ("topic = 3", "source.topic", "3", "a text"),
     "hold 0": ("hold = '0s'", "source.hold", "'0s'", "greater than 0"),
     "hold without unit": ("hold = 900", "source.hold", "900", "a text with a unit"),

@@ -56,6 +56,16 @@ def test_order(commits: list[list[int]], now_ms: int, limit: int) -> None:
         assert outbox.next_due_ms(store.connection, "main", now_ms) == min(later, default=None)
 
 
+def test_when_the_last_row_of_a_topic_falls_due(store: Store) -> None:
+    """Of each topic the latest due time, of rows that wait and are due after a time, in one stream."""
+    rows = [Outgoing(topic, b"", due_ms, False) for topic, due_ms in (("a", 5), ("a", 9), ("b", 7), ("c", 3))]
+    persist(store, Commit("main", 0, outgoing=rows))
+    persist(store, Commit("other", 0, outgoing=[Outgoing("d", b"", 8, False)]))
+    assert outbox.last_due_ms(store.connection, "main", 3) == {"a": 9, "b": 7}
+    persist(store, Commit("main", 10), delivered=[2])
+    assert outbox.last_due_ms(store.connection, "main", 3) == {"a": 5, "b": 7}
+
+
 def test_channels_do_not_mix(store: Store) -> None:
     """Each stream has rows, depth and descriptors of its own."""
     persist(store, sending(1, 2))

@@ -52,7 +52,16 @@ def test_a_template_names_the_meter_once(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["+/{meter}", "meters/{meter}/#", "{meter}/a+b", "$SYS/{meter}", "{meter}/\0"]
+    "text",
+    [
+        "+/{meter}",
+        "meters/{meter}/#",
+        "{meter}/a+b",
+        "$SYS/{meter}",
+        "{meter}/\0",
+        "{meter}/\x1f",
+        "{meter}/\ufffe",
+    ],
 )
 def test_a_template_has_no_wildcards(text: str) -> None:
     """A template with a wildcard, a zero byte or a broker's own topic is refused."""
@@ -60,6 +69,13 @@ def test_a_template_has_no_wildcards(text: str) -> None:
         parse_template(text)
     with pytest.raises(ValueError, match=r"without the wildcards"):
         SourceTopic.parse(text)
+
+
+def test_a_template_leaves_room_for_the_name() -> None:
+    """A topic of MQTT holds 65,535 bytes; half of them are the template's."""
+    assert parse_template("{meter}/" + "x" * 32_760)
+    with pytest.raises(ValueError, match="at most 32768 bytes"):
+        parse_template("{meter}/" + "x" * 32_761)
 
 
 def test_the_filter_subscribes_to_all_meters() -> None:
@@ -172,14 +188,14 @@ def test_a_pseudonym_depends_on_key_and_name(key: bytes, name: str) -> None:
 @given(key=st.binary(min_size=1), name=names, spread_ms=st.integers(0, 10**7))
 def test_a_delay_lies_within_the_spread(key: bytes, name: str, spread_ms: int) -> None:
     """A meter's delay is fixed and lies between nothing and the spread."""
-    found = delay_ms(key, name, spread_ms)
+    found = delay_ms(key, "main", name, spread_ms)
     assert 0 <= found <= spread_ms
-    assert found == delay_ms(key, name, spread_ms)
+    assert found == delay_ms(key, "main", name, spread_ms)
 
 
 def test_delays_use_the_whole_spread() -> None:
     """1,000 meters at a spread of 0 to 4 ms have each delay between 150 and 250 times (8 sd)."""
-    found = [delay_ms(b"key", f"m{number}", 4) for number in range(1000)]
+    found = [delay_ms(b"key", "main", f"m{number}", 4) for number in range(1000)]
     assert all(150 <= found.count(delay) <= 250 for delay in range(5))
 
 
@@ -187,6 +203,7 @@ def test_delays_are_keyed() -> None:
     """Whoever lacks the key cannot tell a meter's delay: with another key nearly all are others."""
     spread_ms = 10**6
     same = [
-        delay_ms(b"one", f"m{k}", spread_ms) == delay_ms(b"other", f"m{k}", spread_ms) for k in range(100)
+        delay_ms(b"one", "main", f"m{k}", spread_ms) == delay_ms(b"other", "main", f"m{k}", spread_ms)
+        for k in range(100)
     ]
     assert sum(same) < 3

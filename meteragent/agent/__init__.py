@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent import config as settings
-from meteragent import grid, page
+from meteragent import grid, outbox, page
 from meteragent.agent import parts
 from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.agent.looking import Facts, Looking, Seen, page_settings, routes
@@ -169,6 +169,7 @@ class Agent:
         spending = Spending(odometers.get(name), tuple(odometers.values()))
         known = store.snapshot(name)
         pipeline = Pipeline(core, known, spending, self._bits, self.counts)
+        pipeline.leave_after(outbox.last_due_ms(store.connection, name, store.clock_ms))
         inflight, max_payload = stream.source.inflight, stream.source.max_payload
         source = Source(core.source.filter, inflight, max_payload, clock.now_ms, self.counts)
         sink = Sink(thread.outlet(name), clock.now_ms, self.counts, parts.beside(stream, store.secret))

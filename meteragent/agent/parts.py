@@ -60,7 +60,7 @@ def beside(stream: settings.Stream, secret: bytes) -> Beside:
     status, prefix = stream.sink.status, stream.sink.home_assistant
     if status is None or prefix is None:
         return Beside(status)
-    delay_ms = 1000 + topic.delay_ms(secret, "home assistant", HOME_ASSISTANT_MS)
+    delay_ms = 1000 + topic.delay_ms(secret, stream.name, "home assistant", HOME_ASSISTANT_MS)
     return Beside(status, Discovery(prefix, status, stream.sink.total), delay_ms / 1000)
 
 

@@ -98,6 +98,9 @@ def _check_source(stream: Stream, at: str) -> None:
     if source.shard is not None and source.meter is not None:
         expected = "no shard: source.meter names the only meter, and a fleet has many"
         raise ConfigError(f"{at}source.shard", repr(str(source.shard)), expected)
+    if source.meter is not None and not _leaves(stream, source.meter):
+        expected = "a name without $, +, # and control characters: it stands in the sink's topic"
+        raise ConfigError(f"{at}source.meter", repr(source.meter), expected)
     _check_kind(source, at)
     if source.profile not in FORMATS:
         _check_device(stream, at)
@@ -109,6 +112,11 @@ def _check_source(stream: Stream, at: str) -> None:
         expected = "what a reading covers, such as '15min': kind 'interval_energy' needs it"
         raise ConfigError(f"{at}source.interval", "nothing", expected)
     _check_format(source, at)
+
+
+def _leaves(stream: Stream, meter: str) -> bool:
+    """Return whether a meter's name, or its pseudonym, can stand in the sink's topic."""
+    return stream.sink.pseudonym_key_file is not None or topic.holds_name(meter)
 
 
 def _check_kind(source: Source, at: str) -> None:

@@ -99,7 +99,7 @@ def _template(value: Any) -> str:
 
 
 def _plain_topic(value: Any) -> str:
-    if not isinstance(value, str) or not value or set("+#{\0") & set(value) or value.startswith("$"):
+    if not isinstance(value, str) or "{" in value or not topic.holds_topic(value):
         raise ValueError("a topic without placeholders and wildcards, such as 'meteragent/status'")
     return value
 

@@ -1,7 +1,7 @@
 """One stream at work: its meters' timelines, their schedule, charges and releases (see the package)."""
 
 import heapq
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from meteragent import encode, grid
 from meteragent.errors import PayloadError
@@ -62,6 +62,7 @@ class Pipeline:
         self._catching_up = False
         self._restored = set(self._timelines)
         self._see: See | None = None
+        self._due_ms: Mapping[str, int] = {}
 
     @property
     def name(self) -> str:
@@ -74,6 +75,10 @@ class Pipeline:
         return self._terms.length_ms
 
     # --- what the shell calls ------------------------------------------------------------------
+
+    def leave_after(self, due_ms: Mapping[str, int]) -> None:
+        """Let no record of a topic leave before those that wait already: its delay may have been longer."""
+        self._due_ms = due_ms
 
     def feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int, see: See | None = None) -> Effects:
         """Take in messages in order of arrival, then let the time pass to `now_ms`.
@@ -361,9 +366,9 @@ class Pipeline:
         window.fed.discard(index)
         shared, quanta = self._wordings[window.terms_id], window.close(index)
         payload = encode.record(shared, window.label, window.start_ms, index, quanta)
-        leave_ms = now_ms
+        leave_ms = max(now_ms, self._due_ms.get(window.topic, 0))
         if self._wall:
-            leave_ms = max(due_ms + self._names[meter].delay_ms, now_ms)
+            leave_ms = max(leave_ms, due_ms + self._names[meter].delay_ms)
         outgoing = Outgoing(window.topic, payload, leave_ms, False)
         self._effects.commit.outgoing.append(outgoing)
         self._counts.add("released")

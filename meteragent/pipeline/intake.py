@@ -5,6 +5,7 @@ became of it, and the message is free when all of them are. Of a meter with phas
 the sum, which is what counts.
 """
 
+from meteragent import topic as topics
 from meteragent.errors import PayloadError
 from meteragent.pipeline.stream import Stream
 from meteragent.reading import Message, Token
@@ -51,6 +52,8 @@ class Intake:
         place = source.place(topic)
         if place is None:
             raise PayloadError("refused_topic")
+        if self._stream.pseudonym_key is None and not topics.holds_name(place[0]):
+            raise PayloadError("refused_name")
         if not source.holds(place[0]):
             raise PayloadError("other_shard")
         if len(self._places) >= self._stream.max_meters * max(1, len(source.phases)):

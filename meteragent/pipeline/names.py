@@ -32,7 +32,7 @@ class Names:
     def _name(self, meter: str) -> Name:
         stream = self._stream
         label = meter if stream.pseudonym_key is None else topic.pseudonym(stream.pseudonym_key, meter)
-        delay_ms = topic.delay_ms(stream.secret, meter, stream.spread_ms)
+        delay_ms = topic.delay_ms(stream.secret, stream.name, meter, stream.spread_ms)
         return Name(label, topic.render(stream.sink_topic, label), delay_ms)
 
     def forget(self, meter: str) -> None:

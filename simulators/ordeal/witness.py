@@ -78,6 +78,7 @@ class Witness:
     windows: dict[Key, Window] = field(default_factory=dict)
     left: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
     announced: dict[str, set[bytes]] = field(default_factory=dict)
+    due_ms: dict[str, int] = field(default_factory=dict)
     rows: dict[Sent, int] = field(default_factory=dict)
     committed_ever: set[Sent] = field(default_factory=set)
     confirmed: set[Sent] = field(default_factory=set)
@@ -232,8 +233,11 @@ class Witness:
         self._apart(key, slot)
         due_ms = commit.clock_ms
         if model.stream.terms.clock is Clock.WALL:
-            delay_ms = topic.delay_ms(model.stream.secret, slot.meter, model.stream.spread_ms)
+            delay_ms = topic.delay_ms(
+                model.stream.secret, model.stream.name, slot.meter, model.stream.spread_ms
+            )
             due_ms = max(slot.due_ms + delay_ms, due_ms)
+        due_ms = self.due_ms[row.topic] = max(due_ms, self.due_ms.get(row.topic, 0))  # never out of order
         must(row.due_ms == due_ms, "a record is due at another time than the public schedule says", key)
 
     def _apart(self, key: Key, slot: Closed) -> None:
@@ -280,6 +284,10 @@ class Witness:
         self.mirror = mirror
         rows = {id_: Sent(row.sent.topic, row.sent.payload) for id_, row in mirror.rows.items()}
         self.rows = {sent: id_ for id_, sent in rows.items() if not mirror.rows[id_].sent.retain}
+        self.due_ms = {}
+        for row in mirror.rows.values():
+            if not row.sent.retain:
+                self.due_ms[row.sent.topic] = max(row.sent.due_ms, self.due_ms.get(row.sent.topic, 0))
         known = {Key(c, m, one.start_ms) for (c, m), s in mirror.states.items() for one in s.windows}
         for key, window in self.windows.items():
             whole = len(window.records) == window.terms.n and self.rows.keys() >= set(window.records.values())

@@ -69,6 +69,23 @@ class Counts(Counter[str]):
             raise KeyError(name)
         self[name] += count
 
+    def part(self) -> "Counts":
+        """Return counts of a part, each of which counts here too."""
+        return _Part(self)
+
     def text(self) -> str:
         """All that happened, as ``name=count``, in the order of `COUNTERS`."""
         return " ".join(f"{name}={self[name]}" for name in COUNTERS if self[name]) or "nothing"
+
+
+class _Part(Counts):
+    """The counts of one stream, beside those of the agent."""
+
+    def __init__(self, total: Counts) -> None:
+        super().__init__()
+        self._total = total
+
+    def add(self, name: str, count: int = 1) -> None:
+        """Count something here and in the total."""
+        self._total.add(name, count)
+        self[name] += count

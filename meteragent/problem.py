@@ -46,6 +46,35 @@ PROBLEMS = {
         "and ends by itself.",
         "records-wait",
     ),
+    "no_readings": Meaning(
+        "no reading has been accepted for more than {limit}; {came}",
+        "Check that the meter is on, that it publishes on source.topic and that the broker lets the agent "
+        "read it: `meteragent discover` shows what comes.",
+        "no-reading-is-accepted",
+    ),
+    "wrong_profile": Meaning(
+        "none of {count} messages holds a reading: {reasons}",
+        "Compare source.profile, source.value and source.topic with what the meter sends: `meteragent tap` "
+        "shows it, `meteragent discover` proposes a configuration.",
+        "messages-are-refused",
+    ),
+    "clock_behind": Meaning(
+        "all {count} readings are ahead of this machine's clock",
+        "Set this machine's clock (`timedatectl`), or the meter's if that one is wrong.",
+        "the-clock-is-wrong",
+    ),
+    "all_late": Meaning(
+        "all {count} readings came too late to count",
+        "The meter's clock is behind, or this machine's is ahead: set it. If messages take long, raise "
+        "window.lateness.",
+        "readings-are-late",
+    ),
+    "all_clamped": Meaning(
+        "all of the last {count} readings lay outside window.range",
+        "Check source.unit and source.scale: watts read as kilowatts are 1,000 times too large. Where solar "
+        "power is fed in, window.range must reach below 0.",
+        "values-are-clamped",
+    ),
 }
 """Every problem, by its code. Codes are stable: alarms and scripts ask for them."""
 

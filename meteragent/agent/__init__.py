@@ -18,6 +18,7 @@ from meteragent import config as settings
 from meteragent import grid, outbox, page
 from meteragent.agent import parts
 from meteragent.agent.clock import CatchUp, SteadyClock
+from meteragent.agent.hearing import Hearing, silence_ms
 from meteragent.agent.looking import Facts, Looking, Seen, page_settings, routes
 from meteragent.agent.notify import Notify
 from meteragent.agent.runner import POLL_S, Patience, Runner, StoreThread
@@ -168,7 +169,8 @@ class Agent:
         core = parts.core(stream, settings.others_per_day(self._config, stream), links, store.secret)
         spending = Spending(odometers.get(name), tuple(odometers.values()))
         known = store.snapshot(name)
-        pipeline = Pipeline(core, known, spending, self._bits, self.counts)
+        counts = self.counts.part()
+        pipeline = Pipeline(core, known, spending, self._bits, counts)
         pipeline.leave_after(outbox.last_due_ms(store.connection, name, store.clock_ms))
         inflight, max_payload = stream.source.inflight, stream.source.max_payload
         source = Source(core.source.filter, inflight, max_payload, clock.now_ms, self.counts)
@@ -179,7 +181,8 @@ class Agent:
         stood_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
         catch_up = CatchUp(stood_ms, stream.window.catch_up, waits=due_ms is not None)
         shard = None if stream.source.shard is None else str(stream.source.shard)
-        watch, budget = StreamWatch(name, pipeline, sink, shard), parts.budget(stream)
+        hearing = Hearing(counts, silence_ms(stream), clock.newest_ms)
+        watch, budget = StreamWatch(name, pipeline, sink, hearing, clock, shard), parts.budget(stream)
         patience = Patience(self._config.store.flush, core.schedule.first_ms)
         runner = Runner(
             pipeline,

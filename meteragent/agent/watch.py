@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
 from meteragent import __version__, ledger, outbox, vitals
 from meteragent.agent.clock import SteadyClock
+from meteragent.agent.hearing import Hearing
 from meteragent.agent.notify import Notify
 from meteragent.agent.runner import StoreThread
 from meteragent.grid import DAY_MS, floor
@@ -43,17 +44,33 @@ def socket_path(store: Path) -> Path:
 class StreamWatch:
     """What one stream's tasks say of themselves."""
 
-    def __init__(self, name: str, pipeline: Pipeline, sink: Sink, shard: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        pipeline: Pipeline,
+        sink: Sink,
+        hearing: Hearing,
+        clock: SteadyClock,
+        shard: str | None,
+    ) -> None:
         self.name = name
         self.shard = shard
         self.turned_s = _now_s()
         self.up = {"source": False, "sink": False}
         self._pipeline = pipeline
         self._sink = sink
+        self._hearing = hearing
+        self._clock = clock
 
     def turn(self) -> None:
         """The runner has gone round."""
         self.turned_s = _now_s()
+        self._hearing.look(self._clock.newest_ms, connected=self.up["source"])
+
+    def problems(self) -> Iterator[Problem]:
+        """Name what is wrong with what arrives; an agent of a fleet may have no meter to hear."""
+        if self.up["source"] and not (self.shard is not None and not self._pipeline.meters()):
+            yield from self._hearing.problems(self.name)
 
     def lost(self, side: str) -> None:
         """A connection is lost."""
@@ -115,6 +132,7 @@ class Watch:
         now_ms = self._clock.now_ms()
         room = await self._thread.room()
         stands = "no clock" if now_ms is None else None if room else "no room in the store"
+        hearing = (found for stream in self.streams for found in stream.problems())
         return Vitals(
             version=__version__,
             running_s=_now_s() - self._began_s,
@@ -122,7 +140,7 @@ class Watch:
             stands=stands,
             counts=dict(self._counts),
             streams=tuple([await stream.vitals(self._thread, now_ms) for stream in self.streams]),
-            raised=self._alarms.active,
+            raised=self._alarms.active + tuple(hearing if stands is None else ()),
         )
 
     async def problems(self) -> tuple[Problem, ...]:

@@ -33,6 +33,7 @@ COUNTERS = {
     **REFUSALS,
     "late": "readings of time that is already accounted for",
     "duplicate": "readings whose time was already seen",
+    "replaced": "readings without times of their own, replaced by a newer one of the same millisecond",
     "early": "readings of time before the meter's first window",
     "accepted": "readings that count",
     "clamped": "values outside window.range, clamped to it",

@@ -1,7 +1,7 @@
 """Agents with a mistake in them, each of which the ordeal must find."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,9 +11,11 @@ from meteragent import ledger, outbox
 from meteragent.agent import Agent
 from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.agent.runner import Runner, StoreThread
+from meteragent.health import Counts
 from meteragent.outbox import Waiting
 from meteragent.pipeline import Effects, Pipeline
-from meteragent.reading import Message
+from meteragent.pipeline.intake import Found, Intake
+from meteragent.reading import Message, Token
 from meteragent.release import Charge, Commit, Outgoing
 from meteragent.sink import Sink
 from meteragent.source import Source
@@ -241,6 +243,33 @@ def forgets_what_it_was_to_mark(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Runner, "flush", flush)
 
 
+def stands_at_the_oldest(patch: pytest.MonkeyPatch) -> None:
+    """Of what waited in the broker, without times of its own, the reading from before the outage counts."""
+    take = Intake.take
+
+    def first_of_all(
+        self: Intake, messages: Iterable[Message], counts: Counts, free: list[Token]
+    ) -> list[Found]:
+        found, seen = list[Found](), set[tuple[str, str | None, int]]()
+        for message in messages:
+            for one in take(self, [message], counts, free):
+                key = one.meter, one.phase, one.reading.time_ms
+                if one.reading.stamped and key in seen:
+                    counts.add("replaced")
+                    free.append(one.reading.token)
+                else:
+                    found.append(one)
+                seen.add(key)
+        return found
+
+    patch.setattr(Intake, "take", first_of_all)
+
+
+def keeps_what_it_has(patch: pytest.MonkeyPatch) -> None:
+    """Of two readings of one millisecond, in two batches, the older one stands."""
+    patch.setattr(Timeline, "_gives_way", lambda *_: False)
+
+
 MUTANTS = [
     Mutant(patch.__name__, patch, breaks, first)
     for patch, breaks, first in (
@@ -261,6 +290,8 @@ MUTANTS = [
         (draws_all_at_once, "before or after it begins", 0),
         (waits_for_large_values, "out of order", 9),
         (leaves_with_the_last_reading, "another time than the public schedule", 3),
+        (stands_at_the_oldest, "decided", 0),
+        (keeps_what_it_has, "a counter is wrong", 0),
         (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),
     )
 ]

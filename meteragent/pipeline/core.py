@@ -2,12 +2,14 @@
 
 import heapq
 from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from meteragent import encode, grid
 from meteragent.errors import PayloadError
 from meteragent.health import Counts
 from meteragent.pipeline.charges import Charges, Spending
-from meteragent.pipeline.intake import Intake
+from meteragent.pipeline.intake import Found, Intake
 from meteragent.pipeline.names import Names
 from meteragent.pipeline.noise import Noise
 from meteragent.pipeline.stream import Effects, Stream
@@ -92,10 +94,11 @@ class Pipeline:
         touched = dict.fromkeys(self._redraw_restored())
         if batch:
             self._counts.add("received", len(batch))
-        for message in batch:
+        for arrived_ms, messages in groupby(batch, attrgetter("received_ms")):
             if self._opens or self._closes:
-                self._advance(min(message.received_ms, now_ms), closing_ms, now_ms, touched)
-            self._take(message, now_ms, touched)
+                self._advance(min(arrived_ms, now_ms), closing_ms, now_ms, touched)
+            for found in self._intake.take(messages, self._counts, self._effects.acknowledge):
+                self._give(found, arrived_ms, now_ms, touched)
         self._advance(now_ms, closing_ms, now_ms, touched)
         if self._intake.shares:
             self._effects.acknowledge = give_back(self._effects.acknowledge)
@@ -124,21 +127,15 @@ class Pipeline:
 
     # --- messages ------------------------------------------------------------------------------
 
-    def _take(self, message: Message, now_ms: int, touched: dict[str, None]) -> None:
-        """Decode a message and give its readings to its meter, which is touched by what counts."""
+    def _give(self, found: Found, received_ms: int, now_ms: int, touched: dict[str, None]) -> None:
+        """Give a reading to its meter, which is touched if it counts, or count why it does not."""
+        meter, phase, reading = found
         try:
-            meter, phase, readings = self._intake.read(message)
+            if self._place(meter, phase, reading, received_ms, now_ms):
+                touched[meter] = None
         except PayloadError as error:
             self._counts.add(error.reason)
-            self._effects.acknowledge.append(message.token)
-            return
-        for reading in readings:
-            try:
-                if self._place(meter, phase, reading, message.received_ms, now_ms):
-                    touched[meter] = None
-            except PayloadError as error:
-                self._counts.add(error.reason)
-                self._effects.acknowledge.append(reading.token)
+            self._effects.acknowledge.append(reading.token)
 
     def _place(self, meter: str, phase: str | None, reading: Pending, received_ms: int, now_ms: int) -> bool:
         """Give a reading to its meter; whether that touches it. Raises PayloadError if it cannot count."""

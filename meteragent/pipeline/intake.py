@@ -5,12 +5,24 @@ became of it, and the message is free when all of them are. Of a meter with phas
 the sum, which is what counts.
 """
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from meteragent import topic as topics
 from meteragent.errors import PayloadError
+from meteragent.health import Counts
 from meteragent.pipeline.stream import Stream
 from meteragent.reading import Message, Token
 from meteragent.release import Kind
 from meteragent.window import Outcome, Pending, Phases, Share, Timeline, phases_of
+
+
+class Found(NamedTuple):
+    """A reading, and the meter and the phase that it is of."""
+
+    meter: str
+    phase: str | None
+    reading: Pending
 
 
 class Intake:
@@ -24,6 +36,34 @@ class Intake:
         self._stream = stream
         self._phases: dict[str, Phases] = {}
         self._places: dict[str, tuple[str, str | None]] = {}
+
+    def take(self, messages: Iterable[Message], counts: Counts, free: list[Token]) -> list[Found]:
+        """Return the readings of messages that arrived in one millisecond.
+
+        `free` takes the tokens of the others. What waited in a broker arrives at once, and of readings that
+        this stamps with the same time only their order tells which is the newest. The newest counts: a power
+        that is used from then on, a register that holds what those before it held, the only interval that is
+        known to have just ended.
+        """
+        found: list[Found] = []
+        stamped: dict[tuple[str, str | None, int], Found] = {}
+        for message in messages:
+            try:
+                meter, phase, readings = self.read(message)
+            except PayloadError as error:
+                counts.add(error.reason)
+                free.append(message.token)
+                continue
+            for reading in readings:
+                if not reading.stamped:
+                    found.append(Found(meter, phase, reading))
+                    continue
+                key = meter, phase, reading.time_ms
+                if (older := stamped.pop(key, None)) is not None:
+                    counts.add("replaced")
+                    free.append(older.reading.token)
+                stamped[key] = Found(meter, phase, reading)
+        return found + sorted(stamped.values(), key=lambda one: one.reading.time_ms) if stamped else found
 
     def read(self, message: Message) -> tuple[str, str | None, list[Pending]]:
         """The meter, its phase and the readings in a message; raises PayloadError when there are none."""
@@ -40,8 +80,10 @@ class Intake:
             token, self.shares = Share((token,), len(found)), True
         readings: list[Pending] = []
         for time_ms, value_u in found:
-            at_ms = received_ms if time_ms is None else time_ms
-            readings.append(Pending(at_ms if at_ms >= 0 else received_ms + at_ms, value_u, token))
+            if time_ms is None or time_ms < 0:
+                readings.append(Pending(received_ms + (time_ms or 0), value_u, token, stamped=True))
+            else:
+                readings.append(Pending(time_ms, value_u, token))
         if len(readings) > 1:
             readings.sort(key=lambda reading: reading.time_ms)
         return *place, readings

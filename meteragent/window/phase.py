@@ -5,12 +5,15 @@ meter has a new reading: the sum of what stands. While a phase has never spoken,
 than `hold`, the sum is unknown and there is none, never a part of it. A reading's message is free when a
 newer one of its phase stands and every sum that it is in was covered: so after a crash the broker
 delivers again whatever stood, and the sums resume as they were. Readings older than the newest
-of the meter are late; those of the same time, of different phases, make one sum.
+of the meter are late; those of the same time, of different phases, make one sum. Of readings of one phase
+that their arrival has stamped with the same time, the newest stands.
 
 Of registers a sum of what stands would be of no time: what a phase used since it last spoke would all be
 used when it speaks (no 1-Lipschitz map, and a rate beyond any range). So each phase's register is
 interpolated, and there is a sum at each time up to which all phases have now told: the newest of
-the one that lags. Then a slot's sum is that of the phases' own slots. Readings stay until a sum is past the
+the one that lags. Between two sums the sum itself is interpolated, so a slot with a boundary there may differ
+from the sum of the phases' own slots. What is used in total does not, nor does the Lipschitz constant:
+the weights of a slot still sum to 1. Readings stay until a sum is past the
 next one of their phase; of very many that wait for one that lags, every other is dropped: registers lose
 nothing by that but when it was used. Sums are rounded to millionths, as values are.
 """
@@ -95,6 +98,10 @@ class PowerPhases:
     def hear(self, phase: str, reading: Pending) -> Heard:
         """Take in a phase's reading."""
         held = self._live.get((phase, reading.time_ms))
+        if held is not None and reading.stamped and self._newest_ms == reading.time_ms:
+            [token] = held.tokens
+            held.tokens, held.value_u = (reading.token,), reading.value_u
+            return Heard(Outcome.ACCEPTED, self._sum(reading.time_ms), [token])
         if held is not None:
             return Heard(Outcome.DUPLICATE, None, [_again(held, reading)])
         if self._newest_ms is not None and reading.time_ms < self._newest_ms:

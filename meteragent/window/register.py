@@ -118,6 +118,13 @@ class RegisterTimeline(Timeline):
     def _wholly_covered(self, reading: Pending) -> bool:
         return self.standing_ms is not None and reading.time_ms < self.standing_ms
 
+    def _gives_way(self, held: Pending) -> bool:
+        """Whether its span is still to be counted; else the newest reading but one would count for nothing.
+
+        What was used between the two is in the next reading.
+        """
+        return held.time_ms > self.covered_ms
+
     def _end_ms(self, at: int) -> int:
         """Where the span of a pending reading ends: at the next one."""
         return self.pending[at + 1].time_ms if at + 1 < len(self.pending) else _FOREVER_MS

@@ -31,13 +31,14 @@ class Pending(NamedTuple):
     """A reading whose span is not wholly covered, and the token that acknowledges it.
 
     `since_ms` is from when on it may stand for `hold`, if that is not its time: of a sum, the time of
-    the oldest reading in it.
+    the oldest reading in it. `stamped` says that its time follows from its arrival.
     """
 
     time_ms: int
     value_u: int
     token: Token
     since_ms: int | None = None
+    stamped: bool = False
 
 
 class Timeline:
@@ -127,7 +128,11 @@ class Timeline:
         pending = self.pending
         if pending and time_ms <= pending[-1].time_ms:
             at = bisect_left(pending, time_ms, key=itemgetter(0))
-            if pending[at].time_ms == time_ms:
+            held = pending[at]
+            if held.time_ms == time_ms:
+                if reading.stamped and self._gives_way(held):
+                    pending[at] = reading
+                    return Outcome.ACCEPTED, [held.token]
                 return Outcome.DUPLICATE, [self._again(at, reading)]
             pending.insert(at, reading)
         else:
@@ -154,6 +159,10 @@ class Timeline:
         self.pending[:] = *kept, last
         self.thinned += len(tokens)
         return tokens
+
+    def _gives_way(self, _held: Pending) -> bool:
+        """Whether a pending reading gives way to a newer one that its arrival stamps with the same time."""
+        return True
 
     def revise(self, reading: Pending) -> tuple[Outcome, list[Token]]:
         """Take in the sum of a meter's phases: a later one of the same time takes the place of the first."""

@@ -17,11 +17,12 @@ from meteragent.pipeline import Effects
 from meteragent.reading import Message
 from meteragent.release import Clock, Commit
 from meteragent.store import Store
+from simulators.ordeal.links import OF_TIMES
 from simulators.ordeal.mirror import Mirror
 from simulators.ordeal.model import Arrival, Line, Meter, Model
 from simulators.ordeal.witness import Broken, Sent, Witness, must
 
-_REASONS = [*REFUSALS, "retained", "accepted", "passed", "forgotten"]
+_REASONS = [*REFUSALS, "retained", "accepted", "replaced", "passed", "forgotten"]
 """The counters that the model predicts one by one."""
 
 
@@ -150,7 +151,8 @@ class Books:
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
     ) -> None:
         """The core was fed, and asks for this."""
-        free = model.feed([self._arrival(message) for message in batch], now_ms, closing_ms)
+        stamped = model.stream.stamped
+        free = model.feed([self._arrival(message, stamped=stamped) for message in batch], now_ms, closing_ms)
         self.witness.step(model, effects.commit, effects.acknowledge, free)
         self._catch_up(model, now_ms)
         tokens = [token.token for token in effects.acknowledge if token is not None]
@@ -160,10 +162,12 @@ class Books:
             self._allow(tokens)
         self._counters()
 
-    def _arrival(self, message: Message) -> Arrival:
+    def _arrival(self, message: Message, *, stamped: bool) -> Arrival:
         said = self.said[message.topic, message.payload[:201]]
-        refused = "retained" if message.retain else said.refused
-        return Arrival(said.meter, said.time_ms, said.value_u, refused, message.received_ms, message.token)
+        refused = None if stamped and said.refused in OF_TIMES else said.refused
+        refused = "retained" if message.retain else refused
+        time_ms = message.received_ms if stamped else said.time_ms
+        return Arrival(said.meter, time_ms, said.value_u, refused, message.received_ms, message.token)
 
     def _catch_up(self, model: Model, now_ms: int) -> None:
         """Law 4: what fell due while the agent was stopped waits for the readings that waited, too."""

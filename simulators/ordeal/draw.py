@@ -1,6 +1,7 @@
 """Schedules from seeds: all kinds of trouble, in all combinations, each small enough to be run in no time."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 from simulators.ordeal import schedule as s
@@ -8,6 +9,8 @@ from simulators.ordeal.schedule import Configuration, Event, Schedule
 from simulators.ordeal.setting import PACES, TICK_S, Setting
 
 TICK_LOOP_MS = round(TICK_S * 1000)
+STAMPED = 0.2
+"""In so many schedules the readings of streams by the wall clock have no times of their own."""
 _VALUES = (0, 1, 499_999, 500_000, 10**6, 7 * 10**6 + 3, 1000 * 10**6, -5 * 10**6, 10**14)
 """The edges of rounding, the ordinary, the negative, the impossible; in millionths."""
 _PLACES = (
@@ -34,6 +37,8 @@ def draw(seed: int) -> Schedule:
     pace = random.choices(list(PACES), [8, 2, 1])[0]
     first = _configuration(random, pace)
     configurations = [first, *(_changed(random, pace, first) for _ in range(random.choice([0, 1, 1, 2])))]
+    if Random(f"stamped {seed}").random() < STAMPED:
+        configurations = [_stamped(one) for one in configurations]
     end_ms = random.randrange(4_000, 9_000 if pace == "fast" else 20_000)
     events = [*_readings(random, pace, end_ms), *_troubles(random, pace, end_ms, len(configurations))]
     events.sort(key=lambda event: event.at_ms)
@@ -117,6 +122,10 @@ def _changed(random: Random, pace: str, before: Configuration) -> Configuration:
         values["limit"] = one.limit if values["grid"] == one.grid else 0
         found.append(Setting(**values))
     return tuple(found)
+
+
+def _stamped(configuration: Configuration) -> Configuration:
+    return tuple(replace(one, stamped=int(one.clock == "wall")) for one in configuration)
 
 
 # --- what happens ------------------------------------------------------------------------------

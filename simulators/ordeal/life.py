@@ -107,6 +107,7 @@ def _line(stream: settings.Stream, config: settings.Config, store: Store, key: b
         max_meters=stream.source.max_meters,
         secret=store.secret,
         pseudonym_key=key,
+        stamped=not settings.has_times(stream.source),
     )
 
 

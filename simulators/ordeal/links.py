@@ -33,6 +33,8 @@ JUNK: tuple[tuple[str, bytes, str], ...] = (
     ("meters/" + "m" * 200 + "{}/power", b'{"t":1772450000,"v":5}', "refused_topic"),
 )
 """Topic, payload and the counter of what is no reading."""
+OF_TIMES = ("refused_time", "refused_ahead")
+"""Why readings are refused whose times are read; where they are not, these are readings of 5."""
 
 
 class Observer(Protocol):

@@ -7,7 +7,7 @@ There are no accumulators here: what is decided is a list of stretches with the 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ class Line:
     max_meters: int
     secret: bytes
     pseudonym_key: bytes | None
+    stamped: bool = False
 
     @property
     def terms(self) -> Terms:
@@ -185,17 +186,20 @@ class Meter:
             until_ms = self.edge_ms(until_ms) if at_ms is not None and at_ms <= frontier_ms else None
         return self.decide(last_ms)
 
-    def take(self, arrival: Arrival) -> tuple[bool, list[Any]]:
-        """Take a reading in; whether it counts, and the tokens that need not be held."""
+    def take(self, arrival: Arrival, *, stamped: bool) -> tuple[bool, list[Any]]:
+        """Take a reading in; whether it counts, and the tokens that need not be held.
+
+        What is `stamped` by its arrival is newer than all that came before it.
+        """
         time_ms, value_u, token = arrival.time_ms, arrival.value_u, arrival.token
         if self.span_end_ms(time_ms) <= self.covered_ms:
             return False, [token]
         held = self.held.get(time_ms)
         if held is not None:
-            if held.value_u != value_u:
+            if held.value_u != value_u and not stamped:
                 return False, [token]
             self.held[time_ms] = Held(value_u, token)
-            return False, [held.token]
+            return stamped, [held.token]
         self.held[time_ms] = Held(value_u, token)
         self.newest_ms = max(time_ms, self.newest_ms or 0)
         self.idle = 0
@@ -267,11 +271,26 @@ class Model:
         """The tokens to acknowledge after a batch and the passing of time, in any order."""
         catching_up = closing_ms < now_ms
         free: list[Any] = []
-        for arrival in batch:
+        for arrival in self._newest(batch, free):
             seen_ms = min(arrival.received_ms, now_ms)
             free += self._pass(seen_ms, closing_ms, catching_up)
             free += self._arrive(arrival, seen_ms, catching_up)
         return free + self._pass(now_ms, closing_ms, catching_up)
+
+    def _newest(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
+        """All but the readings that another of their meter follows, both stamped with the same time."""
+        if not self.stream.stamped:
+            return list(batch)
+        counting = []
+        for at, arrival in enumerate(batch):
+            moment = arrival.refused, arrival.meter, arrival.received_ms
+            later = [(one.refused, one.meter, one.received_ms) for one in batch[at + 1 :]]
+            if arrival.refused is None and moment in later:
+                self.outcomes["replaced"] += 1
+                free.append(arrival.token)
+            else:
+                counting.append(arrival)
+        return counting
 
     def _boundary(self, name: str, time_ms: int) -> int:
         earliest_ms = max(time_ms, self.marks.get(name, 0), self._floor_ms)
@@ -335,7 +354,7 @@ class Model:
             return [arrival.token]
         known = arrival.meter in self.meters
         meter = self._meter(arrival)
-        counts, tokens = meter.take(arrival)
+        counts, tokens = meter.take(arrival, stamped=self.stream.stamped)
         if counts or not known:
             self.touched.add(arrival.meter)
         self.outcomes["accepted" if counts else "not"] += 1

@@ -46,6 +46,7 @@ class Setting:
 
     On the calendar it is `1d`, `1d/N` with N equal slots, or `1d:bands` with hours of the day; `key` says
     which pseudonyms a meter leaves under (0: its name), `limit` a budget of so many windows a day (0: none).
+    With `stamped` readings have no times of their own.
     """
 
     name: str = "main"
@@ -67,6 +68,7 @@ class Setting:
     topic: int = 0
     keep: int = 10_000
     version: int = 5
+    stamped: int = 0
 
     @property
     def sink_topic(self) -> str:
@@ -108,7 +110,7 @@ name = "{one.name}"
 topic = "meters/{{meter}}/power"
 profile = "json"
 value = "v"
-time = "t"
+{"" if one.stamped else 'time = "t"'}
 kind = "{one.kind}"
 unit = "{"W" if power else "Wh"}"
 {"hold" if power else "interval"} = "{ticks(one.stands)}"

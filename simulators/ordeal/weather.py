@@ -99,7 +99,7 @@ class Weather:
     def _junk(self, event: s.Junk) -> None:
         template, payload, reason = JUNK[event.which % len(JUNK)]
         topic = template.format(event.meter)
-        self.said[topic, payload[:201]] = Said("", 0, 0, reason)
+        self.said[topic, payload[:201]] = Said(f"m{event.meter}", 0, 5 * 10**6, reason)
         self._source.publish(topic, payload, 1, retain=False)
 
     def _drop(self, event: s.Drop) -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent import config as settings
-from meteragent import encode
+from meteragent import encode, loads
 from meteragent.event import EVENTS, Event, distances
 from meteragent.grid import DAY_MS, HOUR_MS, format_duration
 from meteragent.privacy.accuracy import half_width, sd
@@ -54,7 +54,8 @@ def facts(
         "stream": stream.name,
         "id": shared.id,
         **shared.facts,
-        **_reported(stream, terms),
+        **_reported(terms),
+        **_loads(terms),
         **_fleet(stream),
         "errors": {name: float(f"{error:.4g}") for name, error in errors.items()},
         "fit_for": [name for name, error in errors.items() if error < FIT * _usual(name, terms)],
@@ -64,16 +65,30 @@ def facts(
     }
 
 
-def _reported(stream: settings.Stream, terms: Terms) -> dict[str, str]:
+def _reported(terms: Terms) -> dict[str, str]:
     """Of a device that reports on change: its dead band, and the level for curves within the radius.
 
-    Curves within r give slot means within r + 2 * (dead band) (DESIGN 2).
+    Curves within r give slot means within r + 2 * (dead band) (DESIGN 2); of counts, each that is in a
+    slot's value adds its steps, intervals that are rounded by themselves one each.
     """
-    band = settings.dead_band(stream.source)
-    if not band:
+    if not terms.dead_band:
         return {}
-    level = terms.epsilon * quantised(terms.radius + 2 * band, terms.quantum)
-    return {"dead_band": shown(band), "level_of_curves": str(level)}
+    counts = loads.counts(terms) if terms.kind is not Kind.POWER else 1
+    steps = max(2, counts) if terms.kind is Kind.INTERVAL_ENERGY else 2 * counts
+    level = terms.epsilon * quantised(terms.radius + steps * terms.dead_band, terms.quantum)
+    return {"dead_band": shown(terms.dead_band * terms.counters), "level_of_curves": str(level)}
+
+
+def _loads(terms: Terms) -> dict[str, Any]:
+    """What a change of the load costs, by the energy that it moves within a slot."""
+    levels = {str(wh): _four(loads.level(terms, Fraction(wh))) for wh in settings.MOVES_WH.values()}
+    unknown = [*loads.unknown(terms)]
+    return {"loads": {"factor": _four(loads.factor(terms)), "levels_of_wh": levels, "unknown": unknown}}
+
+
+def _four(number: Fraction) -> float:
+    """Return four figures."""
+    return float(f"{float(number):.4g}")
 
 
 def _fleet(stream: settings.Stream) -> dict[str, str]:
@@ -192,10 +207,7 @@ def warnings(stream: settings.Stream, channels: Collection[str] = (), *, archive
     quantum = amount(float(terms.quantum), terms.unit)
     coarse = f"the quantum of {quantum} is coarser than the noise: a finer one is free"
     energy_late = terms.kind is not Kind.POWER and terms.lateness_ms == 0
-    unsaid = "how far the power may go from what the device said last, only you know: set source.dead_band"
     found = {
-        unsaid: settings.is_dead_band_unknown(stream.source),
-        _counted(stream, terms): _is_coarse(stream, terms),
         late: energy_late and terms.clock is Clock.WALL,
         stamped if terms.kind is Kind.REGISTER else arrival: not timed,
         wraps: terms.modulus_u is not None and terms.modulus_u < terms.high_u,
@@ -206,22 +218,7 @@ def warnings(stream: settings.Stream, channels: Collection[str] = (), *, archive
         high: terms.level > _LEVEL_HIGH,
         new: bool(channels) and stream.name not in channels,
     }
-    return [text for text, applies in found.items() if applies]
-
-
-def _is_coarse(stream: settings.Stream, terms: Terms) -> bool:
-    """Whether two counts of an energy, if its numbers are counts, add a twentieth to the radius."""
-    counts = stream.source.scale or 0
-    stated = terms.kind is Kind.POWER or stream.source.dead_band is not None
-    return not stated and 40 * counts >= terms.radius
-
-
-def _counted(stream: settings.Stream, terms: Terms) -> str:
-    """What counts make of the promise for what the home really used: each end of a slot may be off by one."""
-    count = stream.source.scale or Fraction(0)
-    level = terms.epsilon * quantised(terms.radius + 2 * count, terms.quantum)
-    of_one = f"if the meter counts in steps of {shown(count)} {terms.unit}"
-    return f"{of_one}, slots of shapes within the radius may differ by two more: level {shown(level)}"
+    return [*settings.load_warnings(stream), *(text for text, applies in found.items() if applies)]
 
 
 def _one_slot(terms: Terms) -> str:

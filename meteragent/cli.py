@@ -236,6 +236,8 @@ def _now_ms() -> int:
 def _run(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     settings = config.load(options.config)
+    if _refused(options.config, settings, _known(settings.store.path, settings)):
+        return EXIT_CONFIG
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # raw readings are in memory: no core may hold them
     gc.set_threshold(COLLECT_AFTER)
     agent = Agent(settings, wall_ms=_now_ms, notify=Notify.of(os.environ, os.getpid()), facts=_facts)
@@ -244,6 +246,28 @@ def _run(options: argparse.Namespace) -> int:
     except Exception as error:  # noqa: BLE001  whatever it is, the process ends with 1
         return _failed(error)
     return 0
+
+
+def _known(path: Path, settings: config.Config) -> set[str]:
+    """Return the streams that run already, as the store says; all where it cannot say.
+
+    What has run goes on with a warning: neither an update nor a damaged store ends it.
+    """
+    if not path.exists():
+        return set()
+    try:
+        return _channels(path)
+    except (StoreError, sqlite3.Error):
+        return {stream.name for stream in settings.stream}
+
+
+def _refused(path: Path, settings: config.Config, known: set[str]) -> bool:
+    """Print all that is refused because of how readings follow the load; say whether anything is."""
+    refused = {str(refusal) for refusal in config.refusals(settings, known)}
+    for refusal in config.refusals(settings):
+        runs_on = "" if str(refusal) in refused else "warning, since this stream has run before: "
+        print(f"{path}: {runs_on}{refusal}", file=sys.stderr)
+    return bool(refused)
 
 
 def _facts(stream: config.Stream, others: Fraction) -> dict[str, Any]:
@@ -305,14 +329,14 @@ def _check(options: argparse.Namespace) -> int:
         from meteragent import statement  # noqa: PLC0415  the agent runs without it
 
         print(statement.page(settings, events, _terms(settings.store.path)), end="")
-        return 0
+        return EXIT_CONFIG if _refused(options.config, settings, _channels(settings.store.path)) else 0
     known, archived = _channels(settings.store.path), settings.archive is not None
     found = [
         check.facts(stream, events, known, config.others_per_day(settings, stream), archived=archived)
         for stream in settings.stream
     ]
     print(check.as_json(found) if options.json else check.as_text(found, settings))
-    return 0
+    return EXIT_CONFIG if _refused(options.config, settings, known) else 0
 
 
 def _schema(_: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from meteragent import loads
 from meteragent.grid import DAY_MS, iso_duration, iso_time
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
@@ -113,6 +114,21 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
     if terms.others_per_day:
         facts |= {"meter_epsilon_per_day": str(terms.per_day + terms.others_per_day)}
         facts |= {"meter_epsilon_unit": "1/W"}
+    return facts | _of_the_source(terms)
+
+
+def _of_the_source(terms: Terms) -> dict[str, Any]:
+    """What is known of how readings follow the load, and, if that is all of it, the level for loads."""
+    readings: dict[str, Any] = {}
+    if terms.every_ms is not None:
+        readings["every"] = iso_duration(terms.every_ms)
+    if terms.dead_band is not None:
+        readings["dead_band"] = str(terms.dead_band)
+    if terms.counters > 1:
+        readings["counters"] = terms.counters
+    facts: dict[str, Any] = {"readings": readings} if readings else {}
+    if not loads.unknown(terms):
+        facts["level_of_loads"] = str(terms.level * loads.factor(terms))
     return facts
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from meteragent import loads
 from meteragent.grid import DAY_MS, HOUR_MS, MINUTE_MS, format_duration, parse_duration
 from meteragent.release import UNIT_FACTOR, Kind, Terms
 
@@ -68,10 +69,15 @@ def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, 
     Ways that start with a slot (of the first day) are enough: those that end with one are their mirror
     images, between the two the distances change linearly, and what shifts energy from one window to
     another moves between two of these.
+
+    It is as the readings say it: power that is sampled stands for a period more, and dead bands and steps
+    of a count add theirs (`loads`). A step that an event moved stays moved; windows after it are not told.
     """
+    read = replace(event, duration_ms=event.duration_ms + loads.stands_ms(terms))
     places = [terms.stretches(place) for place in range(terms.n)]
     starts_ms = {start_ms for stretches in places for start_ms, _ in stretches if start_ms < DAY_MS}
-    return {_at(event, terms, start_ms, days) for start_ms in starts_ms}
+    ways = {_at(read, terms, start_ms, days) for start_ms in starts_ms}
+    return {tuple(loads.as_said(terms, moved) for moved in way) for way in ways}
 
 
 def _at(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:

@@ -80,6 +80,10 @@ class Terms:
     `others_per_day` is what the meter's other streams charge it on a day, as epsilon in 1/W. `modulus_u` is
     where a register begins again at 0, if that is known. `rounding` is how a slot's value becomes whole
     quanta; stored terms and descriptors without it are half-up.
+
+    `every_ms` is how far apart readings are at most (0: they are sent on change), `dead_band` how far the
+    power may be from what was sent last, or the step in which an energy is counted, in the unit; None: not
+    known. `counters` are truncated and summed in one number.
     """
 
     kind: Kind
@@ -103,6 +107,9 @@ class Terms:
     others_per_day: Fraction = Fraction(0)
     modulus_u: int | None = None
     rounding: Rounding = "half-up"
+    every_ms: int | None = None
+    dead_band: Fraction | None = None
+    counters: int = 1
 
     @cached_property
     def id(self) -> str:

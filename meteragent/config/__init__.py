@@ -13,6 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from meteragent.config.accept import MOVES_WH, refusals
+from meteragent.config.accept import warnings as load_warnings
 from meteragent.config.files import endpoint, exposed, read_secret
 from meteragent.config.model import (
     Archive,
@@ -28,27 +30,28 @@ from meteragent.config.model import (
 )
 from meteragent.config.refuse import refuse
 from meteragent.config.schema import schema
-from meteragent.config.source import dead_band, decoder, has_times, held, is_dead_band_unknown, topic_of
+from meteragent.config.source import decoder, has_times, held, topic_of
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.errors import ConfigError
 
 __all__ = [
+    "MOVES_WH",
     "Archive",
     "Config",
     "Page",
     "Stream",
     "budget",
-    "dead_band",
     "decoder",
     "endpoint",
     "exposed",
     "has_times",
     "held",
-    "is_dead_band_unknown",
     "load",
+    "load_warnings",
     "others_per_day",
     "parse",
     "read_secret",
+    "refusals",
     "schedule",
     "schema",
     "shapes",

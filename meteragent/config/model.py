@@ -82,10 +82,12 @@ class Source(Broker):
     """A power reading stands until the next one, for at most this."""
     interval: Span | None = None
     """What an interval energy covers, ending at its time; else how far apart readings are."""
+    every: Duration | None = None
+    """How far apart readings are, at most; 0s: each change is sent at once. Left out: the device's."""
     modulus: Positive | None = None
     """Where a register begins again at 0, in the unit."""
     dead_band: NotNegative | None = None
-    """How far off what was sent last the power may be, in the unit; of an energy, the step of its count."""
+    """How far the power may be from what was sent last, in the unit; of an energy, the step of its count."""
     inflight: int = Field(1000, ge=1, le=30_000, strict=True)
     """Readings held unacknowledged, at most."""
     max_meters: int = Field(10_000, ge=1, strict=True)
@@ -147,6 +149,8 @@ class Privacy(_Section):
     """The lattice of slot values, in the unit."""
     space: Space | None = None
     """What the slots are: a vector, the blocks of a curve, or the bands of a mean day."""
+    accept: tuple[Literal["coarse_register", "sparse_readings"], ...] = ()
+    """Readings that make a change of the load count much more than it is, accepted all the same."""
     budget: Budget | None = None
     """What may be spent; a window that would exceed it does not open."""
 

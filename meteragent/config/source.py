@@ -81,9 +81,24 @@ def interval_ms(source: Source) -> int:
 
 
 def every_ms(source: Source) -> int:
-    """How far apart readings are: as written, else the device's; 0: not known."""
+    """How far apart readings usually are: as written, else the device's; 0: not known."""
     device = profile(source)
-    return source.interval or (0 if device is None else device.every_ms)
+    return source.every or source.interval or (0 if device is None else device.every_ms)
+
+
+def period_ms(source: Source) -> int | None:
+    """Return how far apart readings are at most; 0: they are sent on change; None: not known.
+
+    A power with a dead band is sent on change, whatever the device does without one.
+    """
+    if source.every is not None:
+        return source.every
+    if source.kind is not Kind.POWER:
+        return None if source.kind is Kind.INTERVAL_ENERGY else source.interval
+    if source.interval is not None or source.dead_band:
+        return source.interval or 0
+    device = profile(source)
+    return None if device is None else device.period_ms
 
 
 def lateness_ms(source: Source, written: int | None) -> int:
@@ -93,22 +108,37 @@ def lateness_ms(source: Source, written: int | None) -> int:
     return 0 if source.kind is Kind.POWER or profile(source) is None else every_ms(source)
 
 
-def dead_band(source: Source) -> Fraction:
-    """How far off what was last sent the power may be, in the unit: of summed phases each may be off."""
+def dead_band(source: Source) -> Fraction | None:
+    """Return how far the power may be from what was sent last, or the step of a count, in the unit.
+
+    Of summed phases each power may be off; the step is that of one count (`counters`). None: not known.
+    """
     if source.dead_band is not None:
         return source.dead_band
-    device = profile(source)
-    if device is None or source.kind is not Kind.POWER:
+    if source.kind is not Kind.POWER:
+        return _step(source)
+    if source.every or source.interval:
         return Fraction(0)
+    device = profile(source)
+    if device is None or not device.dead_band_known:
+        return None
     each_w = device.dead_band_w * (source.scale or 1)
     return each_w * len(source.phases or "1") / UNIT_FACTOR[source.unit]
 
 
-def is_dead_band_unknown(source: Source) -> bool:
-    """Whether only the owner knows what the device leaves unsaid, and has not said it."""
-    device = profile(source)
-    stated = source.dead_band is not None or source.kind is not Kind.POWER
-    return device is not None and not device.dead_band_known and not stated
+def _step(source: Source) -> Fraction | None:
+    """Return the step in which a device counts an energy, in the unit; None: not known."""
+    one = quantity(source)
+    if one is None or not (one.is_count or one.step_wh):
+        return None
+    each = Fraction(1) if one.step_wh is None else one.step_wh / UNIT_FACTOR[source.unit]
+    return each * (source.scale or 1)
+
+
+def counters(source: Source) -> int:
+    """Return how many counts, each with its own step, are summed in one number of an energy."""
+    one = quantity(source)
+    return 1 if source.kind is Kind.POWER else len(source.phases or "1") * (one.counters if one else 1)
 
 
 def nearest_profile(name: str) -> str:

@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from meteragent.config.model import PRESETS, Config, Preset, Stream
-from meteragent.config.source import hold_ms, interval_ms, lateness_ms
+from meteragent.config.source import counters, dead_band, hold_ms, interval_ms, lateness_ms, period_ms
 from meteragent.grid import (
     DAY_MS,
     HOUR_MS,
@@ -184,6 +184,9 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
         timezone=window.timezone if unit(stream) else None,
         bands=bands,
         modulus_u=None if source.modulus is None else _micro(source.modulus),
+        every_ms=period_ms(source),
+        dead_band=dead_band(source),
+        counters=counters(source),
     )
 
 

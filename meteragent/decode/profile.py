@@ -23,7 +23,8 @@ class Quantity:
     `read` gives what it finds in a payload, or raises PayloadError. `scale` is how many W or Wh one of
     its own unit is; None: the payload does not say, the unit is the configuration's. `interval_ms` is
     what an interval energy covers, where the device's documentation states it. Not `timed`: the messages
-    have no time that says which instant it is, so the arrival counts.
+    have no time that says which instant it is, so the arrival counts. `step_wh` is the step in which an
+    energy is counted, where it is known; one that `is_count` has steps of 1. `counters` of them are summed.
     """
 
     kind: Kind
@@ -31,6 +32,9 @@ class Quantity:
     read: Callable[[bytes], Sequence[Found]]
     interval_ms: int | None = None
     timed: bool = True
+    step_wh: Fraction | None = None
+    is_count: bool = False
+    counters: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,13 @@ class Profile:
 
     `topics` are the usual templates, the first the one to try; `quantities` by name, the first of a kind
     being its default; `named` makes the quantity of another name, where the users of a family name what
-    their devices send (None: it cannot be one). `every_ms` is how far apart readings usually are, `hold_ms`
-    how long a power reading stands where nothing is written; `quantum_w` is the device's resolution, and a
-    power stands within `dead_band_w` of what the device last sent (DESIGN 2); where that is not
-    `dead_band_known`, the operator has to state it. `identifies` says what the {meter} of its topics is, when
-    that names a device or a contract: then it must not leave as it is. `needs_id`: its messages name meters,
-    several of which come on one topic. `personal` are the fields that identify a person, a place or a
+    their devices send (None: it cannot be one). `every_ms` is how far apart readings usually are,
+    `period_ms` how far apart powers are at most (0: they are sent on change; None: the operator has to state
+    it), `hold_ms` how long a power reading stands where nothing is written; `quantum_w` is the device's
+    resolution, and a power stands within `dead_band_w` of what the device last sent (DESIGN 2); where that is
+    not `dead_band_known`, the operator has to state it. `identifies` says what the {meter} of its topics is,
+    when that names a device or a contract: then it must not leave as it is. `needs_id`: its messages name
+    meters, several of which come on one topic. `personal` are the fields that identify a person, a place or a
     contract, and are dropped; `traps` are what to know before trusting a number.
     """
 
@@ -54,6 +59,7 @@ class Profile:
     quantities: Mapping[str, Quantity]
     every_ms: int
     hold_ms: int
+    period_ms: int | None = None
     named: Callable[[Kind, str], Quantity | None] | None = None
     quantum_w: Fraction = Fraction(1)
     dead_band_w: Fraction = Fraction(0)

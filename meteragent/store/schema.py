@@ -195,6 +195,10 @@ def _fraction(found: Any) -> Fraction:
     return Fraction(*map(int, found.split("/")))
 
 
+def _fraction_or_none(found: Any) -> Fraction | None:
+    return None if found is None else _fraction(found)
+
+
 def _exact(found: Any) -> int | Fraction:
     return _fraction(found) if isinstance(found, str) else _whole(found)
 
@@ -242,6 +246,8 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "others_per_day": _fraction,
     "modulus_u": _whole_or_none,
     "rounding": _rounding,
+    "every_ms": _whole_or_none,
+    "dead_band": _fraction_or_none,
 }
 """The fields of terms that are no whole numbers."""
 

@@ -22,7 +22,7 @@ _HEAD = (
     "`source.topic`",
     "`source.value`: kind, the device's unit",
     "time",
-    "stands unsent",
+    "power: how often; stands unsent",
     "dropped",
     "to know",
 )
@@ -38,7 +38,15 @@ def _unit(quantity: Quantity) -> str:
 
 def _quantity(name: str, quantity: Quantity) -> str:
     per = f" per {format_duration(quantity.interval_ms)}" if quantity.interval_ms else ""
-    return f"`{name}`: {quantity.kind}, {_unit(quantity)}{per}"
+    return f"`{name}`: {quantity.kind}, {_unit(quantity)}{per}{_step(quantity)}"
+
+
+def _step(quantity: Quantity) -> str:
+    """In which steps an energy is counted, where that is known."""
+    counts = f", {quantity.counters} counts" if quantity.counters > 1 else ""
+    if quantity.is_count:
+        return f" (steps of 1{counts})"
+    return f" (steps of {float(quantity.step_wh):.3g} Wh{counts})" if quantity.step_wh else ""
 
 
 def _quantities(profile: Profile) -> list[str]:
@@ -64,7 +72,14 @@ def _unsent(profile: Profile) -> list[str]:
     if not any(quantity.kind is Kind.POWER for quantity in profile.quantities.values()):
         return ["–"]
     band = f"{float(profile.dead_band_w):g} W" if profile.dead_band_known else "`source.dead_band`"
-    return [band, f"held for {format_duration(profile.hold_ms)}"]
+    return [_period(profile), band, f"held for {format_duration(profile.hold_ms)}"]
+
+
+def _period(profile: Profile) -> str:
+    """How far apart powers are."""
+    if profile.period_ms is None:
+        return "`source.every`"
+    return f"every {format_duration(profile.period_ms)}" if profile.period_ms else "on change"
 
 
 def _dropped(profile: Profile) -> list[str]:

@@ -42,11 +42,13 @@ CHIRPSTACK = Profile(
     },
     named=_named,
     every_ms=15 * MINUTE_MS,
+    period_ms=15 * MINUTE_MS,
     hold_ms=HOUR_MS,
     identifies="the device's EUI",
     dead_band_known=False,
     personal=("deviceInfo", "devAddr", "rxInfo", "txInfo", "data"),
     traps=(
+        "an uplink each quarter of an hour is assumed: source.every states the device's own period",
         "instead of application/1 the topic has the application's id",
         "any other field of object by its path, such as value = 'meter.\"total-energy\"'",
         "rxInfo says where the gateways stand that heard it, and so where the meter is",

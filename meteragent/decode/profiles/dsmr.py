@@ -14,7 +14,7 @@ from meteragent.errors import PayloadError
 from meteragent.grid import MINUTE_MS
 from meteragent.release import Kind
 
-_KILO = Fraction(1000)
+_KILO, _WH = Fraction(1000), Fraction(1)
 _EVERY_MS = 10_000
 _TARIFFS = "the registers of all tariffs are summed: one alone would show when the tariff changes"
 _NET = "power is what is drawn; power-net is less what is fed in: with panels window.range reaches below 0"
@@ -71,10 +71,11 @@ P1 = Profile(
         "power": Quantity(Kind.POWER, _KILO, _telegram(_drawn)),
         "power-returned": Quantity(Kind.POWER, _KILO, _telegram(_fed_in)),
         "power-net": Quantity(Kind.POWER, _KILO, _telegram(_net)),
-        "import": Quantity(Kind.REGISTER, _KILO, _telegram(_register(1))),
-        "export": Quantity(Kind.REGISTER, _KILO, _telegram(_register(2))),
+        "import": Quantity(Kind.REGISTER, _KILO, _telegram(_register(1)), step_wh=_WH, counters=2),
+        "export": Quantity(Kind.REGISTER, _KILO, _telegram(_register(2)), step_wh=_WH, counters=2),
     },
     every_ms=_EVERY_MS,
+    period_ms=_EVERY_MS,
     hold_ms=5 * MINUTE_MS,
     personal=(
         "/ header",
@@ -92,7 +93,7 @@ P1 = Profile(
         "the time is YYMMDDhhmmss with S or W in Central European Time; DSMR 2 has none: arrival counts",
         "in Finland and Lithuania that is an hour ahead: readings are refused as ahead of the clock",
         "DSMR 2 and 3 have no checksum: what goes wrong on the way is not seen",
-        "every second from DSMR 5 on, every 10 s before",
+        "every second from DSMR 5 on (source.every = '1s'), every 10 s before",
     ),
 )
 
@@ -123,13 +124,22 @@ READER = Profile(
         "power-returned": Quantity(Kind.POWER, _KILO, _document(_FED_IN)),
         "power-net": Quantity(Kind.POWER, _KILO, _document(_DRAWN, _FED_IN)),
         "import": Quantity(
-            Kind.REGISTER, _KILO, _document(("electricity_delivered_1", "electricity_delivered_2"))
+            Kind.REGISTER,
+            _KILO,
+            _document(("electricity_delivered_1", "electricity_delivered_2")),
+            step_wh=_WH,
+            counters=2,
         ),
         "export": Quantity(
-            Kind.REGISTER, _KILO, _document(("electricity_returned_1", "electricity_returned_2"))
+            Kind.REGISTER,
+            _KILO,
+            _document(("electricity_returned_1", "electricity_returned_2")),
+            step_wh=_WH,
+            counters=2,
         ),
     },
     every_ms=_EVERY_MS,
+    period_ms=_EVERY_MS,
     hold_ms=5 * MINUTE_MS,
     personal=("id", "extra_device_timestamp", "extra_device_delivered"),
     traps=(
@@ -145,9 +155,10 @@ TOPICS = Profile(
     topics=("dsmr/reading/electricity_currently_delivered", "dsmr/reading/{phase}"),
     quantities={
         "power": Quantity(Kind.POWER, _KILO, bare, timed=False),
-        "register": Quantity(Kind.REGISTER, _KILO, bare, timed=False),
+        "register": Quantity(Kind.REGISTER, _KILO, bare, timed=False, step_wh=_WH),
     },
     every_ms=_EVERY_MS,
+    period_ms=_EVERY_MS,
     hold_ms=5 * MINUTE_MS,
     traps=(
         "a register needs both tariffs: phases = ['electricity_delivered_1', 'electricity_delivered_2']",

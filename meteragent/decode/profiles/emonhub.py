@@ -71,10 +71,11 @@ JSON = Profile(
     topics=("emon/{meter}", "emon/{meter}/power1"),
     quantities={
         "power1": Quantity(Kind.POWER, Fraction(1), _input("power1")),
-        "pulsecount": Quantity(Kind.REGISTER, None, _input("pulsecount")),
+        "pulsecount": Quantity(Kind.REGISTER, None, _input("pulsecount"), is_count=True),
     },
     named=_named,
     every_ms=10_000,
+    period_ms=10_000,
     hold_ms=5 * MINUTE_MS,
     traps=("any other input by its key, such as P1 or power2", *_TRAPS),
 )
@@ -85,6 +86,7 @@ CSV = Profile(
     quantities={"1 of 11": Quantity(Kind.POWER, None, _column(1, 11), timed=False)},
     named=_placed,
     every_ms=10_000,
+    period_ms=10_000,
     hold_ms=5 * MINUTE_MS,
     traps=(
         "values are known by their place alone: value = '2 of 11' is the second of exactly eleven",

@@ -151,10 +151,12 @@ def _state(payload: bytes) -> tuple[Found]:
 def _quantities(scm: _Format, plus: _Format, idm: _Format) -> dict[str, Quantity]:
     timed = scm.time_key is not None
     return {
-        "scm": Quantity(Kind.REGISTER, None, _register(scm), timed=timed),
-        "scm-plus": Quantity(Kind.REGISTER, None, _register(plus), timed=timed),
-        "idm": Quantity(Kind.REGISTER, None, _register(idm), timed=timed),
-        "intervals": Quantity(Kind.INTERVAL_ENERGY, None, _blocks(idm), _INTERVAL_MS, timed=timed),
+        "scm": Quantity(Kind.REGISTER, None, _register(scm), timed=timed, is_count=True),
+        "scm-plus": Quantity(Kind.REGISTER, None, _register(plus), timed=timed, is_count=True),
+        "idm": Quantity(Kind.REGISTER, None, _register(idm), timed=timed, is_count=True),
+        "intervals": Quantity(
+            Kind.INTERVAL_ENERGY, None, _blocks(idm), _INTERVAL_MS, timed=timed, is_count=True
+        ),
     }
 
 
@@ -215,7 +217,9 @@ RTLAMR2MQTT = Profile(
     topics=("rtlamr/{meter}/state", "rtlamr/{meter}/attributes"),
     quantities={
         "reading": Quantity(Kind.REGISTER, None, _state),
-        "intervals": Quantity(Kind.INTERVAL_ENERGY, None, _attributes, _INTERVAL_MS, timed=False),
+        "intervals": Quantity(
+            Kind.INTERVAL_ENERGY, None, _attributes, _INTERVAL_MS, timed=False, is_count=True
+        ),
     },
     every_ms=_TOLD_MS,
     hold_ms=15 * MINUTE_MS,

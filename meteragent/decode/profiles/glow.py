@@ -10,7 +10,7 @@ from meteragent.errors import PayloadError
 from meteragent.grid import MINUTE_MS
 from meteragent.release import Kind
 
-_KILO = Fraction(1000)
+_KILO, _WH = Fraction(1000), Fraction(1)
 
 
 def _reader(unit: str, *names: str) -> Callable[[bytes], Sequence[Found]]:
@@ -35,10 +35,15 @@ GLOW = Profile(
     topics=("glow/{meter}/SENSOR/electricitymeter",),
     quantities={
         "power": Quantity(Kind.POWER, _KILO, _reader("kW", "power", "value")),
-        "import": Quantity(Kind.REGISTER, _KILO, _reader("kWh", "energy", "import", "cumulative")),
-        "export": Quantity(Kind.REGISTER, _KILO, _reader("kWh", "energy", "export", "cumulative")),
+        "import": Quantity(
+            Kind.REGISTER, _KILO, _reader("kWh", "energy", "import", "cumulative"), step_wh=_WH
+        ),
+        "export": Quantity(
+            Kind.REGISTER, _KILO, _reader("kWh", "energy", "export", "cumulative"), step_wh=_WH
+        ),
     },
     every_ms=10_000,
+    period_ms=10_000,
     hold_ms=5 * MINUTE_MS,
     identifies="the device's MAC address",
     personal=("mpan", "supplier", "price", "day", "week", "month"),

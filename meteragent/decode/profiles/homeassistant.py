@@ -36,6 +36,7 @@ STATESTREAM = Profile(
     quantities=_quantities(_state),
     every_ms=MINUTE_MS,
     hold_ms=HOUR_MS,
+    period_ms=0,
     dead_band_known=False,
     identifies="the sensor's name",
     personal=("friendly_name and other attributes, which are topics of their own",),
@@ -58,7 +59,7 @@ ESPHOME = Profile(
     traps=(
         "nan, sent before the first measurement, is refused",
         _UNIT,
-        "a delta filter lets the power go unsent by as much: source.dead_band states it",
+        "sent each update_interval, which source.every states; a delta filter, if any, is source.dead_band",
         _NO_TIME,
     ),
 )

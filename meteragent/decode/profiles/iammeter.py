@@ -82,6 +82,7 @@ IAMMETER = Profile(
     identifies="the device's serial number",
     personal=("SN", "mac"),
     traps=(
+        "how often it sends is its own setting: source.every states it",
         "numbers are known by their place alone",
         "a fourth row is the sum of the others: counting it too would double everything",
         "import and export of three phases are counted for each phase, not as a net meter does",

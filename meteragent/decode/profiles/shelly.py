@@ -20,6 +20,8 @@ from meteragent.release import Kind
 
 _NOTIFICATIONS = ("NotifyStatus", "NotifyFullStatus")
 _WH, _MWH, _W_MIN = Fraction(1), Fraction(1, 1000), Fraction(1, 60)
+_STEP_WH = Fraction(1, 100)
+"""Registers have two decimals or more, of a Wh."""
 _ABSENT = object()
 
 
@@ -81,11 +83,11 @@ def _power(component: str, *names: str) -> Quantity:
 
 
 def _register(component: str, *names: str) -> Quantity:
-    return Quantity(Kind.REGISTER, _WH, _number(component, *names))
+    return Quantity(Kind.REGISTER, _WH, _number(component, *names), step_wh=_STEP_WH)
 
 
 def _by_minute(component: str) -> Quantity:
-    return Quantity(Kind.INTERVAL_ENERGY, _MWH, _minutes(component), interval_ms=MINUTE_MS)
+    return Quantity(Kind.INTERVAL_ENERGY, _MWH, _minutes(component), interval_ms=MINUTE_MS, step_wh=_MWH)
 
 
 def _metered(component: str, channels: int) -> dict[str, Quantity]:
@@ -123,6 +125,7 @@ def _gen2(
         quantities=quantities,
         every_ms=MINUTE_MS,
         hold_ms=HOUR_MS,
+        period_ms=0,
         quantum_w=Fraction(1, 10),
         dead_band_w=Fraction(band_w),
         identifies=_IDENTIFIES,
@@ -185,11 +188,12 @@ GEN1 = Profile(
     ),
     quantities={
         "power": Quantity(Kind.POWER, Fraction(1), bare, timed=False),
-        "total": Quantity(Kind.REGISTER, _WH, bare, timed=False),
-        "energy": Quantity(Kind.REGISTER, _W_MIN, bare, timed=False),
+        "total": Quantity(Kind.REGISTER, _WH, bare, timed=False, step_wh=_WH),
+        "energy": Quantity(Kind.REGISTER, _W_MIN, bare, timed=False, step_wh=_W_MIN),
     },
     every_ms=30_000,
     hold_ms=5 * MINUTE_MS,
+    period_ms=0,
     quantum_w=Fraction(1, 100),
     dead_band_known=False,
     identifies=_IDENTIFIES,

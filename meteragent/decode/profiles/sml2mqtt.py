@@ -10,15 +10,19 @@ from meteragent.decode.profile import Profile, Quantity
 from meteragent.grid import MINUTE_MS
 from meteragent.release import Kind
 
+_WHOLE_KWH = Fraction(1000)
+"""Without a PIN; with one, what the meter shows."""
+
 SML2MQTT = Profile(
     name="sml2mqtt",
     title="an SML meter read by sml2mqtt",
     topics=("sml2mqtt/{meter}/0100100700ff", "sml2mqtt/{meter}/0100010800ff"),
     quantities={
         "power": Quantity(Kind.POWER, Fraction(1), found, timed=False),
-        "register": Quantity(Kind.REGISTER, None, found, timed=False),
+        "register": Quantity(Kind.REGISTER, None, found, timed=False, step_wh=_WHOLE_KWH),
     },
     every_ms=4_000,
+    period_ms=4_000,
     hold_ms=5 * MINUTE_MS,
     identifies="the meter's server id, by which its operator knows it",
     personal=("server id", "public key (0x8181c78205ff)"),
@@ -27,6 +31,7 @@ SML2MQTT = Profile(
         "the register's topic ends in 0100010800ff",
         "the register is in kWh, or in Wh with its option 'Wh in kWh: false': source.unit must say which",
         "many meters tell power only after a PIN; without it there is a register alone, in whole kWh",
+        "a meter whose register has decimals counts finer: source.dead_band states its step, such as 0.0001",
         "a delta filter in its configuration is a dead band: source.dead_band must state it",
         "power is below 0 while more is fed in than drawn: window.range must reach below 0",
     ),

@@ -14,6 +14,8 @@ from meteragent.release import Kind
 
 _PERIOD_MS = 5 * MINUTE_MS
 _HOLD_MS = 3 * _PERIOD_MS
+_STEP_WH = Fraction(1)
+"""Three decimals of a kWh (EnergyRes), and whole Wh of a French meter."""
 _TIME = "Time is local and has no zone: arrival counts"
 
 
@@ -55,10 +57,13 @@ TASMOTA = Profile(
             f"power-{channel + 1}": Quantity(Kind.POWER, Fraction(1), _energy("Power", channel), timed=False)
             for channel in range(3)
         },
-        "total": Quantity(Kind.REGISTER, Fraction(1000), _energy("Total"), timed=False),
-        "export": Quantity(Kind.REGISTER, Fraction(1000), _energy("ExportActive"), timed=False),
+        "total": Quantity(Kind.REGISTER, Fraction(1000), _energy("Total"), timed=False, step_wh=_STEP_WH),
+        "export": Quantity(
+            Kind.REGISTER, Fraction(1000), _energy("ExportActive"), timed=False, step_wh=_STEP_WH
+        ),
     },
     every_ms=_PERIOD_MS,
+    period_ms=_PERIOD_MS,
     hold_ms=_HOLD_MS,
     identifies="the device's name, which by default ends in its MAC address",
     personal=("TotalStartTime", "other sensors of the message"),
@@ -68,6 +73,7 @@ TASMOTA = Profile(
         "Today, Yesterday and Period are parts of Total: not offered",
         "EnergyTotal sets Total: a reset",
         "a message each TelePeriod (300 s), and on change by PowerDelta where it is set: source.dead_band",
+        "its period is long for power: a shorter TelePeriod and source.every, or total, which misses nothing",
         "reading heads with a script name their own fields: profile = 'json'",
     ),
 )
@@ -102,8 +108,15 @@ TELEINFO = Profile(
     title="a French meter's frames by Tasmota Teleinfo (it sends no power in W: PAPP and SINSTS are VA)",
     topics=("tele/{meter}/SENSOR",),
     quantities={
-        "total": Quantity(Kind.REGISTER, Fraction(1), _drawn, timed=False),
-        "export": Quantity(Kind.REGISTER, Fraction(1), _fed_in, timed=False),
+        "total": Quantity(
+            Kind.REGISTER,
+            Fraction(1),
+            _drawn,
+            timed=False,
+            step_wh=_STEP_WH,
+            counters=max(map(len, _CONTRACTS)),
+        ),
+        "export": Quantity(Kind.REGISTER, Fraction(1), _fed_in, timed=False, step_wh=_STEP_WH),
     },
     every_ms=10_000,
     hold_ms=_HOLD_MS,

@@ -31,6 +31,7 @@ VZLOGGER = Profile(
     hold_ms=5 * MINUTE_MS,
     personal=("../id", "../uuid"),
     traps=(
+        "how often it sends is its configuration's (interval, aggtime): source.every states it",
         "a message does not say what it is nor in which unit: ../id has the OBIS code, such as 1-0:16.7.0",
         "raw and agg are one measurement: only one of them is to be read",
         "registers are in Wh for most SML meters and in kWh for most D0 meters",

@@ -53,6 +53,7 @@ WMBUSMETERS = Profile(
         "registers of single tariffs are not offered: when each was used is a secret too",
         "heat meters have fields of the same names: messages of another medium are counted as other",
         "telegrams come by radio every few seconds to a quarter of an hour, and some are not heard",
+        "how far apart those are that come, only you know: source.every states it",
     ),
 )
 

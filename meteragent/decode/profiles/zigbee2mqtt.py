@@ -40,6 +40,7 @@ ZIGBEE2MQTT = Profile(
     },
     every_ms=MINUTE_MS,
     hold_ms=HOUR_MS,
+    period_ms=0,
     dead_band_known=False,
     identifies="the device's name, by default its IEEE address",
     personal=("device", "friendly_name", "ieee_address", "linkquality"),

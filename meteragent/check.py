@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent import config as settings
-from meteragent import encode, loads
+from meteragent import encode
 from meteragent.event import EVENTS, Event, distances
 from meteragent.grid import DAY_MS, HOUR_MS, format_duration
 from meteragent.privacy.accuracy import half_width, sd
@@ -54,8 +54,7 @@ def facts(
         "stream": stream.name,
         "id": shared.id,
         **shared.facts,
-        **_reported(terms),
-        **_loads(terms),
+        **settings.facts_of_loads(terms),
         **_fleet(stream),
         "errors": {name: float(f"{error:.4g}") for name, error in errors.items()},
         "fit_for": [name for name, error in errors.items() if error < FIT * _usual(name, terms)],
@@ -63,32 +62,6 @@ def facts(
         "warnings": [*warnings(stream, channels, archived=archived), *_habits(hidden)],
         "does_not_hide": _not_hidden(terms),
     }
-
-
-def _reported(terms: Terms) -> dict[str, str]:
-    """Of a device that reports on change: its dead band, and the level for curves within the radius.
-
-    Curves within r give slot means within r + 2 * (dead band) (DESIGN 2); of counts, each that is in a
-    slot's value adds its steps, intervals that are rounded by themselves one each.
-    """
-    if not terms.dead_band:
-        return {}
-    counts = loads.counts(terms) if terms.kind is not Kind.POWER else 1
-    steps = max(2, counts) if terms.kind is Kind.INTERVAL_ENERGY else 2 * counts
-    level = terms.epsilon * quantised(terms.radius + steps * terms.dead_band, terms.quantum)
-    return {"dead_band": shown(terms.dead_band * terms.counters), "level_of_curves": str(level)}
-
-
-def _loads(terms: Terms) -> dict[str, Any]:
-    """What a change of the load costs, by the energy that it moves within a slot."""
-    levels = {str(wh): _four(loads.level(terms, Fraction(wh))) for wh in settings.MOVES_WH.values()}
-    unknown = [*loads.unknown(terms)]
-    return {"loads": {"factor": _four(loads.factor(terms)), "levels_of_wh": levels, "unknown": unknown}}
-
-
-def _four(number: Fraction) -> float:
-    """Return four figures."""
-    return float(f"{float(number):.4g}")
 
 
 def _fleet(stream: settings.Stream) -> dict[str, str]:
@@ -312,15 +285,18 @@ def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
     factor = f"e^{shown(terms.level)} = {odds(terms):.3g}"
     hides = amount(float(terms.hides_wh), "Wh")
     around = " and the readings around it" if terms.kind is Kind.REGISTER else ""
+    of_loads = found.get("level_of_loads") == found["level"]
+    of_what, said = ("load shapes", "") if of_loads else ("courses of readings", ", in what the readings say")
     return [
         "The promise",
-        f"  For any two load shapes whose {what} differ by at most {shown(terms.radius)} {terms.unit},",
+        f"  For any two {of_what} whose {what} differ by at most {shown(terms.radius)} {terms.unit},",
         f"  what leaves in a window changes the odds between them by a factor of at most {factor}.",
         f"  Exactly: epsilon = {found['epsilon']} per {terms.unit}, on multiples of {shown(terms.quantum)}.",
-        f"  Hidden: whatever moves at most {hides} within any {slot(terms)}{around}.",
+        f"  Hidden{said}: whatever moves at most {hides} within any {slot(terms)}{around}.",
         f"  Levels of windows add: {_per_day(terms)}. What repeats is learnt.",
         *_together(found),
         *_on_change(found, terms),
+        *_for_loads(found, terms),
         "",
     ]
 
@@ -331,6 +307,25 @@ def _together(found: dict[str, Any]) -> list[str]:
         return []
     total = float(Fraction(found["meter_epsilon_per_day"]))
     return [f"  Streams add too: a meter that all streams here read is charged {total:.3g} per W a day."]
+
+
+def _for_loads(found: dict[str, Any], terms: Terms) -> list[str]:
+    """What of the promise holds for the load itself."""
+    if found["loads"]["unknown"]:
+        return [f"  For the load itself it holds as far as readings follow it: {_unknown(found)}."]
+    if found["level_of_loads"] == found["level"]:
+        return []
+    level, hides = Fraction(found["level_of_loads"]), amount(float(terms.hides_wh), "Wh")
+    factor = math.exp(min(float(level), 99))
+    return [
+        f"  For the load itself: what moves {hides} within a slot, in one go, changes the odds by a factor",
+        f"  of at most e^{float(level):.3g} = {factor:.3g}.",
+    ]
+
+
+def _unknown(found: dict[str, Any]) -> str:
+    """Which keys would say how readings follow the load."""
+    return f"{' and '.join(found['loads']['unknown'])} would say how far"
 
 
 def _on_change(found: dict[str, Any], terms: Terms) -> list[str]:

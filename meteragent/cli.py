@@ -25,7 +25,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from meteragent import __version__, check, config, event, grid, ledger, vitals
+from meteragent import __version__, admission, check, config, event, grid, ledger, vitals
 from meteragent.agent import Agent, watch
 from meteragent.agent.notify import Notify
 from meteragent.errors import ConfigError, KeyRefused, MeteragentError, StoreError
@@ -236,7 +236,7 @@ def _now_ms() -> int:
 def _run(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     settings = config.load(options.config)
-    if _refused(options.config, settings, _known(settings.store.path, settings)):
+    if admission.refused(options.config, settings, sys.stderr):
         return EXIT_CONFIG
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # raw readings are in memory: no core may hold them
     gc.set_threshold(COLLECT_AFTER)
@@ -246,28 +246,6 @@ def _run(options: argparse.Namespace) -> int:
     except Exception as error:  # noqa: BLE001  whatever it is, the process ends with 1
         return _failed(error)
     return 0
-
-
-def _known(path: Path, settings: config.Config) -> set[str]:
-    """Return the streams that run already, as the store says; all where it cannot say.
-
-    What has run goes on with a warning: neither an update nor a damaged store ends it.
-    """
-    if not path.exists():
-        return set()
-    try:
-        return _channels(path)
-    except (StoreError, sqlite3.Error):
-        return {stream.name for stream in settings.stream}
-
-
-def _refused(path: Path, settings: config.Config, known: set[str]) -> bool:
-    """Print all that is refused because of how readings follow the load; say whether anything is."""
-    refused = {str(refusal) for refusal in config.refusals(settings, known)}
-    for refusal in config.refusals(settings):
-        runs_on = "" if str(refusal) in refused else "warning, since this stream has run before: "
-        print(f"{path}: {runs_on}{refusal}", file=sys.stderr)
-    return bool(refused)
 
 
 def _facts(stream: config.Stream, others: Fraction) -> dict[str, Any]:
@@ -329,14 +307,14 @@ def _check(options: argparse.Namespace) -> int:
         from meteragent import statement  # noqa: PLC0415  the agent runs without it
 
         print(statement.page(settings, events, _terms(settings.store.path)), end="")
-        return EXIT_CONFIG if _refused(options.config, settings, _channels(settings.store.path)) else 0
-    known, archived = _channels(settings.store.path), settings.archive is not None
+        return EXIT_CONFIG if admission.refused(options.config, settings, sys.stderr) else 0
+    known, archived = admission.channels(settings.store.path), settings.archive is not None
     found = [
         check.facts(stream, events, known, config.others_per_day(settings, stream), archived=archived)
         for stream in settings.stream
     ]
     print(check.as_json(found) if options.json else check.as_text(found, settings))
-    return EXIT_CONFIG if _refused(options.config, settings, known) else 0
+    return EXIT_CONFIG if admission.refused(options.config, settings, sys.stderr) else 0
 
 
 def _schema(_: argparse.Namespace) -> int:
@@ -358,14 +336,6 @@ def _plan(options: argparse.Namespace) -> int:
         picture.draw(answer, options.plot)
     print(plan.as_json(answer) if options.json else plan.as_text(answer))
     return 0
-
-
-def _channels(path: Path) -> set[str]:
-    """The streams that a store knows; none when there is no store, or it is not ours to read."""
-    if not os.access(path, os.R_OK):
-        return set()
-    with read_only(path) as connection:
-        return ledger.channels(connection)
 
 
 def _terms(path: Path) -> dict[str, list[Terms]] | None:

@@ -13,7 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from meteragent.config.accept import MOVES_WH, refusals
+from meteragent.config.accept import facts as facts_of_loads
+from meteragent.config.accept import refusals
 from meteragent.config.accept import warnings as load_warnings
 from meteragent.config.files import endpoint, exposed, read_secret
 from meteragent.config.model import (
@@ -35,7 +36,6 @@ from meteragent.config.terms import budget, others_per_day, schedule, shapes, si
 from meteragent.errors import ConfigError
 
 __all__ = [
-    "MOVES_WH",
     "Archive",
     "Config",
     "Page",
@@ -44,6 +44,7 @@ __all__ = [
     "decoder",
     "endpoint",
     "exposed",
+    "facts_of_loads",
     "has_times",
     "held",
     "load",

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 from meteragent import loads
 from meteragent.config.model import Config, Stream
@@ -18,6 +19,30 @@ FACTOR_MAX = 2
 """Up to so many times its level a stream may cost for a move of what it hides; beyond, it is refused."""
 
 _UNTIL = "until then the promise is about what the readings say, not about the load"
+
+
+def facts(rules: Terms) -> dict[str, Any]:
+    """Return what a change of the load costs, by the energy in Wh that it moves within a slot; for `check`.
+
+    Where the source has a dead band or a step, also the level for courses of the load that differ by at most
+    the radius: r + 2 * (dead band) (DESIGN 2); of counts, each that is in a slot's value adds two steps,
+    intervals that are rounded by themselves one.
+    """
+    levels = {str(wh): _four(loads.level(rules, Fraction(wh))) for wh in MOVES_WH.values()}
+    unknown = [*loads.unknown(rules)]
+    found = {"loads": {"factor": _four(loads.factor(rules)), "levels_of_wh": levels, "unknown": unknown}}
+    if not rules.dead_band:
+        return found
+    counts = 1 if rules.kind is Kind.POWER else loads.counts(rules)
+    steps = max(2, counts) if rules.kind is Kind.INTERVAL_ENERGY else 2 * counts
+    level = rules.epsilon * ceil((rules.radius + steps * rules.dead_band) / rules.quantum) * rules.quantum
+    band = _decimal(rules.dead_band * rules.counters)
+    return {"dead_band": band, "level_of_curves": str(level), **found}
+
+
+def _four(number: Fraction) -> float:
+    """Return four figures."""
+    return float(f"{float(number):.4g}")
 
 
 def warnings(stream: Stream) -> list[str]:

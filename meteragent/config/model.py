@@ -81,7 +81,7 @@ class Source(Broker):
     hold: Span | None = None
     """A power reading stands until the next one, for at most this."""
     interval: Span | None = None
-    """What an interval energy covers, ending at its time; else how far apart readings are."""
+    """What an interval energy covers, ending at its time; else how far apart readings usually are."""
     every: Duration | None = None
     """How far apart readings are, at most; 0s: each change is sent at once. Left out: the device's."""
     modulus: Positive | None = None

@@ -94,11 +94,9 @@ def period_ms(source: Source) -> int | None:
     if source.every is not None:
         return source.every
     if source.kind is not Kind.POWER:
-        return None if source.kind is Kind.INTERVAL_ENERGY else source.interval
-    if source.interval is not None or source.dead_band:
-        return source.interval or 0
+        return None
     device = profile(source)
-    return None if device is None else device.period_ms
+    return 0 if source.dead_band else None if device is None else device.period_ms
 
 
 def lateness_ms(source: Source, written: int | None) -> int:
@@ -117,7 +115,7 @@ def dead_band(source: Source) -> Fraction | None:
         return source.dead_band
     if source.kind is not Kind.POWER:
         return _step(source)
-    if source.every or source.interval:
+    if source.every:
         return Fraction(0)
     device = profile(source)
     if device is None or not device.dead_band_known:

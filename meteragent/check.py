@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable, Collection, Sequence
+import textwrap
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -26,6 +27,7 @@ FIT = 0.1
 LEARNT = 95
 """From so many right guesses of 100 on, something is known."""
 _SLOTS_MANY = 12
+_WIDTH = 104
 _LEVEL_HIGH = 4
 
 
@@ -285,8 +287,8 @@ def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
     factor = f"e^{shown(terms.level)} = {odds(terms):.3g}"
     hides = amount(float(terms.hides_wh), "Wh")
     around = " and the readings around it" if terms.kind is Kind.REGISTER else ""
-    of_loads = found.get("level_of_loads") == found["level"]
-    of_what, said = ("load shapes", "") if of_loads else ("courses of readings", ", in what the readings say")
+    follow = found.get("level_of_loads") == found["level"] and "dead_band" not in found
+    of_what, said = ("load shapes", "") if follow else ("courses of readings", ", in what the readings say")
     return [
         "The promise",
         f"  For any two {of_what} whose {what} differ by at most {shown(terms.radius)} {terms.unit},",
@@ -296,7 +298,7 @@ def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
         f"  Levels of windows add: {_per_day(terms)}. What repeats is learnt.",
         *_together(found),
         *_on_change(found, terms),
-        *_for_loads(found, terms),
+        *(f"  {line}" for line in textwrap.wrap(of_loads(found, terms), _WIDTH)),
         "",
     ]
 
@@ -309,23 +311,20 @@ def _together(found: dict[str, Any]) -> list[str]:
     return [f"  Streams add too: a meter that all streams here read is charged {total:.3g} per W a day."]
 
 
-def _for_loads(found: dict[str, Any], terms: Terms) -> list[str]:
-    """What of the promise holds for the load itself."""
-    if found["loads"]["unknown"]:
-        return [f"  For the load itself it holds as far as readings follow it: {_unknown(found)}."]
-    if found["level_of_loads"] == found["level"]:
-        return []
-    level, hides = Fraction(found["level_of_loads"]), amount(float(terms.hides_wh), "Wh")
-    factor = math.exp(min(float(level), 99))
-    return [
-        f"  For the load itself: what moves {hides} within a slot, in one go, changes the odds by a factor",
-        f"  of at most e^{float(level):.3g} = {factor:.3g}.",
-    ]
-
-
-def _unknown(found: dict[str, Any]) -> str:
-    """Which keys would say how readings follow the load."""
-    return f"{' and '.join(found['loads']['unknown'])} would say how far"
+def of_loads(found: Mapping[str, Any], terms: Terms) -> str:
+    """Say what of the promise holds for the load itself."""
+    if unknown := found["loads"]["unknown"]:
+        keys = " and ".join(unknown)
+        return f"For the load itself that holds as far as readings follow it; {keys} would say how far."
+    level, hides = float(Fraction(found["level_of_loads"])), amount(float(terms.hides_wh), "Wh")
+    steps = ""
+    if terms.kind is not Kind.POWER and terms.dead_band:
+        each = float(terms.epsilon * terms.dead_band * terms.counters)
+        steps = f" A step that it moved stays moved: each later slot may cost a level of {each:.2g}."
+    return (
+        f"For the load itself: what moves {hides} within a slot, in one go, changes the odds by a factor of"
+        f" at most e^{level:.3g} = {math.exp(min(level, 99)):.3g}.{steps}"
+    )
 
 
 def _on_change(found: dict[str, Any], terms: Terms) -> list[str]:

@@ -192,12 +192,14 @@ def _guarantee(one: Page) -> list[str]:
     hides = amount(float(terms.hides_wh), "Wh")
     return [
         *_text(
-            f"Take any two ways in which a home may use energy whose slot {what} differ by at most"
+            f"Take any two courses of a home's readings whose slot {what} differ by at most"
             f" {shown(terms.radius)} {unit} in a window. What leaves of that window changes the odds"
             f" between the two by a factor of at most e^{shown(terms.level)} = {odds(terms):.3g}, for whoever"
-            " sees it, whatever else they know and however they compute. So it hides whatever moves at"
-            f" most {hides} within any {slot(terms)}."
+            " sees it, whatever else they know and however they compute. So it hides, in what the readings"
+            f" say, whatever moves at most {hides} within any {slot(terms)}."
         ),
+        "",
+        *_text(check.of_loads(one.found, terms)),
         "",
         "Exactly: for all readings x and y of a window, and all sets S of what may leave of it,",
         "",

@@ -13,6 +13,9 @@ from meteragent import check, config, encode, event
 from tests.configurations import energy, settled, streams, written
 
 TIMED = "profile = 'json'\ntime = 't'"
+STATED = "every = '0s'\ndead_band = 0"
+"""Readings that follow the load: each change is sent at once, and none is too small."""
+KNOWN = f"{TIMED}\n{STATED}"
 FIT = "   fit for use: below 10% of a home of 330 W"
 SECTIONS: dict[str, dict[str, str]] = {
     "television": {"privacy": "preset = 'television'"},
@@ -64,10 +67,10 @@ def test_the_guarantee_in_words() -> None:
     text = told(event.EVENTS, {})
     assert text.startswith("Stream main: power in W, windows of 30min, one number each\n")
     for part in (
-        "For any two load shapes whose slot means differ by at most 220 W,",
+        "For any two courses of readings whose slot means differ by at most 220 W,",
         "changes the odds between them by a factor of at most e^1 = 2.72.",
         "Exactly: epsilon = 1/220 per W, on multiples of 1.",
-        "Hidden: whatever moves at most 110 Wh within any slot of 30min.",
+        "Hidden, in what the readings say: whatever moves at most 110 Wh within any slot of 30min.",
         "Levels of windows add: 48 a day. What repeats is learnt.",
     ):
         assert part in text
@@ -227,37 +230,37 @@ def test_what_is_hidden_does_not_depend_on_the_unit(unit: str) -> None:
 # Warnings -----------------------------------------------------------------------------------------
 
 WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
-    "what ends a slot arrives after": ({"source": f"{energy('Wh')}\n{TIMED}"}, ()),
-    "readings have no time of their own": ({"source": "profile = 'json'"}, ()),
-    "clock = 'event' is for replay and archives": ({"source": TIMED, "window": "clock = 'event'"}, ()),
+    "what ends a slot arrives after": ({"source": f"{energy('Wh')}\n{KNOWN}"}, ()),
+    "readings have no time of their own": ({"source": f"profile = 'json'\n{STATED}"}, ()),
+    "clock = 'event' is for replay and archives": ({"source": KNOWN, "window": "clock = 'event'"}, ()),
     "13 slots share one radius of noise; one slot of 130min that hides the same costs 72.1 W": (
-        {"source": TIMED, "window": "length = '130min'\nstep = '10min'"},
+        {"source": KNOWN, "window": "length = '130min'\nstep = '10min'"},
         (),
     ),
-    "the quantum of 1 W is coarser than the noise": ({"source": TIMED, "privacy": "radius = 1"}, ()),
+    "the quantum of 1 W is coarser than the noise": ({"source": KNOWN, "privacy": "radius = 1"}, ()),
     "the phases are told at different times: load that moves between them counts up to 2 times": (
-        {"source": f"{TIMED}\ntopic = 'm/{{phase}}'\nmeter = 'home'\nphases = ['a', 'b']"},
+        {"source": f"{KNOWN}\ntopic = 'm/{{phase}}'\nmeter = 'home'\nphases = ['a', 'b']"},
         (),
     ),
     "the modulus is less than window.range allows in an hour": (
-        {"source": f"kind = 'register'\nunit = 'kWh'\nmodulus = 19\n{TIMED}", "window": "lateness = '1min'"},
+        {"source": f"kind = 'register'\nunit = 'kWh'\nmodulus = 19\n{KNOWN}", "window": "lateness = '1min'"},
         (),
     ),
     "how far the power may go from what the device said last": (
-        {"source": "profile = 'senml'\ntopic = 'home/power'\nmeter = 'home'"},
+        {"source": "profile = 'senml'\ntopic = 'home/power'\nmeter = 'home'\nevery = '0s'"},
         (),
     ),
-    "level 4.5 lets the odds change by a factor of 90": ({"source": TIMED, "privacy": "level = 4.5"}, ()),
-    "the store knows a, b, not main": ({"source": TIMED}, ("b", "a")),
+    "level 4.5 lets the odds change by a factor of 90": ({"source": KNOWN, "privacy": "level = 4.5"}, ()),
+    "the store knows a, b, not main": ({"source": KNOWN}, ("b", "a")),
 }
 PHASES = "topic = 'x/status/{phase}'\nmeter = 'home'\nphases = ['em1:0', 'em1:1', 'em1:2']"
 QUIET: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
-    "all is well": ({"source": TIMED}, ()),
-    "intervals are waited for": ({"source": f"{energy('Wh')}\n{TIMED}", "window": "lateness = '1s'"}, ()),
-    "twelve slots": ({"source": TIMED, "window": "length = '2h'\nstep = '10min'"}, ()),
-    "a quantum of less than half the noise": ({"source": TIMED, "privacy": "radius = 2"}, ()),
-    "level 4": ({"source": TIMED, "privacy": "level = 4"}, ()),
-    "the store knows it": ({"source": TIMED}, ("b", "main")),
+    "all is well": ({"source": KNOWN}, ()),
+    "intervals are waited for": ({"source": f"{energy('Wh')}\n{KNOWN}", "window": "lateness = '1s'"}, ()),
+    "twelve slots": ({"source": KNOWN, "window": "length = '2h'\nstep = '10min'"}, ()),
+    "a quantum of less than half the noise": ({"source": KNOWN, "privacy": "radius = 2"}, ()),
+    "level 4": ({"source": KNOWN, "privacy": "level = 4"}, ()),
+    "the store knows it": ({"source": KNOWN}, ("b", "main")),
 }
 
 
@@ -281,7 +284,7 @@ def test_no_warning_is_given_where_it_should_not(what: str) -> None:
 
 def test_a_register_waits_for_the_reading_after_a_slot() -> None:
     """A slot of a register needs the first reading after its end: without lateness there is a warning."""
-    source = f"kind = 'register'\nunit = 'kWh'\n{TIMED}"
+    source = f"kind = 'register'\nunit = 'kWh'\n{KNOWN}"
     (warning,) = warned((), {"source": source})
     assert warning.startswith("what ends a slot arrives after")
     assert warned((), {"source": source, "window": "lateness = '1min'"}) == []
@@ -305,16 +308,16 @@ def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction) -
 def test_registers_without_a_time_are_warned_of() -> None:
     """A register that waited says when it is read what was used long before: that is not 1-Lipschitz."""
     window = {"window": "lateness = '1min'"}
-    (warning,) = warned((), {"source": "kind = 'register'\nunit = 'kWh'", **window})
+    (warning,) = warned((), {"source": f"kind = 'register'\nunit = 'kWh'\n{STATED}", **window})
     assert warning.startswith("a register without times of its own: what comes late counts as used later")
-    (warning,) = warned((), {"source": energy("Wh"), **window})
+    (warning,) = warned((), {"source": f"{energy('Wh')}\n{STATED}", **window})
     assert warning.endswith("counts from its arrival")
 
 
 def test_an_archive_has_times_of_its_own() -> None:
     """With an [archive] a column says when a reading was: nothing is warned of; of messages it still is."""
     for source in ("kind = 'power'", energy("Wh")):
-        stream = config.parse(written(source=source, window="lateness = '1min'")).stream[0]
+        stream = config.parse(written(source=f"{source}\n{STATED}", window="lateness = '1min'")).stream[0]
         (warning,) = check.warnings(stream)
         assert warning.startswith("readings have no time of their own")
         assert check.facts(stream, (), archived=True)["warnings"] == []
@@ -326,10 +329,11 @@ def test_coarse_counts_are_warned_of() -> None:
     (warning,) = warned((), {"source": f"{source}'0.01'", "window": "lateness = '1min'"})
     assert warning == (
         "if the meter counts in steps of 0.01 kWh, slots of shapes within the radius may differ by two more:"
-        " level 13/11"
+        " level 13/11; set source.dead_band to the step"
     )
-    assert warned((), {"source": f"{source}'0.001'", "window": "lateness = '1min'"}) == []
-    assert warned((), {"source": f"{TIMED}\nscale = 1000"}) == []
+    fine = f"{source}'0.001'\n{STATED}"
+    assert warned((), {"source": fine, "window": "lateness = '1min'"}) == []
+    assert warned((), {"source": f"{KNOWN}\nscale = 1000"}) == []
 
 
 def test_the_step_of_a_count_widens_the_promise_too() -> None:
@@ -346,7 +350,7 @@ def test_the_step_of_a_count_widens_the_promise_too() -> None:
 
 def test_an_event_clock_does_not_wait_for_intervals() -> None:
     """With the event clock the interval that ends a slot is the time, so no lateness is asked for."""
-    (warning,) = warned((), {"source": f"{energy('Wh')}\n{TIMED}", "window": "clock = 'event'"})
+    (warning,) = warned((), {"source": f"{energy('Wh')}\n{KNOWN}", "window": "clock = 'event'"})
     assert warning.startswith("clock = 'event'")
 
 

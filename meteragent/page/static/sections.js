@@ -24,6 +24,7 @@ export function showHidden(promise) {
     "hidden-promise",
     element("p", say("hidden.promise", { radius, odds }), { class: "large" }),
     element("p", say("hidden.hides", { hides: energy(promise.hides_wh_number), step: duration(promise.step_ms) })),
+    element("p", ofLoads(promise)),
     element("p", say("hidden.adds", { per_day: number(fraction(promise.level_per_day)) })),
     element("p", say("hidden.table"), { class: "small" }),
   );
@@ -42,6 +43,13 @@ export function showHidden(promise) {
   fill("hidden-not", ...promise.does_not_hide.map((text) => element("li", text)));
   fill("hidden-warnings", ...promise.warnings.map((text) => element("li", text)));
   at("hidden-warned").hidden = promise.warnings.length === 0;
+}
+
+/** What of the promise holds for the load itself. */
+function ofLoads(promise) {
+  if (promise.loads.unknown.length) return say("hidden.unknown", { keys: promise.loads.unknown.join(", ") });
+  const odds = number(Math.exp(fraction(promise.level_of_loads)));
+  return say("hidden.loads", { hides: energy(promise.hides_wh_number), odds });
 }
 
 /** A number such as 1/220, or 48. */

@@ -138,7 +138,7 @@ def _least_wh(rules: Terms) -> Fraction:
     """Return what to hide so that the factor is at most the limit."""
     step = (rules.dead_band or Fraction(0)) * UNIT_FACTOR[rules.unit]
     if rules.kind is not Kind.POWER:
-        return step * loads.counts(rules)
+        return step / 2 if loads.counts(rules) == 1 else step * (loads.counts(rules) - 1)
     longest_wh = loads.width_w(rules) * loads.stands_ms(rules) / HOUR_MS
     return Fraction(ceil(longest_wh + 2 * step * rules.step_ms / HOUR_MS))
 
@@ -146,7 +146,8 @@ def _least_wh(rules: Terms) -> Fraction:
 def _finer(rules: Terms) -> str:
     """Say which readings would do."""
     if rules.kind is not Kind.POWER:
-        step = rules.hides_wh / UNIT_FACTOR[rules.unit] / loads.counts(rules)
+        counts = loads.counts(rules)
+        step = rules.hides_wh / UNIT_FACTOR[rules.unit] * (2 if counts == 1 else Fraction(1, counts))
         return f"a count in steps of at most {_figure(step)} {rules.unit} (source.dead_band)"
     band_wh = 2 * (rules.dead_band or 0) * UNIT_FACTOR[rules.unit] * Fraction(rules.step_ms, HOUR_MS)
     spare_wh, ways = rules.hides_wh - band_wh, ["the device's energy, kind = 'register'"]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from meteragent import config
 from meteragent.decode.profiles import PROFILES
 from meteragent.discover.candidate import PART_WORDS, Candidate, identifies, words
 from meteragent.discover.guess import guess, together
@@ -240,8 +241,14 @@ def _about_values(one: Candidate) -> Iterator[str]:
 def toml(one: Candidate, access: Access, name: str = "home") -> str:
     """A configuration that is accepted as it is; a single meter gets a `name` that says nothing.
 
-    With several meters it needs a key file.
+    With several meters it needs a key file. Readings too sparse or too coarse for half hours get a month.
     """
+    text = _toml(one, access, name, coarse=False)
+    return _toml(one, access, name, coarse=True) if config.refusals(config.parse(text)) else text
+
+
+def _toml(one: Candidate, access: Access, name: str, *, coarse: bool) -> str:
+    """A configuration of half hours, of days where readings are slow, or of months where they are `coarse`."""
     several = len(one.meters) > 1
     source = {"url": access.url, **dict(access.keys), **_place(one, None if several else name)}
     source |= {"profile": one.profile}
@@ -254,7 +261,12 @@ def toml(one: Candidate, access: Access, name: str = "home") -> str:
     sink = {"topic": f"private/{PLACEHOLDER}/{'power' if one.kind is Kind.POWER else 'energy'}"}
     if several:
         sink["pseudonym_key_file"] = _KEY_FILE
-    tables = {"source": _lines(source), "window": _window(one), "privacy": _preset(one), "sink": _lines(sink)}
+    tables = {
+        "source": _lines(source),
+        "window": _window(one, coarse),
+        "privacy": _preset(one, coarse),
+        "sink": _lines(sink),
+    }
     if one.phases:
         tables["source"].insert(-2, f"phases = {json.dumps(list(one.phases))}")
     if several:
@@ -288,14 +300,16 @@ def _is_slow(one: Candidate) -> bool:
     return every_ms is not None and 2 * every_ms > _SLOT_MS
 
 
-def _window(one: Candidate) -> list[str]:
-    lines = ['timezone = "UTC"  # yours, such as "Europe/Amsterdam"'] if _is_slow(one) else []
+def _window(one: Candidate, coarse: bool) -> list[str]:
+    lines = ['timezone = "UTC"  # yours, such as "Europe/Amsterdam"'] if coarse or _is_slow(one) else []
     if one.kind is Kind.POWER and any(number < 0 for topic in one.watts for number in topic):
         lines.append("range = [-20000, 20000]")
     return lines
 
 
-def _preset(one: Candidate) -> list[str]:
+def _preset(one: Candidate, coarse: bool) -> list[str]:
+    if coarse:
+        return ['preset = "bill"  # shorter windows: `meteragent check` says what such readings hide']
     if _is_slow(one):
         return ['preset = "day"']
     return [

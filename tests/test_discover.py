@@ -269,9 +269,16 @@ def test_a_radio_s_neighbours() -> None:
     assert "which id is yours" in text
 
 
+def test_what_is_proposed_runs() -> None:
+    """A plug that tells its power every five minutes hides no kettle: a month is proposed."""
+    (one,) = candidates(listened(PLUG))
+    proposed = config.parse(toml(one, ACCESS))
+    assert (proposed.stream[0].privacy.preset, config.refusals(proposed)) == ("bill", [])
+
+
 def test_slow_meters_get_longer_slots() -> None:
     """Where half an hour has less than two readings a day is proposed; an interval is as they came."""
-    (one,) = candidates(listened(PLUG, every_ms=3_600_000))
+    (one,) = candidates(listened(SURE, every_ms=3_600_000))
     assert config.parse(toml(one, ACCESS)).stream[0].privacy.preset == "day"
 
 

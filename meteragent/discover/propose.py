@@ -248,7 +248,7 @@ def toml(one: Candidate, access: Access, name: str = "home") -> str:
 
 
 def _toml(one: Candidate, access: Access, name: str, *, coarse: bool) -> str:
-    """A configuration of half hours, of days where readings are slow, or of months where they are `coarse`."""
+    """A configuration of half hours; of days where readings are slow, of months where they are `coarse`."""
     several = len(one.meters) > 1
     source = {"url": access.url, **dict(access.keys), **_place(one, None if several else name)}
     source |= {"profile": one.profile}

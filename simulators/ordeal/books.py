@@ -127,6 +127,7 @@ class Books:
     def restore(self, line: Line, limit: Fraction | None) -> Model:
         """A stream's model, as its last commit left it."""
         mirror, name = self.witness.mirror, line.name
+        self.witness.begin(name)
         marks = {meter: end_ms for (channel, meter), end_ms in mirror.marks.items() if channel == name}
         model = Model(line, {}, marks, mirror.floor_ms, self._exceeds(limit))
         for (channel, meter), state in mirror.states.items():

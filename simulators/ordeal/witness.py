@@ -72,18 +72,29 @@ class Window:
 
 @dataclass
 class Witness:
-    """All that was ever seen of a world. `rows` are the ids of the records that the present store holds."""
+    """All that was ever seen of a world. `rows` are the ids of the records that the present store holds.
+
+    `due_ms`: when the last row of a channel's topic falls due that waited when the core began.
+    """
 
     mirror: Mirror = field(default_factory=Mirror)
     windows: dict[Key, Window] = field(default_factory=dict)
     left: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
     announced: dict[str, set[bytes]] = field(default_factory=dict)
-    due_ms: dict[str, int] = field(default_factory=dict)
+    due_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     rows: dict[Sent, int] = field(default_factory=dict)
     committed_ever: set[Sent] = field(default_factory=set)
     confirmed: set[Sent] = field(default_factory=set)
 
     # --- what the core asks for ----------------------------------------------------------------
+
+    def begin(self, channel: str) -> None:
+        """A core begins: nothing of a topic may leave before what waits of it."""
+        self.due_ms = {key: due_ms for key, due_ms in self.due_ms.items() if key[0] != channel}
+        for row in self.mirror.rows.values():
+            if row.channel == channel and not row.delivered:
+                key = channel, row.sent.topic
+                self.due_ms[key] = max(row.sent.due_ms, self.due_ms.get(key, 0))
 
     def step(self, model: Model, commit: Commit, tokens: Iterable[Any], free: Iterable[Any]) -> None:
         """A feed: what may be acknowledged is what the model says (law 7)."""
@@ -237,7 +248,7 @@ class Witness:
                 model.stream.secret, model.stream.name, slot.meter, model.stream.spread_ms
             )
             due_ms = max(slot.due_ms + delay_ms, due_ms)
-        due_ms = self.due_ms[row.topic] = max(due_ms, self.due_ms.get(row.topic, 0))  # never out of order
+        due_ms = max(due_ms, self.due_ms.get((key.channel, row.topic), 0))
         must(row.due_ms == due_ms, "a record is due at another time than the public schedule says", key)
 
     def _apart(self, key: Key, slot: Closed) -> None:
@@ -284,10 +295,6 @@ class Witness:
         self.mirror = mirror
         rows = {id_: Sent(row.sent.topic, row.sent.payload) for id_, row in mirror.rows.items()}
         self.rows = {sent: id_ for id_, sent in rows.items() if not mirror.rows[id_].sent.retain}
-        self.due_ms = {}
-        for row in mirror.rows.values():
-            if not row.sent.retain:
-                self.due_ms[row.sent.topic] = max(row.sent.due_ms, self.due_ms.get(row.sent.topic, 0))
         known = {Key(c, m, one.start_ms) for (c, m), s in mirror.states.items() for one in s.windows}
         for key, window in self.windows.items():
             whole = len(window.records) == window.terms.n and self.rows.keys() >= set(window.records.values())

@@ -19,7 +19,7 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import SystemBits
 from meteragent.release import OpenWindow, Slot, Terms, TimelineState
 from meteragent.source import Source
-from meteragent.store import Store
+from meteragent.store import Store, wal
 from meteragent.window import Timeline
 
 
@@ -109,9 +109,21 @@ def remembers_fsyncs() -> None:
     Store.committing, Store.erase = saving, erasing  # type: ignore[method-assign]
 
 
+def only_truncates() -> None:
+    """Law 3 broken: the log is truncated as it is, and its blocks keep every accumulator."""
+    wal._zero = lambda descriptor: None
+
+
 ALTERATIONS: dict[str, Callable[[], None]] = {
     alteration.__name__: alteration
-    for alteration in (acknowledges_on_receipt, redraws_on_restart, impatient, watchful, remembers_fsyncs)
+    for alteration in (
+        acknowledges_on_receipt,
+        redraws_on_restart,
+        impatient,
+        watchful,
+        remembers_fsyncs,
+        only_truncates,
+    )
 }
 
 if __name__ == "__main__":

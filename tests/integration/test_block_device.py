@@ -91,13 +91,13 @@ async def run(broker: Broker, devices: dict[str, Device]) -> dict[str, Searched]
 
 async def send(line: Meters, victim: Service) -> list[tuple[int, int]]:
     """Send readings, each another power; kill one agent in their midst. Return times and values in mW."""
-    await line.raw("meters/home/power", f'{{"power": 1, "t": {now_ms()}}}')
+    await line.raw("meters/house/power", f'{{"power": 1, "t": {now_ms()}}}')
     await until_ms((now_ms() // LENGTH_MS + 1) * LENGTH_MS + EVERY_MS)
     sent = []
     for k in range(READINGS):
         watts, time_ms = 100.25 + 137 * k % 1900, now_ms()
         sent.append((time_ms, round(watts * 1000)))
-        await line.raw("meters/home/power", f'{{"power": {watts}, "t": {time_ms}}}')
+        await line.raw("meters/house/power", f'{{"power": {watts}, "t": {time_ms}}}')
         if k == READINGS // 2:
             await victim.kill()
             victim.start()

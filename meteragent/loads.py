@@ -48,7 +48,7 @@ def as_said(terms: Terms, moved: Fraction) -> Fraction:
     A power may be within the dead band of what was sent last, an energy is counted in steps.
     """
     step = terms.dead_band or Fraction(0)
-    if not moved:
+    if not moved or not step:
         return moved
     if terms.kind is Kind.POWER:
         return reported_radius(moved, step)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meteragent import check, config, encode
+from meteragent import check, config, encode, loads
 from meteragent.config.model import PRESETS, Source
 from meteragent.grid import HOUR_MS
 from meteragent.release import Terms
@@ -55,6 +55,31 @@ def test_what_the_default_hides() -> None:
     assert len(told) == 5
     for name, *numbers in told:
         assert [int(one) for one in numbers] == rows[name]
+
+
+LOADS = re.findall(
+    r"\| (power|register) ([a-z ,]+)(\d+) (s|W|Wh) \| ([\d,]+) Wh \| ([\d.]+) \| (\d+) \|", TEXT
+)
+
+
+@pytest.mark.parametrize("row", LOADS, ids=" ".join)
+def test_what_readings_make_of_a_kettle(row: tuple[str, ...]) -> None:
+    """The table of readings is that of `check`: what 110 Wh count for, its level, and a kettle's bet."""
+    kind, _, size, unit, counted, level, right_of_100 = row
+    key = "every = '{}s'" if unit == "s" else "dead_band = {}"
+    source = f"kind = '{kind}'\nunit = '{'W' if kind == 'power' else 'Wh'}'\n{key.format(size)}"
+    found = config.parse(written(source=source)).stream[0]
+    terms = config.terms(found)
+    moved = loads.distance(terms, terms.hides_wh)
+    assert f"{float(moved * terms.step_ms / HOUR_MS if kind == 'power' else moved):,.0f}" == counted
+    assert f"{float(loads.factor(terms)):.3g}" == level
+    (kettle,) = [one for one in check.facts(found)["hidden"] if one["event"] == "a kettle"]
+    assert kettle["right_of_100"]["1"] == int(right_of_100)
+
+
+def test_readings_of_each_kind_are_in_the_table() -> None:
+    """The table has sampled power, power on change and registers."""
+    assert len(LOADS) == 8
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -43,6 +43,8 @@ def silence_ms(stream: settings.Stream) -> int | None:
 
 def _reports_on_change(stream: settings.Stream) -> bool:
     source, device = stream.source, profile(stream.source)
+    if source.every is not None:
+        return source.every == 0
     if source.kind is Kind.POWER and source.dead_band:
         return True
     return device is not None and (device.dead_band_w > 0 or not device.dead_band_known)

@@ -5,6 +5,7 @@ bytes (law 1). Delivered rows stay for `export` until they are pruned, the first
 """
 
 import json
+import math
 import sqlite3
 from collections.abc import Collection, Iterator
 from itertools import accumulate
@@ -27,6 +28,11 @@ class Waiting(NamedTuple):
     topic: str
     payload: bytes
     retain: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """What the row counts, as in the totals."""
+        return _ROW_BYTES + len(self.topic) + len(self.payload)
 
 
 class Left(NamedTuple):
@@ -70,15 +76,23 @@ def append(tx: sqlite3.Connection, commit: Commit) -> list[Waiting]:
     ]
 
 
-def pending(connection: sqlite3.Connection, channel: str, now_ms: int, limit: int) -> list[Waiting]:
-    """The first undelivered rows that are due, by (due, id); those in flight among them.
+def pending(
+    connection: sqlite3.Connection,
+    channel: str,
+    now_ms: int,
+    limit: int,
+    after: tuple[float, float] = (-math.inf, 0.0),
+) -> list[Waiting]:
+    """Return the first undelivered rows that are due, by (due, id), after such a place.
 
-    There is no cursor on purpose: a row may be committed that is due before one that has left.
+    Those in flight are among them. Nothing here remembers a place on purpose: a row may be committed that is
+    due before one that has left.
     """
     rows = connection.execute(
         "SELECT id, due_ms, topic, payload, retain FROM outbox INDEXED BY outbox_waiting"
-        " WHERE channel = ? AND delivered_ms IS NULL AND due_ms <= ? ORDER BY due_ms, id LIMIT ?",
-        (channel, now_ms, limit),
+        " WHERE channel = ? AND delivered_ms IS NULL AND due_ms <= ? AND due_ms >= ?"
+        " AND (due_ms, id) > (?, ?) ORDER BY due_ms, id LIMIT ?",
+        (channel, now_ms, after[0], *after, limit),
     )
     return [
         Waiting(id_, due_ms, topic, payload, bool(retain)) for id_, due_ms, topic, payload, retain in rows

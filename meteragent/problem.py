@@ -40,6 +40,12 @@ PROBLEMS = {
         "Records wait in the store.",
         "a-connection-is-lost",
     ),
+    "topic_refused": Meaning(
+        "the sink's broker refuses {topics} topics: their messages wait, and are tried each hour",
+        "At the sink's broker, allow the agent's user to publish to all of sink.topic and below it; the "
+        "broker's log names the topic. A restart tries it at once.",
+        "the-broker-refuses",
+    ),
     "messages_wait": Meaning(
         "{waiting} messages wait, the first for {since}",
         "Look in the log whether the sink's broker refuses them. After a long outage this is the backlog, "

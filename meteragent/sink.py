@@ -6,8 +6,8 @@ Rules
 2. Nothing leaves before it is due; without a clock nothing leaves at all.
 3. On every new connection the descriptors leave first, then everything that is not confirmed, from
    the first: records of a meter are never out of order, though some may come twice.
-   A record that the broker refuses is never given up and never passed over: its stream waits, `health`
-   says since when, and the other streams and the source go on.
+   A record that the broker refuses is never given up: its meter waits, `health` says so, and the other
+   meters, the other streams and the source go on (`refusal`).
 4. What leaves beside records, a status and what Home Assistant needs to know, follows from the time, from
    descriptors and from Home Assistant's starts, and from nothing that a meter does (law 4). Nothing that
    arrives here is believed but that Home Assistant has started.
@@ -29,6 +29,7 @@ from meteragent.health import Counts
 from meteragent.home_assistant import ONLINE, Discovery
 from meteragent.mqtt import Session, Token, Will
 from meteragent.outbox import Waiting
+from meteragent.refusal import Refusals
 from meteragent.release import Descriptor
 
 FETCH = 1000
@@ -43,12 +44,12 @@ _log = logging.getLogger("meteragent")
 class Outlet(NamedTuple):
     """What the sink reads of the store.
 
-    pending      the first rows due by a time, so many
+    pending      the first rows due by a time, so many, after a place (due time, id)
     descriptors  the latest of each topic
     running      the topics of the windows that are open
     """
 
-    pending: Callable[[int, int], Awaitable[list[Waiting]]]
+    pending: Callable[[int, int, tuple[float, float]], Awaitable[list[Waiting]]]
     descriptors: Callable[[], Awaitable[list[Descriptor]]]
     running: Callable[[], Awaitable[set[str]]]
 
@@ -117,6 +118,16 @@ class Known:
         return self._rows[0].due_ms if self._rows else None
 
 
+class Flight(NamedTuple):
+    """A message on its way: its row, 0 where it is none of the outbox, and the topic that a refusal holds."""
+
+    row: int
+    topic: str
+
+
+_NO_FLIGHT = Flight(0, "")
+
+
 class Sink:
     """One stream's outgoing messages."""
 
@@ -126,16 +137,21 @@ class Sink:
         now_ms: Callable[[], int | None],
         counts: Counts,
         beside: Beside = Beside(),  # noqa: B008 -- it is frozen
+        refusals: Refusals | None = None,
     ) -> None:
+        """`refusals` knows how deep a sink topic is; left out: three segments."""
         self.beside = beside
         self._outlet = outlet
         self._now_ms = now_ms
         self._counts = counts
         self._known = Known()
         self._looked_s = -math.inf
+        self._from_start = True
         self._wake = asyncio.Event()
         self._freed = asyncio.Event()
-        self._in_flight: dict[int, int] = {}
+        self._in_flight: dict[int, Flight] = {}
+        self._published_s = -math.inf
+        self.refusals = refusals or Refusals(3)
         self._confirmed: set[int] = set()
         self._last_ms = _NEVER_MS
         self._session: Session | None = None
@@ -144,10 +160,14 @@ class Sink:
         self.idle = asyncio.Event()
 
     def wake(self) -> None:
-        """The outbox is to be looked at."""
-        self._looked_s = -math.inf
+        """The outbox is to be looked at, from the start."""
+        self._read_again()
         self.idle.clear()
         self._wake.set()
+
+    def _read_again(self) -> None:
+        self._looked_s, self._from_start = -math.inf, True
+        self.refusals.recount()
 
     def finish(self) -> None:
         """What is due by now is the last that leaves: then `idle` stays, and all that left can be marked."""
@@ -173,11 +193,22 @@ class Sink:
         self._confirmed.difference_update(delivered)
 
     def on_delivered(self, packet_id: int, _reason: int) -> None:
-        """The broker has confirmed a publication."""
-        row = self._in_flight.pop(packet_id, None)
-        if row:
+        """Note that the broker has confirmed a publication."""
+        row, topic = self._in_flight.pop(packet_id, _NO_FLIGHT)
+        if self.refusals.taken(topic, row) and row:
             self._confirmed.add(row)
             self._counts.add("delivered")
+        self._answered()
+
+    def on_refused(self, packet_id: int, reason: int) -> None:
+        """Note that the broker has refused a publication: its topic is held, the others go on."""
+        _, topic = self._in_flight.pop(packet_id, _NO_FLIGHT)
+        if topic not in self.refusals.held:
+            _log.warning("the sink's broker refuses a topic (reason 0x%02x): its messages wait", reason)
+        self.refusals.refused(topic, _clock_s())
+        self._answered()
+
+    def _answered(self) -> None:
         self._freed.set()
         if not self._in_flight:  # else there is something that is not idle
             self._wake.set()
@@ -198,31 +229,57 @@ class Sink:
         self._session = session
         self._in_flight.clear()
         self._status_s, self._again_s = _clock_s(), None
-        await self._listen(session)
+        self.refusals.connected(_clock_s())
+        try:
+            await self._listen(session)
+            await self._send(session)
+        finally:
+            topics = {flight.topic for flight in self._in_flight.values()}
+            self.refusals.ended(topics, self._published_s, _clock_s())
+
+    async def _send(self, session: Session) -> None:
         await self._say_what_is_due(session)
         for descriptor in await self._outlet.descriptors():
-            for topic in descriptor_topics(descriptor.topic, descriptor.id):
-                await self._publish(session, topic, descriptor.payload)
+            if self.refusals.topic_of(descriptor.topic) not in self.refusals.held:
+                for topic in descriptor_topics(descriptor.topic, descriptor.id):
+                    await self._publish(session, topic, descriptor.payload)
         await self._introduce_all(session)
         self._known.forget()
+        self._read_again()
         while True:
             self._wake.clear()
             await self._say_what_is_due(session)
+            if self.refusals.turn(_clock_s()):
+                self._read_again()
             rows = await self._due()
             if not rows:
                 if not self._in_flight and not self._wake.is_set():
+                    self.refusals.idle()
                     self.idle.set()
                 await self._woken(self._known.next_ms)
             for row in rows:
-                await self._introduce_new(session, row)
-                await self._publish(session, row.topic, row.payload, retain=row.retain, row=row.id)
+                topic = self.refusals.topic_of(row.topic)
+                if self.refusals.passes(topic, row.id, row.size_bytes):
+                    await self._introduce_new(session, row)
+                    await self._publish(session, row.topic, row.payload, retain=row.retain, row=row.id)
 
     async def _publish(
         self, session: Session, topic: str, payload: bytes, *, retain: bool = True, row: int = 0
     ) -> None:
-        """Publish when there is room; 0: it is not of the outbox."""
+        """Publish a message of a meter when there is room; `row` 0: it is none of the outbox."""
+        await self._publish_as(session, Flight(row, self.refusals.topic_of(topic)), topic, payload, retain)
+
+    async def _publish_beside(self, session: Session, topic: str, payload: bytes) -> None:
+        """Publish what is no meter's, retained, unless the broker refuses it."""
+        if self.refusals.passes(topic, 0, 0):
+            await self._publish_as(session, Flight(0, topic), topic, payload, retain=True)
+
+    async def _publish_as(
+        self, session: Session, flight: Flight, topic: str, payload: bytes, retain: bool
+    ) -> None:
         await self._room(session)
-        self._in_flight[session.publish(topic, payload, retain=retain)] = row
+        self._published_s = _clock_s()
+        self._in_flight[session.publish(topic, payload, retain=retain)] = flight
 
     async def _listen(self, session: Session) -> None:
         """Ask to be told of Home Assistant's starts; what is retained is found without that."""
@@ -239,7 +296,7 @@ class Sink:
             now_ms = self._now_ms()
             if now_ms is not None:
                 self._status_s = now_s + status.PERIOD_S
-                await self._publish(session, self.beside.status, status.online(now_ms))
+                await self._publish_beside(session, self.beside.status, status.online(now_ms))
         if self._again_s is not None and now_s >= self._again_s:
             self._again_s = None
             await self._introduce_all(session)
@@ -260,7 +317,7 @@ class Sink:
 
     async def _introduce(self, session: Session, sink_topic: str, descriptor: bytes) -> None:
         if self.beside.discovery is not None:
-            await self._publish(session, *self.beside.discovery.message(sink_topic, descriptor))
+            await self._publish_beside(session, *self.beside.discovery.message(sink_topic, descriptor))
 
     async def _due(self) -> list[Waiting]:
         """The next rows that are due.
@@ -279,24 +336,35 @@ class Sink:
         return rows
 
     async def _look(self, now_ms: int) -> None:
-        """Read what is due and soon will be.
+        """Read what is due and soon will be, behind what is known.
 
         Rows on their way, and those confirmed and not yet marked so, are left out.
         """
         self._looked_s = _clock_s()
         until_ms, limit = now_ms + round(2000 * POLL_S), FETCH + len(self._in_flight) + len(self._confirmed)
-        rows = await self._outlet.pending(until_ms, limit)
-        sent = self._confirmed.union(self._in_flight.values())
+        from_start, self._from_start = self._from_start, False
+        after = _NOTHING if from_start else self._known.end
+        if until_ms < after[0]:
+            return  # the clock was set back: all that is due is known
+        rows = await self._outlet.pending(until_ms, limit, after)
+        if self._from_start or (self._known.end != after and not from_start):
+            self._looked_s = -math.inf
+            return  # meanwhile less is known: what lies between was not read
+        sent = self._confirmed.union(flight.row for flight in self._in_flight.values())
         end = _ORDER(rows[-1]) if len(rows) >= limit else (until_ms, _EVER)
         self._known.read((row for row in rows if row.id not in sent), end)
 
     async def _room(self, session: Session) -> None:
         """Wait until there is room, and a clock: it may have been set back meanwhile (rule 2)."""
-        while len(self._in_flight) >= session.inflight or self._now_ms() is None:
+        while len(self._in_flight) >= self._window(session) or self._now_ms() is None:
             self._freed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
                     await self._freed.wait()
+
+    def _window(self, session: Session) -> int:
+        """Return how many messages may be on their way at once."""
+        return 1 if self.refusals.alone else session.inflight
 
     async def _woken(self, next_ms: int | None) -> None:
         """Wait for something to happen, or for what is next to fall due."""
@@ -308,6 +376,7 @@ class Sink:
             pause_s = min(pause_s, self._status_s - now_s)
         if self._again_s is not None:
             pause_s = min(pause_s, self._again_s - now_s)
+        pause_s = min(pause_s, self.refusals.next_s() - now_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(pause_s, 0)):
                 await self._wake.wait()

@@ -26,6 +26,7 @@ class StreamVitals:
 
     `lag_s` is how long the first record that has not been delivered has been due; `spent_per_w` is
     epsilon in 1/W since midnight UTC, by the names under which meters leave. `shard` is its part of a fleet.
+    `refused_topics` counts the topics that the sink's broker refuses.
     """
 
     name: str
@@ -36,6 +37,7 @@ class StreamVitals:
     meters: int
     spent_per_w: Mapping[str, Fraction]
     shard: str | None = None
+    refused_topics: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class Vitals:
                 yield problem("source_down", stream.name)
             if not stream.sink_up:
                 yield problem("sink_down", stream.name)
+            if stream.refused_topics:
+                yield problem("topic_refused", stream.name, topics=stream.refused_topics)
             if stream.lag_s > LAG_S:
                 since = format_duration(round(stream.lag_s) * 1000)
                 yield problem("messages_wait", stream.name, waiting=stream.waiting, since=since)
@@ -151,6 +155,8 @@ def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str
     yield "waiting_messages", "messages that have not been delivered", waiting
     lag = [({"stream": one.name}, one.lag_s) for one in streams]
     yield "lag_seconds", "how long the first of them has been due", lag
+    refused = [({"stream": one.name}, float(one.refused_topics)) for one in streams]
+    yield "refused_topics", "topics that the sink's broker refuses", refused
     yield "meters", "meters that are known", [({"stream": one.name}, float(one.meters)) for one in streams]
     spent = [
         ({"stream": one.name, "meter": meter}, float(epsilon))

@@ -102,7 +102,7 @@ def drops_what_was_on_its_way(patch: pytest.MonkeyPatch) -> None:
     dropped: set[int] = set()
 
     async def dropping(self: Sink, session: Any) -> None:
-        dropped.update(self._in_flight.values())
+        dropped.update(flight.row for flight in self._in_flight.values())
         await serve(self, session)
 
     async def looking(self: Sink, now_ms: int) -> None:

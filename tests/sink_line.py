@@ -31,9 +31,9 @@ class Line:
         outlet = Outlet(self._pending, self._descriptors, self._running)
         self.sink = Sink(outlet, lambda: self.now_ms, self.counts, beside or Beside())
 
-    async def _pending(self, now_ms: int, limit: int) -> list[outbox.Waiting]:
+    async def _pending(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.Waiting]:
         await self.gate.wait()
-        rows = outbox.pending(self.store.connection, "main", now_ms, limit)
+        rows = outbox.pending(self.store.connection, "main", now_ms, limit, after)
         rows = [row for row in rows if row.id not in self.unseen]
         self.unseen.clear()
         self.reads.release()

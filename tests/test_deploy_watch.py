@@ -37,6 +37,7 @@ BEFORE = {
     "StoreFull": {"store_full"},
     "ConnectionLost": {"source_down", "sink_down"},
     "Lag": {"messages_wait"},
+    "PublishRefused": {"topic_refused"},
 }
 """Alarms that ask for a problem by its figures."""
 GIVEN = {"job", "instance"}

@@ -36,6 +36,34 @@ async def test_a_refused_publication_ends_the_session_and_is_no_delivery() -> No
         assert peer.delivered.empty()
 
 
+async def test_a_refused_topic_is_reported_where_somebody_asks() -> None:
+    """With `on_refused` a refusal that is about the topic ends nothing; one about a quota still does."""
+    refused: list[tuple[int, int]] = []
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        await wire.expect(PUBLISH)
+        await wire.expect(PUBLISH)
+        wire.send(wire.puback(1, 0x87) + wire.puback(2, 0))
+        await wire.expect(PUBLISH)
+        wire.send(wire.puback(3, 0x97))
+        await wire.end()
+
+    def on_refused(packet_id: int, reason: int) -> None:
+        refused.append((packet_id, reason))
+
+    async with FakeBroker(script, accept) as broker, connected(broker.url, on_refused=on_refused) as peer:
+        session = await peer.session()
+        session.publish("t", b"a")
+        session.publish("u", b"b")
+        assert await soon(peer.delivered.get()) == (2, 0)
+        session.publish("t", b"c")
+        with pytest.raises(LinkError, match="publication refused: reason 0x97"):
+            await soon(session.closed())
+        assert peer.counts[:2] == ["publish_refused", "publish_refused"]
+        assert refused == [(1, 0x87)]
+
+
 async def test_a_delivery_is_reported_with_its_reason() -> None:
     """A short PUBACK means 0; 0x10, that nobody subscribes, is a delivery."""
 

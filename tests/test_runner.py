@@ -110,6 +110,27 @@ async def test_when_the_store_is_full_everything_stands(tmp_path: Path) -> None:
             assert line.counts["store_full"] == 1
 
 
+async def test_what_waits_for_refused_topics_may_take_a_tenth_of_the_store(tmp_path: Path) -> None:
+    """Of all streams together; beyond it their meters open no window, and the rest goes on."""
+    with open_store(tmp_path / "db") as store:
+        line, topic = Line(store, max_bytes=100_000), "private/m"
+        async with line.running():
+            for meter in ("m", "other"):
+                line.send(100, meter=meter)
+            await line.until(lambda: line.opened == 2)
+            line.sink.refusals.refused(topic, 0.0)
+            assert not line.store.refused("another stream", 6000)
+            await line.pass_to(START_MS + LENGTH_MS)
+            assert line.opened == 4
+            assert not line.sink.refusals.passes(topic, 1, 4000)
+            await line.pass_to(START_MS + 2 * LENGTH_MS)
+            assert line.opened == 5
+            assert line.counts["withheld"] == 1
+            line.store.refused("another stream", 0)
+            await line.pass_to(START_MS + 3 * LENGTH_MS)
+            assert line.opened == 7
+
+
 async def test_when_there_is_room_again_what_waited_counts(tmp_path: Path) -> None:
     """After a full store nothing closes before another catch_up: readings that waited are not late."""
     with open_store(tmp_path / "db") as store:

@@ -61,6 +61,17 @@ def test_each_problem_has_its_code_wherever_it_is_told() -> None:
         assert families(vitals)["meteragent_problem"] == {(code, stream or ""): 1}
 
 
+def test_refused_topics_are_told_by_their_number() -> None:
+    """How many there are is a problem of the stream and a figure; which ones is not told."""
+    [stream] = WELL.streams
+    vitals = replace(WELL, streams=(replace(stream, refused_topics=2),))
+    [found] = vitals.problems
+    assert (found.code, found.stream) == ("topic_refused", "main")
+    assert "refuses 2 topics" in found.text
+    assert families(vitals)["meteragent_refused_topics"] == {("main",): 2}
+    assert from_json(as_json(vitals)) == vitals
+
+
 def test_a_full_store_has_a_code_of_its_own() -> None:
     """What stands for want of room is not told as what stands for want of a clock."""
     full = replace(WELL, stands="no room in the store")

@@ -30,6 +30,7 @@ from meteragent.pipeline import Pipeline, Spending
 from meteragent.privacy.composition import Odometer
 from meteragent.privacy.sampling import Bits, SystemBits
 from meteragent.problem import Alarms
+from meteragent.refusal import Refusals
 from meteragent.release import Clock
 from meteragent.sink import Sink
 from meteragent.source import Source
@@ -174,7 +175,8 @@ class Agent:
         pipeline.leave_after(outbox.last_due_ms(store.connection, name, store.clock_ms))
         inflight, max_payload = stream.source.inflight, stream.source.max_payload
         source = Source(core.source.filter, inflight, max_payload, clock.now_ms, self.counts)
-        sink = Sink(thread.outlet(name), clock.now_ms, self.counts, parts.beside(stream, store.secret))
+        beside, refusals = parts.beside(stream, store.secret), Refusals(stream.sink.topic.count("/") + 1)
+        sink = Sink(thread.outlet(name), clock.now_ms, self.counts, beside, refusals)
         # Where the stream's clock stood: before the first thing that is due. The store's own clock
         # may be later: other streams move it, and so does a start that stops before its catch_up.
         due_ms = pipeline.deadline_ms(closing=True)
@@ -252,6 +254,7 @@ class Agent:
             unit.watch.serving("sink", unit.sink.serve),
             on_message=unit.sink.on_message,
             on_delivered=unit.sink.on_delivered,
+            on_refused=unit.sink.on_refused,
             will=unit.sink.beside.will,
             inflight=unit.inflight,
             entropy=self._entropy,

@@ -27,6 +27,9 @@ from meteragent.store import Store
 POLL_S = 1.0
 """How long a runner sleeps at most: a wall clock may be set."""
 
+REFUSED_PART = 10
+"""What waits for topics that the sink's broker refuses may take this part of the room, one in so many."""
+
 PRUNE = 100
 """Old delivered messages deleted with a commit at most."""
 
@@ -49,6 +52,7 @@ class StoreThread:
         self._thread = ThreadPoolExecutor(1, "store")
         self._bytes: int | None = None
         self._added = 0
+        self._refused_bytes: dict[str, int] = {}
         self._erasing: asyncio.Future[None] | None = None
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
@@ -102,11 +106,16 @@ class StoreThread:
         self._counts.add("retired_unsent", dropped)
         return room
 
+    def refused(self, channel: str, waiting_bytes: int) -> bool:
+        """Note what waits for a stream's refused topics; return whether all such has taken its part."""
+        self._refused_bytes[channel] = waiting_bytes
+        return sum(self._refused_bytes.values()) * REFUSED_PART >= self._max_bytes
+
     def outlet(self, channel: str) -> Outlet:
         """What a stream's sink reads."""
 
-        async def pending(now_ms: int, limit: int) -> list[outbox.Waiting]:
-            return await self.call(outbox.pending, self.store.connection, channel, now_ms, limit)
+        async def pending(now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.Waiting]:
+            return await self.call(outbox.pending, self.store.connection, channel, now_ms, limit, after)
 
         async def descriptors() -> list[Descriptor]:
             return await self.call(outbox.descriptors, self.store.connection, channel)
@@ -211,12 +220,17 @@ class Runner:
 
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
         self.turn()
+        self.pipeline.withhold(self.sink.refusals.held if self._refused_full() else ())
         see = self.viewers.eye(self.pipeline.name) if self.viewers else None
         effects = self.pipeline.feed(batch, now_ms, closing_ms, see)
         await self._commit(effects)
         if self.viewers:
             self.viewers.released(self.pipeline.name, effects.commit.outgoing)
         self.source.acknowledge(effects.acknowledge)
+
+    def _refused_full(self) -> bool:
+        """Return whether what waits for refused topics, of all streams, takes its part of the store."""
+        return self.store.refused(self.pipeline.name, self.sink.refusals.waiting_bytes)
 
     async def _commit(self, effects: Effects) -> None:
         delivered = sorted(self.sink.confirmed)

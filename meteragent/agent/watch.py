@@ -97,7 +97,8 @@ class StreamWatch:
         if len(labels) <= vitals.LABELS and now_ms is not None:
             spent = await thread.call(_spent, thread, labels, floor(now_ms, DAY_MS))
         ups = self.up["source"], self.up["sink"]
-        return StreamVitals(self.name, *ups, waiting, lag_s, len(labels), spent, self.shard)
+        refused = len(self._sink.refusals.held)
+        return StreamVitals(self.name, *ups, waiting, lag_s, len(labels), spent, self.shard, refused)
 
 
 def _waiting(thread: StoreThread, channel: str, confirmed: frozenset[int]) -> tuple[int, int | None]:

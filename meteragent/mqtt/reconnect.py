@@ -14,6 +14,7 @@ from meteragent.mqtt.session import (
     Link,
     OnDelivered,
     OnMessage,
+    OnRefused,
     Session,
     VersionRefused,
 )
@@ -41,6 +42,7 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
     entropy: Entropy,
     on_message: OnMessage = _ignore,
     on_delivered: OnDelivered = _ignore,
+    on_refused: OnRefused | None = None,
     receive_maximum: int = 65_535,
     inflight: int = 100,
     session_expiry_s: int = WEEK_S,
@@ -57,14 +59,16 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
     raised here. `receive_maximum` bounds the unacknowledged messages that the broker may send (MQTT
     5 only), `timeout_s` the wait for each answer. A cancelled one leaves with a DISCONNECT; the
     broker keeps its side of the session for `session_expiry_s` (0: there is none, in no version).
-    `on_failed` is told why each connection ended, or was not made. However a connection ends,
-    the broker then publishes the `will`.
+    `on_refused` is told of publications that the broker refuses (MQTT 5 only); left out, or where the
+    refusal is about no topic, such a one ends the connection. `on_failed` is told why each connection
+    ended, or was not made. However a connection ends, the broker then publishes the `will`.
     """
     link = Link(
         endpoint=endpoint,
         client_id=client_id,
         on_message=on_message,
         on_delivered=on_delivered,
+        on_refused=on_refused,
         receive_maximum=receive_maximum,
         inflight=inflight,
         session_expiry_s=session_expiry_s,

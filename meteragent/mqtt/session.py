@@ -19,11 +19,16 @@ OnMessage = Callable[[str, bytes, int, bool, Token | None], None]
 OnDelivered = Callable[[int, int], None]
 """Called with the packet id and the broker's reason code, below 0x80 (0x10: nobody subscribes)."""
 
+OnRefused = Callable[[int, int], None]
+"""Called with the packet id and the broker's reason code, 0x80 or above, of a publication that it refused."""
+
 Count = Callable[[Literal["lost", "publish_refused"]], None]
 """Called when a connection that stood is lost; when the broker refuses a publication."""
 
 _VERSION_REFUSED: Final = (0x01, 0x84)
 _REFUSED: Final = 0x80
+_OF_THE_CONNECTION: Final = (0x91, 0x97)
+"""Refusals that are about no topic: the packet id is in use, a quota is exceeded."""
 _PUBACK: Final = struct.Struct("!BBH").pack
 
 
@@ -43,6 +48,7 @@ class Link:
     client_id: str
     on_message: OnMessage
     on_delivered: OnDelivered
+    on_refused: OnRefused | None
     receive_maximum: int
     inflight: int
     session_expiry_s: int
@@ -249,12 +255,15 @@ class Session:
     def _on_puback(self, packet_id: int, reason: int) -> None:
         if self._ended.done():
             return
+        answered = self._link.on_delivered
         if reason >= _REFUSED:
             self._link.count("publish_refused")
-            self._end(LinkError(f"publication refused: reason 0x{reason:02x}"))
-            return
+            if self._link.on_refused is None or reason in _OF_THE_CONNECTION:
+                self._end(LinkError(f"publication refused: reason 0x{reason:02x}"))
+                return
+            answered = self._link.on_refused
         try:
-            self._link.on_delivered(packet_id, reason)
+            answered(packet_id, reason)
         except Exception as error:  # noqa: BLE001 -- rule 3: it is raised where it ends the agent
             self._end(error)
 

@@ -65,6 +65,7 @@ class Pipeline:
         self._restored = set(self._timelines)
         self._see: See | None = None
         self._due_ms: Mapping[str, int] = {}
+        self._withheld: Collection[str] = ()
 
     @property
     def name(self) -> str:
@@ -81,6 +82,10 @@ class Pipeline:
     def leave_after(self, due_ms: Mapping[str, int]) -> None:
         """Let no record of a topic leave before those that wait already: its delay may have been longer."""
         self._due_ms = due_ms
+
+    def withhold(self, topics: Collection[str]) -> None:
+        """Open no window on these sink topics: the broker refuses them, and enough of theirs waits."""
+        self._withheld = topics
 
     def feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int, see: See | None = None) -> Effects:
         """Take in messages in order of arrival, then let the time pass to `now_ms`.
@@ -283,10 +288,13 @@ class Pipeline:
         timeline.next_ms = self._marks[meter] = start_ms + terms.length_ms
         self._effects.commit.marks[meter] = timeline.next_ms
         timeline.idle += 1
+        label, sink_topic, _ = self._names[meter]
+        if sink_topic in self._withheld:
+            self._counts.add("withheld")
+            return
         if not self._charges.add(meter, start_ms, terms):
             self._counts.add("passed")
             return
-        label, sink_topic, _ = self._names[meter]
         terms_id = self._wordings.id(terms)
         radius, noise = self._noise.open(terms_id, self._wordings[terms_id].mechanism)
         window = Window(start_ms, terms, terms_id, sink_topic, label, radius)

@@ -1,7 +1,7 @@
 """Brokers that go away, forget or refuse, a store that is full, and a disk that is."""
 
 import asyncio
-import signal
+import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -276,6 +276,7 @@ class Refused(NamedTuple):
     log: str
     came: Utility
     sent: list[Sent]
+    codes: list[str]
 
 
 async def _refused(folder: Path, broker: Broker) -> Refused:
@@ -285,17 +286,21 @@ async def _refused(folder: Path, broker: Broker) -> Refused:
             await subscribed(broker)
             for meter in ("allowed", "refused"):
                 await line.send(meter, 100)
-            await until(lambda: agent.log.count("publication refused: reason 0x87") >= 2)
+            await until(lambda: "refuses a topic (reason 0x87)" in agent.log)
+            refused_ms = now_ms()
+            await until(lambda: any(r.start_ms > refused_ms + 3000 for r in came.records(meter="allowed")))
+            health = await asyncio.to_thread(agent.command, "health", "--json")
             with read_only(agent.store) as connection:
                 ((delivered,),) = connection.execute(
                     "SELECT count(*) FROM outbox WHERE delivered_ms AND topic LIKE '%refused%'"
                 )
             (broker.folder / "acl").write_text(ACL + "topic write private/main/refused/#\n")
-            assert broker._process is not None
-            broker._process.send_signal(signal.SIGHUP)  # it reads its access control file again
-            await until(lambda: len(came.records(meter="refused")) >= 3)
+            broker.kill()
+            broker.start()  # a new connection: the agent tries at once
+            await until(lambda: len(came.records(meter="refused")) >= 5)
             await agent.stop()
-    return Refused(delivered, agent.totals, agent.log, came, line.sent)
+    codes = json.loads(health.stdout)["problem_codes"]
+    return Refused(delivered, agent.totals, agent.log, came, line.sent, codes)
 
 
 def test_a_refused_publication_is_never_delivered(outages: Scenarios) -> None:
@@ -303,5 +308,7 @@ def test_a_refused_publication_is_never_delivered(outages: Scenarios) -> None:
     refused = outages["refused"]
     assert refused.delivered == 0
     assert refused.totals["publish_refused"] >= 2
+    assert refused.totals["sink_lost"] == 1  # by the broker's restart, not by its refusals
+    assert "topic_refused" in refused.codes
     assert right(once(refused.came.records(meter="refused")), refused.sent)
     assert right(once(refused.came.records(meter="allowed")), refused.sent)

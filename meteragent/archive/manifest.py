@@ -27,10 +27,10 @@ from meteragent.errors import ArchiveError
 NAME = "_manifest.json"
 
 VALUES = 1 << 21
-"""Numbers in a batch of the wide form, about; in one of the long a quarter. A batch is a row group."""
+"""Numbers in a row group of the wide form, about; in one of the long a quarter."""
 
 PART_BATCHES = 16
-"""Batches in a part of the wide form."""
+"""Row groups in a part of the wide form."""
 
 ROWS = 1 << 21
 """Rows that a job of the long form has, about."""
@@ -38,7 +38,7 @@ ROWS = 1 << 21
 WINDOWS = 1 << 19
 """Rows of the wide form, which are windows, that are accounted for at once, about."""
 
-CUT: list[Any] = [VALUES, PART_BATCHES, ROWS]
+CUT: list[Any] = ["by start", VALUES, PART_BATCHES, ROWS]
 """What decides where the parts of one process end: they are made by one version."""
 _DOMAIN = b"meteragent run 1"
 

@@ -147,6 +147,15 @@ class Policy:
         edges = _edges(one, int(starts_ms.min()), int(starts_ms.max()))
         return edges[np.searchsorted(edges, starts_ms, side="right")]
 
+    def edges(self, times_ms: Integers) -> Integers | int:
+        """Return the starts of a calendar's windows around times; of a grid of equal windows their length."""
+        one = self.schedule.grid
+        if not isinstance(one, Calendar):
+            return self.usual.length_ms
+        if not times_ms.size:
+            return times_ms
+        return _edges(one, int(times_ms.min()), int(times_ms.max()))
+
     def label(self, meter: str) -> str:
         """The name under which a meter leaves: its own, or a keyed pseudonym.
 

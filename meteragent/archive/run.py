@@ -5,17 +5,20 @@ Theory of operation
 1. The ledger is locked, the input's content hashed; both name the run.
 2. Account (`account`): what the run may release is put into the ledger, and is on disk, before any of it
    leaves. If the ledger has the run already, that is what it may release.
-3. Release: the output is a folder of parts. A part is a fixed stretch of the input's rows (wide) or a job
-   (long), written under another name, synced and renamed; a part that is there is not made again. Noise is
-   keyed, so a part that a killed run had not finished comes out the same, byte for byte.
+3. Release: the output is a folder of parts. A part is a stretch of windows in the order of `order` (wide) or
+   a job (long), written under another name, synced and renamed; a part that is there is not made again.
+   Noise is keyed, so a part that a killed run had not finished comes out the same, byte for byte.
 
 What is in memory at once is bounded: a batch of rows (wide), a job (long), and, where a wide input is
-released in part or gone on with, a byte for each window. No raw value is written anywhere.
+released in part or gone on with, a byte for each window. No raw value is written anywhere: what of the wide
+form waits beside the output until it is in order has its noise.
 """
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -33,6 +36,7 @@ from meteragent.archive.key import EpochKey, Key
 from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.archive.manifest import PART_BATCHES, ROWS, VALUES, WINDOWS
 from meteragent.archive.number import Flags, micro, milliseconds
+from meteragent.archive.order import Order, row_groups, store
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings, Windows, opened, slots
 from meteragent.errors import ArchiveError
@@ -116,14 +120,15 @@ def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show, engine: 
             ledger.add(run, tables, lambda: manifest.about(source, digests, found))
         found = manifest.account_of(ledger.about(run), ledger.path(run))
         if before is None:
+            shutil.rmtree(_waiting(out, run), ignore_errors=True)  # of an output that was removed
             _make(out)
         if before is None or not before["complete"]:
             manifest.save(out, manifest.made(source, found, engine.cut, complete=False))
         made, kept, counts = engine.release(source, ledger, key, found, out, show)
-        beside = _beside(out)
-        write(beside, lambda file: _save_ledger(file, ledger, run))
+        own = beside(out)
+        write(own, lambda file: _save_ledger(file, ledger, run))
         manifest.save(out, manifest.made(source, found, engine.cut, complete=True))
-    return Done(policy, source.form, out, beside, ledger.folder, found, counts, made, kept)
+    return Done(policy, source.form, out, own, ledger.folder, found, counts, made, kept)
 
 
 def identified(source: Source, first: EpochKey, show: Show) -> tuple[list[str], str]:
@@ -171,20 +176,24 @@ class _Release:
     def __init__(self, source: Source, key: Key, ledger: Ledger, found: Account, out: Path) -> None:
         self.source, self.policy, self.key, self.ledger = source, source.policy, key, ledger
         self.account, self.out, self.counts = found, out, Counts()
+        self._waiting = _waiting(out, found.run)
         self._cut = _cut(source)
 
     def parts(self, show: Show, *, every: bool) -> Parts:
         """Make the parts that are not there, of `every` row or of those that the ledger has."""
-        work = self._wide_parts(every=every) if self.source.form == "wide" else self._long_parts()
-        made = 0
-        with show("release", sum(rows for rows, _ in work), "row") as told:
-            for place, (rows, make) in enumerate(work):
-                path = self.out / f"part-{place:05}.parquet"
+        work = self._wide_parts() if self.source.form == "wide" else self._long_parts()
+        paths = [self.out / f"part-{place:05}.parquet" for place in range(len(work))]
+        made = sum(not path.exists() for path in paths)
+        is_wide = self.source.form == "wide"
+        if is_wide and made:
+            self._read_wide(show, every=every)
+        with show("write" if is_wide else "release", sum(rows for rows, _ in work), "row") as told:
+            for path, (rows, make) in zip(paths, work, strict=True):
                 if path.exists():
                     told(rows)
-                    continue
-                self._write(path, make(told))
-                made += 1
+                else:
+                    self._write(path, make(told))
+        shutil.rmtree(self._waiting, ignore_errors=True)
         return Parts(made, len(work) - made, self.counts)
 
     def _write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> None:
@@ -201,36 +210,60 @@ class _Release:
 
         write(path, fill)
 
-    def _wide_parts(self, *, every: bool) -> list[tuple[int, Callable[[Told], Iterator[pa.RecordBatch]]]]:
-        """Stretches of the input's rows."""
-        source = self.source
-        n = self.policy.usual.n  # so that lists which are missing do not move where row groups end
-        at_once = max(1, VALUES // (n * max(1, (source.numbers + 3 * n // 4) // n)))
-        allowed = None if every else self._allowed()
-        size = at_once * PART_BATCHES
+    @cached_property
+    def _order(self) -> Order:
+        """The order in which windows of the wide form leave."""
+        rows = self.ledger.rows(self.account.run)
+        return Order.of(rows, self.policy, max(1, VALUES // self.policy.usual.n))
+
+    def _read_wide(self, show: Show, *, every: bool) -> None:
+        """Release the rows of the wide form in the input's order, so many numbers at once, to `_waiting`."""
+        source, allowed = self.source, None if every else self._allowed()
+        at_once = max(1, VALUES // max(source.numbers, self.policy.usual.n))
+        _make(self._waiting)
+        done = len(list(self._waiting.glob("*.arrow")))  # they are made in order
+        with show("release", source.rows, "row") as told:
+            first = min(done * at_once, source.rows)
+            told(first)
+            for place, batches in enumerate(_stretch(source, first, source.rows, at_once), start=done):
+                may = None if allowed is None else allowed[place * at_once :]
+                found = release(self._windows(batches, may), self.policy, self.key)
+                write(self._waiting / f"{place:06}.arrow", partial(self._store, found))
+                told(sum(batch.num_rows for batch in batches))
+
+    def _store(self, found: pa.RecordBatch, file: Any) -> None:
+        """Releases that wait, if the input is still the same."""
+        store(file, found, self._order)
+        self.source.check()
+
+    def _windows(self, batches: list[pa.RecordBatch], may: Flags | None) -> pa.RecordBatch:
+        """The windows of rows of the wide form, all or those that may leave."""
+        found, row = [], 0
+        for batch in batches:  # each by itself: types may differ from file to file
+            mine = batch if may is None else batch.filter(pa.array(may[row : row + batch.num_rows]))
+            windows, counts = wide(mine, self.policy)
+            self.counts.add(counts)
+            found.append(windows)
+            row += batch.num_rows
+        return found[0] if len(found) == 1 else pa.concat_batches(found)
+
+    def _wide_parts(self) -> list[tuple[int, Callable[[Told], Iterator[pa.RecordBatch]]]]:
+        """So many row groups each."""
+        groups = self._order.groups
 
         def part(first: int) -> Callable[[Told], Iterator[pa.RecordBatch]]:
-            return lambda told: self._wide(first, min(first + size, source.rows), at_once, allowed, told)
+            return lambda told: self._ordered(range(first, min(first + PART_BATCHES, groups)), told)
 
-        return [(min(size, source.rows - first), part(first)) for first in range(0, source.rows, size)]
+        count = -(-groups // PART_BATCHES)
+        rows = np.diff(np.arange(count + 1) * self.account.released // count).tolist()
+        return [(rows[place], part(place * PART_BATCHES)) for place in range(count)]
 
-    def _wide(
-        self, first: int, end: int, at_once: int, allowed: Flags | None, told: Told
-    ) -> Iterator[pa.RecordBatch]:
-        """The releases of some rows of the wide form."""
-        row = first
-        for batches in _stretch(self.source, first, end, at_once):
-            found = []
-            for batch in batches:  # each by itself: types may differ from file to file
-                may = slice(row, row + batch.num_rows)
-                mine = batch if allowed is None else batch.filter(pa.array(allowed[may]))
-                windows, counts = wide(mine, self.policy)
-                self.counts.add(counts)
-                found.append(windows)
-                row = may.stop
-            windows = found[0] if len(found) == 1 else pa.concat_batches(found)
-            yield release(windows, self.policy, self.key)
-            told(sum(batch.num_rows for batch in batches))
+    def _ordered(self, groups: range, told: Told) -> Iterator[pa.RecordBatch]:
+        """Row groups of the wide form."""
+        waiting = sorted(self._waiting.glob("*.arrow"))
+        for batch in row_groups(waiting, groups, releases(self.policy)):
+            yield batch
+            told(batch.num_rows)
 
     def _allowed(self) -> Flags:
         """Which rows of the wide form the ledger has under this run."""
@@ -346,7 +379,7 @@ def first_ms(source: Source) -> int:
 def check_places(path: Path, out: Path, ledger: Path) -> None:
     """Output and ledger must not be a part of the input, nor hold it."""
     one = path.resolve()
-    for made in (out, _beside(out), ledger):
+    for made in (out, beside(out), ledger):
         other = made.resolve()
         if one == other or one in other.parents or other in one.parents:
             raise ArchiveError(f"{made}: would be written in the input or around it: keep them apart")
@@ -359,7 +392,11 @@ def _make(out: Path) -> None:
         raise ArchiveError(f"{out}: {(error.strerror or 'cannot be made').lower()}") from None
 
 
-def _beside(out: Path) -> Path:
-    """Where a run's own ledger is put for whoever made it."""
-    stem = out.name.removesuffix(".parquet")
-    return out.with_name(f"{stem}.ledger.parquet")
+def beside(out: Path, kind: str = "ledger.parquet") -> Path:
+    """Where something that must not leave is put for whoever made an output: its own ledger, what waits."""
+    return out.with_name(f"{out.name.removesuffix('.parquet')}.{kind}")
+
+
+def _waiting(out: Path, run: str) -> Path:
+    """Where releases of the wide form wait until they are in order."""
+    return beside(out, f"{run}.waiting")

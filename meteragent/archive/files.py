@@ -112,6 +112,30 @@ class Source:
                 while (batch := attempt(group.path, partial(next, batches, None))) is not None:
                     yield _with_zone(batch, self.policy)
 
+    def stretches(self, first: int, size: int) -> Iterator[list[pa.RecordBatch]]:
+        """Yield the rows from `first` on, so many at once but for the last, in pieces.
+
+        Where files and row groups end makes no difference but to the pieces.
+        """
+        held: list[pa.RecordBatch] = []
+        row, count = 0, 0
+        for group in self.groups:
+            if row + group.rows <= first:
+                row += group.rows
+                continue
+            for batch in self.read([group], list(self.policy.columns), size):
+                low, high = max(first - row, 0), batch.num_rows
+                row += batch.num_rows
+                while low < high:
+                    taken = min(high - low, size - count)
+                    held.append(batch.slice(low, taken))
+                    low, count = low + taken, count + taken
+                    if count == size:
+                        yield held
+                        held, count = [], 0
+        if held:
+            yield held
+
 
 def attempt(path: Path, call: Callable[[], T]) -> T:
     """What a call on a Parquet file gives; an error of Arrow's is told without its text.

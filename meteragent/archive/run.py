@@ -225,7 +225,7 @@ class _Release:
         with show("release", source.rows, "row") as told:
             first = min(done * at_once, source.rows)
             told(first)
-            for place, batches in enumerate(_stretch(source, first, source.rows, at_once), start=done):
+            for place, batches in enumerate(source.stretches(first, at_once), start=done):
                 may = None if allowed is None else allowed[place * at_once :]
                 found = release(self._windows(batches, may), self.policy, self.key)
                 write(self._waiting / f"{place:06}.arrow", partial(self._store, found))
@@ -316,31 +316,6 @@ class _Release:
         names.update({name: at for at, name in enumerate(order)})
         meter, time_ms, value_u, valid = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Readings(place.take(meter), time_ms, value_u, valid)
-
-
-def _stretch(source: Source, first: int, end: int, size: int) -> Iterator[list[pa.RecordBatch]]:
-    """Rows first .. end of an input, so many at once but for the last, in pieces.
-
-    Where files and row groups end makes no difference but to the pieces.
-    """
-    held: list[pa.RecordBatch] = []
-    row, count = 0, 0
-    for group in source.groups:
-        if row + group.rows <= first or row >= end:
-            row += group.rows
-            continue
-        for batch in source.read([group], list(source.policy.columns), size):
-            low, high = max(first - row, 0), min(end - row, batch.num_rows)
-            row += batch.num_rows
-            while low < high:
-                taken = min(high - low, size - count)
-                held.append(batch.slice(low, taken))
-                low, count = low + taken, count + taken
-                if count == size:
-                    yield held
-                    held, count = [], 0
-    if held:
-        yield held
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:

@@ -65,6 +65,9 @@ UNITS = {Kind.POWER: ("W", "kW"), Kind.INTERVAL_ENERGY: ("Wh", "kWh"), Kind.REGI
 """The units that fit a kind."""
 
 
+_CAME_LATER = (", rounding='half-up'", ", every_ms=None", ", dead_band=None", ", counters=1")
+
+
 @dataclass(frozen=True)  # without slots: what follows from the fields is worked out once
 class Terms:
     """The terms of a release: a window finishes under those it opened with (law 1).
@@ -115,9 +118,11 @@ class Terms:
     def id(self) -> str:
         """A name for exactly these terms: 16 hex digits.
 
-        Half-up terms have the names that stores gave them before there was another rounding.
+        What has the default of a field that came later has no part in it: stores keep the names they gave.
         """
-        named = repr(self).replace(", rounding='half-up'", "")
+        named = repr(self)
+        for default in _CAME_LATER:
+            named = named.replace(default, "")
         return hashlib.sha256(named.encode()).hexdigest()[:16]
 
     @cached_property

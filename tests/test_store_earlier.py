@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,18 @@ from tests.stores import TERMS
 def test_half_up_terms_keep_their_names() -> None:
     """Terms from before there was another rounding are half-up, and have the ids that stores know them by."""
     known = json.loads(schema.encode_terms(TERMS))
-    without = {name: value for name, value in known.items() if name not in ("rounding", "crc")}
+    later = ("rounding", "every_ms", "dead_band", "counters", "crc")
+    without = {name: value for name, value in known.items() if name not in later}
+    assert schema.decode_terms(json.dumps(without)) == TERMS
     assert schema.decode_terms(json.dumps(without)).rounding == "half-up"
     assert TERMS.id == "c4f314bc7aa9889a"
-    assert replace(TERMS, rounding="dithered").id != TERMS.id
+    changes: list[dict[str, Any]] = [
+        *({"rounding": "dithered"}, {"every_ms": 0}, {"every_ms": 10}, {"dead_band": Fraction(0)}),
+        *({"dead_band": Fraction(1, 3)}, {"counters": 2}),
+    ]
+    changed = [replace(TERMS, **change) for change in changes]
+    assert len({TERMS.id, *(terms.id for terms in changed)}) == len(changes) + 1
+    assert [schema.decode_terms(schema.encode_terms(terms)) for terms in changed] == changed
     with pytest.raises(StoreError):
         schema.decode_terms(json.dumps(without | {"rounding": "half-even"}))
 

@@ -18,17 +18,19 @@ from meteragent.privacy.adversary import (
     Comparison,
     Hiding,
     Neighbourhood,
-    boxes,
     chain_metric,
-    database_exchanges,
     is_maximally_tight,
     odds_apart,
+)
+from meteragent.privacy.channel import Channel, exp
+from meteragent.privacy.families import (
+    boxes,
+    database_exchanges,
     replacements,
     row_exchanges,
     row_segments,
     whole_rows,
 )
-from meteragent.privacy.channel import Channel, exp
 from meteragent.privacy.metric import (
     GraphMetric,
     Metric,
@@ -91,7 +93,7 @@ def judge(family: Sequence[Comparison], channel: Channel, metric: Metric, epsilo
         witness = member.witness(channel, metric, epsilon)
         assert (witness is not None) == (member in broken)
         if witness is not None:
-            conclusions = member.conclusions(channel, witness.prior, witness.output)
+            conclusions = member.conclusions(channel, witness.prior, *witness.event)
             allowed = exp(epsilon * Fraction(member.loss(channel.inputs, metric)))
             apart = odds_apart(*conclusions)
             assert sum(witness.prior.values()) == 1

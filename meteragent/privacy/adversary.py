@@ -13,7 +13,9 @@ prior, where the input was x and where it was phi(x). With L = P(z|.) and rho(x)
 
 A mechanism that is d-private has |ln rho| <= d(phi), so d_P(sigma, sigma') <= 2 d(phi) for every prior.
 Over all priors the supremum is exactly max ln rho - min ln rho: a prior that holds nearly all its mass on
-the point of the least rho and the rest on that of the greatest comes as near as wanted.
+the point of the least rho and the rest on that of the greatest comes as near as wanted. The theorem is about
+events, and for one hiding function they matter: what is merged from two outputs can tell more than either,
+because the point where rho is least may be another for each.
 
 Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diameter d(N). Given that, the
 odds between posterior and prior are L(x) / (the prior's mean of L on N): so |ln| of it is at most d(N), and
@@ -41,14 +43,14 @@ more than e^1/2, whatever the prior:
     >>> from meteragent.privacy import Hiding, Neighbourhood, TruncatedGeometric, is_maximally_tight
     >>> mechanism = TruncatedGeometric("1/2", quantum=1, k=3)
     >>> channel, metric = mechanism.channel, mechanism.space.metric
-    >>> posterior = channel.posterior({0: "1/2", 1: "1/2"}, output=0)
+    >>> posterior = channel.posterior({0: "1/2", 1: "1/2"}, 0)
     >>> {x: round(float(p), 4) for x, p in posterior.items()}
     {0: 0.6225, 1: 0.3775, 2: 0.0, 3: 0.0}
     >>> known = Neighbourhood({0, 1})
     >>> known.largest_odds(channel).log(), known.holds(channel, metric, "1/2")
     (0.5, True)
     >>> known.holds(channel, metric, "1/3"), known.witness(channel, metric, "1/3")
-    (False, Witness(prior={0: Fraction(1, 4), 1: Fraction(3, 4)}, output=0))
+    (False, Witness(prior={0: Fraction(1, 4), 1: Fraction(3, 4)}, event=(0,)))
 
 Had the count been exchanged before, 0 for 1 and 2 for 3, conclusions differ by 2 epsilon d(phi) = 1 at most:
 
@@ -68,15 +70,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cmp_to_key
-from itertools import combinations, permutations, product
+from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
-from meteragent.privacy.channel import Channel, Distribution, Number, exp, number
+from meteragent.privacy.channel import Channel, Distribution, Number, all_events, exp, number
 from meteragent.privacy.exact import Exact, positive
 from meteragent.privacy.metric import Distance, Metric, exceeds, shortest_paths
 
 Point = Hashable
-Database = tuple[Any, ...]
 Law = Mapping[Any, Number]
 
 
@@ -96,10 +97,10 @@ class Conclusions(NamedTuple):
 
 
 class Witness(NamedTuple):
-    """A prior and an output at which two conclusions are further apart than they may be."""
+    """A prior and an event, its outputs, at which two conclusions are further apart than they may be."""
 
     prior: dict[Point, Fraction]
-    output: Point
+    event: tuple[Point, ...]
 
 
 def odds_apart(one: Law, other: Law) -> Number | None:
@@ -132,30 +133,37 @@ class Comparison(ABC):
         """Pairs of points, and the distance at which this comparison bounds the odds between them."""
 
     @abstractmethod
-    def _likelihoods(self, channel: Channel, output: Point) -> Iterator[_Likely]:
+    def _events(self, channel: Channel) -> Iterable[tuple[Point, ...]]:
+        """The events that have to be looked at."""
+
+    @abstractmethod
+    def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likely]:
         """What either adversary weighs its prior with."""
 
-    def conclusions(self, channel: Channel, prior: Distribution, output: Point) -> Conclusions:
-        """Both conclusions from `output`; the prior may be given as weights of any sum.
+    def conclusions(self, channel: Channel, prior: Distribution, *event: Point) -> Conclusions:
+        """Return both conclusions from an event, one output or several; the prior may have any sum.
 
         Raises:
             TypeError: a probability of the prior is not exact.
-            ValueError: `output` is none of the channel's or cannot occur for one of them, or a hiding
+            ValueError: the event holds what is no output or cannot occur for one of them, or a hiding
                 function leaves the channel's inputs.
         """
-        likely = list(self._likelihoods(channel, output))
+        likely = list(self._likelihoods(channel, event))
         one = {x: p * number("a weight", prior.get(x, 0)) for x, p, _ in likely}
         other = {x: q * number("a weight", prior.get(x, 0)) for x, _, q in likely}
         return Conclusions(_normalised(one), _normalised(other))
 
     def largest_odds(self, channel: Channel) -> Number | None:
-        """The supremum of `odds_apart` of both conclusions over all priors and outputs; None if infinite.
+        """Return the supremum of `odds_apart` of both conclusions over priors and events; None if infinite.
 
         It is exact, and attained only where it is 1.
+
+        Raises:
+            ValueError: a hiding function, and more than 20 outputs: their events are too many.
         """
         largest = exp(0)
-        for output in channel.outputs:
-            if most_and_least := self._extremes(channel, output):
+        for event in self._events(channel):
+            if most_and_least := self._extremes(channel, event):
                 (_, p, q), (_, r, s) = most_and_least
                 if not q.sign * r.sign:
                     return None
@@ -163,7 +171,7 @@ class Comparison(ABC):
         return largest
 
     def holds(self, channel: Channel, metric: Metric, epsilon: Exact) -> bool:
-        """Whether no prior and no output take the conclusions further apart than epsilon `loss`.
+        """Return whether no prior and no event take the conclusions further apart than epsilon `loss`.
 
         Raises:
             TypeError: epsilon is not exact.  ValueError: it is not above zero.
@@ -171,7 +179,7 @@ class Comparison(ABC):
         return self._bound(channel, metric, epsilon).admits(self.largest_odds(channel))
 
     def witness(self, channel: Channel, metric: Metric, epsilon: Exact) -> Witness | None:
-        """A prior and an output that break the bound; None if it holds.
+        """Return a prior and an event that break the bound; None if it holds.
 
         The prior is on two points: those where the likelihoods differ the most, either way, with the
         second the more probable the closer the bound is to the supremum.
@@ -180,27 +188,27 @@ class Comparison(ABC):
             TypeError: epsilon is not exact.  ValueError: it is not above zero.
         """
         bound = self._bound(channel, metric, epsilon)
-        for output in channel.outputs:
-            if most_and_least := self._extremes(channel, output):
+        for event in self._events(channel):
+            if most_and_least := self._extremes(channel, event):
                 (x, p, q), (y, r, s) = most_and_least
                 if bound.admits(p * s / (q * r) if q.sign * r.sign else None):
                     continue
                 share = Fraction(1, 2)
-                while bound.admits(odds_apart(*self.conclusions(channel, {x: share, y: 1 - share}, output))):
+                while bound.admits(odds_apart(*self.conclusions(channel, {x: share, y: 1 - share}, *event))):
                     share /= 2
-                return Witness({x: share, y: 1 - share}, output)
+                return Witness({x: share, y: 1 - share}, event)
         return None
 
     def _bound(self, channel: Channel, metric: Metric, epsilon: Exact) -> "_Bound":
         loss = self.loss(channel.inputs, metric)
         return _Bound(None if loss == math.inf else exp(positive("epsilon", epsilon) * Fraction(loss)))
 
-    def _extremes(self, channel: Channel, output: Point) -> tuple[_Likely, _Likely] | None:
+    def _extremes(self, channel: Channel, event: Iterable[Point]) -> tuple[_Likely, _Likely] | None:
         """Where the first adversary's likelihood is greatest beside the second's, and where it is least.
 
-        None where one of them never sees this output.
+        None where one of them never sees this event.
         """
-        seen = [at for at in self._likelihoods(channel, output) if at.one.sign or at.other.sign]
+        seen = [at for at in self._likelihoods(channel, event) if at.one.sign or at.other.sign]
         if not any(at.one.sign for at in seen) or not any(at.other.sign for at in seen):
             return None
         return max(seen, key=_BY_RATIO), min(seen, key=_BY_RATIO)
@@ -228,8 +236,13 @@ class Hiding(Comparison):
         reach = self.reach(points, metric)
         return ((x, y, reach) for x in points if (y := self.phi(x)) != x and self.phi(y) == x)
 
-    def _likelihoods(self, channel: Channel, output: Point) -> Iterator[_Likely]:
-        seen = dict(zip(channel.inputs, channel.column(output), strict=True))
+    def _events(self, channel: Channel) -> Iterable[tuple[Point, ...]]:
+        """All of them: the odds of a union can exceed those of its parts, unlike those of a neighbourhood."""
+        events = filter(None, all_events(channel.outputs))
+        return (tuple(z for z in channel.outputs if z in event) for event in events)
+
+    def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likely]:
+        seen = dict(zip(channel.inputs, channel.likelihood(event), strict=True))
         for x, likelihood in seen.items():
             if (hidden := self.phi(x)) not in seen:
                 raise ValueError(f"the hiding function takes {x!r} to {hidden!r}, which is no input")
@@ -254,8 +267,12 @@ class Neighbourhood(Comparison):
         diameter = self.loss(points, metric)
         return ((x, y, diameter) for x, y in permutations(self.members, 2))
 
-    def _likelihoods(self, channel: Channel, output: Point) -> Iterator[_Likely]:
-        for x, likelihood in zip(channel.inputs, channel.column(output), strict=True):
+    def _events(self, channel: Channel) -> Iterable[tuple[Point, ...]]:
+        """Single outputs suffice: a ratio of sums is at most the largest ratio."""
+        return ((output,) for output in channel.outputs)
+
+    def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likely]:
+        for x, likelihood in zip(channel.inputs, channel.likelihood(event), strict=True):
             if x in self.members:
                 yield _Likely(x, likelihood, exp(0))
 
@@ -312,68 +329,3 @@ def is_maximally_tight(family: Iterable[Comparison], points: Sequence[Point], me
     """
     chain = chain_metric(family, points, metric)
     return not any(exceeds(chain(x, y), metric(x, y)) for x, y in combinations(points, 2))
-
-
-def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """phi_i,w of Chatzikokolakis 2013, Theorem 1: row i becomes w. d_h(phi) = 1; not maximally tight."""
-    return tuple(_rowwise(n, {i: dict.fromkeys(values, w)}) for i in range(n) for w in values)
-
-
-def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Phi_h and Phi_1: v becomes w in row i, and w becomes v. d_h(phi) = 1, d_1(phi) = |v - w|.
-
-    Maximally tight for d_h, d_1 and the normalised d_1 on V^n (Chatzikokolakis 2013, Proposition 2).
-    """
-    pairs = list(combinations(values, 2))
-    return tuple(_rowwise(n, {i: {v: w, w: v}}) for i in range(n) for v, w in pairs)
-
-
-def database_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Phi_inf: v_i becomes w_i and w_i becomes v_i, in every row at once. d_inf(phi) = d_inf(v, w).
-
-    Maximally tight for d_inf on V^n (Chatzikokolakis 2013, Proposition 2), and for the others, as where v and
-    w differ in one row it is Phi_1.
-    """
-    pairs = combinations(product(values, repeat=n), 2)
-    return tuple(_rowwise(n, {i: {v[i]: w[i], w[i]: v[i]} for i in range(n)}) for v, w in pairs)
-
-
-def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """N_h: all but row i is known (Chatzikokolakis 2013, Theorem 2). d_h(N) = 1; maximally tight for d_h."""
-    return tuple(
-        dict.fromkeys(Neighbourhood(_row(values, x, i)) for x in product(values, repeat=n) for i in range(n))
-    )
-
-
-def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """N_1: all but row i is known, and that it lies between v and w. d_1(N) = |v - w|.
-
-    Maximally tight for d_1, and the normalised d_1, on V^n with numbers V (Chatzikokolakis 2013,
-    Proposition 2); whole rows are not.
-    """
-    between = [[u for u in values if v <= u <= w] for v, w in combinations(sorted(values), 2)]
-    databases = list(product(values, repeat=n))
-    members = (_row(segment, x, i) for segment in between for x in databases for i in range(n))
-    return tuple(dict.fromkeys(map(Neighbourhood, members)))
-
-
-def boxes(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """N_inf: each row is known to lie between two values. d_inf(N) is the widest of them.
-
-    Maximally tight for d_inf on V^n with numbers V (Chatzikokolakis 2013, Proposition 2), and for the others,
-    as N_1 is among them.
-    """
-    sides = [[u for u in values if v <= u <= w] for v in values for w in values if v <= w]
-    members = (frozenset(product(*box)) for box in product(sides, repeat=n))
-    return tuple(Neighbourhood(box) for box in members if len(box) > 1)
-
-
-def _row(segment: Iterable[Any], x: Database, i: int) -> frozenset[Point]:
-    """The databases that are x but for row i, which has any value of the segment."""
-    return frozenset((*x[:i], u, *x[i + 1 :]) for u in segment)
-
-
-def _rowwise(n: int, maps: dict[int, dict[Any, Any]]) -> Hiding:
-    """Row i of a database goes through maps[i]; what that does not name stays."""
-    steps = [maps.get(i, {}) for i in range(n)]
-    return Hiding(lambda x: tuple(step.get(u, u) for u, step in zip(x, steps, strict=True)))

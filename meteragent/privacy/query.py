@@ -18,6 +18,13 @@ times the metric that f induces on its answers (`metric.Induced`).
 Sums over rows. With f(x) = g(x_1) + .. + g(x_n) and L the sensitivity of g on a row's space of width V:
 L under d_1, L V under the normalised d_1, n L under d_inf, and the largest |g(u) - g(v)| under d_h. An order
 statistic moves at most as far as the row that moves farthest: 1 under d_inf and d_1, V under the others.
+
+Rows that may be absent (`WithNull`; Chatzikokolakis 2013, section 5). Sum, average and percentile are those
+of the rows that are present, and there is at least one. A row that comes or goes moves each of them by at
+most V and is V away, so sensitivities are those above, but for the average: one row may be all there is, and
+it moves by what the row moves. Theorems 11 to 13 say that the three are uniformly sensitive. On q [0..k] the
+average is not: 0 and q/2 are answers whose nearest databases are q apart. Rounded down to whole quanta it is,
+which is what a truncated geometric mechanism on q [0..k] needs anyway.
 """
 
 import math
@@ -37,8 +44,9 @@ from meteragent.privacy.metric import (
     domination,
     exceeds,
     shortest_paths,
+    symmetric_difference,
 )
-from meteragent.privacy.space import Databases, Numbers, Space, listed
+from meteragent.privacy.space import Databases, Numbers, Space, WithNull, listed
 
 SEARCH_LIMIT = 1024
 """A space of more points is not searched: its query's sensitivity is declared."""
@@ -172,19 +180,21 @@ def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
 
 
 def total(domain: Databases) -> Query:
-    """The sum of rows that are `Numbers`: answers in quanta, at distances in their unit.
+    """Return the sum of the rows that are present: answers in quanta, at distances in their unit.
 
     Sensitivity: 1 under d_1, the rows' width under normalised d_1 (in both uniform) and d_h, n under d_inf.
 
     Raises:
         TypeError: the rows are no `Numbers`.  ValueError: they have no bounds, and the width counts.
     """
+    if isinstance(domain.rows, WithNull) and 0 not in domain.rows:
+        raise ValueError("a row that is absent adds 0: the values of the rows must include it")
     delta = _of_sum(domain, Fraction(1), domain.rows.diameter)
-    return Query(sum, domain, Scaled(absolute, _quantum(domain)), delta)
+    return Query(lambda x: sum(_present(x)), domain, Scaled(absolute, _quantum(domain)), delta)
 
 
-def average(domain: Databases) -> Query:
-    """The mean of rows that are `Numbers`: answers in quanta and n-ths of them.
+def average(domain: Databases, *, rounded: bool = False) -> Query:
+    """Return the mean of the rows that are present, in quanta, or `rounded` down to whole quanta.
 
     Sensitivity: that of the sum, divided by n; so 1 under d_inf. There it is uniform for rows that are real
     numbers (Theorem 13) but not on a lattice: to move the mean by less than a quantum, a row moves a quantum.
@@ -193,15 +203,23 @@ def average(domain: Databases) -> Query:
     Raises:
         TypeError: the rows are no `Numbers`.  ValueError: they have no bounds, and the width counts.
     """
-    delta = _of_sum(domain, Fraction(1, domain.n), domain.rows.diameter / domain.n)
-    return Query(lambda x: Fraction(sum(x), domain.n), domain, Scaled(absolute, _quantum(domain)), delta)
+    metric, width = Scaled(absolute, _quantum(domain)), domain.rows.diameter
+    if isinstance(domain.rows, WithNull) or rounded:
+        delta = _of_row(domain)
+    else:
+        delta = _of_sum(domain, Fraction(1, domain.n), width / domain.n)
+    if not rounded:
+        return Query(_mean, domain, metric, delta)
+    if listed(domain) is not None:  # n >= 2 rows that are all there may need less than a row's own
+        return Query(lambda x: math.floor(_mean(x)), domain, metric)
+    return Query(lambda x: math.floor(_mean(x)), domain, metric, delta)
 
 
 def percentile(domain: Databases, percent: Exact) -> Query:
-    """The smallest row that is no smaller than `percent` of 100 rows: an order statistic, in quanta.
+    """Return the smallest row that is no smaller than `percent` of 100 rows: an order statistic, in quanta.
 
-    The row of rank ceil(n percent / 100), the first for 0. Sensitivity: 1 under d_1 and d_inf, in both
-    uniform; the rows' width under normalised d_1, there too, and under d_h.
+    The row of rank ceil(n percent / 100), n the rows that are present, the first for 0. Sensitivity: 1 under
+    d_1 and d_inf, in both uniform; the rows' width under normalised d_1, there too, and under d_h.
 
     Raises:
         TypeError: the rows are no `Numbers`, percent is not exact.
@@ -210,9 +228,68 @@ def percentile(domain: Databases, percent: Exact) -> Query:
     share = rational("percent", percent)
     if not 0 <= share <= 100:
         raise ValueError(f"percent must lie in [0, 100], not {share}")
-    rank = max(1, math.ceil(domain.n * share / 100))
-    slope = {"l1": Fraction(1), "linf": Fraction(1)}.get(domain.kind, domain.rows.diameter)
-    return Query(lambda x: sorted(x)[rank - 1], domain, Scaled(absolute, _quantum(domain)), _finite(slope))
+
+    def row(x: Sequence[Any]) -> int:
+        values = sorted(_present(x))
+        return values[max(1, math.ceil(len(values) * share / 100)) - 1]
+
+    return Query(row, domain, Scaled(absolute, _quantum(domain)), _of_row(domain))
+
+
+def most_common(domain: Databases, k: int) -> Query:
+    """Return the k most common values of the rows as a frozenset, of equally common ones the first listed.
+
+    A query whose answers are sets, at the distance of their symmetric difference (Holohan 2014, Example 3).
+
+    Raises:
+        ValueError: there are fewer than k values, or too many databases to search for the sensitivity.
+    """
+    values = listed(domain.rows)
+    if values is None or not 0 < k <= len(values):
+        raise ValueError(f"k values of a finite domain are asked for: k must lie in 1 .. its size, not {k}")
+
+    def commonest(x: Sequence[Any]) -> frozenset[Any]:
+        return frozenset(sorted(values, key=lambda value: -list(x).count(value))[:k])
+
+    return Query(commonest, domain, symmetric_difference)
+
+
+def in_family_c(query: Query) -> bool:
+    """Return whether a query on databases of numbers is in family C (Chatzikokolakis 2013, Definition 8).
+
+    It is if its answers move by at most d_V(x[i], x'[i]) where only row i differs, and by d_V(V) for some
+    such x, x'. Its sensitivity is then d_V(V) under d_h and under the normalised d_1 (Proposition 4).
+
+    Raises:
+        ValueError: the databases are too many to be listed.
+    """
+    domain = query.domain
+    if not isinstance(domain, Databases) or (points := listed(domain)) is None:
+        raise ValueError("family C is about queries on databases that can be listed")
+    attained = False
+    for x in points:
+        for y in domain.neighbours(x):
+            moved = query.metric(query.function(x), query.function(y))
+            row = max(domain.rows.metric(u, v) for u, v in zip(x, y, strict=True))
+            if moved > row:
+                return False
+            attained = attained or moved == domain.rows.diameter
+    return attained
+
+
+def _present(x: Sequence[Any]) -> list[Any]:
+    """Return the rows that are not absent."""
+    return [row for row in x if row is not None]
+
+
+def _mean(x: Sequence[Any]) -> Fraction:
+    rows = _present(x)
+    return Fraction(sum(rows), len(rows))
+
+
+def _of_row(domain: Databases) -> Fraction:
+    """Return the sensitivity of an answer that moves at most as far as the row that moves farthest."""
+    return _finite({"l1": Fraction(1), "linf": Fraction(1)}.get(domain.kind, domain.rows.diameter))
 
 
 def _of_sum(domain: Databases, slope: Distance, spread: Distance) -> Fraction:
@@ -233,6 +310,7 @@ def _finite(sensitivity: Distance) -> Fraction:
 
 
 def _quantum(domain: Databases) -> Fraction:
-    if not isinstance(domain.rows, Numbers):
-        raise TypeError(f"the rows must be Numbers, not {type(domain.rows).__name__}")
-    return domain.rows.quantum
+    values = domain.rows.values if isinstance(domain.rows, WithNull) else domain.rows
+    if not isinstance(values, Numbers):
+        raise TypeError(f"the rows must be Numbers, not {type(values).__name__}")
+    return values.quantum

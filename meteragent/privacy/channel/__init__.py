@@ -3,6 +3,19 @@
 from meteragent.privacy.channel.exponential import Number, exp, number
 from meteragent.privacy.channel.family import same_noise
 from meteragent.privacy.channel.finite import Channel, Distribution
+from meteragent.privacy.channel.laplace import NoLaplaceMechanism, laplace_channel, laplace_densities
 from meteragent.privacy.channel.sets import algebra, all_events
 
-__all__ = ["Channel", "Distribution", "Number", "algebra", "all_events", "exp", "number", "same_noise"]
+__all__ = [
+    "Channel",
+    "Distribution",
+    "NoLaplaceMechanism",
+    "Number",
+    "algebra",
+    "all_events",
+    "exp",
+    "laplace_channel",
+    "laplace_densities",
+    "number",
+    "same_noise",
+]

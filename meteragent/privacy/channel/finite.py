@@ -118,6 +118,17 @@ class Channel:
         j = _index(self.outputs, output, "output")
         return tuple(row[j] for row in self.rows)
 
+    def likelihood(self, event: Iterable[Point]) -> tuple[Number, ...]:
+        """Return how probable an event is, input by input: the sum of its outputs' columns.
+
+        Raises:
+            ValueError: it is empty or holds what is no output.
+        """
+        columns = [self.column(output) for output in dict.fromkeys(event)]
+        if not columns:
+            raise ValueError("an event that can be observed holds at least one output")
+        return tuple(map(_total, zip(*columns, strict=True)))
+
     def probability(self, event: Iterable[Point], x: Point) -> Number:
         """P(event | x); what the event holds beside outputs has no probability.
 
@@ -139,16 +150,20 @@ class Channel:
             for j, z in enumerate(self.outputs)
         }
 
-    def posterior(self, prior: Distribution, output: Point) -> dict[Point, Number]:
-        """What an adversary who held `prior` about the input holds after `output`: Bayes' rule.
+    def posterior(self, prior: Distribution, *event: Point) -> dict[Point, Number]:
+        """Return what an adversary who held `prior` about the input holds after an event: Bayes' rule.
+
+        The event is one output, or several: then only that one of them left is known (Chatzikokolakis 2013,
+        section 2).
 
         Raises:
             TypeError: a probability is not exact.
-            ValueError: prior is no distribution on the inputs, `output` is none, or has no probability.
+            ValueError: prior is no distribution on the inputs, the event holds what is no output, or it has
+                no probability.
         """
-        joint = [w * p for w, p in zip(self._weights(prior), self.column(output), strict=True)]
+        joint = [w * p for w, p in zip(self._weights(prior), self.likelihood(event), strict=True)]
         if not (total := _total(joint)).sign:
-            raise ValueError(f"output {output!r} cannot occur under this prior: no posterior")
+            raise ValueError(f"{event!r} cannot occur under this prior: no posterior")
         return {x: p / total for x, p in zip(self.inputs, joint, strict=True)}
 
     def _weights(self, prior: Distribution) -> list[Number]:

@@ -7,7 +7,7 @@ that is small enough to be listed has `points`; others have no such attribute.
 
 from meteragent.privacy.space.base import FiniteSpace, Space, listed
 from meteragent.privacy.space.curves import Curve, Curves, polyline, steps
-from meteragent.privacy.space.databases import Databases
+from meteragent.privacy.space.databases import Databases, WithNull
 from meteragent.privacy.space.finite import Categories, Finite, Subsets
 from meteragent.privacy.space.lattice import Numbers, Windows
 
@@ -22,6 +22,7 @@ __all__ = [
     "Space",
     "Subsets",
     "Windows",
+    "WithNull",
     "listed",
     "polyline",
     "steps",

@@ -7,7 +7,7 @@ from itertools import islice, product
 from types import MappingProxyType
 from typing import Any, Literal
 
-from meteragent.privacy.metric import Distance, Rowwise, Scaled, hamming
+from meteragent.privacy.metric import Distance, Nullable, Rowwise, Scaled, hamming
 from meteragent.privacy.space.base import (
     PAIRS_LIMIT,
     POINTS_LIMIT,
@@ -21,6 +21,41 @@ from meteragent.privacy.space.base import (
 
 DatabaseMetric = Literal["hamming", "l1", "normalised l1", "linf"]
 
+
+@dataclass(frozen=True)
+class WithNull:
+    """The values of `values` and None, the value of a row that is absent (Chatzikokolakis 2013, section 5).
+
+    None is as far from every value as the space is wide, so that d_V(V_null) = d_V(V).
+    """
+
+    values: Space
+
+    def metric(self, x: Any, y: Any) -> Distance:
+        """Return the distance of two values, either of which may be None."""
+        return Nullable(self.values.metric, self.values.diameter)(x, y)
+
+    @property
+    def diameter(self) -> Distance:
+        """The width of the values."""
+        return self.values.diameter
+
+    def __contains__(self, x: object) -> bool:
+        return x is None or x in self.values
+
+    @property
+    def points(self) -> tuple[Any, ...]:
+        """All values, and None at the end."""
+        if (points := listed(self.values)) is None:
+            raise AttributeError("the values cannot be listed")
+        return (*points, None)
+
+    def pairs(self) -> Iterator[Pair]:
+        """Those of the values, and None with the ends of each of the first of them."""
+        some = list(islice(self.values.pairs(), PAIRS_LIMIT))
+        return both_ways([*some, *((x, None) for pair in some[:_ROW_PAIRS] for x in pair)])
+
+
 _ROW_PAIRS = 4  # of a row's domain so many of the nearest pairs are tried, and of the farthest
 
 
@@ -30,7 +65,8 @@ class Databases:
 
     With d_V the rows' metric and V its diameter: d_h counts the rows that differ ("hamming"), d_1 is the
     sum of d_V ("l1"), d_1 / V the same in rows of full width ("normalised l1"), d_inf the largest d_V
-    ("linf"). Rows that may be absent are a `Finite` space with None in it and a `Nullable` metric.
+    ("linf"). Rows that may be absent are `WithNull`; then the database without any row is none of the points,
+    as an average or a percentile of no rows has no value (Chatzikokolakis 2013, section 5).
 
     Raises:
         TypeError: n is not an int.
@@ -64,14 +100,17 @@ class Databases:
 
     def __contains__(self, x: object) -> bool:
         rows = as_row(x)
-        return rows is not None and len(rows) == self.n and all(row in self.rows for row in rows)
+        if rows is None or len(rows) != self.n or not all(row in self.rows for row in rows):
+            return False
+        return not self._is_empty(rows)
 
     @property
     def points(self) -> tuple[tuple[Any, ...], ...]:
         """All databases."""
         if not self._has_at_most(POINTS_LIMIT):
             raise AttributeError(f"the databases of {self.n} rows are too many to be listed")
-        return tuple(product(self._row_points(), repeat=self.n))
+        databases = product(self._row_points(), repeat=self.n)
+        return tuple(x for x in databases if not self._is_empty(x))
 
     def neighbours(self, x: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         """The databases that differ from `x` in exactly one row, each once.
@@ -80,7 +119,8 @@ class Databases:
             AttributeError: the rows cannot be listed.
         """
         rows = self._row_points()
-        return ((*x[:i], row, *x[i + 1 :]) for i in range(self.n) for row in rows if row != x[i])
+        changed = ((*x[:i], row, *x[i + 1 :]) for i in range(self.n) for row in rows if row != x[i])
+        return (y for y in changed if not self._is_empty(y))
 
     def pairs(self) -> Iterator[Pair]:
         """All pairs of a small space; else one row changed (first, middle, last), half of them, all."""
@@ -89,11 +129,16 @@ class Databases:
         last, half = self.n - 1, self.n // 2
         changed = [{0}, {half}, {last}, set(range(half)), set(range(self.n))]
         rows = sorted(islice(self.rows.pairs(), POINTS_LIMIT), key=lambda pair: self.rows.metric(*pair))
-        return both_ways(
+        pairs = (
             ((u,) * self.n, tuple(v if i in where else u for i in range(self.n)))
             for u, v in (*rows[:_ROW_PAIRS], *rows[-_ROW_PAIRS:])
             for where in changed
         )
+        return both_ways((x, y) for x, y in pairs if not (self._is_empty(x) or self._is_empty(y)))
+
+    def _is_empty(self, x: tuple[Any, ...]) -> bool:
+        """Whether no row is present, in a space where rows may be absent."""
+        return isinstance(self.rows, WithNull) and all(row is None for row in x)
 
     def _row_points(self) -> tuple[Any, ...]:
         if (points := listed(self.rows)) is None:

@@ -1,0 +1,107 @@
+"""The Laplace mechanism of any finite metric space, or the proof that there is none.
+
+Chatzikokolakis 2013, Definition 6: a Laplace mechanism on points Y has the law
+
+    P(z | y) = lambda(z) e^(-epsilon d(y, z)),        lambda >= 0 on Y,
+
+with one lambda for all y, so that no constant of a row enters the odds and it is epsilon d-private (Fact 7).
+Rows that are normalised each by itself make the exponential mechanism, which may cost twice as much.
+
+There is at most one lambda. The rows must sum to 1: M lambda = 1 with M(y, z) = e^(-epsilon d(y, z)). In det
+M the identity permutation has the product e^0 = 1, and every other one a power of e below that, since d(y, z)
+> 0 for y != z. So the coefficient of e^0 is 1, and by the theorem of Lindemann and Weierstrass det M is not
+zero where distances and epsilon are rational. By Cramer's rule lambda(z) = det M_z / det M, with column z of
+M replaced by ones: quotients of sums of powers of e, whose signs are decided exactly. The space has a Laplace
+mechanism on its own points exactly when none of them is negative; a negative one is the proof that there is
+none.
+"""
+
+from collections.abc import Hashable, Iterable
+from fractions import Fraction
+from itertools import permutations
+from typing import Any
+
+from meteragent.privacy.channel.exponential import Number, Sum, exp
+from meteragent.privacy.channel.finite import Channel
+from meteragent.privacy.exact import Exact, positive
+from meteragent.privacy.metric import Metric
+
+LARGEST = 7
+"""Determinants of more points have too many terms: 7! are 5,040."""
+
+Exponents = list[list[Fraction]]
+"""A matrix of powers of e, by their exponents."""
+
+
+class NoLaplaceMechanism(ValueError):
+    """A finite metric space on whose points there is no Laplace mechanism: `densities` solve the equations.
+
+    They are the only ones, and one of them is negative.
+    """
+
+    def __init__(self, densities: dict[Any, Number]) -> None:
+        negative = [point for point, density in densities.items() if density.sign < 0]
+        super().__init__(f"no Laplace mechanism: the only solution is negative at {negative!r}")
+        self.densities = densities
+
+
+def laplace_densities(points: Iterable[Hashable], metric: Metric, epsilon: Exact) -> dict[Any, Number]:
+    """Return the only lambda with sum over z of lambda(z) e^(-epsilon d(y, z)) = 1 for each y, exactly.
+
+    Raises:
+        TypeError: epsilon is not exact.
+        ValueError: it is not above zero, there are more than 7 points or one twice, or two points are not at
+            a positive finite distance.
+    """
+    level, listed = positive("epsilon", epsilon), tuple(points)
+    if not 0 < len(listed) <= LARGEST or len(set(listed)) < len(listed):
+        raise ValueError(f"1 to {LARGEST} different points are needed, not {len(listed)}")
+    exponents: Exponents = [[-level * _apart(metric, y, z) for z in listed] for y in listed]
+    below = _determinant(exponents)
+    densities = {}
+    for place, point in enumerate(listed):
+        replaced = [[*row[:place], Fraction(0), *row[place + 1 :]] for row in exponents]
+        densities[point] = Number(_determinant(replaced), below)
+    return densities
+
+
+def laplace_channel(points: Iterable[Hashable], metric: Metric, epsilon: Exact) -> Channel:
+    """Return the Laplace mechanism of a finite metric space, as an exact channel: epsilon d-private.
+
+    Raises:
+        NoLaplaceMechanism: there is none on these points.
+        TypeError, ValueError: as `laplace_densities`.
+    """
+    densities = laplace_densities(points, metric, epsilon)
+    if any(density.sign < 0 for density in densities.values()):
+        raise NoLaplaceMechanism(densities)
+    level = positive("epsilon", epsilon)
+    rows = [
+        [density * exp(-level * _apart(metric, y, z)) for z, density in densities.items()] for y in densities
+    ]
+    return Channel(densities, densities, rows)
+
+
+def _apart(metric: Metric, y: Hashable, z: Hashable) -> Fraction:
+    """Return the distance of two points, as the number that it holds."""
+    if y == z:
+        return Fraction(0)
+    distance = metric(y, z)
+    if not 0 < distance < float("inf"):
+        raise ValueError(f"{y!r} and {z!r} must be at a positive finite distance, not {distance}")
+    return Fraction(distance)
+
+
+def _determinant(exponents: Exponents) -> Sum:
+    """Return the determinant of the powers of e with these exponents, as a sum over permutations."""
+    total: dict[Fraction, Fraction] = {}
+    for order in permutations(range(len(exponents))):
+        exponent = sum((exponents[i][j] for i, j in enumerate(order)), Fraction(0))
+        total[exponent] = total.get(exponent, Fraction(0)) + _parity(order)
+    return {r: c for r, c in total.items() if c}
+
+
+def _parity(order: tuple[int, ...]) -> int:
+    """Return 1 for an even permutation, -1 for an odd one."""
+    inversions = sum(order[i] > order[j] for j in range(len(order)) for i in range(j))
+    return -1 if inversions % 2 else 1

@@ -1,0 +1,41 @@
+"""The optimal mechanism of a query, or why it has none (Chatzikokolakis 2013, Definition 7 and Theorem 10).
+
+If the answers are q [0..k] and the query is uniformly Delta-sensitive, the truncated geometric mechanism with
+epsilon/Delta on its answers is f-epsilon d_X-optimal: among the mechanisms H after f that are epsilon
+d_X-private none serves a user better, whatever the prior and the loss, as long as the loss grows with the
+distance of the answers and the user remaps outputs as suits best. (Print has Delta d_X; the epsilon is
+missing there, as the corollaries show.)
+"""
+
+from fractions import Fraction
+from itertools import combinations
+
+from meteragent.privacy.exact import Exact, positive
+from meteragent.privacy.mechanism.number import TruncatedGeometric
+from meteragent.privacy.mechanism.response import After
+from meteragent.privacy.query import Query
+
+
+class NotUniform(ValueError):
+    """A query to which Theorem 10 does not apply; the text says where it fails."""
+
+
+def universal_mechanism(query: Query, epsilon: Exact) -> After:
+    """Return the truncated geometric mechanism after a query, optimal for every user (Theorem 10).
+
+    Raises:
+        TypeError: epsilon is not exact.
+        NotUniform: the answers are not q [0..k], or two answers have no tight chain of expansive links.
+        ValueError: epsilon is not above zero, or the space is too large to search.
+    """
+    level, answers = positive("epsilon", epsilon), query.answers
+    k = len(answers) - 1
+    if k < 1 or sorted(answers) != list(range(k + 1)):
+        raise NotUniform(f"the answers must be all of 0 .. k quanta, not {sorted(answers)}")
+    quantum = Fraction(query.metric(0, 1))
+    if any(query.metric(y, z) != quantum * abs(y - z) for y, z in combinations(answers, 2)):
+        raise NotUniform("the answers must be as far apart as numbers are")
+    for y, z in combinations(sorted(answers), 2):
+        if query.chain(y, z) is None:
+            raise NotUniform(f"answers {y} and {z} have no tight {query.sensitivity}-expansive chain")
+    return After(TruncatedGeometric(level / Fraction(query.sensitivity), quantum, k), query)

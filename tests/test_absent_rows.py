@@ -1,0 +1,164 @@
+"""Databases whose rows may be absent, and the family C, as Chatzikokolakis 2013, section 5, has them."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from meteragent.privacy.mechanism.number import TruncatedGeometric
+from meteragent.privacy.mechanism.universal import NotUniform, universal_mechanism
+from meteragent.privacy.metric import absolute, hamming, is_metric
+from meteragent.privacy.query import Query, average, in_family_c, most_common, percentile, total
+from meteragent.privacy.space import Categories, Databases, Numbers, WithNull, listed
+
+SIZES = [(2, 2), (3, 2), (2, 3)]
+"""k and n: rows are 0 .. k or absent, n of them."""
+
+QUERIES: dict[str, Callable[[Databases], Query]] = {
+    "sum": total,
+    "average, rounded": lambda domain: average(domain, rounded=True),
+    "smallest": lambda domain: percentile(domain, 0),
+    "median": lambda domain: percentile(domain, 50),
+    "largest": lambda domain: percentile(domain, 100),
+}
+
+
+def absent(k: int, n: int, kind: Any, quantum: str = "1") -> Databases:
+    """N rows of q [0..k] or none, but not all of them absent."""
+    return Databases(WithNull(Numbers(0, k, quantum)), n, kind)
+
+
+def test_a_database_without_any_row_is_none() -> None:
+    """Rows may be None, but not all at once; neighbours and pairs stay within the space."""
+    domain = absent(2, 2, "hamming")
+    assert len(domain.points) == 4**2 - 1
+    assert (None, 0) in domain
+    assert (None, None) not in domain
+    assert (0, 3) not in domain
+    assert set(domain.neighbours((None, 1))) == {(0, 1), (1, 1), (2, 1), (None, 0), (None, 2)}
+    large = absent(9, 40, "l1")
+    assert listed(large.rows) == (*range(10), None)
+    pairs = list(large.pairs())
+    assert pairs
+    assert all(x in large and y in large for x, y in pairs)
+
+
+@pytest.mark.parametrize("kind", ["hamming", "l1", "normalised l1", "linf"])
+def test_absence_is_as_far_as_the_width_and_the_distance_stays_a_metric(kind: Any) -> None:
+    """d_V(None, v) = d_V(V), which is the width of V with None, too."""
+    domain = absent(3, 2, kind, "1/2")
+    assert domain.rows.diameter == Fraction(3, 2) == domain.rows.metric(None, 1)
+    assert is_metric(domain.points, domain.metric)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("kind", ["hamming", "l1", "normalised l1", "linf"])
+@pytest.mark.parametrize(("k", "n"), SIZES)
+def test_declared_sensitivities_are_the_least(name: str, kind: Any, k: int, n: int) -> None:
+    """The declared sensitivity is what two databases show, also where rows come and go."""
+    query = QUERIES[name](absent(k, n, kind))
+    assert query.sensitivity == Query(query.function, query.domain, query.metric).sensitivity
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(("k", "n"), SIZES)
+def test_theorems_11_to_13_hold_for_sums_percentiles_and_rounded_averages(name: str, k: int, n: int) -> None:
+    """They are uniformly qk-, 1- and 1-sensitive for normalised d_1, d_1 and, but for sums, d_inf."""
+    quantum = Fraction(1, 4)
+    expected = {"normalised l1": quantum * k, "l1": Fraction(1), "linf": Fraction(1)}
+    for kind, delta in expected.items():
+        query = QUERIES[name](absent(k, n, kind, "1/4"))
+        if (name, kind) != ("sum", "linf"):
+            assert (query.sensitivity, query.uniformly_sensitive) == (delta, True)
+
+
+@pytest.mark.parametrize("kind", ["normalised l1", "l1", "linf"])
+@pytest.mark.parametrize(("k", "n"), SIZES)
+def test_an_unrounded_average_is_not_uniformly_sensitive(kind: Any, k: int, n: int) -> None:
+    """Theorems 11 to 13 fail for it on q [0..k]: 0 and q/2 are answers whose databases are q apart."""
+    query = average(absent(k, n, kind))
+    assert query.sensitivity == {"normalised l1": k, "l1": 1, "linf": 1}[kind]
+    assert not query.uniformly_sensitive
+    assert query.chain(0, Fraction(1, 2)) is None
+    nearest = min(
+        query.domain.metric(x, y)
+        for x, y in combinations(query.domain.points, 2)
+        if {query(x), query(y)} == {Fraction(0), Fraction(1, 2)}
+    )
+    assert nearest == (Fraction(1, k) if kind == "normalised l1" else 1)
+
+
+@pytest.mark.parametrize("name", [*QUERIES, "average"])
+@pytest.mark.parametrize(("k", "n"), SIZES)
+def test_propositions_4_and_5(name: str, k: int, n: int) -> None:
+    """Sum, average and percentile are in C, and their sensitivity is d_V(V) under d_h and normalised d_1."""
+    ask = QUERIES.get(name, average)
+    for kind in ("hamming", "normalised l1"):
+        query = ask(absent(k, n, kind))
+        assert in_family_c(query)
+        assert query.sensitivity == k
+
+
+def test_who_is_not_in_family_c() -> None:
+    """An average without absent rows moves by w/n at most; some counts move by more than the row."""
+    assert not in_family_c(average(Databases(Numbers(0, 3), 2)))
+    assert in_family_c(total(Databases(Numbers(0, 3), 2)))
+    above = Query(lambda x: 3 * sum(v > 0 for v in x), Databases(Numbers(0, 3), 2), absolute)
+    assert not in_family_c(above)
+    with pytest.raises(ValueError, match="can be listed"):
+        in_family_c(Query(abs, Numbers(), sensitivity=1))
+
+
+def test_a_sum_of_rows_that_may_be_absent_needs_zero_among_them() -> None:
+    """A row of 1 .. 4 that comes moves the sum by more than the width: refused; an average of them is not."""
+    domain = Databases(WithNull(Numbers(1, 4)), 2, "l1")
+    with pytest.raises(ValueError, match="must include it"):
+        total(domain)
+    assert average(domain).sensitivity == 1
+    with pytest.raises(TypeError, match="must be Numbers, not Categories"):
+        average(Databases(WithNull(Categories("ab")), 2))
+
+
+# Theorem 10 and sets of answers -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_has_its_universal_mechanism(name: str) -> None:
+    """Theorem 10: TG with epsilon/Delta on q [0..k'] is what a uniformly sensitive query gets."""
+    query = QUERIES[name](absent(3, 2, "normalised l1", "1/2"))
+    mechanism = universal_mechanism(query, "1/5")
+    assert mechanism.mechanism == TruncatedGeometric("2/15", "1/2", max(query.answers))
+    assert mechanism.loss(Fraction(1)) == Fraction(1, 5)
+
+
+def test_a_query_without_one_hears_why() -> None:
+    """Answers between quanta, a broken chain, or answers that are no numbers' distance apart are named."""
+    with pytest.raises(NotUniform, match=r"all of 0 \.\. k quanta"):
+        universal_mechanism(average(absent(2, 2, "l1")), 1)
+    with pytest.raises(NotUniform, match="answers 0 and 1 have no tight 2-expansive chain"):
+        universal_mechanism(percentile(absent(2, 2, "hamming"), 50), 1)
+    near = Query(lambda x: x[0], Databases(Numbers(0, 2), 1, "l1"), hamming_of_answers)
+    with pytest.raises(NotUniform, match="as far apart as numbers"):
+        universal_mechanism(near, 1)
+
+
+def hamming_of_answers(y: int, z: int) -> Fraction:
+    """Any two answers at distance 1."""
+    return Fraction(y != z)
+
+
+def test_the_most_common_values_are_an_answer() -> None:
+    """A set is an answer, at the size of the symmetric difference: one row moves the two most common by 2."""
+    domain = Databases(Categories(["chess", "music", "sport"]), 3)
+    query = most_common(domain, 1)
+    assert query(("sport", "music", "sport")) == {"sport"}
+    assert query(("sport", "music", "chess")) == {"chess"}
+    assert query.sensitivity == 2
+    assert most_common(domain, 2).sensitivity == 2
+    assert most_common(domain, 3).sensitivity == 0
+    assert hamming(("sport",), ("music",)) == 1
+    for k in (0, 4):
+        with pytest.raises(ValueError, match="k must lie in"):
+            most_common(domain, k)

@@ -54,7 +54,7 @@ def test_it_is_private_and_costs_nothing_twice(points: list[tuple[int, int]]) ->
     """Fact 7: on any space it is epsilon d-private, exactly; or the only solution has a negative part."""
 
     def distance(x: tuple[int, int], y: tuple[int, int]) -> Fraction:
-        return absolute(x[0], y[0]) + absolute(x[1], y[1])
+        return Fraction(absolute(x[0], y[0]) + absolute(x[1], y[1]))
 
     densities = laplace_densities(points, distance, "1/3")
     for y in points:

@@ -48,6 +48,18 @@ def positive(name: str, value: Any) -> Fraction:
     return exact
 
 
+def not_negative(name: str, value: Any) -> Fraction:
+    """Return `value` as a Fraction of at least zero.
+
+    Raises:
+        TypeError: it is not exact.  ValueError: it is below zero.
+    """
+    exact = rational(name, value)
+    if exact < 0:
+        raise ValueError(f"{name} must not be below zero: {exact}")
+    return exact
+
+
 def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
     """Levels for a sweep: k >= 2 from `lo` to `hi`, equally far apart, exactly.
 

@@ -22,8 +22,13 @@ for i = 0 is at least c: c + m e^-epsilon (c - delta) <= 1, which is
 
     E >= kappa m (1-delta)/(m + e^epsilon).
 
-The categorical mechanism attains it. If outputs may lie elsewhere too, balls of radius kappa/2 take the place
-of the points, and kappa/2 that of kappa.
+The categorical mechanism attains it. Theorem 7 is printed for outputs anywhere in the space that holds the
+points, and is false there: the centre of a triangle with sides of 1 is within 0.577 of its three corners, and
+the formula says 0.664 at epsilon = 0.01. The proof's balls of radius kappa are disjoint on the points, not
+around them. With balls of radius kappa/2 it holds for outputs anywhere, with kappa/2 for kappa; so does the
+floor of two points at distance kappa, and the larger of both is the floor.
+
+Lemma 4 says that E > 0 for delta < 1. It needs two points; then it follows from the floor of two points.
 
 Windows (THEORY 1.4). Noise on R^n whose law is epsilon d_inf-private has, for every loss rho that grows
 with |z|, a mean loss per reading of at least that of the l_inf Laplace law, under which |z| is
@@ -49,16 +54,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.channel.exponential import Number, exp, number
 from meteragent.privacy.channel.finite import Channel
-from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.exact import Exact, not_negative, positive, rational
 from meteragent.privacy.metric import Distance, Metric
 
 Floats = NDArray[np.float64]
+Outputs = Literal["points", "anywhere"]
 
 _CELLS = 1 << 16
 
@@ -96,9 +103,9 @@ def two_point_floor(distance: Exact, epsilon: Exact, delta: Exact = 0) -> Number
 
     Raises:
         TypeError: a parameter is not exact.
-        ValueError: distance or epsilon is not above zero, or delta is not in [0, 1].
+        ValueError: distance is not above zero, epsilon is below zero, or delta is not in [0, 1].
     """
-    return positive("distance", distance) * _sure(delta) / (1 + exp(positive("epsilon", epsilon)))
+    return positive("distance", distance) * _sure(delta) / (1 + exp(not_negative("epsilon", epsilon)))
 
 
 def diameter_floor(diameter: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
@@ -106,26 +113,31 @@ def diameter_floor(diameter: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
 
     Raises:
         TypeError: a parameter is not exact.
-        ValueError: diameter or epsilon is not above zero, or delta is not in [0, 1].
+        ValueError: diameter is not above zero, epsilon is below zero, or delta is not in [0, 1].
     """
     return two_point_floor(diameter, epsilon, delta) / 2
 
 
-def finite_floor(m: int, kappa: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
-    """The least maximal expected error on m+1 points, each at least kappa from each other.
+def finite_floor(
+    m: int, kappa: Exact, epsilon: Exact, delta: Exact = 0, *, outputs: Outputs = "points"
+) -> Number:
+    """Return the least maximal expected error on m+1 points, each at least kappa from each other.
 
         kappa m (1-delta)/(m + e^epsilon)        (Holohan 2014, Theorem 7)
 
-    For (epsilon, delta) mechanisms whose outputs are among the points; of outputs elsewhere, half of it.
-    The categorical mechanism attains it for the discrete metric.
+    holds for (epsilon, delta) mechanisms whose `outputs` are among the points; the categorical mechanism
+    attains it for the discrete metric. For outputs "anywhere" in a space around the points it is the larger
+    of half of that and of `two_point_floor(kappa)`.
 
     Raises:
         TypeError: a parameter is not exact.
-        ValueError: m < 1, kappa or epsilon is not above zero, or delta is not in [0, 1].
+        ValueError: m < 1, kappa is not above zero, epsilon is below zero, or delta is not in [0, 1].
     """
     if m < 1:
         raise ValueError(f"there are at least two points, m + 1 of them: m is not {m}")
-    return positive("kappa", kappa) * m * _sure(delta) / (m + exp(positive("epsilon", epsilon)))
+    least, odds = positive("kappa", kappa), exp(not_negative("epsilon", epsilon))
+    among = least * m * _sure(delta) / (m + odds)
+    return among if outputs == "points" else max(among / 2, two_point_floor(least, epsilon, delta))
 
 
 def metric_floor(epsilon: Exact, diameter: float = math.inf) -> float:

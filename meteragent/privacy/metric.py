@@ -88,6 +88,15 @@ class Rowwise:
 hamming = Rowwise(discrete)
 """d_h: in how many rows two databases differ."""
 
+
+def _removals(u: Any, v: Any) -> Distance:
+    """How many rows are set to absent or filled to come from one value to another."""
+    return Fraction(0 if u == v else 1 if u is None or v is None else 2)
+
+
+removal = Rowwise(_removals)
+"""d_r: how many rows are removed or added; d_h <= d_r <= 2 d_h (Chatzikokolakis 2013, section 2)."""
+
 manhattan = Rowwise(absolute)
 """d_1: the sum of |x_i - y_i|."""
 

@@ -229,7 +229,7 @@ def percentile(domain: Databases, percent: Exact) -> Query:
     if not 0 <= share <= 100:
         raise ValueError(f"percent must lie in [0, 100], not {share}")
 
-    def row(x: Sequence[Any]) -> int:
+    def row(x: Sequence[Any]) -> Any:
         values = sorted(_present(x))
         return values[max(1, math.ceil(len(values) * share / 100)) - 1]
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from meteragent.privacy.channel.exponential import Number, exp, number
 from meteragent.privacy.channel.sets import all_events
-from meteragent.privacy.exact import Exact, positive
+from meteragent.privacy.exact import Exact, not_negative
 from meteragent.privacy.metric import Metric
 
 Point = Hashable
@@ -181,9 +181,9 @@ class Channel:
         exact for the distances that the metric gives; a float is taken for the number that it holds.
 
         Raises:
-            TypeError: epsilon is not exact.  ValueError: it is not above zero, or a distance is below.
+            TypeError: epsilon is not exact.  ValueError: it is below zero, or a distance is.
         """
-        level = positive("epsilon", epsilon)
+        level = not_negative("epsilon", epsilon)
         return not any(
             p > odds * q
             for row, law, distance in self._nearest(metric)

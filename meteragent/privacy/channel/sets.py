@@ -39,6 +39,37 @@ def algebra(events: Iterable[Iterable[Hashable]], outputs: Sequence[Hashable]) -
     return _unions([frozenset(atom) for atom in atoms.values()])
 
 
+Rectangle = tuple[Event, Event]
+"""A product A x B of two events."""
+
+
+def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
+    """Return rectangles with the same union whose second sides are disjoint (Holohan 2014, Lemma 1).
+
+    For each set I of indices: the union of A_i, i in I, and what is in B_i for i in I and in no other B_i.
+    Rectangles with an empty side are left out.
+
+    Raises:
+        ValueError: more than 20 rectangles.
+    """
+    if len(rectangles) > _LARGEST:
+        raise ValueError(f"{len(rectangles)} rectangles are too many: at most {_LARGEST}")
+    points = dict.fromkeys(chain.from_iterable(second for _, second in rectangles))
+    cells: defaultdict[frozenset[int], set[Hashable]] = defaultdict(set)
+    for point in points:
+        cells[frozenset(i for i, (_, second) in enumerate(rectangles) if point in second)].add(point)
+    made = (
+        (frozenset().union(*(rectangles[i][0] for i in inside)), frozenset(b)) for inside, b in cells.items()
+    )
+    return tuple((a, b) for a, b in made if a)
+
+
+def disjoint_first(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
+    """Return rectangles with the same union whose first sides are disjoint (Holohan 2014, Lemma 2)."""
+    turned = disjoint_second([(second, first) for first, second in rectangles])
+    return tuple((first, second) for second, first in turned)
+
+
 def _unions(atoms: Sequence[Event]) -> tuple[Event, ...]:
     """Any number of atoms, also none, together."""
     if len(atoms) > _LARGEST:

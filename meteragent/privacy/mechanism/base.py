@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
-from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.exact import Exact, not_negative, rational
 
 
 class Guarantee(NamedTuple):
@@ -24,15 +24,15 @@ class Guarantee(NamedTuple):
 
 
 def pair(epsilon: Exact, delta: Exact) -> Guarantee:
-    """(epsilon, delta) as a promise that can be kept with noise: epsilon > 0, 0 <= delta < 1.
+    """Return (epsilon, delta) as a promise: epsilon >= 0, 0 <= delta <= 1 (Holohan 2014, Definition 1).
 
     Raises:
         TypeError: one is not exact.  ValueError: one is out of its range.
     """
     loose = rational("delta", delta)
-    if not 0 <= loose < 1:
-        raise ValueError(f"delta must be at least 0 and below 1, not {loose}")
-    return Guarantee(positive("epsilon", epsilon), loose)
+    if not 0 <= loose <= 1:
+        raise ValueError(f"delta must lie in [0, 1], not {loose}")
+    return Guarantee(not_negative("epsilon", epsilon), loose)
 
 
 @runtime_checkable

@@ -41,11 +41,12 @@ def as_given(points: ArrayLike) -> NDArray[np.generic]:
 class Categorical:
     """Values of a finite set of m+1 >= 2, each replaced by any other with p = (1-delta)/(m+e^epsilon).
 
-    The promise is (epsilon, delta) between any two values (Holohan 2014, Example 6), without slack.
+    The promise is (epsilon, delta) between any two values (Holohan 2014, Example 6), without slack. At (0, 0)
+    what leaves does not depend on the value; at delta = 1 it is the value.
 
     Raises:
         TypeError: epsilon or delta is not exact; the text shows what to write.
-        ValueError: the set has one value, epsilon <= 0, or delta is not in [0, 1).
+        ValueError: the set has one value, epsilon < 0, or delta is not in [0, 1].
     """
 
     space: Categories
@@ -112,7 +113,8 @@ class Categorical:
         kept = np.logaddexp(epsilon, log_m + math.log(delta)) if delta else epsilon
         given = as_given(outputs)
         same = (self._indices(given) == self._place(point)).reshape(given.shape)
-        mass: NDArray[np.float64] = np.where(same, kept, math.log1p(-delta)) - np.logaddexp(epsilon, log_m)
+        replaced = math.log1p(-delta) if delta < 1 else -math.inf
+        mass: NDArray[np.float64] = np.where(same, kept, replaced) - np.logaddexp(epsilon, log_m)
         return mass
 
     def _replacement_bounds(self, k: int) -> list[tuple[int, int]]:

@@ -55,8 +55,8 @@ class LaplaceSanitisation:
 
     Raises:
         TypeError: epsilon or delta is not exact; the text shows what to write.
-        ValueError: the set has no finite diameter above zero, epsilon <= 0, delta is not in [0, 1), or the
-            calibration is unknown.
+        ValueError: the set has no finite diameter above zero, epsilon < 0, delta is not in [0, 1), both are
+            zero (no finite noise will do), or the calibration is unknown.
     """
 
     space: Numbers
@@ -72,6 +72,10 @@ class LaplaceSanitisation:
         if calibration not in _LARGEST_LOSS:
             raise ValueError(f"a calibration is one of {[*_LARGEST_LOSS]}, not {calibration!r}")
         promise = pair(epsilon, delta)
+        if promise.delta == 1 or not (promise.epsilon or promise.delta):
+            raise ValueError(
+                f"no finite noise above zero keeps epsilon {promise.epsilon}, delta {promise.delta}"
+            )
         loss = promise.epsilon
         if promise.delta:
             loss = _LARGEST_LOSS[calibration](promise, int(diameter / space.quantum))
@@ -114,8 +118,8 @@ def _smallest_delta(a: Fraction, k: int, promise: Guarantee) -> Number:
 
 
 def _close_below(quotient: Fraction, promise: Guarantee) -> Fraction:
-    """Return ln(quotient) or a rational below it by less than 2^-40 of epsilon."""
-    k = _CLOSE_BITS + promise.epsilon.denominator.bit_length()  # epsilon >= 1/denominator
+    """Return ln(quotient) or a rational below it by less than 2^-40 of epsilon + delta."""
+    k = _CLOSE_BITS + max(part.denominator.bit_length() for part in promise)  # each is >= 1/denominator, or 0
     return Fraction(ln_bounds(quotient, k)[0], 1 << k)
 
 

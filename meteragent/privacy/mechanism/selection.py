@@ -79,6 +79,16 @@ class _Selection:
         """
         return (math.log(self.n) + t) * float(self.quantum / self.a)
 
+    def tail_bound(self, utilities: ArrayLike, level: int) -> float:
+        """Return a bound on the chance that a value of at most `level` is reported; both in quanta.
+
+        (how many values are at most c) e^(-a (max u - c))        (Pauwels 2016, Example 6)
+        """
+        u = whole_vectors(utilities, self.n)
+        return min(
+            1.0, float(np.count_nonzero(u <= level)) * math.exp(-float(self.a) * (int(u.max()) - level))
+        )
+
 
 @dataclass(frozen=True, init=False)
 class NoisyMax(_Selection):

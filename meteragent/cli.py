@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from meteragent import __version__, admission, check, config, event, grid, ledger, vitals
-from meteragent.agent import Agent, watch
+from meteragent.agent import Agent, synchronised, watch
 from meteragent.agent.notify import Notify
 from meteragent.errors import ConfigError, KeyRefused, MeteragentError, StoreError
 from meteragent.release import Terms
@@ -240,7 +240,12 @@ def _run(options: argparse.Namespace) -> int:
         return EXIT_CONFIG
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # raw readings are in memory: no core may hold them
     gc.set_threshold(COLLECT_AFTER)
-    agent = Agent(settings, wall_ms=_now_ms, notify=Notify.of(os.environ, os.getpid()), facts=_facts)
+
+    def facts(stream: config.Stream, others: Fraction) -> dict[str, Any]:
+        return check.facts(stream, others=others)
+
+    notify = Notify.of(os.environ, os.getpid())
+    agent = Agent(settings, wall_ms=_now_ms, boot=synchronised.boot_clock(), notify=notify, facts=facts)
     try:
         asyncio.run(_until_signalled(agent))
     except Exception as error:  # noqa: BLE001  whatever it is, the process ends with 1
@@ -248,15 +253,10 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _facts(stream: config.Stream, others: Fraction) -> dict[str, Any]:
-    return check.facts(stream, others=others)
-
-
 async def _until_signalled(agent: Agent) -> None:
     running = asyncio.ensure_future(agent.run())
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, running.cancel)
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await running
 

@@ -57,6 +57,7 @@ COUNTERS = {
     "sink_lost": "connections to the sink's broker lost",
     "store_full": "times the store was full of undelivered messages: everything stands",
     "clock_waits": "times the wall clock was earlier than the store: everything stands",
+    "clock_jumped": "times the wall clock jumped forward, which counts as a restore of the store",
     "store_set_aside": "corrupt stores set aside",
 }
 """Every counter and what it counts."""

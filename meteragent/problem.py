@@ -24,6 +24,12 @@ PROBLEMS = {
         "Set the system's clock: it shows an earlier time than the store has seen. Nothing is lost.",
         "the-clock-is-wrong",
     ),
+    "clock_jumped": Meaning(
+        "the clock jumped {step} ahead: taken for a resumed snapshot, open windows dropped",
+        "If a snapshot of this machine was resumed, nothing is left to do; the ledger says from when on its "
+        "charges are complete. Else find out what sets the clock.",
+        "the-clock-jumped",
+    ),
     "store_full": Meaning(
         "everything stands: no room in the store",
         "Bring the sink's broker back, or raise store.max_mb and restart.",

@@ -11,6 +11,7 @@ import pytest
 
 from meteragent import agent, config
 from meteragent.agent import Agent
+from meteragent.agent.clock import BootClock
 from meteragent.agent.notify import Notify
 from meteragent.grid import parse_time
 from meteragent.mqtt import Endpoint, Session, Token
@@ -86,6 +87,8 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.store = folder / "db"
         self.now_ms = START_MS
+        self.ahead_ms = 0
+        self.synchronised: bool | None = True
         self.read = asyncio.Event()
         self.sides: dict[str, Side] = {}
         self.connected = asyncio.Event()
@@ -96,6 +99,10 @@ class World:
         """The time, and that somebody has asked."""
         self.read.set()
         return self.now_ms
+
+    def boot(self) -> BootClock:
+        """A boot clock that goes as the wall clock does, but for what a test sets that ahead by."""
+        return BootClock(lambda: self.now_ms - self.ahead_ms - START_MS, lambda: self.synchronised)
 
     def parse(self, text: str) -> config.Config:
         """A configuration over this folder."""
@@ -135,7 +142,7 @@ class World:
         self._suffixes = ["" if name == "main" else f"-{name}" for name in names]
         self._sinks = []
         told = notify or Notify()
-        self.agent = Agent(self.parse(text), wall_ms=self.wall_ms, bits=bits, notify=told)
+        self.agent = Agent(self.parse(text), wall_ms=self.wall_ms, boot=self.boot(), bits=bits, notify=told)
         task = asyncio.create_task(self.agent.run())
         try:
             async with asyncio.timeout(LIMIT_S):

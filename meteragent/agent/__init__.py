@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from meteragent import config as settings
 from meteragent import grid, outbox, page
 from meteragent.agent import parts
-from meteragent.agent.clock import CatchUp, SteadyClock
+from meteragent.agent.clock import LOOK_S, BootClock, CatchUp, ClockJumped, SteadyClock
 from meteragent.agent.hearing import Hearing, silence_ms
 from meteragent.agent.looking import Facts, Looking, Seen, page_settings, routes
 from meteragent.agent.notify import Notify
@@ -34,12 +34,14 @@ from meteragent.refusal import Refusals
 from meteragent.release import Clock
 from meteragent.sink import Sink
 from meteragent.source import Source
-from meteragent.store import Store
+from meteragent.store import Store, meta, read_only, restored_at
 
 DRAIN_S = 10.0
 """How long a stop waits for the outbox."""
 TOTALS_S = 3600.0
 """How often the totals are logged: rarely, because they tell when a home is busy (law 4)."""
+ALARM_S = 86_400.0
+"""How long `health` tells of a jump of the clock."""
 FORGET_MS = 60 * grid.DAY_MS
 """Odometers forget periods older than this; a clock that stood still longer needs a restart."""
 
@@ -72,6 +74,13 @@ def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> 
     _log.error("in the event loop: %s", type(context.get("exception")).__name__)
 
 
+async def _compare(clock: SteadyClock) -> None:
+    """Look at the clocks once a second, whatever else is to do; raises ClockJumped."""
+    while True:
+        clock.check()
+        await asyncio.sleep(LOOK_S)
+
+
 class Agent:
     """All streams of a configuration over one store; `run` it until it is cancelled."""
 
@@ -80,19 +89,22 @@ class Agent:
         config: settings.Config,
         *,
         wall_ms: Callable[[], int],
+        boot: BootClock,
         bits: Bits | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
         notify: Notify = _NOBODY,
         facts: Facts = _nothing_said,
     ) -> None:
-        """Time and randomness are arguments: the operating system's unless given.
+        """Time and randomness are arguments; randomness is the operating system's unless given.
 
+        A jump of `wall_ms` against `boot` counts as a restore of the store.
         `notify` is who wants to know how the agent is; `facts` is what the local page says of a stream.
         """
         self.counts = Counts()
         self.alarms = Alarms()
         self._config = config
         self._wall_ms = wall_ms
+        self._boot = boot
         self._bits = bits or SystemBits()
         self._entropy = entropy
         self._notify = notify
@@ -109,7 +121,43 @@ class Agent:
         where = None if self._config.page is None else page_settings(self._config.page)
         for line in settings.exposed(self._config):
             _log.warning("%s", line)
-        clock = SteadyClock(self._wall_ms, self.counts)
+        while True:
+            clock = SteadyClock(self._wall_ms, self.counts, self._boot)
+            try:
+                # A task of its own: where a task group fails, its parent cannot tell who cancelled it.
+                await asyncio.create_task(self._live(clock, links, where))
+            except* ClockJumped:
+                pass
+            finally:
+                clock.now_ms()  # a last look, whatever has ended it: the next process would see no jump
+                if clock.jumped_ms:
+                    self._restore(clock.jumped_ms)
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # a stop came while the tasks ended
+                raise asyncio.CancelledError
+
+    def _restore(self, jumped_ms: int) -> None:
+        """Do what `ledger --restored-at` now does: the store may be a copy of one that went on.
+
+        Raises StoreError.
+        """
+        self.counts.add("clock_jumped")
+        step = grid.format_duration(jumped_ms - jumped_ms % 1000)
+        self.alarms.raise_("clock_jumped", step=step)
+        asyncio.get_running_loop().call_later(ALARM_S, self.alarms.clear, "clock_jumped")
+        _log.error(
+            "the clock jumped %s ahead of the time since the machine's start, as when a snapshot is resumed:"
+            " open windows are dropped, nothing before now is released, charges before now are unknown",
+            step,
+        )
+        path = self._config.store.path
+        if path.exists():
+            with read_only(path) as connection:
+                at_ms = max(self._wall_ms(), int(meta(connection, "clock_ms")))
+            restored_at(path, at_ms=at_ms, now_ms=at_ms)
+
+    async def _live(self, clock: SteadyClock, links: list[parts.Links], where: page.Settings | None) -> None:
+        """Run over one opened store; raises ClockJumped, perhaps in a group, when its clock has jumped."""
         store = self._open(await self._synchronised_ms(clock))
         names = {stream.name for stream in self._config.stream}
         max_bytes = self._config.store.max_mb * 2**20
@@ -130,7 +178,7 @@ class Agent:
             ]
             watch = Watch(self.counts, clock, thread, self._notify, self.alarms)
             watch.streams += [unit.watch for unit in units]
-            serving = [watch.answer(), watch.tell(), self._keep_totals(odometers, clock)]
+            serving = [watch.answer(), watch.tell(), _compare(clock), self._keep_totals(odometers, clock)]
             if where is not None:
                 serving.append(self._keep_page(where, units, thread, clock, watch))
             await self._serve(units, serving)
@@ -141,6 +189,7 @@ class Agent:
     async def _synchronised_ms(self, clock: SteadyClock) -> int:
         """The time, once there is one: a store that is lost is replaced from the present on."""
         while True:
+            clock.check()
             now_ms = clock.now_ms()
             if now_ms is not None:
                 return now_ms

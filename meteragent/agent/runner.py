@@ -220,6 +220,7 @@ class Runner:
 
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
         self.turn()
+        self.clock.check()
         self.pipeline.withhold(self.sink.refusals.held if self._refused_full() else ())
         see = self.viewers.eye(self.pipeline.name) if self.viewers else None
         effects = self.pipeline.feed(batch, now_ms, closing_ms, see)

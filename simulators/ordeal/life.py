@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Protocol
 
 from meteragent import config as settings
 from meteragent.agent import Agent
-from meteragent.agent.clock import SteadyClock
+from meteragent.agent.clock import BootClock, SteadyClock
 from meteragent.agent.runner import StoreThread
 from meteragent.errors import StoreError
 from meteragent.pipeline import Effects, Pipeline
@@ -21,8 +21,8 @@ from simulators.ordeal.model import Line, Model
 class Around(Protocol):
     """What a life needs of its world."""
 
-    def wall_ms(self) -> int:
-        """What the wall clock shows."""
+    wall_ms: Callable[[], int]
+    boot: BootClock
 
     def opened(self, open_store: Callable[[], Store], now_ms: int) -> Store:
         """The store, opened by this."""
@@ -67,7 +67,7 @@ class Life(Agent):
     """The agent, with simulated links and disk; nobody asks it how it is."""
 
     def __init__(self, world: Around, config: settings.Config, bits: SeededBits) -> None:
-        super().__init__(config, wall_ms=world.wall_ms, bits=bits)
+        super().__init__(config, wall_ms=world.wall_ms, boot=world.boot, bits=bits)
         self._world = world
 
     def _open(self, now_ms: int) -> Store:

@@ -33,6 +33,7 @@ class Weather:
         self._source = source
         self._sink = sink
         self._scramble = scramble
+        self.synchronised = False
         self._offset_ms = 0
         self._takes_s = 0.0
         self._room_bytes = _ROOM_BYTES
@@ -41,6 +42,10 @@ class Weather:
     def wall_ms(self) -> int:
         """What the agent's wall clock shows."""
         return self._pace.begin_ms + int(self._loop.time() * self._pace.per_s) + self._offset_ms
+
+    def boot_ms(self) -> int:
+        """What the agent's boot clock shows."""
+        return int(self._loop.time() * self._pace.per_s)
 
     def not_before(self, time_ms: int) -> None:
         """Set a clock that shows an earlier time."""

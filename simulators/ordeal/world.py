@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, NoReturn
 
 from meteragent import config as settings
-from meteragent.agent.clock import SteadyClock
+from meteragent.agent.clock import BootClock, SteadyClock
 from meteragent.agent.runner import StoreThread
 from meteragent.health import Counts
 from meteragent.mqtt import Token
@@ -90,6 +90,8 @@ class World:
         self._sink = SinkLink(self._loop, self, Random(f"sink {plan.seed}"))
         self._pace = PACES[plan.pace]
         self._weather = Weather(self._loop, self._pace, self._source, self._sink, scramble=scramble)
+        self.wall_ms = self._weather.wall_ms
+        self.boot = BootClock(self._weather.boot_ms, lambda: self._weather.synchronised)
         self._books = Books(said=self._weather.said)
         self._shelf = Shelf(folder, keeps=any(isinstance(e, s.Crash) and e.store for e in plan.events))
         self._keys = keys
@@ -176,10 +178,6 @@ class World:
         return 0 if self._clock is None else self._clock.newest_ms
 
     # --- what a life asks for ------------------------------------------------------------------
-
-    def wall_ms(self) -> int:
-        """What the agent's wall clock shows."""
-        return self._weather.wall_ms()
 
     def opened(self, open_store: Callable[[], Store], now_ms: int) -> Store:
         """The store of a life that begins; it must hold what was committed."""

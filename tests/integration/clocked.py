@@ -1,6 +1,7 @@
 """The agent with a wall clock that a test sets: `python -m tests.integration.clocked run CONFIG`.
 
-The file `clock` beside the configuration holds by how many milliseconds it is off; it may change.
+The file `clock` beside the configuration holds by how many milliseconds it is off; it may change. The clock
+counts as synchronised where there is a file `synchronised`.
 """
 
 import sys
@@ -8,6 +9,7 @@ import time
 from pathlib import Path
 
 from meteragent import cli
+from meteragent.agent import synchronised
 
 LOOK_S = 0.02
 """How often the file is looked at."""
@@ -37,5 +39,7 @@ def set_clock(folder: Path, off_ms: int) -> None:
 
 
 if __name__ == "__main__":
-    cli._now_ms = WallClock(Path(sys.argv[-1]).parent / "clock")
+    folder = Path(sys.argv[-1]).parent
+    cli._now_ms = WallClock(folder / "clock")
+    synchronised.synchronised = lambda *_: (folder / "synchronised").exists()
     sys.exit(cli.main(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import pytest
 import meteragent.agent as agent_module
 from meteragent import config, ledger, sink, topic
 from meteragent.agent import Agent, runner
+from meteragent.agent.clock import BootClock
 from meteragent.store import meta, read_only
 from tests.broker import Broker
 from tests.conftest import MakeBroker
@@ -263,7 +265,8 @@ async def wrong(mosquitto: MakeBroker, folder: Path, off_ms: int = 0) -> AsyncIt
     wall.off_ms = off_ms
     with mosquitto(settings=TELL_ALL) as broker:
         text = stream(broker.url) + f'[store]\npath = "{folder / "db"}"\n'
-        agent = Agent(config.parse(text), wall_ms=wall)
+        boot = BootClock(lambda: time.monotonic_ns() // 1_000_000, lambda: False)
+        agent = Agent(config.parse(text), wall_ms=wall, boot=boot)
         async with utility(broker) as came, meters(broker) as line:
             task = asyncio.create_task(agent.run())
             try:

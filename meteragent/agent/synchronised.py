@@ -1,0 +1,48 @@
+"""The system's boot clock, and whether its wall clock has been synchronised since the start.
+
+The kernel says so (adjtimex(2): TIME_ERROR until timesyncd, ntpd or chrony with `rtcsync` has synchronised),
+and systemd-timesyncd leaves a file. The service's sandbox forbids the call (`ProtectClock=`), and the host
+of a virtual machine sets its clock and tells the kernel nothing. So "no" is believed only on a machine
+without a hardware clock: that is the one whose clock is stepped at each start.
+"""
+
+import ctypes
+import time
+from pathlib import Path
+
+from meteragent.agent.clock import BootClock
+
+_TIMEX_BYTES = 512
+"""More than any system's struct timex; zeros ask and change nothing."""
+_FAILED, _UNSYNCHRONISED = -1, 5
+_TIMESYNCD = Path("/run/systemd/timesync/synchronized")
+_HARDWARE_CLOCKS = Path("/sys/class/rtc")
+
+
+def kernel_state() -> int:
+    """Return what adjtimex(2) returns: 0 to 4 synchronised, 5 not; -1 where it may not be asked."""
+    try:
+        return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
+    except (AttributeError, OSError):
+        return _FAILED
+
+
+def synchronised(
+    state: int | None = None, run: Path = _TIMESYNCD, clocks: Path = _HARDWARE_CLOCKS
+) -> bool | None:
+    """Return whether the clock was synchronised; None where that cannot be known.
+
+    `state` is the kernel's answer, asked for unless given; `run` is timesyncd's file, `clocks` the folder of
+    hardware clocks.
+    """
+    state = kernel_state() if state is None else state
+    if state not in (_FAILED, _UNSYNCHRONISED) or run.exists():
+        return True
+    if state == _FAILED or (clocks.is_dir() and any(clocks.iterdir())):
+        return None
+    return False
+
+
+def boot_clock() -> BootClock:
+    """Return the system's boot clock."""
+    return BootClock(lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000, synchronised)

@@ -179,13 +179,53 @@ async def test_a_login_ends_with_the_run() -> None:
 
 
 async def test_metrics_are_for_this_machine() -> None:
-    """Routes of this machine's tools take no token, and are not answered to another machine, even with it."""
-    at = away()
-    near = await ask(at, "/metrics", host="localhost")
+    """Routes of this machine's tools are not answered to another machine, even with the token."""
+    near = await ask(app(), "/metrics", host="localhost")
     assert (near.status, near.body) == (200, b"meteragent_healthy 1\n")
     assert near.headers["content-type"].startswith("text/plain; version=0.0.4")
-    far = await ask(at, "/metrics", host="gateway.local", headers=await logged_in(at), client="192.168.1.7")
-    assert far.status == 403
+    at = away()
+    for headers in (await logged_in(at), BEARER):
+        far = await ask(at, "/metrics", host="gateway.local", headers=headers, client="192.168.1.7")
+        assert far.status == 403
+
+
+BEARER = {"authorization": f"Bearer {TOKEN.decode()}"}
+
+
+@pytest.mark.parametrize("host", ["localhost", "gateway.local"])
+async def test_where_there_is_a_token_metrics_take_it(host: str) -> None:
+    """Also from this machine, where a proxy asks for others: a cookie, another token or scheme is not it."""
+    at = away()
+    wrong: list[dict[str, str]] = [
+        {},
+        await logged_in(at),
+        {"authorization": "Bearer"},
+        {"authorization": f"Bearer {TOKEN.decode()}x"},
+        {"authorization": f"Basic {TOKEN.decode()}"},
+        {"authorization": "Bearer é"},
+    ]
+    for headers in wrong:
+        answer = await ask(at, "/metrics", host=host, headers=headers)
+        assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+        assert b"healthy" not in answer.body
+    for headers in (BEARER, {"authorization": f"bearer {TOKEN.decode()}"}):
+        answer = await ask(at, "/metrics", host=host, headers=headers)
+        assert (answer.status, answer.body) == (200, b"meteragent_healthy 1\n")
+
+
+async def test_without_the_token_health_is_a_status() -> None:
+    """Whether all is well is told to this machine's tools without the token; what is wrong with it only."""
+
+    async def wrong() -> tuple[int, str, bytes]:
+        return 503, "text/plain", b"no connection\n"
+
+    world = PageWorld()
+    for token, headers, body in ((None, {}, b"no"), (TOKEN, BEARER, b"no"), (TOKEN, {}, b"Send the token")):
+        routes = [page.Route("/healthz", wrong, open=True)]
+        at = application(page.Settings(token=token), world.view, world.viewers, routes)
+        answer = await ask(at, "/healthz", headers=headers)
+        assert answer.status == 503
+        assert answer.body.startswith(body)
 
 
 async def test_what_goes_wrong_says_no_more_than_its_name(caplog: pytest.LogCaptureFixture) -> None:

@@ -117,7 +117,7 @@ def routes(watch: Watch) -> tuple[Route, ...]:
         text = vitals.as_metrics(await watch.vitals())
         return 200, "text/plain; version=0.0.4", text.encode()
 
-    return Route("/healthz", healthz), Route("/metrics", metrics)
+    return Route("/healthz", healthz, open=True), Route("/metrics", metrics)
 
 
 def _under(stream: settings.Stream, preset: str) -> settings.Stream | None:

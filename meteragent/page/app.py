@@ -40,13 +40,15 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
 def application(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> ASGIApp:
     """The whole of what is answered, behind its guard."""
     keys = Keys(settings.token)
-    paths = [*_Page(view, viewers, keys).routes, *(At(each.path, _plain(each)) for each in routes)]
-    return Guard(Router(paths, redirect_slashes=False), settings, keys, [each.path for each in routes])
+    paths = [*_Page(view, viewers, keys).routes, *(At(each.path, _plain(each, keys)) for each in routes)]
+    return Guard(Router(paths, redirect_slashes=False), settings, keys, routes)
 
 
-def _plain(route: Route) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(_: Request) -> Response:
+def _plain(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
         status, kind, body = await route.answer()
+        if not keys.bears(request):
+            return PlainTextResponse("Send the token for more.\n", status)
         return Response(body, status, media_type=kind)
 
     return answer

@@ -10,7 +10,9 @@ The page shows raw readings, so all of this is asked of every request, in this o
    a restart ends all logins. It is HttpOnly and SameSite=Strict; `Secure` has no meaning over plain HTTP, so
    what reads the wire reads the page: beyond a network that you trust, put a tunnel or TLS before it.
 
-Routes of this machine's own tools need no token and are answered to the loopback interface only.
+Routes of this machine's own tools are answered to the loopback interface only, which a proxy on this machine
+asks from, too. So where a token is set they ask for it, as `Authorization: Bearer`; one that is `open` tells
+its status without it, and no more.
 """
 
 import hashlib
@@ -24,7 +26,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from meteragent.page.view import Settings, is_loopback
+from meteragent.page.view import Route, Settings, is_loopback
 
 COOKIE = "meteragent"
 LOGIN = "/login"
@@ -61,6 +63,12 @@ class Keys:
         """Whether this is the token."""
         return self._token is not None and hmac.compare_digest(token, self._token)
 
+    def bears(self, request: Request) -> bool:
+        """Return whether a request may have what this machine's tools are told."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        known = scheme.lower() == "bearer" and self.fits(token.strip().encode("utf-8", "replace"))
+        return not self.needed or known
+
     def knows(self, request: Request) -> bool:
         """Whether a request may see the page."""
         cookie = request.cookies.get(COOKIE, "").encode("utf-8", "replace")
@@ -70,13 +78,13 @@ class Keys:
 class Guard:
     """Stands before the application: refuses, adds the headers, and lets no exception's text out."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, keys: Keys, local: Collection[str]) -> None:
-        """`local` are the paths that are answered to this machine only, without a token."""
+    def __init__(self, app: ASGIApp, settings: Settings, keys: Keys, local: Collection[Route]) -> None:
+        """`local` are the routes that are answered to this machine only."""
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         self._names = _LOOPBACK | settings.hosts | {host}
         self._app = app
         self._keys = keys
-        self._local = frozenset(local)
+        self._local = {route.path: route for route in local}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -103,13 +111,21 @@ class Guard:
             return PlainTextResponse("Pages of other origins get nothing.\n", 403)
         path = request.url.path
         if path in self._local:
-            near = request.client is not None and is_loopback(request.client.host)
-            return None if near else PlainTextResponse("For this machine only.\n", 403)
+            return self._local_refusal(request, self._local[path])
         if path in OPEN or self._keys.knows(request):
             return None
         if path == "/":
             return RedirectResponse(LOGIN, 303)
         return PlainTextResponse("Log in first.\n", 401)
+
+    def _local_refusal(self, request: Request, route: Route) -> Response | None:
+        """Return the answer to who may not have a tool's route; None where they may."""
+        if request.client is None or not is_loopback(request.client.host):
+            return PlainTextResponse("For this machine only.\n", 403)
+        if route.open or self._keys.bears(request):
+            return None
+        headers = {"WWW-Authenticate": "Bearer"}
+        return PlainTextResponse("Send the token: Authorization: Bearer.\n", 401, headers)
 
 
 def _name(host: str) -> str:

@@ -118,7 +118,11 @@ class View:
 
 
 class Route(NamedTuple):
-    """Another answer of the same server: a path, and what gives status, content type and body."""
+    """Another answer of the same server: a path, and what gives status, content type and body.
+
+    One that is `open` tells its status without the token, but not its body.
+    """
 
     path: str
     answer: Callable[[], Awaitable[tuple[int, str, bytes]]]
+    open: bool = False

@@ -142,7 +142,7 @@ class Agent:
         Raises StoreError.
         """
         self.counts.add("clock_jumped")
-        step = grid.format_duration(jumped_ms - jumped_ms % 1000)
+        step = grid.format_duration(round(jumped_ms / 1000) * 1000)
         self.alarms.raise_("clock_jumped", step=step)
         asyncio.get_running_loop().call_later(ALARM_S, self.alarms.clear, "clock_jumped")
         _log.error(

@@ -145,8 +145,8 @@ def _add_reports(add: _Add) -> None:
     spent.add_argument(
         "--restored-at",
         metavar="TIME",
-        type=_time_ms,
-        help="make a restored store usable: nothing before TIME (RFC 3339) is released again",
+        type=_time_or_now_ms,
+        help="make a restored store usable: nothing before TIME (RFC 3339, or now) is released again",
     )
     left = add("export", _export, "Write what already left, again.")
     left.add_argument("--csv", action="store_true", required=True, help="as CSV, to standard output")
@@ -220,6 +220,10 @@ def _time_ms(text: str) -> int:
         return grid.parse_time(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _time_or_now_ms(text: str) -> int:
+    return _now_ms() if text == "now" else _time_ms(text)
 
 
 def _event(text: str) -> event.Event:

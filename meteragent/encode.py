@@ -53,13 +53,13 @@ def canonical(facts: dict[str, Any]) -> bytes:
 def facts_id(facts: dict[str, Any]) -> str:
     """A descriptor's id: the first 8 hex digits of the SHA-256 of its facts' canonical JSON.
 
-    The facts are all fields but id, meter and valid_from.
+    The facts are all fields but id, meter, valid_from and store.
     """
     return hashlib.sha256(canonical(facts)).hexdigest()[:8]
 
 
 def wording(terms: Terms, form: str = "json", *, archive: bool = False) -> Wording:
-    """The descriptor's facts (DESIGN 5) without id, meter and valid_from, and what follows.
+    """The descriptor's facts (DESIGN 5) without id, meter, valid_from and store, and what follows.
 
     Of an `archive` no clock opens the windows, and the noise is keyed.
     """
@@ -158,9 +158,11 @@ def _figure(number: float) -> float:
     return float(f"{number:.4g}")
 
 
-def descriptor(shared: Wording, label: str, valid_from_ms: int) -> bytes:
-    """The descriptor of a meter's records from a time on."""
+def descriptor(shared: Wording, label: str, valid_from_ms: int, store: str | None = None) -> bytes:
+    """The descriptor of a meter's records from a time on; `store` is the releasing store's mark."""
     facts = {"v": 1, "id": shared.id, "meter": label, **shared.facts}
+    if store is not None:
+        facts["store"] = store
     facts["valid_from"] = iso_time(valid_from_ms)
     return json.dumps(facts, separators=(",", ":"), ensure_ascii=False).encode()
 

@@ -47,6 +47,8 @@ COUNTERS = {
     "opened": "windows opened and charged",
     "passed": "windows not opened, because the budget forbids",
     "withheld": "windows not opened, because their topic is refused and a tenth of the store waits for such",
+    "held": "windows not opened, because another agent releases the meter, or that was not known yet",
+    "unchecked": "meters whose first window opened though the sink's broker did not say whose they are",
     "released": "slots released",
     "forgotten": "meters forgotten after window.forget without a reading",
     "retired": "open windows dropped, because their stream is no longer configured",

@@ -110,6 +110,12 @@ def unknown_before_ms(connection: sqlite3.Connection) -> int | None:
     return None if value is None else int(value)
 
 
+def taken_over_ms(connection: sqlite3.Connection) -> int:
+    """Return until when a store has taken over from others: an earlier descriptor of another is its own."""
+    found = connection.execute("SELECT value FROM meta WHERE key = 'taken_over_ms'").fetchone()
+    return int(found[0]) if found else 0
+
+
 def _report_meter(
     connection: sqlite3.Connection, period_ms: int, meter: str, since_ms: int
 ) -> Iterator[Spent]:

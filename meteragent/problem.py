@@ -58,6 +58,12 @@ PROBLEMS = {
         "and ends by itself.",
         "records-wait",
     ),
+    "other_agent": Meaning(
+        "another agent releases {meters} of the meters to the same sink: their windows do not open here",
+        "Stop one of the two. If the other is gone for good, stop this one, run `meteragent ledger CONFIG "
+        "--restored-at now` and start it again.",
+        "another-agent-releases-a-meter",
+    ),
     "no_readings": Meaning(
         "no reading has been accepted for more than {limit}; {came}",
         "Check that the meter is on, that it publishes on source.topic and that the broker lets the agent "

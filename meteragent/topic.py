@@ -220,6 +220,14 @@ def pseudonym(key: bytes, meter: str) -> str:
     return hmac.new(key, meter.encode(), hashlib.sha256).hexdigest()[:16]
 
 
+def claim(key: bytes, sink_topic: str) -> str:
+    """Return a store's mark on a sink topic: 16 hex digits of HMAC-SHA-256(key, sink topic).
+
+    It tells two stores apart, and nothing else: a store has another mark on each of its topics.
+    """
+    return hmac.new(key, sink_topic.encode(), hashlib.sha256).hexdigest()[:16]
+
+
 def delay_ms(secret: bytes, stream: str, meter: str, spread_ms: int) -> int:
     """Return a meter's fixed delay in a stream, in [0, spread_ms], from a keyed hash (law 4).
 

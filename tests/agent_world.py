@@ -89,6 +89,7 @@ class World:
         self.now_ms = START_MS
         self.ahead_ms = 0
         self.synchronised: bool | None = True
+        self.listen_s = 0.0
         self.read = asyncio.Event()
         self.sides: dict[str, Side] = {}
         self.connected = asyncio.Event()
@@ -142,7 +143,14 @@ class World:
         self._suffixes = ["" if name == "main" else f"-{name}" for name in names]
         self._sinks = []
         told = notify or Notify()
-        self.agent = Agent(self.parse(text), wall_ms=self.wall_ms, boot=self.boot(), bits=bits, notify=told)
+        self.agent = Agent(
+            self.parse(text),
+            wall_ms=self.wall_ms,
+            boot=self.boot(),
+            bits=bits,
+            notify=told,
+            listen_s=self.listen_s,
+        )
         task = asyncio.create_task(self.agent.run())
         try:
             async with asyncio.timeout(LIMIT_S):

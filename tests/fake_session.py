@@ -55,6 +55,10 @@ class FakeSession(Session):
         self.filters.append(topic_filter)
         await self.granted.wait()
 
+    def unsubscribe(self, topic_filter: str) -> None:
+        """Answered at once."""
+        self.filters.remove(topic_filter)
+
     def acknowledge(self, tokens: Iterable[Token]) -> None:
         """Note the payloads of the messages acknowledged."""
         for token in tokens:

@@ -11,14 +11,16 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent import config as settings
-from meteragent import grid, outbox, page
+from meteragent import grid, ledger, outbox, page
 from meteragent.agent import parts
 from meteragent.agent.clock import LOOK_S, BootClock, CatchUp, ClockJumped, SteadyClock
 from meteragent.agent.hearing import Hearing, silence_ms
+from meteragent.agent.listener import LISTEN_S, Listener
 from meteragent.agent.looking import Facts, Looking, Seen, page_settings, routes
 from meteragent.agent.notify import Notify
 from meteragent.agent.runner import POLL_S, Patience, Runner, StoreThread
@@ -26,7 +28,7 @@ from meteragent.agent.watch import StreamWatch, Watch
 from meteragent.health import Counts
 from meteragent.mqtt import keep_connected
 from meteragent.mqtt.reconnect import WEEK_S
-from meteragent.pipeline import Pipeline, Spending
+from meteragent.pipeline import Pipeline, Spending, Stream
 from meteragent.privacy.composition import Odometer
 from meteragent.privacy.sampling import Bits, SystemBits
 from meteragent.problem import Alarms
@@ -67,6 +69,7 @@ class Unit(NamedTuple):
     inflight: int
     watch: StreamWatch
     keeps_session: bool
+    listener: Listener
 
 
 def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -84,7 +87,7 @@ async def _compare(clock: SteadyClock) -> None:
 class Agent:
     """All streams of a configuration over one store; `run` it until it is cancelled."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- each is the caller's to say
         self,
         config: settings.Config,
         *,
@@ -94,10 +97,12 @@ class Agent:
         entropy: Callable[[int], bytes] = os.urandom,
         notify: Notify = _NOBODY,
         facts: Facts = _nothing_said,
+        listen_s: float = LISTEN_S,
     ) -> None:
         """Time and randomness are arguments; randomness is the operating system's unless given.
 
         A jump of `wall_ms` against `boot` counts as a restore of the store.
+        `listen_s` is how long to listen for another agent's descriptor of a new meter; 0: not at all.
         `notify` is who wants to know how the agent is; `facts` is what the local page says of a stream.
         """
         self.counts = Counts()
@@ -109,6 +114,7 @@ class Agent:
         self._entropy = entropy
         self._notify = notify
         self._facts = facts
+        self._listen_s = listen_s
         self._viewers = page.Viewers()
 
     async def run(self) -> None:
@@ -154,7 +160,7 @@ class Agent:
         if path.exists():
             with read_only(path) as connection:
                 at_ms = max(self._wall_ms(), int(meta(connection, "clock_ms")))
-            restored_at(path, at_ms=at_ms, now_ms=at_ms)
+            restored_at(path, at_ms=at_ms, now_ms=at_ms, take_over=False)
 
     async def _live(self, clock: SteadyClock, links: list[parts.Links], where: page.Settings | None) -> None:
         """Run over one opened store; raises ClockJumped, perhaps in a group, when its clock has jumped."""
@@ -207,6 +213,12 @@ class Agent:
             floor_ms = max(ends_ms + [grid.ceil(now_ms, budget.period_ms) for budget in budgets])
         return Store.open(self._config.store.path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
+    def _core(self, stream: settings.Stream, links: parts.Links, store: Store) -> Stream:
+        """Return what the core is told; a replay, by the event clock, listens for no other agent."""
+        others = settings.others_per_day(self._config, stream)
+        core = parts.core(stream, others, links, store.secret, store.claim_key)
+        return replace(core, listens=self._listen_s > 0 and stream.window.clock is Clock.WALL)
+
     def _assemble(
         self,
         stream: settings.Stream,
@@ -216,7 +228,7 @@ class Agent:
         odometers: dict[str, Odometer],
     ) -> Unit:
         store, name = thread.store, stream.name
-        core = parts.core(stream, settings.others_per_day(self._config, stream), links, store.secret)
+        core = self._core(stream, links, store)
         spending = Spending(odometers.get(name), tuple(odometers.values()))
         known = store.snapshot(name)
         counts = self.counts.part()
@@ -235,6 +247,9 @@ class Agent:
         hearing = Hearing(counts, silence_ms(stream), clock.newest_ms)
         watch, budget = StreamWatch(name, pipeline, sink, hearing, clock, shard), parts.budget(stream)
         patience = Patience(self._config.store.flush, core.schedule.first_ms)
+        taken_over_ms = ledger.taken_over_ms(store.connection)
+        asking = self._listen_s, self.counts, self.alarms
+        listener = Listener(name, store.claim_key, taken_over_ms, *asking)
         runner = Runner(
             pipeline,
             source,
@@ -248,10 +263,20 @@ class Agent:
             watch.turn,
             patience,
             self._viewers,
+            listener,
         )
         ids = parts.client_ids(store, name)
         return Unit(
-            name, source, sink, runner, links, *ids, stream.sink.inflight, watch, parts.keeps_session(stream)
+            name,
+            source,
+            sink,
+            runner,
+            links,
+            *ids,
+            stream.sink.inflight,
+            watch,
+            parts.keeps_session(stream),
+            listener,
         )
 
     async def _serve(self, units: list[Unit], serving: list[Coroutine[Any, Any, None]]) -> None:
@@ -300,8 +325,8 @@ class Agent:
         await keep_connected(
             unit.links.sink,
             unit.sink_id,
-            unit.watch.serving("sink", unit.sink.serve),
-            on_message=unit.sink.on_message,
+            unit.watch.serving("sink", unit.listener.beside(unit.sink.serve)),
+            on_message=unit.listener.before(unit.sink.on_message),
             on_delivered=unit.sink.on_delivered,
             on_refused=unit.sink.on_refused,
             will=unit.sink.beside.will,

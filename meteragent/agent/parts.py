@@ -35,8 +35,10 @@ class Links(NamedTuple):
         return cls(source, sink, key)
 
 
-def core(stream: settings.Stream, others: Fraction, links: Links, secret: bytes) -> Stream:
-    """What the core needs to know of a configured stream."""
+def core(
+    stream: settings.Stream, others: Fraction, links: Links, secret: bytes, claim_key: bytes | None = None
+) -> Stream:
+    """What the core needs to know of a configured stream; without `claim_key` it marks no descriptor."""
     return Stream(
         name=stream.name,
         source=settings.topic_of(stream.source),
@@ -50,6 +52,7 @@ def core(stream: settings.Stream, others: Fraction, links: Links, secret: bytes)
         max_payload=stream.source.max_payload,
         secret=secret,
         pseudonym_key=links.pseudonym_key,
+        claim_key=claim_key,
         total=stream.sink.total,
         format=stream.sink.format,
     )

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from meteragent import ledger, outbox
 from meteragent.agent.clock import CatchUp, SteadyClock
+from meteragent.agent.listener import Listener
 from meteragent.health import Counts
 from meteragent.page import Viewers
 from meteragent.pipeline import Effects, Pipeline
@@ -170,6 +171,7 @@ class Runner:
     turn: Callable[[], None]
     patience: Patience = NONE
     viewers: Viewers = field(default_factory=Viewers)
+    listener: Listener | None = None
 
     async def run(self) -> None:
         """Run until cancelled; whatever it raises must end the process."""
@@ -223,8 +225,12 @@ class Runner:
         self.clock.check()
         self.pipeline.withhold(self.sink.refusals.held if self._refused_full() else ())
         see = self.viewers.eye(self.pipeline.name) if self.viewers else None
+        if self.listener is not None:
+            self.pipeline.clear(self.listener.clear())
         effects = self.pipeline.feed(batch, now_ms, closing_ms, see)
         await self._commit(effects)
+        if self.listener is not None:
+            self.listener.ask(effects.listen)
         if self.viewers:
             self.viewers.released(self.pipeline.name, effects.commit.outgoing)
         self.source.acknowledge(effects.acknowledge)

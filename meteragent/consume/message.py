@@ -27,7 +27,7 @@ from meteragent.release import UNIT_FACTOR, UNITS, Kind, Rounding, Space
 Message = bytes | str | Mapping[str, Any] | list[Any]
 """A message as it came, or already parsed by a JSON library; a list is a SenML pack."""
 
-_OF_ONE_METER = {"id", "meter", "valid_from"}
+_OF_ONE_METER = {"id", "meter", "valid_from", "store"}
 """What a descriptor's id does not depend on."""
 
 _EXACT = re.compile(r"-?\d{1,60}(\.\d{1,30}|/\d{1,60})?", re.ASCII)

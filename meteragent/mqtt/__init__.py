@@ -32,7 +32,16 @@ Rules
 from meteragent.mqtt.client import Will
 from meteragent.mqtt.endpoint import Endpoint
 from meteragent.mqtt.reconnect import Backoff, keep_connected
-from meteragent.mqtt.session import Session, Token
+from meteragent.mqtt.session import Session, SubscriptionRefused, Token
 from meteragent.mqtt.watch import watch
 
-__all__ = ["Backoff", "Endpoint", "Session", "Token", "Will", "keep_connected", "watch"]
+__all__ = [
+    "Backoff",
+    "Endpoint",
+    "Session",
+    "SubscriptionRefused",
+    "Token",
+    "Will",
+    "keep_connected",
+    "watch",
+]

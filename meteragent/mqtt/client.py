@@ -141,6 +141,10 @@ class Client:
         """Subscribe at QoS 1; returns the packet id."""
         return int(self._gmqtt.subscribe(topic_filter, qos=1))
 
+    def unsubscribe(self, topic_filter: str) -> None:
+        """End a subscription; nobody waits for the answer."""
+        self._gmqtt.unsubscribe(topic_filter)
+
     def publish(self, topic: str, payload: bytes, retain: bool) -> int:
         """Publish at QoS 1; returns the packet id. Raises OverflowError when no id is free."""
         packet_id = self._private.next_id()

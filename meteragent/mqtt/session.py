@@ -36,6 +36,10 @@ class VersionRefused(LinkError):
     """The broker does not speak this version of MQTT."""
 
 
+class SubscriptionRefused(LinkError):
+    """The broker does not let us subscribe."""
+
+
 class DroppedEarly(LinkError):
     """The broker closed the connection without an answer; perhaps it does not know this version."""
 
@@ -106,7 +110,13 @@ class Session:
         self._subscribing[self._client.subscribe(topic_filter)] = answer
         await self._first_of(answer, "the subscription")
         if answer.result() != 1:
-            raise LinkError(f"subscription refused: reason 0x{answer.result():02x}")
+            raise SubscriptionRefused(f"subscription refused: reason 0x{answer.result():02x}")
+
+    def unsubscribe(self, topic_filter: str) -> None:
+        """End a subscription; raises LinkError when the session has ended."""
+        if self._ended.done():
+            raise LinkError("the session has ended")
+        self._client.unsubscribe(topic_filter)
 
     def acknowledge(self, tokens: Iterable[Token]) -> None:
         """Tell the broker that these messages are done with.

@@ -1,7 +1,7 @@
 """One stream at work: its meters' timelines, their schedule, charges and releases (see the package)."""
 
 import heapq
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -9,6 +9,7 @@ from meteragent import encode, grid
 from meteragent.errors import PayloadError
 from meteragent.health import Counts
 from meteragent.pipeline.charges import Charges, Spending
+from meteragent.pipeline.claims import Claims
 from meteragent.pipeline.intake import Found, Intake
 from meteragent.pipeline.names import Names
 from meteragent.pipeline.noise import Noise
@@ -18,7 +19,6 @@ from meteragent.reading import Message, See
 from meteragent.release import (
     Clock,
     Commit,
-    Descriptor,
     Kind,
     Outgoing,
     Snapshot,
@@ -50,7 +50,6 @@ class Pipeline:
         self._wordings = encode.Wordings(known.terms, stream.format)
         self._floor_ms = known.floor_ms
         self._marks = dict(known.marks)
-        self._announced = dict(known.announced)
         self._totals = dict(known.totals)
         self._timelines: dict[str, Timeline] = {}
         self._opens: list[tuple[int, str]] = []
@@ -60,6 +59,9 @@ class Pipeline:
             restored = timeline_of(stream.terms).restore(stream.terms, first_ms, state, dict(known.terms))
             self._timelines[meter] = restored
             self._schedule(meter, restored)
+        self._claims = Claims(known.announced, stream.claim_key, listens=stream.listens)
+        for meter in self._timelines if stream.listens else ():
+            self._claims.ask(self._names[meter].topic)
         self._effects = Effects(Commit(stream.name, 0))
         self._catching_up = False
         self._restored = set(self._timelines)
@@ -107,10 +109,15 @@ class Pipeline:
         self._advance(now_ms, closing_ms, now_ms, touched)
         if self._intake.shares:
             self._effects.acknowledge = give_back(self._effects.acknowledge)
+        self._effects.listen = self._claims.take()
         commit = self._effects.commit
         commit.states = {meter: self._state(meter) for meter in touched}
         commit.charges = self._charges.take()
         return self._effects
+
+    def clear(self, sink_topics: Iterable[str]) -> None:
+        """Take in that no other store releases on these topics: from the next boundary on windows open."""
+        self._claims.settle(sink_topics)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
         """When `feed` wants to be called again though nothing arrives; None: never.
@@ -192,6 +199,7 @@ class Pipeline:
             raise PayloadError("refused_meters")
         else:
             timeline = self._timelines[meter] = timeline_of(self._terms)(self._terms, first_ms)
+            self._claims.ask(self._names[meter].topic)
         if self._wall:
             heapq.heappush(self._opens, (first_ms, meter))
         return timeline
@@ -266,6 +274,7 @@ class Pipeline:
         if timeline.next_ms is None and not timeline.windows:
             self._effects.acknowledge += [p.token for p in timeline.pending]
             self._effects.acknowledge += self._intake.forget(meter)
+            self._claims.forget(self._names[meter].topic)
             self._names.forget(meter)
             del self._timelines[meter]
             self._counts.add("forgotten")
@@ -285,6 +294,12 @@ class Pipeline:
             timeline.next_ms = None
             return
         terms = self._stream.schedule.terms(start_ms)
+        label, sink_topic, _ = self._names[meter]
+        if not self._claims.is_own(sink_topic):
+            timeline.next_ms = start_ms + terms.length_ms
+            timeline.idle += 1
+            self._counts.add("held")
+            return
         timeline.next_ms = self._marks[meter] = start_ms + terms.length_ms
         self._effects.commit.marks[meter] = timeline.next_ms
         timeline.idle += 1
@@ -302,7 +317,7 @@ class Pipeline:
         windows.append(window)
         self._counts.add("opened")
         self._effects.commit.terms[terms_id] = terms
-        self._announce(window, now_ms)
+        self._claims.announce(self._wordings[terms_id], window, now_ms, self._effects.commit)
 
     def _is_forgotten(self, timeline: Timeline) -> bool:
         """Whether `forget` has passed in whole windows without a reading (wall clock only).
@@ -336,19 +351,6 @@ class Pipeline:
                 _, noise = self._noise.open(window.terms_id, self._wordings[window.terms_id].mechanism)
                 window.redraw(noise)
                 self._counts.add("register_lost")
-
-    def _announce(self, window: Window, now_ms: int) -> None:
-        """Send a topic's descriptor ahead of its first record under new terms."""
-        wording = self._wordings[window.terms_id]
-        id_ = wording.id
-        if self._announced.get(window.topic) == id_:
-            return
-        self._announced[window.topic] = id_
-        payload = encode.descriptor(wording, window.label, window.start_ms)
-        commit = self._effects.commit
-        commit.descriptors.append(Descriptor(window.topic, id_, payload))
-        for where in encode.descriptor_topics(window.topic, id_):
-            commit.outgoing.append(Outgoing(where, payload, now_ms, True))
 
     # --- closing -------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ class Stream:
 
     `schedule` says when windows start and under which terms. `secret` keys the spread of the meters'
     delays, `pseudonym_key` their names when there is one. `format` is that of records: json or senml.
-    `total`: the running total leaves, too.
+    `total`: the running total leaves, too. `claim_key` makes the mark of the store in descriptors; with
+    `listens` no window opens under a topic before the shell knows that it is no other store's.
     """
 
     name: str
@@ -30,6 +31,8 @@ class Stream:
     max_payload: int
     secret: bytes
     pseudonym_key: bytes | None = None
+    claim_key: bytes | None = None
+    listens: bool = False
     total: bool = False
     format: str = "json"
 
@@ -41,7 +44,8 @@ class Stream:
 
 @dataclass(slots=True)
 class Effects:
-    """What the shell must do, in this order: write `commit`, then acknowledge the tokens."""
+    """What the shell must do: write `commit`, then acknowledge the tokens, and listen to the sink topics."""
 
     commit: Commit
     acknowledge: list[Token] = field(default_factory=list)
+    listen: list[str] = field(default_factory=list)

@@ -28,6 +28,7 @@ Rules:
    `restored_at` has raised its floor: the marks of a meter that moves stay in the store that it leaves.
 """
 
+import hmac
 import json
 import os
 import sqlite3
@@ -252,6 +253,11 @@ class Store:
         return bytes(meta(self.connection, "secret"))
 
     @property
+    def claim_key(self) -> bytes:
+        """The key of this store's marks in descriptors."""
+        return hmac.digest(self.secret, b"claim", "sha256")
+
+    @property
     def clock_ms(self) -> int:
         """The newest wall time ever committed; an earlier clock is no clock (law 4)."""
         return int(meta(self.connection, "clock_ms"))
@@ -334,14 +340,18 @@ class Store:
         return self._lengths_ms[key]
 
 
-def restored_at(path: Path | str, *, at_ms: int, now_ms: int) -> None:
+def restored_at(path: Path | str, *, at_ms: int, now_ms: int, take_over: bool = True) -> None:
     """Make a restored or lost store usable: nothing before `at_ms` is ever released again.
 
     Marks and floor rise to `at_ms`, open windows are deleted (their noise may have been used by
     what was lost), undelivered rows stay (they leave byte for byte as before), and charges before
-    `at_ms` are unknown. Raises StoreError if `at_ms` is earlier than the newest clock in the store.
+    `at_ms` are unknown. With `take_over` meters that another store announced before `at_ms` are this one's.
+    Raises StoreError if `at_ms` is earlier than the newest clock in the store.
     """
-    Store._open(Path(path), now_ms, at_ms, restored_at_ms=at_ms).close()  # noqa: SLF001 - one module
+    with Store._open(Path(path), now_ms, at_ms, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module
+        if take_over:
+            with store.transaction() as tx:
+                _put(tx, taken_over_ms=at_ms)
 
 
 @contextmanager

@@ -37,6 +37,10 @@ TELL_ALL = {"log_type": "all"}
 """Settings of a mosquitto that writes down every packet."""
 
 
+ALONE = ("tests.integration.alone",)
+"""meteragent, but for the ten seconds in which it would listen for another agent."""
+
+
 def now_ms() -> int:
     """The wall clock."""
     return time.time_ns() // 1_000_000
@@ -91,13 +95,13 @@ topic = "private/{name}/{{meter}}"
 
 
 class Service:
-    """`python -m meteragent run` on a configuration of its own folder; it may be ended and started again.
+    """`meteragent run` on a configuration of its own folder; it may be ended and started again.
 
-    `program` is what runs instead of meteragent: `tests.integration.altered NAME`.
+    `program` is what runs instead: `meteragent` itself, or `tests.integration.altered NAME`.
     """
 
     def __init__(
-        self, folder: Path, streams: str, store: str = "", *, program: Sequence[str] = ("meteragent",)
+        self, folder: Path, streams: str, store: str = "", *, program: Sequence[str] = ALONE
     ) -> None:
         self._command = [sys.executable, "-m", *program, "run", str(folder / "meteragent.toml")]
         self.store = folder / "db"
@@ -180,7 +184,7 @@ class Service:
 
 @contextmanager
 def service(
-    folder: Path, streams: str, store: str = "", *, program: Sequence[str] = ("meteragent",)
+    folder: Path, streams: str, store: str = "", *, program: Sequence[str] = ALONE
 ) -> Iterator[Service]:
     """A service that has not started, in a new folder; nothing is left of it."""
     folder.mkdir(parents=True, exist_ok=True)

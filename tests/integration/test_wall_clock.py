@@ -266,7 +266,7 @@ async def wrong(mosquitto: MakeBroker, folder: Path, off_ms: int = 0) -> AsyncIt
     with mosquitto(settings=TELL_ALL) as broker:
         text = stream(broker.url) + f'[store]\npath = "{folder / "db"}"\n'
         boot = BootClock(lambda: time.monotonic_ns() // 1_000_000, lambda: False)
-        agent = Agent(config.parse(text), wall_ms=wall, boot=boot)
+        agent = Agent(config.parse(text), wall_ms=wall, boot=boot, listen_s=0)
         async with utility(broker) as came, meters(broker) as line:
             task = asyncio.create_task(agent.run())
             try:

@@ -1,0 +1,95 @@
+"""Two agents with the same configuration and two stores, on one broker: no interval is released by both."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MakeBroker
+from tests.integration.service import (
+    SUBSCRIBED,
+    TELL_ALL,
+    Meters,
+    Service,
+    Utility,
+    meters,
+    service,
+    stream,
+    told,
+    until,
+    utility,
+)
+
+pytestmark = pytest.mark.integration
+
+PROGRAM = ("meteragent",)
+"""As it is: it listens for ten seconds."""
+
+
+async def sending(to: Meters) -> None:
+    """A meter's readings, five a second."""
+    while True:
+        await to.send("m1", 250)
+        await asyncio.sleep(0.2)
+
+
+def times(came: Utility) -> Counter[int]:
+    """How often each slot of the meter came."""
+    return Counter(record.start_ms for record in came.records())
+
+
+async def more(came: Utility, number: int) -> None:
+    """Wait for so many more slots."""
+    wanted = len(times(came)) + number
+    await until(lambda: len(times(came)) >= wanted)
+
+
+async def problems(agent: Service) -> list[str]:
+    """What `health` tells of an agent, by its codes."""
+    done = await asyncio.to_thread(agent.command, "health", "--json")
+    found: list[str] = json.loads(done.stdout)["problem_codes"]
+    assert done.returncode == (1 if found else 0)
+    return found
+
+
+async def test_no_interval_is_released_by_both(mosquitto: MakeBroker, tmp_path: Path) -> None:
+    """The second agent sees the first one's descriptor, opens and charges nothing, and says why.
+
+    When the first is gone for good it is told to take over, and no slot comes a second time.
+    """
+    with mosquitto(settings=TELL_ALL) as broker:
+        text = stream(broker.url)
+        first, second = (service(tmp_path / name, text, program=PROGRAM) for name in ("a", "b"))
+        with first as one, second as other:
+            async with utility(broker) as came, meters(broker) as home:
+                task = asyncio.create_task(sending(home))
+                one.start()
+                await until(came.records)
+                other.start()
+                await until(lambda: told(broker, SUBSCRIBED) == 2)
+                await until(_tells(other, "another agent releases a meter"))
+                await more(came, 12)
+                assert await problems(other) == ["other_agent"]
+                assert await problems(one) == []
+                assert json.loads(other.command("ledger", "--json").stdout)["spent"] == []
+                await one.stop()
+                await other.stop()
+                assert other.totals["opened"] == other.totals["delivered"] == 0
+                assert other.totals["held"] > 10
+                taken = other.command("ledger", "--restored-at", "now")
+                assert taken.returncode == 0, taken.stderr
+                other.start()
+                await more(came, 3)
+                assert await problems(other) == []
+                await other.stop()
+                task.cancel()
+                assert max(times(came).values()) == 1
+            descriptors = [c.facts["store"] for c in came.came if c.topic == "private/main/m1/privacy"]
+            assert len(set(descriptors)) == 2
+
+
+def _tells(agent: Service, words: str) -> Callable[[], bool]:
+    return lambda: words in agent.log

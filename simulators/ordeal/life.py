@@ -64,10 +64,10 @@ class Watched:
 
 
 class Life(Agent):
-    """The agent, with simulated links and disk; nobody asks it how it is."""
+    """The agent alone, with simulated links and disk; nobody asks it how it is."""
 
     def __init__(self, world: Around, config: settings.Config, bits: SeededBits) -> None:
-        super().__init__(config, wall_ms=world.wall_ms, boot=world.boot, bits=bits)
+        super().__init__(config, wall_ms=world.wall_ms, boot=world.boot, bits=bits, listen_s=0)
         self._world = world
 
     def _open(self, now_ms: int) -> Store:

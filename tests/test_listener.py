@@ -81,6 +81,11 @@ def sent(world: World) -> list[Publication]:
     return [queue.get_nowait() for _ in range(queue.qsize())]
 
 
+async def published(world: World) -> Publication:
+    """What leaves next."""
+    return await world.sides["sink"].session.next()
+
+
 def refusing(error: LinkError) -> Callable[[str], Coroutine[Any, Any, None]]:
     """A broker that does not let anybody subscribe."""
 
@@ -103,7 +108,7 @@ async def test_a_new_meter_is_listened_to_before_its_first_window(world: World, 
         assert (world.agent.counts["opened"], sent(world)) == (0, [])
         await seconds(world, 1)
         assert world.agent.counts["opened"] == 1
-        descriptor = json.loads((await world.sides["sink"].session.next()).payload)
+        descriptor = json.loads((await published(world)).payload)
         assert descriptor["valid_from"] == iso_time(START_MS + 5 * STEP_MS)
         assert world.sides["sink"].session.filters == []
         assert await codes(world) == []
@@ -118,7 +123,7 @@ async def test_another_stores_meter_is_held_back(world: World, clock: Loop) -> N
         clock.now_s += 11
         await seconds(world, 5)
         assert world.agent.counts["released"] >= 2
-        assert {one.topic.split("/")[1] for one in sent(world)} == {"n"}
+        assert {one.topic.split("/")[1] for one in [await published(world), *sent(world)]} == {"n"}
         assert await codes(world) == ["other_agent"]
         [found] = world.agent.alarms.active
         assert found.text.startswith("stream main: another agent releases 1 of the meters")
@@ -164,7 +169,7 @@ async def test_a_store_knows_its_own_mark(world: World, clock: Loop) -> None:
         await asked(world)
         clock.now_s += 11
         await seconds(world, 2)
-        [descriptor, *_] = [json.loads(one.payload) for one in sent(world)]
+        descriptor = json.loads((await published(world)).payload)
     async with world.running():
         await seconds(world, 2)
         assert world.agent.counts["opened"] == 2
@@ -201,7 +206,7 @@ async def test_a_store_takes_over_what_was_announced_before(world: World, clock:
             await asked(world, meter)
             hear(world, meter, store="0123456789abcdef", valid_from=iso_time(valid_ms))
         await seconds(world, 2)
-        assert {one.topic.split("/")[1] for one in sent(world)} == {"m"}
+        assert {one.topic.split("/")[1] for one in [await published(world), *sent(world)]} == {"m"}
         assert await codes(world) == ["other_agent"]
 
 

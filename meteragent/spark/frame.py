@@ -95,11 +95,18 @@ def settled(found: DataFrame, policy: Policy) -> DataFrame:
     return found.mapInArrow(safely(worker.settled(policy, whose)), _ddl(schema))
 
 
-def by_slots(found: DataFrame, policy: Policy) -> DataFrame:
-    """Windows with their noise, a row for each slot."""
-    whose = Whose.of(Key.load(policy.key_file))
+def in_order(releases: DataFrame, parts: int) -> DataFrame:
+    """Put releases in so many parts by a hash of name and start, and in order of start and name in each.
+
+    The number is fixed: Spark would choose one by the size of what it shuffles.
+    """
+    return releases.repartition(parts, "meter", "start").sortWithinPartitions("start", "meter")
+
+
+def by_slots(releases: DataFrame, policy: Policy) -> DataFrame:
+    """Releases of which a row is a window, with a row for each slot, in the same order."""
     schema = form.long_releases(kernel.releases(policy), policy)
-    return found.mapInArrow(safely(worker.by_slots(policy, whose)), _ddl(schema))
+    return releases.mapInArrow(safely(worker.by_slots(policy)), _ddl(schema))
 
 
 def opened(readings: DataFrame, policy: Policy) -> DataFrame:

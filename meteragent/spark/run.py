@@ -1,6 +1,8 @@
 """`sanitise --engine spark`: the local engine's run, its two passes made by Spark.
 
-The lock, the run's id, the ledger's rows and the manifest are the local engine's; parts are cut otherwise.
+The lock, the run's id, the ledger's rows and the manifest are the local engine's. Parts are cut otherwise: a
+window's part follows from a hash of its start and of the name under which it leaves, its place there from
+both; what is shuffled for that has its noise. So neither follows from the input's order or from own names.
 What a killed run left of its output is made again, the same. Files, key and ledger are where the driver and
 the workers see them under the same names. While Spark gathers the long form, readings are in shuffle files
 (`spark.local.dir`; `spark.io.encryption.enabled` encrypts them).
@@ -37,6 +39,8 @@ from meteragent.spark.ledger import named, others, rows
 _SAID = re.compile(r"WorkerError: (?:(\w+): )?(.*)")
 _MADE = "_made"
 """Where Spark writes below the output, before its parts get their names."""
+_NUMBERS = 1 << 22
+"""Numbers in a part, about."""
 
 
 def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show) -> Done:
@@ -58,8 +62,8 @@ class _Spark:
 
     @property
     def cut(self) -> list[Any]:
-        """As Spark likes."""
-        return ["spark"]
+        """As Spark cuts them: by a hash of name and start."""
+        return ["spark", "by hash", _NUMBERS]
 
     def debits(
         self, source: Source, ledger: Ledger, _key: Key, found: Account, show: Show
@@ -96,7 +100,9 @@ class _Spark:
         with show("release", source.rows, "row") as told:
             windows = frame.windows(self._readings(source), source.policy)
             fresh = frame.without(windows, others(self._spark, ledger, found.run))
-            made = (frame.by_slots if source.form == "long" else frame.released)(fresh, source.policy)
+            made = frame.in_order(frame.released(fresh, source.policy), _parts(found, source.policy))
+            if source.form == "long":
+                made = frame.by_slots(made, source.policy)
             frame.write(made, str(out / _MADE))
             source.check()
             told(source.rows)
@@ -104,6 +110,11 @@ class _Spark:
 
     def _readings(self, source: Source) -> DataFrame:
         return self._spark.read.parquet(*(str(path.absolute()) for path, _ in source.seen))
+
+
+def _parts(found: Account, policy: Policy) -> int:
+    """How many parts there are: as many as the windows that leave need, which are public."""
+    return max(1, -(-found.released * policy.usual.n // _NUMBERS))
 
 
 def _checked(windows: DataFrame, source: Source) -> int:

@@ -198,9 +198,16 @@ def settled(policy: Policy, whose: Whose) -> Work:
     return work
 
 
-def by_slots(policy: Policy, whose: Whose) -> Work:
-    """Windows -> releases of which a row is a slot."""
-    return lambda batch: _for_spark(_columns(form.by_slots(_released(batch, policy, whose), policy)))
+def by_slots(policy: Policy) -> Work:
+    """Releases of which a row is a window -> releases of which a row is a slot."""
+    schema = kernel.releases(policy)
+
+    def work(batch: RecordBatch) -> RecordBatch:
+        columns = [batch.column(field.name).cast(field.type) for field in schema]
+        releases = pa.record_batch(columns, schema=schema)
+        return _for_spark(_columns(form.by_slots(releases, policy)))
+
+    return work
 
 
 def _released(batch: RecordBatch, policy: Policy, whose: Whose) -> RecordBatch:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -66,6 +68,33 @@ def test_engines_agree(spark: SparkSession, tmp_path: Path, rows: Callable[[Poli
     assert table(other.beside).equals(table(one.beside))
     assert other.account.released == homes.METERS * homes.DAYS
     assert "90 windows of 48 numbers released" in command.told(other)
+
+
+@pytest.mark.parametrize("rows", [homes.wide, homes.long])
+def test_the_order_of_the_input_is_not_in_the_output(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: Callable[[Policy], pa.Table]
+) -> None:
+    """Rows in another order, in other files: the same rows in the same parts, in the same order.
+
+    Within a part they are in order of time and of the names under which they leave.
+    """
+    monkeypatch.setattr("meteragent.spark.run._NUMBERS", 1000)
+    found = []
+    for seed in range(2):
+        place = Place.make(tmp_path / str(seed))
+        table = rows(place.policy)
+        if seed:
+            table = table.take(np.random.default_rng(seed).permutation(table.num_rows))
+        done = sanitise_archive(place.policy, given(place, table), place.folder / "out", homes.quiet)
+        parts = [pq.ParquetFile(path).read() for path in sorted(done.out.glob("part-*"))]
+        found.append(parts)
+    one, other = found
+    assert len(one) > 2
+    assert all(part.equals(same) for part, same in zip(one, other, strict=True))
+    for part in one:
+        places = list(zip(part["start"].to_pylist(), part["meter"].to_pylist(), strict=True))
+        days = [(start.astimezone(ZoneInfo("Europe/Amsterdam")).date(), meter) for start, meter in places]
+        assert days == sorted(days)
 
 
 def test_interrupted(spark: SparkSession, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ LEARNT = 95
 """From so many right guesses of 100 on, something is known."""
 _SLOTS_MANY = 12
 _WIDTH = 104
+ARCHIVE = "For `meteragent sanitise`: the noise comes from a key, and whoever has the key can take it off."
 _LEVEL_HIGH = 4
 
 
@@ -46,10 +47,10 @@ def facts(
     of what an average home uses. `hidden` says of each event how often anybody is right about it.
     `channels` are the streams that the store knows; `others` is what the other streams of the
     configuration charge a meter that has them all on a day, as epsilon in 1/W. `archived`: it has
-    an [archive].
+    an [archive], so `sanitise` releases it, with noise from a key.
     """
-    terms = settings.terms(stream, others)
-    shared = encode.wording(terms)
+    terms = terms_of(stream, others, archived=archived)
+    shared = encode.wording(terms, archive=archived)
     errors = _errors(shared)
     hidden = [_hidden(event, shared) for event in events]
     return {
@@ -64,6 +65,11 @@ def facts(
         "warnings": [*warnings(stream, channels, archived=archived), *_habits(hidden)],
         "does_not_hide": _not_hidden(terms),
     }
+
+
+def terms_of(stream: settings.Stream, others: Fraction = Fraction(0), *, archived: bool = False) -> Terms:
+    """Return the terms of an ordinary window, as the agent releases it or as `sanitise` does."""
+    return settings.terms(stream, others, "half-up") if archived else settings.terms(stream, others)
 
 
 def _fleet(stream: settings.Stream) -> dict[str, str]:
@@ -225,7 +231,8 @@ def as_json(found: Sequence[dict[str, Any]]) -> str:
 def as_text(found: Sequence[dict[str, Any]], config: settings.Config) -> str:
     """The facts of all streams in words."""
     both = zip(found, config.stream, strict=True)
-    streams = [_stream_text(facts, settings.terms(stream)) for facts, stream in both]
+    archived = config.archive is not None
+    streams = [_stream_text(facts, terms_of(stream, archived=archived)) for facts, stream in both]
     exposed = "\n".join(f"Warning: {line}" for line in settings.exposed(config))
     return "\n\n".join(filter(None, [exposed, *streams]))
 
@@ -263,7 +270,8 @@ def _head(found: dict[str, Any], terms: Terms) -> list[str]:
     slots += what.get(terms.space, "")
     head = f"Stream {found['stream']}: {terms.kind} in {terms.unit}, {windows(terms)}, {slots}"
     fleet = [f"  Shard {found['shard']} of a fleet: {found['shard_meters']}."] if "shard" in found else []
-    return [head, *fleet, ""]
+    archive = [f"  {ARCHIVE}"] if found["schedule"] == "archive" else []
+    return [head, *fleet, *archive, ""]
 
 
 def windows(terms: Terms) -> str:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent import __version__, check, config, encode
+from meteragent.archive import statement as archive
 from meteragent.check import amount, odds, shown, slot, windows
 from meteragent.config.files import address
 from meteragent.event import EVENTS, Event
@@ -20,6 +21,7 @@ from meteragent.grid import DAY_MS, format_duration
 from meteragent.release import Clock, Kind, Terms
 
 _WIDTH = 100
+_ANYBODY = "whoever sees it, whatever else they know and however they compute"
 _EXAMPLE_MS = 1_795_129_200_000
 _MEANINGS = {
     "v": "the version of the format; public",
@@ -63,21 +65,23 @@ def page(settings: config.Config, events: Sequence[Event] = EVENTS, known: Known
     lines = _head(settings)
     for stream in settings.stream:
         others = config.others_per_day(settings, stream)
-        terms = config.terms(stream, others)
         archived = settings.archive is not None
+        terms = check.terms_of(stream, others, archived=archived)
         found = check.facts(stream, events, known or (), others, archived=archived)
-        one = Page(settings, stream, terms, found, _shapes(stream, others), known)
+        shapes = _shapes(stream, others, archived=archived)
+        one = Page(settings, stream, terms, found, shapes, None if archived else known)
         lines += ["", f"## Stream {stream.name}"]
         for title, section in _SECTIONS.items():
             lines += ["", f"### {title}", "", *section(one)]
     return "\n".join(lines) + "\n"
 
 
-def _shapes(stream: config.Stream, others: Fraction) -> dict[str, encode.Wording]:
+def _shapes(stream: config.Stream, others: Fraction, *, archived: bool) -> dict[str, encode.Wording]:
     """The wordings of all windows that differ in what is said of them, an ordinary one first; by id."""
-    shapes = (replace(terms, others_per_day=others) for terms in config.shapes(stream))
-    every = (config.terms(stream, others), *shapes)
-    found = (encode.wording(terms, stream.sink.format) for terms in every)
+    usual = check.terms_of(stream, others, archived=archived)
+    shapes = (replace(terms, others_per_day=others) for terms in config.shapes(stream, usual.rounding))
+    form = "json" if archived else stream.sink.format
+    found = (encode.wording(terms, form, archive=archived) for terms in (usual, *shapes))
     return {wording.id: wording for wording in found}
 
 
@@ -107,7 +111,6 @@ def _rows(*heads: str) -> list[str]:
 
 def _head(settings: config.Config) -> list[str]:
     names = ", ".join(stream.name for stream in settings.stream)
-    kept = format_duration(settings.store.keep)
     return [
         "# Smart-meter data: what leaves, and under which guarantee",
         "",
@@ -120,18 +123,32 @@ def _head(settings: config.Config) -> list[str]:
         *_items(
             f"Streams: {names}",
             f"Versions: meteragent {__version__}, Python {platform.python_version()}, format v1",
-            "Readings are never stored and never sent. The noise of a slot is drawn from the operating"
-            " system's random numbers before its first reading is added, and no key takes it off again.",
-            "A copy of the disk tells of each open slot its energy so far under that slot's noise, and what"
-            " is left of it beside whole quanta; with what leaves later, the energy from then to the slot's"
-            " end. Encrypt the disk where it can be stolen.",
-            f"What left is kept for {kept} and can be exported; what was spent is kept for ever.",
+            *(archive.HEAD if settings.archive is not None else _of_the_agent(settings)),
         ),
     ]
 
 
+def _of_the_agent(settings: config.Config) -> Sequence[str]:
+    """What holds of every stream that the agent releases."""
+    kept = format_duration(settings.store.keep)
+    return (
+        (
+            "Readings are never stored and never sent. The noise of a slot is drawn from the operating"
+            " system's random numbers before its first reading is added, and no key takes it off again."
+        ),
+        (
+            "A copy of the disk tells of each open slot its energy so far under that slot's noise, and what"
+            " is left of it beside whole quanta; with what leaves later, the energy from then to the slot's"
+            " end. Encrypt the disk where it can be stolen."
+        ),
+        f"What left is kept for {kept} and can be exported; what was spent is kept for ever.",
+    )
+
+
 def _leaves(one: Page) -> list[str]:
     stream, terms = one.stream, one.terms
+    if one.settings.archive is not None:
+        return _leaves_of_an_archive(one)
     where = address("sink", config.sink_url(stream), stream.sink, None)
     keyed = stream.sink.pseudonym_key_file is not None
     named = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
@@ -157,6 +174,20 @@ def _leaves(one: Page) -> list[str]:
     ]
 
 
+def _leaves_of_an_archive(one: Page) -> list[str]:
+    stream, terms = one.stream, one.terms
+    keyed = stream.sink.pseudonym_key_file is not None
+    rows = archive.columns(keyed=keyed, bands=bool(terms.bands))
+    return [
+        *_text(archive.WHERE),
+        "",
+        *_rows("column", "what it says"),
+        *(_row(f"`{name}`", meaning) for name, meaning in rows.items()),
+        "",
+        *_items(*archive.BESIDE, *_counted(stream, terms)),
+    ]
+
+
 def _meanings(one: Page) -> dict[str, str]:
     """What each field of a record says, or each name of a SenML pack."""
     example = json.loads(encode.record(one.shapes[one.found["id"]], "m1", _EXAMPLE_MS, 0, 0))
@@ -167,15 +198,24 @@ def _meanings(one: Page) -> dict[str, str]:
     return of_pack | {record["n"]: _MEANINGS_SENML[record["n"].removeprefix(value)] for record in example}
 
 
-def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
+def _counted(stream: config.Stream, terms: Terms) -> list[str]:
+    """How many numbers there are, and what counts where nothing was read or too much."""
     low, high = (f"{shown(bound)} W" for bound in stream.window.range)
     per = {Kind.INTERVAL_ENERGY: " an interval", Kind.REGISTER: " an hour"}.get(terms.kind, "")
-    late = f"{format_duration(terms.lateness_ms)} after its end" if terms.lateness_ms else "at its end"
-    lines = [
+    return [
         f"{terms.n} in each of the {windows(terms)}",
-        f"each is closed {late}, and its record leaves, whatever was measured in it",
         f"time without a reading counts as {shown(stream.window.gap)} {terms.unit}{per}",
         f"values are clamped to {low} .. {high}",
+    ]
+
+
+def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
+    late = f"{format_duration(terms.lateness_ms)} after its end" if terms.lateness_ms else "at its end"
+    number, *counted = _counted(stream, terms)
+    lines = [
+        number,
+        f"each is closed {late}, and its record leaves, whatever was measured in it",
+        *counted,
     ]
     if terms.clock is Clock.EVENT:
         return [*lines, "`clock = 'event'`: when a record leaves tells when a reading came"]
@@ -194,8 +234,8 @@ def _guarantee(one: Page) -> list[str]:
         *_text(
             f"Take any two courses of a home's readings whose slot {what} differ by at most"
             f" {shown(terms.radius)} {unit} in a window. What leaves of that window changes the odds"
-            f" between the two by a factor of at most e^{shown(terms.level)} = {odds(terms):.3g}, for whoever"
-            " sees it, whatever else they know and however they compute. So it hides, in what the readings"
+            f" between the two by a factor of at most e^{shown(terms.level)} = {odds(terms):.3g}, for"
+            f" {_whom(one)}. So it hides, in what the readings"
             f" say, whatever moves at most {hides} within any {slot(terms)}."
         ),
         "",
@@ -211,6 +251,11 @@ def _guarantee(one: Page) -> list[str]:
             " some windows are longer than others, the radius and epsilon of each are under Changes."
         ),
     ]
+
+
+def _whom(one: Page) -> str:
+    """Against whom the guarantee holds."""
+    return archive.WHO if one.settings.archive is not None else _ANYBODY
 
 
 def _hidden(one: Page) -> list[str]:
@@ -242,6 +287,12 @@ def _adds(one: Page) -> list[str]:
             f"all streams on one meter: epsilon {total:.3g} per W a day (levels of different radii have no"
             " sum)"
         )
+    if one.settings.archive is not None:
+        return [
+            *_text("Levels of windows add. What repeats is learnt in the end."),
+            "",
+            *_items(lines[0], archive.SPENT),
+        ]
     if budget is not None:
         lines.append(
             f"a budget of level {shown(budget.level)} in {format_duration(budget.per)} over all streams of a"
@@ -293,6 +344,8 @@ def _changes(one: Page) -> list[str]:
 
 def _earlier(one: Page) -> str:
     """Terms in the store that are not those of the configuration."""
+    if one.settings.archive is not None:
+        return archive.EARLIER
     if one.known is None:
         return "There is no store yet: nothing has left under other terms, as far as this page can know."
     ids = {encode.wording(terms).id for terms in one.known.get(one.stream.name, ())}

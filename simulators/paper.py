@@ -6,6 +6,7 @@ and so can what epsilon is: the load signature's is of one reading, not of the s
 
 import argparse
 import csv
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
@@ -24,13 +25,14 @@ from simulators.paper_picture import Alpha, Reading, draw_dates, draw_signature
 UNUSABLE = 2
 DELTA = Fraction(1, 20)
 
-USERS = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
-SPAN_DAYS, LEVEL, RADIUS_DAYS = 11 * 365, 1, 5
+SPAN_DAYS, RADIUS_DAYS = 5000, 5
+DATE_EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2))
+DELTAS = tuple(Fraction(k, 100) for k in (1, 2, 5, 10, 20, 30, 50))
 DATES_CAPTION = (
-    f"Chatzikokolakis 2013, Fig. 3, redrawn. Dates of {SPAN_DAYS:,} days; what leaves is farther off than "
-    f"alpha 5 times of 100.\nWhat epsilon is: level {LEVEL} is promised to one user who may have any other "
-    f"date (d_h), or to all users\nat once, with dates up to {RADIUS_DAYS} days off (d_inf: epsilon = "
-    f"{LEVEL}/{RADIUS_DAYS} a day). One number, two promises. The sizes are ours."
+    f"Chatzikokolakis 2013, Example 1 and Fig. 3, redrawn. The earliest of dates in {SPAN_DAYS:,} days, with "
+    "Laplace noise,\nis within alpha days of the truth with probability 1 - delta. What epsilon is: the level"
+    f" promised to a user\nwho may have any other date (d_h), or one up to {RADIUS_DAYS} days off (d_1: "
+    f"epsilon/{RADIUS_DAYS} a day). One number, two promises."
 )
 
 EPSILONS = tuple(Fraction(text) for text in ("0.01", "0.03", "0.1", "0.3", "0.5", "1"))
@@ -46,12 +48,11 @@ MECHANISMS = ("per-reading", "independent", "linf")
 
 
 def dates() -> Iterator[Alpha]:
-    """Fig. 3: alpha of an average and a percentile, under d_h and d_inf, for so many users."""
-    for users in USERS:
-        found = registration_dates(users, SPAN_DAYS, LEVEL, RADIUS_DAYS, DELTA)
-        for name, alpha in found.items():
-            query, metric = name.split(", ")
-            yield Alpha(users, query, metric, float(alpha))
+    """Yield the points of Fig. 3: alpha of the earliest date under d_h and d_1, by epsilon and delta."""
+    for epsilon, delta in itertools.product(DATE_EPSILONS, DELTAS):
+        alphas = registration_dates(epsilon, SPAN_DAYS, RADIUS_DAYS, float(delta))
+        for metric, alpha_days in alphas.items():
+            yield Alpha(epsilon, metric, float(delta), alpha_days)
 
 
 def signature(scene: Scene, seed: int) -> Iterator[Reading]:

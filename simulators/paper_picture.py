@@ -2,28 +2,25 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-_STYLES = {
-    ("average", "d_h"): ("#D55E00", "o-"),
-    ("average", "d_inf"): ("#0072B2", "s-"),
-    ("percentile", "d_h"): ("#D55E00", "o--"),
-    ("percentile", "d_inf"): ("#0072B2", "s--"),
-}
+_COLOURS = {"d_h": "#D55E00", "d_1": "#0072B2"}
+_LINES = ("o-", "s--", "^-.", "D:")
 _TRUE, _PRIVATE = "#222222", "#0072B2"
 _UNDATED = {"Software": None}
 
 
 class Alpha(NamedTuple):
-    """Fig. 3: a query over so many users' dates is farther off than `alpha_days` delta of the times."""
+    """A point of Fig. 3: the earliest date is within `alpha_days` with probability 1 - `delta`."""
 
-    users: int
-    query: str
+    epsilon: Fraction
     metric: str
+    delta: float
     alpha_days: float
 
 
@@ -45,16 +42,16 @@ class Reading(NamedTuple):
 
 
 def draw_dates(rows: Sequence[Alpha], caption: str, path: Path) -> None:
-    """Fig. 3: alpha against the number of users, a line for each query and metric."""
+    """Draw Fig. 3: alpha against delta, a line for each metric and epsilon."""
     figure = Figure(figsize=(8, 6), dpi=120, layout="constrained")
     axes = figure.subplots()
-    for (query, metric), (colour, style) in _STYLES.items():
-        own = [row for row in rows if (row.query, row.metric) == (query, metric)]
-        users, alphas = [row.users for row in own], [row.alpha_days for row in own]
-        (line,) = axes.loglog(users, alphas, style, color=colour, label=f"{query}, {metric}")
-        # Under d_inf both are nearly the same: one mark around the other.
-        line.set(markerfacecolor="none", markersize=10 if query == "percentile" else 5)
-    axes.set_xlabel("users")
+    epsilons = dict.fromkeys(row.epsilon for row in rows)
+    for (epsilon, style), metric in product(zip(epsilons, _LINES, strict=False), _COLOURS):
+        points = [row for row in rows if (row.epsilon, row.metric) == (epsilon, metric)]
+        deltas, alphas = [row.delta for row in points], [row.alpha_days for row in points]
+        label = f"{metric}, epsilon = {float(epsilon):g}"
+        axes.semilogy(deltas, alphas, style, color=_COLOURS[metric], label=label, markersize=5)
+    axes.set_xlabel("delta")
     axes.set_ylabel("alpha in days")
     axes.legend(frameon=False)
     _finish(figure, [axes], caption, path)

@@ -51,6 +51,14 @@ def test_the_maximal_expected_error_is_the_worst_point_s() -> None:
     assert maximal_expected_error(other, absolute) == Fraction(7, 6)
 
 
+def test_the_expected_error_of_a_query() -> None:
+    """What a mechanism on answers is off by, at a database: of the answer, not of the database."""
+    answers = Channel(range(3), range(3), [["1/2", "1/4", "1/4"], [0, 1, 0], ["1/8", "1/8", "3/4"]])
+    released = answers.after(sum, [(0, 0), (0, 1), (1, 1)])
+    errors = [expected_error(released, absolute, x, sum) for x in released.inputs]
+    assert errors == [Fraction(3, 4), 0, Fraction(3, 8)]
+
+
 def test_an_infinitely_far_output_counts_only_if_it_leaves() -> None:
     """With no probability it adds nothing, otherwise there is no expected error."""
 

@@ -2,6 +2,7 @@
 
 import csv
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ def test_the_command_writes_the_same_bytes_again(
 ) -> None:
     """Pictures, CSVs and what is printed follow from the seed; another has other noise."""
     monkeypatch.setattr(paper, "EPSILONS", paper.EPSILONS[2:3])
-    monkeypatch.setattr(paper, "USERS", (10, 100))
+    monkeypatch.setattr(paper, "DELTAS", paper.DELTAS[:2])
     said, sizes = [], ["--size", "6", "--trials", "30"]
     for name in "ab":
         assert main(["paper", "--out", str(tmp_path / name), *sizes, "--seed", "0"]) == 0
@@ -61,15 +62,12 @@ def test_the_command_writes_the_same_bytes_again(
 
 
 def test_the_dates_are_those_of_the_paper_s_example() -> None:
-    """Fig. 3: each alpha in days by users, query and metric; d_h and d_inf cross at 4015/5 users."""
-    found = {row[:3]: row.alpha_days for row in paper.dates()}
-    assert len(found) == 4 * len(paper.USERS)
-    exact = registration_dates(200, 4015, 1, 5, "1/20")
-    assert {f"{query}, {metric}": found[200, query, metric] for _, query, metric in list(found)[:4]} == {
-        name: float(alpha) for name, alpha in exact.items()
-    }
-    better = [n for n in paper.USERS if found[n, "average", "d_h"] < found[n, "average", "d_inf"]]
-    assert better == [n for n in paper.USERS if n > 803]
+    """Fig. 3: alpha by epsilon, metric and delta; under d_h never within the span, under d_1 within days."""
+    alphas, one = {row[:3]: row.alpha_days for row in paper.dates()}, Fraction(1)
+    assert len(alphas) == 2 * len(paper.DATE_EPSILONS) * len(paper.DELTAS)
+    assert alphas[one, "d_h", 0.05] == pytest.approx(14_978.7, abs=0.1)
+    assert alphas[one, "d_1", 0.05] == registration_dates(1, 5000, 5, 0.05)["d_1"]
+    assert all(alphas[e, "d_h", d] == pytest.approx(1000 * alphas[e, "d_1", d]) for e, _, d in alphas)
 
 
 def test_the_signature_is_a_programme_under_three_noises(scene: Scene) -> None:

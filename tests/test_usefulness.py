@@ -117,23 +117,26 @@ def test_the_worst_input_counts() -> None:
 # Examples -------------------------------------------------------------------------------------------
 
 
-def test_an_average_of_dates_gets_better_with_users_only_under_d_h() -> None:
-    """Fig. 3: in 11 years, level 1, 5 days: d_h's alpha falls like 1/n, d_inf's stays, and they cross."""
-    found = {n: registration_dates(n, 4015, 1, 5, "1/20") for n in (10, 100, 1000, 10_000)}
-    for n, alphas in found.items():
-        assert float(alphas["average, d_h"]) == pytest.approx(4015 / n * math.log(20), rel=0.02)
-        assert float(alphas["average, d_inf"]) == pytest.approx(5 * math.log(20), rel=0.03)
-        assert (alphas["average, d_h"] < alphas["average, d_inf"]) == (n > 4015 / 5)
+DATES = [("0.1", 149_787, 149.8), ("0.5", 29_957, 29.96), ("1", 14_979, 14.98), ("2", 7_489, 7.49)]
+"""epsilon, and alpha in days under d_h and d_1, 5,000 days and a radius of 5, at delta = 0.05."""
 
 
-def test_a_percentile_of_dates_needs_d_inf() -> None:
-    """Fig. 3: under d_h one user moves it by the whole span, so anything may leave; under d_inf by 5 days."""
-    alphas = registration_dates(1000, 4015, 1, 5, "1/20")
-    assert alphas["percentile, d_h"] > Fraction(4015, 2)
-    assert alphas["percentile, d_inf"] == geometric_alpha(TruncatedGeometric("1/5", 1, 4015), "1/20")
-    assert 13 <= alphas["percentile, d_inf"] <= 15
-    with pytest.raises(ValueError, match="there are users and days"):
-        registration_dates(0, 4015, 1, 5, "1/20")
+@pytest.mark.parametrize("case", DATES)
+def test_the_earliest_date_under_two_metrics(case: tuple[str, float, float]) -> None:
+    """Example 1 and Figure 3: under d_h any answer in the span is nearer, under d_1/5 it is within days."""
+    epsilon, hamming, manhattan = case
+    alphas = registration_dates(epsilon, 5000, 5, 0.05)
+    assert alphas["d_h"] == pytest.approx(hamming, abs=0.6)
+    assert alphas["d_1"] == pytest.approx(manhattan, abs=0.06)
+    assert alphas["d_h"] > 5000 > 20 * alphas["d_1"]
+
+
+def test_dates_at_another_delta_and_what_is_refused() -> None:
+    """Alpha is the scale times ln(1/delta); days and levels are above zero."""
+    alphas = registration_dates(1, 5000, 5, 0.1)
+    assert alphas == pytest.approx({"d_h": 11_512.9, "d_1": 11.513}, rel=1e-4)
+    with pytest.raises(ValueError, match="span_days must be above zero"):
+        registration_dates(1, 0, 5, 0.1)
 
 
 def test_the_smart_meter_s_figure_with_its_levels() -> None:

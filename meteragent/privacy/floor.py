@@ -54,7 +54,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,16 +73,21 @@ _CELLS = 1 << 16
 # Finite and bounded spaces --------------------------------------------------------------------------
 
 
-def expected_error(channel: Channel, metric: Metric, point: object) -> Number:
-    """E d(x, X_x) at x = `point`, exactly: the sum over outputs y of P(y|x) d(x, y).
+def expected_error(
+    channel: Channel, metric: Metric, point: Any, query: Callable[[Any], Any] = lambda x: x
+) -> Number:
+    """Return E d(Q(x), X_x) at x = `point`, exactly: the sum over outputs y of P(y|x) d(Q(x), y).
+
+    Of the identity query unless another one is given, whose answers the channel releases (Holohan 2014,
+    section 2.3).
 
     Raises:
         ValueError: `point` is no input, or an output that may leave is infinitely far.
     """
-    total = number("zero", 0)
+    total, truth = number("zero", 0), query(point)
     for output, mass in zip(channel.outputs, channel.row(point), strict=True):
         if mass != 0:
-            total += mass * _finite(metric(point, output))
+            total += mass * _finite(metric(truth, output))
     return total
 
 

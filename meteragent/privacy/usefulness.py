@@ -14,11 +14,10 @@ that has so many; the worst x has both sides where k >= 2(j+1).
 
 The examples
 ------------
-*Registration dates* (Fig. 3). An average of n users' dates, in a range of as many days as `span`, moves by
-span/n when one user's date is replaced: that is its noise under d_h and, as it is the same noise, under the
-normalised d_1. Under d_inf all dates may move, each by at most a radius, and the average by no more than
-that: the noise does not fall with n, nor grow with the span. For a percentile one user counts as much as the
-whole span under d_h, and the radius under d_inf. Which is better depends on n and on what is to be hidden.
+*Registration dates* (Example 1, Figure 3). The earliest of many users' dates moves by up to the whole span
+when one user's date is replaced, which is its noise under d_h: more than the span itself, so that nothing
+useful leaves. Under d_1 with level epsilon at a radius of five days the noise is that of five days. Which is
+right depends on what is to be hidden: any other date, or dates within some days.
 
 *Smart meters* (Fig. 4), corrected. Noise of scale 1/epsilon on each reading is epsilon |x_i - x'_i|-private
 for one reading alone. For a window of n readings that all may move it is n epsilon d_inf-private. To be
@@ -132,33 +131,21 @@ def _probability(delta: Exact) -> Fraction:
 
 
 def registration_dates(
-    users: int, span_days: int, level: Exact, radius_days: Exact, delta: Exact
-) -> dict[str, Fraction]:
-    """Chatzikokolakis 2013, Fig. 3: alpha, in days, of an average and a percentile of registration dates.
+    epsilon: Exact, span_days: Exact, radius_days: Exact, delta: float
+) -> dict[str, float]:
+    """Return alpha of the earliest registration date, in days (Chatzikokolakis 2013, Example 1, Figure 3).
 
-    Dates are whole days of a span. What is protected at `level`: one user's date (d_h, and the normalised
-    d_1 with the same noise), or all users' dates, moved by up to `radius_days` each (d_inf). With the
-    truncated geometric mechanism, on days for the percentile, on `users`-ths of days for the average.
+    With Laplace noise, under epsilon d_h, where a date may move by the whole span, and under (epsilon/radius)
+    d_1, level epsilon for whoever moves by at most the radius. Scales are span/epsilon and radius/epsilon,
+    and alpha is the scale times ln(1/delta).
 
     Raises:
         TypeError: a parameter is not exact.
-        ValueError: level or radius is not above zero, delta not in [0, 1), no users, or no days.
+        ValueError: epsilon, span or radius is not above zero, or delta is not between 0 and 1.
     """
-    if users < 1 or span_days < 1:
-        raise ValueError(f"there are users and days, not {users} and {span_days}")
-    exact, radius = positive("level", level), positive("radius_days", radius_days)
-
-    def alpha(sensitivity: Fraction, quantum: Fraction) -> Fraction:
-        mechanism = TruncatedGeometric(exact / sensitivity, quantum, int(span_days / quantum))
-        return geometric_alpha(mechanism, delta)
-
-    day, share, span = Fraction(1), Fraction(1, users), Fraction(span_days)
-    return {
-        "average, d_h": alpha(span / users, share),
-        "average, d_inf": alpha(radius, share),
-        "percentile, d_h": alpha(span, day),
-        "percentile, d_inf": alpha(radius, day),
-    }
+    level = positive("epsilon", epsilon)
+    moved = {"d_h": positive("span_days", span_days), "d_1": positive("radius_days", radius_days)}
+    return {metric: norm_alpha(1, level / days, delta) for metric, days in moved.items()}
 
 
 class NoisySignature(NamedTuple):

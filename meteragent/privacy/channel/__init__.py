@@ -4,7 +4,7 @@ from meteragent.privacy.channel.exponential import Number, exp, number
 from meteragent.privacy.channel.family import same_noise
 from meteragent.privacy.channel.finite import Channel, Distribution
 from meteragent.privacy.channel.laplace import NoLaplaceMechanism, laplace_channel, laplace_densities
-from meteragent.privacy.channel.sets import algebra, all_events
+from meteragent.privacy.channel.sets import algebra, all_events, disjoint_first, disjoint_second
 
 __all__ = [
     "Channel",
@@ -13,6 +13,8 @@ __all__ = [
     "Number",
     "algebra",
     "all_events",
+    "disjoint_first",
+    "disjoint_second",
     "exp",
     "laplace_channel",
     "laplace_densities",

@@ -10,6 +10,7 @@ from .randomised import RandomisedResponse, RandomRow
 from .response import After, OutputPerturbation, Sanitised, Then
 from .sanitisation import LaplaceSanitisation
 from .selection import Exponential, NoisyMax
+from .universal import NotUniform, universal_mechanism
 from .vector import VectorLaplace
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "MetricMechanism",
     "MetricProduct",
     "NoisyMax",
+    "NotUniform",
     "OutputPerturbation",
     "PairMechanism",
     "PlanarLaplace",
@@ -37,4 +39,5 @@ __all__ = [
     "Then",
     "TruncatedGeometric",
     "VectorLaplace",
+    "universal_mechanism",
 ]

@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import re
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -30,6 +29,7 @@ from meteragent.agent import Agent, synchronised, watch
 from meteragent.agent.notify import Notify
 from meteragent.errors import ConfigError, KeyRefused, MeteragentError, StoreError
 from meteragent.release import Terms
+from meteragent.secrecy import forbid_dumps
 from meteragent.store import read_only, restored_at, terms
 
 EXIT_CRASH = 1
@@ -242,7 +242,7 @@ def _run(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
     if admission.refused(options.config, settings, sys.stderr):
         return EXIT_CONFIG
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # raw readings are in memory: no core may hold them
+    forbid_dumps()
     gc.set_threshold(COLLECT_AFTER)
 
     def facts(stream: config.Stream, others: Fraction) -> dict[str, Any]:

@@ -65,6 +65,15 @@ COUNTERS = {
 """Every counter and what it counts."""
 
 
+PUBLIC = frozenset(
+    {
+        *("opened", "passed", "withheld", "released", "retired", "retired_unsent", "delivered"),
+        *("publish_refused", "source_lost", "sink_lost", "store_full", "clock_waits", "store_set_aside"),
+    }
+)
+"""Counters that follow from the schedule, the links and the store: they tell nothing of what a meter did."""
+
+
 class Counts(Counter[str]):
     """How often each thing of `COUNTERS` happened since the start."""
 
@@ -78,9 +87,10 @@ class Counts(Counter[str]):
         """Return counts of a part, each of which counts here too."""
         return _Part(self)
 
-    def text(self) -> str:
-        """All that happened, as ``name=count``, in the order of `COUNTERS`."""
-        return " ".join(f"{name}={self[name]}" for name in COUNTERS if self[name]) or "nothing"
+    def text(self, *, public: bool = False) -> str:
+        """Return all that happened, or what is `PUBLIC`, as ``name=count``, in the order of `COUNTERS`."""
+        names = [name for name in COUNTERS if self[name] and (name in PUBLIC or not public)]
+        return " ".join(f"{name}={self[name]}" for name in names) or "nothing"
 
 
 class _Part(Counts):

@@ -222,7 +222,7 @@ def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
     if stream.sink.spread:
         upto = format_duration(stream.sink.spread)
         lines.append(f"a meter's records leave later by a fixed time of its own, up to {upto}")
-    silence = format_duration(stream.window.forget)
+    silence = format_duration(config.forget_ms(stream.source, stream.window.forget))
     return [*lines, f"a meter that is silent for {silence} stops sending: that is not hidden"]
 
 

@@ -131,7 +131,7 @@ class World:
             decode=config.decoder(one.source),
             schedule=config.schedule(one),
             ahead_ms=one.window.ahead,
-            forget_ms=one.window.forget,
+            forget_ms=config.forget_ms(one.source, one.window.forget),
             spread_ms=one.sink.spread,
             max_meters=one.source.max_meters,
             max_payload=one.source.max_payload,

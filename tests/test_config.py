@@ -41,7 +41,8 @@ def test_four_keys_suffice() -> None:
         10_000,
     )
     assert (stream.source.max_payload, stream.sink.inflight, stream.sink.spread) == (65_536, 100, 0)
-    assert (stream.window.ahead, stream.window.forget) == (HALF_HOUR_MS, 86_400_000)
+    assert (stream.window.ahead, stream.window.forget) == (HALF_HOUR_MS, None)
+    assert config.forget_ms(stream.source, None) == 86_400_000
     assert (str(given_.store.path), given_.store.keep, given_.store.max_mb) == (
         "meteragent.db",
         2_592_000_000,
@@ -215,3 +216,18 @@ def test_a_configuration_is_read_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "zähler.toml"
     path.write_text(FLAT, encoding="utf-8")
     assert config.load(path) == config.parse(FLAT)
+
+
+def test_a_meter_that_reports_on_change_is_not_soon_forgotten() -> None:
+    """Where readings come on change the end of records would tell when a device rests: 30 days by default."""
+    day_ms = 86_400_000
+    for source, window, days in (
+        ("", "", 1),
+        ("dead_band = 5", "", 30),
+        ("every = '0s'", "", 30),
+        ("profile = 'vzlogger'", "", 1),
+        ("dead_band = 5", "forget = '2d'", 2),
+        ("", "forget = '12h'", 0.5),
+    ):
+        (stream,) = config.parse(written(source=source, window=window)).stream
+        assert config.forget_ms(stream.source, stream.window.forget) == days * day_ms

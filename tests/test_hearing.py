@@ -241,7 +241,7 @@ def test_silence_waits_for_the_longest_of_what_is_usual() -> None:
     daily = 'kind = "interval_energy"\nunit = "Wh"\ninterval = "1d"'
     assert limit(source=daily, window='length = "1d"') == 3 * DAY_MS
     assert limit(source="every = '1h'") == 3 * HOUR_MS
-    assert limit(source="every = '0s'") == limit(source="dead_band = 5") == DAY_MS
+    assert limit(source="every = '0s'") == limit(source="dead_band = 5") == 30 * DAY_MS
     assert limit(source="every = '2h'\ndead_band = 5") == 6 * HOUR_MS
     assert limit(source="dead_band = 5", window='forget = "2d"') == 2 * DAY_MS
     assert limit(window='clock = "event"') is None

@@ -184,23 +184,6 @@ def test_charges_are_in_1_per_w_and_by_day() -> None:
     }
 
 
-def test_a_refused_topic_that_has_had_its_part_of_the_store_opens_no_window() -> None:
-    """No charge, the mark passes over it for ever, and another meter's windows open (laws 1 and 2)."""
-    pipeline = core()
-    for meter in ("m1", "m2"):
-        feed(pipeline, message(1, 1, meter=meter))
-    pipeline.withhold({"private/m1/power"})
-    commit = feed(pipeline, now_ms=9).commit
-    assert [dict(windows) for windows in commit.charges.values()] == [{"m2": 2}]
-    assert commit.marks == {"m1": BASE_MS + 12, "m2": BASE_MS + 12}
-    assert {row.topic for row in commit.outgoing if not row.retain} == {"private/m2/power"}
-    assert pipeline._counts["withheld"] == 2
-    pipeline.withhold(())
-    assert feed(pipeline, now_ms=12).commit.marks == {"m1": BASE_MS + 16, "m2": BASE_MS + 16}
-    assert pipeline._counts["withheld"] == 2
-    assert pipeline._counts["opened"] == 4
-
-
 def test_a_window_that_would_exceed_the_budget_is_passed_for_ever() -> None:
     """Passed windows raise the mark, cost nothing, release nothing and are counted; the next day opens."""
     odometer = Odometer(DAY_MS, Fraction(250))

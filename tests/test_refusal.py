@@ -14,6 +14,8 @@ from tests.fake_session import LIMIT_S, FakeSession, Publication
 from tests.mqtt_peer import turns
 from tests.sink_line import NOW_MS, Line
 from tests.stores import open_store
+from tests.test_pipeline import core, feed
+from tests.world import BASE_MS, message
 
 BAD, GOOD = "private/bad/power", "private/good/power"
 
@@ -168,6 +170,26 @@ async def test_more_refused_records_than_are_read_at_once_starve_nobody(
             await idle(line)
         assert broker.took == payloads("g", 1, 2)
         assert len(broker.refused) <= 3
+
+
+# What it may take of the store ----------
+
+
+def test_a_refused_topic_that_has_had_its_part_of_the_store_opens_no_window() -> None:
+    """No charge, the mark passes over it for ever, and another meter's windows open (laws 1 and 2)."""
+    pipeline = core()
+    for meter in ("m1", "m2"):
+        feed(pipeline, message(1, 1, meter=meter))
+    pipeline.withhold({"private/m1/power"})
+    commit = feed(pipeline, now_ms=9).commit
+    assert [dict(windows) for windows in commit.charges.values()] == [{"m2": 2}]
+    assert commit.marks == {"m1": BASE_MS + 12, "m2": BASE_MS + 12}
+    assert {row.topic for row in commit.outgoing if not row.retain} == {"private/m2/power"}
+    assert pipeline._counts["withheld"] == 2
+    pipeline.withhold(())
+    assert feed(pipeline, now_ms=12).commit.marks == {"m1": BASE_MS + 16, "m2": BASE_MS + 16}
+    assert pipeline._counts["withheld"] == 2
+    assert pipeline._counts["opened"] == 4
 
 
 # A broker that closes the connection --------------------------------------------------------------

@@ -41,7 +41,7 @@ from meteragent.store import Store, meta, read_only, restored_at
 DRAIN_S = 10.0
 """How long a stop waits for the outbox."""
 TOTALS_S = 3600.0
-"""How often the totals are logged: rarely, because they tell when a home is busy (law 4)."""
+"""How often the totals are logged: those that are public. The others tell when a home is busy (law 4)."""
 ALARM_S = 86_400.0
 """How long `health` tells of a jump of the clock."""
 FORGET_MS = 60 * grid.DAY_MS
@@ -369,7 +369,8 @@ class Agent:
         """Log the totals now and then, and forget what was spent in periods long past."""
         while True:
             await asyncio.sleep(TOTALS_S)
-            _log.info("totals: %s", self.counts.text())
+            _log.info("totals: %s", self.counts.text(public=True))
+            _log.debug("all totals: %s", self.counts.text())
             if not parts.has_event_clock(self._config):
                 for odometer in odometers.values():
                     odometer.forget_before(clock.newest_ms - FORGET_MS)

@@ -6,11 +6,11 @@ Only counts of the whole stream are compared: no value, meter or time of a messa
 from collections.abc import Iterator
 
 from meteragent import config as settings
-from meteragent.config.source import every_ms, profile
+from meteragent.config.source import every_ms, reports_on_change
 from meteragent.grid import HOUR_MS, format_duration
 from meteragent.health import REFUSALS, Counts
 from meteragent.problem import Problem, problem
-from meteragent.release import Clock, Kind
+from meteragent.release import Clock
 
 LEAST = 5
 """Fewer messages than this say nothing: devices send an odd one now and then."""
@@ -38,16 +38,9 @@ def silence_ms(stream: settings.Stream) -> int | None:
     terms = settings.terms(stream)
     longest_ms = max(terms.slot_ms(place) for place in range(terms.n)) if terms.bands else terms.step_ms
     limit_ms = max(HOUR_MS, 3 * every_ms(stream.source), longest_ms)
-    return max(limit_ms, stream.window.forget) if _reports_on_change(stream) else limit_ms
-
-
-def _reports_on_change(stream: settings.Stream) -> bool:
-    source, device = stream.source, profile(stream.source)
-    if source.every is not None:
-        return source.every == 0
-    if source.kind is Kind.POWER and source.dead_band:
-        return True
-    return device is not None and (device.dead_band_w > 0 or not device.dead_band_known)
+    if not reports_on_change(stream.source):
+        return limit_ms
+    return max(limit_ms, settings.forget_ms(stream.source, stream.window.forget))
 
 
 class Hearing:

@@ -46,7 +46,7 @@ def core(
         decode=settings.decoder(stream.source),
         schedule=settings.schedule(stream, others),
         ahead_ms=stream.window.ahead,
-        forget_ms=stream.window.forget,
+        forget_ms=settings.forget_ms(stream.source, stream.window.forget),
         spread_ms=stream.sink.spread,
         max_meters=stream.source.max_meters,
         max_payload=stream.source.max_payload,

@@ -3,7 +3,6 @@
 import argparse
 import importlib
 import importlib.util
-import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from meteragent.archive.policy import Policy
 from meteragent.errors import ConfigError, KeyRefused, MeteragentError
 from meteragent.grid import format_duration, iso_duration
 from meteragent.release import Kind
+from meteragent.secrecy import forbid_dumps
 
 EXIT_CRASH = 1
 EXIT_INTERRUPTED = 130
@@ -45,8 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if lacking := _lacking(options.engine):
         print(f"meteragent: sanitise needs the extra: pip install 'meteragent[{lacking}]'", file=sys.stderr)
         return EXIT_CRASH
-    _, most = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, most))  # no core may hold readings and keys
+    forbid_dumps()
     try:
         print(_made(policy, options))
     except (ConfigError, KeyRefused):

@@ -31,7 +31,7 @@ from meteragent.config.model import (
 )
 from meteragent.config.refuse import refuse
 from meteragent.config.schema import schema
-from meteragent.config.source import decoder, has_times, held, topic_of
+from meteragent.config.source import decoder, forget_ms, has_times, held, reports_on_change, topic_of
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.errors import ConfigError
 
@@ -45,6 +45,7 @@ __all__ = [
     "endpoint",
     "exposed",
     "facts_of_loads",
+    "forget_ms",
     "has_times",
     "held",
     "load",
@@ -53,6 +54,7 @@ __all__ = [
     "parse",
     "read_secret",
     "refusals",
+    "reports_on_change",
     "schedule",
     "schema",
     "shapes",

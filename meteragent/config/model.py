@@ -119,8 +119,8 @@ class Window(_Section):
     """What time without a reading counts as, in the unit."""
     range: tuple[Number, Number] = (Fraction(0), Fraction(20_000))
     """Values are clamped to this, in W, and counted."""
-    forget: Span = DAY_MS
-    """A meter silent for so many whole windows is forgotten until it is heard again."""
+    forget: Span | None = None
+    """A meter silent for so many whole windows is forgotten; left out: 24h, of readings on change 30d."""
     catch_up: Duration = 60_000
     """After a stop, what fell due leaves so long after the subscription."""
 

@@ -10,7 +10,7 @@ from meteragent.decode.number import found as found_number
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profile import decoder as decoder_of
 from meteragent.decode.profiles import PROFILES
-from meteragent.grid import HOUR_MS
+from meteragent.grid import DAY_MS, HOUR_MS
 from meteragent.release import UNIT_FACTOR, Kind
 from meteragent.topic import SourceTopic
 
@@ -104,6 +104,26 @@ def lateness_ms(source: Source, written: int | None) -> int:
     if written is not None:
         return written
     return 0 if source.kind is Kind.POWER or profile(source) is None else every_ms(source)
+
+
+def reports_on_change(source: Source) -> bool:
+    """Return whether the device may say nothing as long as nothing changes."""
+    device = profile(source)
+    if source.every is not None:
+        return source.every == 0
+    if source.kind is Kind.POWER and source.dead_band:
+        return True
+    return device is not None and (device.dead_band_w > 0 or not device.dead_band_known)
+
+
+def forget_ms(source: Source, written: int | None) -> int:
+    """Return how long a meter may be silent: as written, else a day; 30 days where it reports on change.
+
+    A device that rests says nothing: if its records stopped soon, they would tell when it is used.
+    """
+    if written is not None:
+        return written
+    return 30 * DAY_MS if reports_on_change(source) else DAY_MS
 
 
 def dead_band(source: Source) -> Fraction | None:

@@ -15,6 +15,7 @@ from typing import Any
 from meteragent import config as settings
 from meteragent import mqtt
 from meteragent.errors import LinkError
+from meteragent.secrecy import forbid_dumps
 from meteragent.tap.view import StreamView, View
 
 _NO_TERMINAL = (
@@ -35,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
         print(_NO_TERMINAL, file=sys.stderr)
         return 1
     config = settings.load(options.config)
+    forbid_dumps()
     try:
         asyncio.run(_show(config, options.meter))
     except LinkError as error:

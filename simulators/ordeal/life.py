@@ -101,7 +101,7 @@ def _line(stream: settings.Stream, config: settings.Config, store: Store, key: b
         sink_topic=stream.sink.topic,
         schedule=settings.schedule(stream, settings.others_per_day(config, stream)),
         ahead_ms=stream.window.ahead,
-        forget_ms=stream.window.forget,
+        forget_ms=settings.forget_ms(stream.source, stream.window.forget),
         spread_ms=stream.sink.spread,
         catch_up_ms=stream.window.catch_up,
         max_meters=stream.source.max_meters,

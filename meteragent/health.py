@@ -58,6 +58,7 @@ COUNTERS = {
     "source_lost": "connections to the source's broker lost",
     "sink_lost": "connections to the sink's broker lost",
     "store_full": "times the store was full of undelivered messages: everything stands",
+    "store_unerased": "times another reader kept the store's log from being erased: everything stands",
     "clock_waits": "times the wall clock was earlier than the store: everything stands",
     "clock_jumped": "times the wall clock jumped forward, which counts as a restore of the store",
     "store_set_aside": "corrupt stores set aside",

@@ -35,6 +35,17 @@ PROBLEMS = {
         "Bring the sink's broker back, or raise store.max_mb and restart.",
         "the-store-is-full",
     ),
+    "wal_not_erased": Meaning(
+        "another program reads the store and keeps its log from being erased",
+        "Find it (`fuser -v` on the store's file) and end it, or have it read in short transactions: while "
+        "it reads, sums of earlier moments stay on the disk. After ten minutes everything stands.",
+        "the-log-is-not-erased",
+    ),
+    "unerased_stands": Meaning(
+        "everything stands: another program has kept the store's log from being erased for ten minutes",
+        "Find it (`fuser -v` on the store's file) and end it: then everything goes on.",
+        "the-log-is-not-erased",
+    ),
     "source_down": Meaning(
         "no connection to the broker of the source",
         "Check that the broker runs, and source.url, the user and the password; the log gives the reason.",

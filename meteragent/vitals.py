@@ -15,7 +15,13 @@ from meteragent.problem import Problem, problem
 
 LAG_S = 60.0
 """A record that has been due for longer is a sign that something is wrong."""
-_STANDS = {"no clock": "no_clock", "no room in the store": "store_full"}
+UNERASED_S = 10.0
+"""Our own commands read for less than a second at a time."""
+_STANDS = {
+    "no clock": "no_clock",
+    "no room in the store": "store_full",
+    "the log is not erased": "unerased_stands",
+}
 LABELS = 100
 """Of more meters than this only the number is told: a label for each would burden who collects."""
 
@@ -45,6 +51,7 @@ class Vitals:
     """The agent at a moment: `stands` says why nothing moves, where nothing does.
 
     `raised` are the problems that parts of the agent have raised; others follow from the figures.
+    `unerased_s` is for how long another reader has kept old accumulators in the store's log.
     """
 
     version: str
@@ -54,6 +61,7 @@ class Vitals:
     counts: Mapping[str, int]
     streams: tuple[StreamVitals, ...]
     raised: tuple[Problem, ...] = ()
+    unerased_s: float = 0.0
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -63,6 +71,8 @@ class Vitals:
     def _problems(self) -> Iterator[Problem]:
         if self.stands is not None:
             yield problem(_STANDS[self.stands])
+        elif self.unerased_s > UNERASED_S:
+            yield problem("wal_not_erased")
         for stream in self.streams:
             if not stream.source_up:
                 yield problem("source_down", stream.name)

@@ -3,15 +3,17 @@
 import asyncio
 import json
 import socket
+import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 
 import pytest
 
 from meteragent import cli, vitals
-from meteragent.agent import watch
+from meteragent.agent import runner, watch
 from meteragent.agent.notify import Notify
 from meteragent.agent.runner import StoreThread
 from meteragent.agent.watch import StreamWatch
@@ -47,6 +49,18 @@ async def asked(world: World) -> Vitals:
 def texts(found: Vitals) -> list[str]:
     """The problems as a person reads them."""
     return [one.text for one in found.problems]
+
+
+def codes(found: Vitals) -> list[str]:
+    """Their codes."""
+    return [one.code for one in found.problems]
+
+
+async def until_told(world: World, wanted: list[str]) -> None:
+    """Ask until these are the codes."""
+    async with asyncio.timeout(LIMIT_S):
+        while codes(await asked(world)) != wanted:
+            await world.turn(1)
 
 
 async def heard(systemd: socket.socket, wanted: str) -> list[str]:
@@ -116,6 +130,27 @@ async def test_what_a_part_raises_is_told(world: World) -> None:
         assert texts(await asked(world)) == ["stream other: no connection to the broker of the sink"]
         world.agent.alarms.clear("sink_down", "other")
         assert texts(await asked(world)) == []
+
+
+async def test_a_log_that_is_not_erased_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that keeps the log is a problem, then everything stands; when it ends everything goes on."""
+    monkeypatch.setattr(vitals, "UNERASED_S", 0.0)
+    async with world.running():
+        world.sides["source"].send(1)
+        await world.until(lambda: world.agent.counts["opened"] == 1)
+        with closing(sqlite3.connect(world.store, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM mark").fetchall()
+            world.now_ms += STEP_MS
+            await world.until(lambda: world.agent.counts["released"] == 1)
+            await until_told(world, ["wal_not_erased"])
+            monkeypatch.setattr(runner, "UNERASED_MAX_S", 1e-9)
+            monkeypatch.setattr(watch, "UNERASED_MAX_S", 1e-9)
+            world.now_ms += STEP_MS
+            await world.until(lambda: world.agent.counts["store_unerased"] == 1)
+            assert codes(await asked(world)) == ["unerased_stands"]
+            assert world.agent.counts["released"] == 1
+        await until_told(world, [])
 
 
 async def test_a_lost_connection_is_a_problem_until_it_is_back(world: World) -> None:

@@ -31,6 +31,11 @@ POLL_S = 1.0
 REFUSED_PART = 10
 """What waits for topics that the sink's broker refuses may take this part of the room, one in so many."""
 
+UNERASED_MAX_S = 600.0
+"""When another reader has kept old accumulators in the log for so long, everything stands until it ends."""
+STANDS_UNERASED = "another program reads the store and keeps its log from being erased"
+STANDS_FULL = "the store is full of undelivered messages"
+
 PRUNE = 100
 """Old delivered messages deleted with a commit at most."""
 
@@ -55,6 +60,8 @@ class StoreThread:
         self._added = 0
         self._refused_bytes: dict[str, int] = {}
         self._erasing: asyncio.Future[None] | None = None
+        self._kept = False
+        self._kept_since_s: float | None = None
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Run a function on the store's thread."""
@@ -74,7 +81,7 @@ class StoreThread:
         self._added += added
         try:
             written = self._begin(self._persist, commit, delivered, budget)
-            self._erasing = self._begin(self.store.erase)
+            self._erasing = self._begin(self._erase_log)
             rows, self._bytes = await written
         finally:
             self._added -= added
@@ -92,12 +99,31 @@ class StoreThread:
             outbox.prune(tx, commit.clock_ms - self._keep_ms, PRUNE)
             return rows, outbox.total(tx)
 
+    def _erase_log(self) -> None:
+        self.store.erase()
+        self._kept = not self.store.erased
+
     async def erased(self) -> None:
-        """Wait until what the last commit left in the log is erased; raises StoreError."""
+        """Wait until what the last commit left in the log is erased; raises StoreError.
+
+        Where another reader of the file keeps it, that is tried again and noted (`unerased_s`).
+        """
+        if self._kept and (self._erasing is None or self._erasing.done()):
+            self._erasing = self._begin(self._erase_log)
         erasing = self._erasing
         if erasing is not None:
             await asyncio.wait({erasing})  # who is cancelled here must not cancel that
             erasing.result()
+        if not self._kept:
+            self._kept_since_s = None
+        elif self._kept_since_s is None:
+            self._kept_since_s = asyncio.get_running_loop().time()
+
+    @property
+    def unerased_s(self) -> float:
+        """For how long another reader has kept old accumulators in the log."""
+        since_s = self._kept_since_s
+        return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
 
     async def room(self) -> bool:
         """Whether the store has room for more undelivered messages, those on their way to it counted."""
@@ -248,21 +274,23 @@ class Runner:
                 self.sink.take(rows)
 
     async def _time(self) -> int:
-        """The time, once there is a clock and the store has room; until then everything stands."""
+        """The time, once there is a clock, room in the store and an erased log; else everything stands."""
         stands = False
         while True:
             self.turn()
             await self.store.erased()
             now_ms = self.clock.now_ms()
             if now_ms is not None:
-                if await self.store.room():
+                kept = self.store.unerased_s >= UNERASED_MAX_S
+                if not kept and await self.store.room():
                     return now_ms
                 if not stands:
                     stands = True
                     self.catch_up.again()
-                    self.counts.add("store_full")
-                    _log.warning("the store is full of undelivered messages: everything stands")
-                await self.flush()
+                    self.counts.add("store_unerased" if kept else "store_full")
+                    _log.warning("everything stands: %s", STANDS_UNERASED if kept else STANDS_FULL)
+                if not kept:
+                    await self.flush()
             await asyncio.sleep(POLL_S)
 
     async def flush(self) -> None:

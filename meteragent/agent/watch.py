@@ -17,7 +17,7 @@ from meteragent import __version__, ledger, outbox, vitals
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.hearing import Hearing
 from meteragent.agent.notify import Notify
-from meteragent.agent.runner import StoreThread
+from meteragent.agent.runner import UNERASED_MAX_S, StoreThread
 from meteragent.grid import DAY_MS, floor
 from meteragent.health import Counts
 from meteragent.mqtt import Session
@@ -132,7 +132,10 @@ class Watch:
         """How the agent is now."""
         now_ms = self._clock.now_ms()
         room = await self._thread.room()
+        unerased_s = self._thread.unerased_s
         stands = "no clock" if now_ms is None else None if room else "no room in the store"
+        if stands is None and unerased_s >= UNERASED_MAX_S:
+            stands = "the log is not erased"
         hearing = (found for stream in self.streams for found in stream.problems())
         return Vitals(
             version=__version__,
@@ -142,6 +145,7 @@ class Watch:
             counts=dict(self._counts),
             streams=tuple([await stream.vitals(self._thread, now_ms) for stream in self.streams]),
             raised=self._alarms.active + tuple(hearing if stands is None else ()),
+            unerased_s=unerased_s,
         )
 
     async def problems(self) -> tuple[Problem, ...]:

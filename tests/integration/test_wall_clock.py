@@ -120,7 +120,7 @@ async def _run(broker: Broker, folder: Path) -> Run:
             await agent.stop()
             with read_only(agent.store) as connection:
                 secret = meta(connection, "secret")
-    delays_ms = {home: topic.delay_ms(secret, "main", home, SPREAD_MS) for home in HOMES}
+    delays_ms = {home: topic.delay_ms(secret, "spread", home, SPREAD_MS) for home in HOMES}
     times_ms = (start_ms, running_ms, told_ms, stopped_ms, restarted_ms)
     return Run(came, line.sent, *times_ms, delays_ms, ledger, first, agent.totals)
 

@@ -1,6 +1,7 @@
-"""The error that a mechanism adds, before it is added: what a descriptor and `check` say.
+"""The error that a release adds, before it is added: what a descriptor and `check` say.
 
-All results are floats in the unit of the quantum (W for a quantum in W), per slot unless said.
+All results are floats in the unit of the quantum (W for a quantum in W), per slot unless said. They depend on
+how values become whole quanta, the `rounding`: half up before the noise, or dithered (`mechanism.dithered`).
 
 Theory of operation
 -------------------
@@ -10,21 +11,35 @@ uniform on (-(R+1/2), R+1/2), a law without steps:
 
     P(|z + U| > h) = sum over r = R + 1/2 > h of P(R) (1 - h/r),        P(R) ~ r^n e^(-a r).
 
+Dithered, a value that is f of a quantum above a whole one leaves with the error z + B - f, B ~ Bernoulli(f):
+mean 0, variance Var z + f(1 - f), which is Var z + 1/6 on average over f and Var z + 1/4 at most (THEORY-2 A.8).
+The interval +-(H + 1/2) covers it with probability
+
+    F(H) - f (p(H) - p(H+1)),   f <= 1/2,   F(H) = P(|z| <= H),  p(H) = P(z = H),
+
+for f < 1/2, by symmetry with 1 - f for f > 1/2, and no less at f = 1/2. So with H the least for which
+F(H) - (p(H) - p(H+1))/2 >= coverage it is honest for every load: this holds for a slot of any n, because a
+slot's own noise is symmetric and falls away from 0. In terms of R, p(H) - p(H+1) = P(R = H)/(2H + 1).
+
 Sums over the lattice are used while they have at most 2^17 terms. With more, a is so small that sums
 over half-integers are integrals. Those are THEORY 1.2: r is Gamma(n+1, 1/a), so that E r^2 =
 (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson's formula the moments
 differ by 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1) each, relatively, which is below 1e-10 for n >= 2
-(n = 1 is in closed form); h, whose sum has a kink, differs by less than 1e-6.
+(n = 1 is in closed form); h, whose sum has a kink, differs by less than 1e-6. Dithered h is then rounded up to
+H + 1/2; (p(H) - p(H+1))/2 is below a^2/4 there, less than the integrals lose.
 """
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.mechanism.laplace import LInfLaplace
+
+Rounding = Literal["half-up", "dithered"]
+"""How values become whole quanta: floor(x/q + 1/2) before the noise, or floor(x/q + u), u uniform on [0, 1)."""
 
 _TERMS_LIMIT = 1 << 17
 
@@ -48,38 +63,56 @@ def _lattice(n: int, a: float) -> _Lattice | None:
     return _Lattice(r, weight / weight.sum())
 
 
-def sd(mechanism: LInfLaplace) -> float:
-    """The standard deviation of the noise of a slot: q sqrt(E[R(R+1)]/3).
+def sd(mechanism: LInfLaplace, rounding: Rounding = "half-up") -> float:
+    """Return the standard deviation of what a slot adds.
 
-    For n = 1, discrete Laplace: q / (sqrt2 sinh(a/2)). For a << 1: sqrt((n+1)(n+2)/3)/epsilon.
+    Half up, that of the noise, q sqrt(E[R(R+1)]/3): for n = 1 q / (sqrt2 sinh(a/2)), for a << 1
+    sqrt((n+1)(n+2)/3)/epsilon. What is lost by rounding is a bias, which it does not count. Dithered,
+    q sqrt(Var z + 1/6): the root of the variance's mean over loads (THEORY-2 A.8).
     """
-    n, a = mechanism.n, float(mechanism.a)
-    if n == 1:
-        deviation = math.sqrt(2) * math.exp(-a / 2) / -math.expm1(-a)  # sinh would overflow
-    elif (table := _lattice(n, a)) is None:
-        deviation = math.sqrt(((n + 1) * (n + 2) / a**2 - 0.25) / 3)
-    else:
-        deviation = math.sqrt(float(np.sum(table.probability * (table.r**2 - 0.25))) / 3)
+    deviation = _deviation(mechanism)
+    if rounding == "dithered":
+        deviation = math.sqrt(deviation**2 + 1 / 6)
     return float(mechanism.quantum) * deviation
 
 
-def sd_of_sum(mechanism: LInfLaplace, m: int) -> float:
-    """The standard deviation of the noise in a sum of m slot values: sqrt(m) sd.
+def sd_bound(mechanism: LInfLaplace) -> float:
+    """Return the largest standard deviation of a dithered slot: q sqrt(Var z + 1/4), half a quantum off."""
+    return float(mechanism.quantum) * math.sqrt(_deviation(mechanism) ** 2 + 1 / 4)
 
-    The slots of one window are uncorrelated (THEORY 1.2: their signs are free), windows are
-    independent; so it holds for any m slots, of one window, one meter or many.
+
+def _deviation(mechanism: LInfLaplace) -> float:
+    """Return the root of Var z, in quanta."""
+    n, a = mechanism.n, float(mechanism.a)
+    if n == 1:
+        return math.sqrt(2) * math.exp(-a / 2) / -math.expm1(-a)  # sinh would overflow
+    if (table := _lattice(n, a)) is None:
+        return math.sqrt(((n + 1) * (n + 2) / a**2 - 0.25) / 3)
+    return math.sqrt(float(np.sum(table.probability * (table.r**2 - 0.25))) / 3)
+
+
+def sd_of_sum(mechanism: LInfLaplace, m: int, rounding: Rounding = "half-up") -> float:
+    """Return the standard deviation of a sum of m slot values: sqrt(m) sd.
+
+    The slots of one window are uncorrelated (THEORY 1.2: their signs are free; dithers are independent), windows
+    are independent; so it holds for any m slots, of one window, one meter or many.
     """
-    return math.sqrt(m) * sd(mechanism)
+    return math.sqrt(m) * sd(mechanism, rounding)
 
 
 @lru_cache(maxsize=256)
-def half_width(mechanism: LInfLaplace, coverage: float = 0.95) -> float:
-    """The h such that the slot's mean lies within value +- h with probability `coverage`.
+def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Rounding = "half-up") -> float:
+    """Return the h such that the slot's mean lies within value +- h with probability `coverage`.
 
-    The error is counted against the mean before it was rounded to the quantum, its rounding taken as
-    uniform on the quantum's cell: q (z + U). So h is a continuous function of all parameters; with
-    negligible noise it is the cell's own coverage q/2, and for n = 1 and a << 1 it is
-    -ln(1 - coverage)/epsilon, as the Laplace law has it.
+    The error is counted against the mean before it was rounded to the quantum.
+
+    Half up, its rounding is taken as uniform on the quantum's cell: q (z + U). So h is a continuous function of
+    all parameters; with negligible noise it is the cell's own coverage q/2, and for n = 1 and a << 1 it is
+    -ln(1 - coverage)/epsilon, as the Laplace law has it. Where the mean lies in its cell the worst, it covers
+    less: .945 instead of .95 at a = .2, .865 at a = 2.
+
+    Dithered, h is a whole number of quanta and a half, (H + 1/2) q, and covers at least `coverage` wherever the
+    mean lies (THEORY-2 A.8).
 
     Raises:
         ValueError: coverage is not between 0 and 1.
@@ -88,11 +121,27 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95) -> float:
         raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
     n, a = mechanism.n, float(mechanism.a)
     table = _lattice(n, a)
+    if rounding == "dithered" and table is not None:
+        return float(mechanism.quantum) * _dithered(table, coverage)
     low, high = 0.0, (n + 60 + math.sqrt(3600 + 120 * n)) / a + 1
     while (middle := (low + high) / 2) not in (low, high):
         beyond = _erlang_tail(n, a * middle) if table is None else _lattice_tail(table, middle)
         low, high = (middle, high) if beyond > 1 - coverage else (low, middle)
+    if rounding == "dithered":
+        high = math.ceil(high - 0.5) + 0.5
     return float(mechanism.quantum) * high
+
+
+def _dithered(table: _Lattice, coverage: float) -> float:
+    """Return H + 1/2 with H the least for which F(H) - (p(H) - p(H+1))/2 >= coverage.
+
+    With h = H + 1/2, 1 - F(H) is the sum over r > h of P(r) (1 - h/r), and the rest P(h)/(4h).
+    """
+    mass, share = (
+        np.append(np.cumsum(p[::-1])[::-1][1:], 0) for p in (table.probability, table.probability / table.r)
+    )
+    missed = mass - table.r * share + table.probability / (4 * table.r)
+    return float(table.r[np.argmax(missed <= 1 - coverage)])
 
 
 def _lattice_tail(table: _Lattice, h: float) -> float:

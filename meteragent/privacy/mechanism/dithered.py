@@ -1,0 +1,148 @@
+"""The l_inf Laplace mechanism with dithered rounding: windows finer than the lattice of what leaves.
+
+A window S is n integers in steps, L steps to a quantum. With z as in `laplace` and u_i uniform on
+{0 .. L-1}, all independent,
+
+    y_i = floor((z_i L + u_i + S_i) / L) = z_i + m_i + B_i,        m_i = floor(S_i/L),  f_i = S_i/L - m_i,
+
+with independent B_i ~ Bernoulli(f_i). So E y_i = S_i/L exactly and Var y_i = Var z_i + f_i (1 - f_i)
+(THEORY-2 A.1.1). Equal S need equal noise: u is drawn with z, before a reading is added.
+
+For each u the map S -> y moves by at most ceil(d) quanta, so the loss at d quanta is at most a ceil(d) for any n
+(A.1.2). For n = 1 P(y | S) interpolates the law of the lattice linearly, and the largest loss at d is exactly
+
+    h(d) = a floor(d) + ln(1 + {d} (e^a - 1)),        a d <= h(d) <= a d + a^2/8        (A.1.3).
+
+The law of a window. Let t_i be the smaller of |y_i - m_i| and |y_i - m_i - 1|, w_i the chance of the B_i that
+makes it so, T the largest t_i and g the product of w_i over the slots with t_i = T. All of z lies within
+{-T .. T} with chance g, and always within {-T-1 .. T+1}: A.10's sum over t has these two terms only,
+
+    P(y | S) = e^(-aT) (g + (1 - g) e^-a) / Z.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meteragent.privacy import sampling
+from meteragent.privacy.exact import Exact, exp_neg_bounds, ln_bounds, positive, rational
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.privacy.mechanism.whole import whole_vectors
+from meteragent.privacy.space import Windows
+
+_STEPS_LIMIT = 1 << 62
+_LOSS_BITS = 64
+"""A loss is stated at most 2^-60 too large."""
+
+
+@dataclass(frozen=True, init=False)
+class DitheredLaplace:
+    """Noise for windows of n slots counted in steps, released in whole quanta without a bias.
+
+    `epsilon` is in 1/unit, `quantum` and `step` are in the unit; a quantum is L whole steps. Windows that are a
+    whole number of quanta get the law of `LInfLaplace`.
+
+    Raises:
+        TypeError: a parameter is not exact; the text shows what to write.
+        ValueError: a parameter is not above zero, n/a >= 2^45, or a quantum is not 1 to 2^62 whole steps.
+    """
+
+    epsilon: Fraction
+    quantum: Fraction
+    n: int
+    step: Fraction
+
+    rounding = "dithered"
+    """How windows become whole quanta."""
+
+    def __init__(self, epsilon: Exact, quantum: Exact, n: int, step: Exact) -> None:
+        noise, width = LInfLaplace(epsilon, quantum, n), positive("step", step)
+        steps = noise.quantum / width
+        if steps.denominator != 1 or steps > _STEPS_LIMIT:
+            raise ValueError(f"a quantum must be 1 to 2^62 whole steps, not {steps}")
+        values = {"epsilon": noise.epsilon, "quantum": noise.quantum, "n": noise.n, "step": width}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def noise(self) -> LInfLaplace:
+        """The mechanism on whole quanta."""
+        return LInfLaplace(self.epsilon, self.quantum, self.n)
+
+    @property
+    def steps(self) -> int:
+        """L, the steps in a quantum."""
+        return (self.quantum / self.step).numerator
+
+    @property
+    def space(self) -> Windows:
+        """Windows of n whole steps, at distance d_inf in the unit."""
+        return Windows(self.n, self.step)
+
+    def loss(self, distance: Exact) -> Fraction:
+        """Return the privacy lost between windows at d_inf = `distance`, in the unit.
+
+        h(d/q) of the module's text for n = 1, at most 2^-60 too large and never too small; a ceil(d/q) for
+        n > 1. At multiples of the quantum both are epsilon d.
+
+        Raises:
+            TypeError: `distance` is not exact.  ValueError: it is negative.
+        """
+        whole = self.noise.loss(distance)
+        part = rational("distance", distance) / self.quantum % 1
+        if self.n > 1 or not part:
+            return whole
+        # h(d) - a ceil(d) = ln(f + (1 - f) e^-a), f = {d}.
+        a = self.noise.a
+        bits = _LOSS_BITS + part.denominator.bit_length()
+        above = part + (1 - part) * Fraction(exp_neg_bounds(a.numerator, a.denominator, bits)[1], 1 << bits)
+        return whole + min(Fraction(0), Fraction(ln_bounds(above, bits)[1], 1 << bits))
+
+    def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
+        """Return ln P(output | point), for `outputs` of shape (..., n) in quanta and a `point` of (n,) in steps.
+
+        Raises:
+            TypeError: the values are not integers.
+            ValueError: the last axis is not n, or a value is beyond 2^62.
+        """
+        floor, rest = np.divmod(whole_vectors(point, self.n), self.steps)
+        fraction = rest / self.steps
+        moved = whole_vectors(outputs, self.n) - floor
+        at_zero = float(self.noise.log_mass(np.zeros(self.n, np.int64), np.zeros(self.n, np.int64)))
+        return at_zero + log_share(moved, fraction, float(self.noise.a))
+
+    def release(self, windows: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
+        """Return `windows`, integers in steps of shape (..., n), with fresh noise, as int64 in quanta.
+
+        Each row is a window and is charged epsilon. `bits` are the operating system's unless given. Noise and
+        dither are drawn without a look at the values.
+
+        Raises:
+            TypeError: the values are not integers.
+            ValueError: the last axis is not n, or a value is beyond 2^62.
+        """
+        values = whole_vectors(windows, self.n)
+        source = sampling.SystemBits() if bits is None else bits
+        noise = sampling.windows(self.n, self.noise.a, values.size // self.n, source).reshape(values.shape)
+        dither = sampling.below_array(self.steps, values.size, source).reshape(values.shape)
+        floor, rest = np.divmod(values, self.steps)
+        noise += floor + (dither >= self.steps - rest)
+        return noise
+
+
+def log_share(moved: ArrayLike, fraction: ArrayLike, a: float) -> NDArray[np.float64]:
+    """Return ln P(y | S)/P(z = 0) of the module's text: -aT + ln(g + (1 - g) e^-a).
+
+    `moved` are y - m in whole quanta, shape (..., n); `fraction` the f of each slot.
+    """
+    difference = np.asarray(moved)
+    up = difference > 0
+    near = np.where(up, difference - 1, -difference)
+    largest = near.max(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        log_chance = np.where(up, np.log(fraction), np.log1p(-np.asarray(fraction)))
+        log_g = np.where(near == largest, log_chance, 0.0).sum(axis=-1)
+        log_rest = np.log(-np.expm1(log_g))
+    return np.asarray(-a * largest[..., 0] + np.logaddexp(log_g, log_rest - a))

@@ -90,8 +90,8 @@ def quantised(distance: Fraction, quantum: Fraction) -> Fraction:
 
 def _errors(shared: encode.Wording) -> dict[str, float]:
     terms, noise = shared.terms, shared.mechanism
-    number = sd(noise)
-    errors = {"number": number, "ci95": half_width(noise, 0.95)}
+    number = sd(noise, terms.rounding)
+    errors = {"number": number, "ci95": half_width(noise, 0.95, terms.rounding)}
     for name, days in (("day_kwh", 1), ("month_kwh", MONTH_DAYS)):
         if terms.length_ms <= days * DAY_MS and _is_filled(terms):
             windows = days * DAY_MS / terms.length_ms
@@ -210,7 +210,8 @@ def _one_slot(terms: Terms) -> str:
     radius = -(-wide // terms.quantum) * terms.quantum
     one = encode.wording(replace(terms, step_ms=terms.length_ms, radius=radius, preset=None, bands=()))
     length = format_duration(terms.length_ms)
-    return f"one slot of {length} that hides the same costs {amount(sd(one.mechanism), terms.unit)}"
+    cost = amount(sd(one.mechanism, terms.rounding), terms.unit)
+    return f"one slot of {length} that hides the same costs {cost}"
 
 
 def _not_hidden(terms: Terms) -> list[str]:
@@ -243,7 +244,8 @@ def odds(terms: Terms) -> float:
 
 
 def amount(number: float, unit: str) -> str:
-    """A number of three figures with its unit."""
+    """Return a number of three figures with its unit."""
+    number = math.nextafter(number, 0)  # a tie goes to the whole quanta inside: 659.5 is 659
     return f"{number:,.3g} {unit}" if abs(number) < 999.5 else f"{number:,.0f} {unit}"
 
 

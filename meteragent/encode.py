@@ -32,8 +32,8 @@ UTF8 = "utf8:"
 class Wording(NamedTuple):
     """What all messages under the same terms share: the mechanism, the descriptor's facts, its id.
 
-    `sd` is the standard deviation of a number in the unit; `format` is that of records; a descriptor is
-    JSON beside both.
+    `sd` is the standard deviation of a number in the unit, by the rounding of the terms; `format` is that of
+    records; a descriptor is JSON beside both.
     """
 
     terms: Terms
@@ -64,7 +64,7 @@ def wording(terms: Terms, form: str = "json", *, archive: bool = False) -> Wordi
     Of an `archive` no clock opens the windows, and the noise is keyed.
     """
     noise = LInfLaplace(epsilon=terms.epsilon, quantum=terms.quantum, n=terms.n)
-    exact = sd(noise)
+    exact = sd(noise, terms.rounding)
     deviation = _figure(exact)
     facts: dict[str, Any] = {
         "v": 1,
@@ -82,7 +82,7 @@ def wording(terms: Terms, form: str = "json", *, archive: bool = False) -> Wordi
         "kind": str(terms.kind),
         "unit": terms.unit,
         "sd": deviation,
-        "ci95": _figure(half_width(noise, _COVERAGE)),
+        "ci95": _figure(half_width(noise, _COVERAGE, terms.rounding)),
         "level_per_day": str(terms.level * DAY_MS / terms.length_ms),
         "unbiased": "of slot values after fill and clamp",
         "schedule": "archive" if archive else str(terms.clock),

@@ -106,7 +106,8 @@ class Outcome:
 
     def _promised(self, count: int, slots: int) -> float:
         """How far the sum of so many slots is off, as the mean of so many homes."""
-        return half_width_of_total([Part(self.terms.mechanism, 1, count * slots, 1 / count)], COVERAGE)
+        part = Part(self.terms.mechanism, 1, count * slots, 1 / count, self.terms.rounding)
+        return half_width_of_total([part], COVERAGE)
 
     @property
     def band_w(self) -> tuple[float, float]:

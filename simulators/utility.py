@@ -100,9 +100,10 @@ class Street:
         """How far off the mean over homes is at most: of a slot in W; over days, of their energy in kWh."""
         noise, terms = self.wording.mechanism, self.wording.terms
         if days is None:
-            return half_width_of_total([Part(noise, 1, homes, 1 / homes)], COVERAGE)
+            return half_width_of_total([Part(noise, 1, homes, 1 / homes, terms.rounding)], COVERAGE)
         windows = homes * days * DAY_MS // terms.length_ms
-        return half_width_of_total([Part(noise, noise.n, windows, self.kwh / homes)], COVERAGE)
+        part = Part(noise, noise.n, windows, self.kwh / homes, terms.rounding)
+        return half_width_of_total([part], COVERAGE)
 
     @property
     def kwh(self) -> float:

@@ -6,8 +6,9 @@ Messages are made by `meteragent.encode`, as an agent makes them.
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from meteragent.consume import Descriptor, Record, collect
 from meteragent.errors import MeteragentError, RecordError
-from meteragent.release import Terms
+from meteragent.release import Rounding, Terms
 from tests.messages import ALL_TERMS, KILO, NOON_MS, changed, described, recorded, wording
 from tests.stores import TERMS
 
@@ -104,6 +105,7 @@ DESCRIPTOR_MISTAKES: list[dict[str, Any]] = [
     *({"epsilon": "1/221"}, {"epsilon": 0.0045}, {"epsilon": "1/0"}, {"epsilon": "-1/220"}),
     *({"epsilon_unit": "1/kW"}, {"level": "2"}, {"radius": "221"}, {"hides_wh": "111"}, {"quantum": "0"}),
     *({"n": 2}, {"n": "1"}, {"n": 1.5}, {"n": 0}, {"length": "PT1H"}, {"step": "PT15M"}, {"sd": 280.0}),
+    *({"ci95": 600.0}, {"ci95": "659.1"}),
     *({"rounding": "half-even"}, {"rounding": 1}, {"rounding": ""}),
     *({"kind": "register"}, {"kind": "interval_energy"}, {"unit": "Wh"}, {"unit": "kW"}, {"level": "1e9"}),
 ]
@@ -114,6 +116,19 @@ def test_what_is_no_descriptor_is_refused(mistake: dict[str, Any]) -> None:
     """A field that is missing, mistaken or contradicts another is a RecordError, though the id fits."""
     with pytest.raises(RecordError, match="a descriptor whose"):
         Descriptor.parse(changed(described(TERMS), sealed="id" not in mistake, **mistake))
+
+
+@pytest.mark.parametrize("said", ["half-up", "dithered"])
+@pytest.mark.parametrize("figure", ["sd", "ci95"])
+def test_figures_are_those_of_the_rounding(said: Rounding, figure: str) -> None:
+    """Where a quantum is as large as the noise, a figure of the other rounding is refused."""
+    coarse = replace(TERMS, radius=Fraction(1))
+    both = {one: wording(replace(coarse, rounding=one)).facts[figure] for one in get_args(Rounding)}
+    other = next(value for one, value in both.items() if one != said)
+    sent = described(replace(coarse, rounding=said))
+    assert Descriptor.parse(changed(sent, sealed=True, **{figure: both[said]})).rounding == said
+    with pytest.raises(RecordError, match=f"'{figure}' does not agree"):
+        Descriptor.parse(changed(sent, sealed=True, **{figure: other}))
 
 
 @pytest.mark.parametrize("name", sorted(wording(TERMS).facts.keys() - {"v"}))

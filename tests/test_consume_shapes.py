@@ -102,8 +102,8 @@ def test_the_energy_of_a_month_is_that_of_its_bands() -> None:
     hours = np.array([180, 330, 120, 90])
     assert found.value == pytest.approx(float(hours @ [100, 200, 400, 300]) / 1000)
     (terms,) = home.descriptors.values()
-    assert found.sd == pytest.approx(sd(terms.mechanism) * float(np.linalg.norm(hours)) / 1000)
-    half = half_width_of_total([Weighted(terms.mechanism, tuple(hours / 1000))])
+    assert found.sd == pytest.approx(sd(terms.mechanism, "dithered") * float(np.linalg.norm(hours)) / 1000)
+    half = half_width_of_total([Weighted(terms.mechanism, tuple(hours / 1000), 1, "dithered")])
     assert found.high - found.value == pytest.approx(half, rel=1e-9)
 
 
@@ -116,7 +116,7 @@ def test_two_months_add() -> None:
     assert found.value == pytest.approx(0.72 + 3 * 0.744)
     laws = [homes[0].terms(homes[0].records[i]).mechanism for i in (0, -1)]
     hours = np.array([[180, 330, 120, 90], [186, 341, 124, 93]]) / 2000
-    parts = [Weighted(law, tuple(row), 2) for law, row in zip(laws, hours, strict=True)]
+    parts = [Weighted(law, tuple(row), 2, "dithered") for law, row in zip(laws, hours, strict=True)]
     assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
     assert mean_value(homes, JULY_MS, band="00:00/06:00").value == pytest.approx(3)
 
@@ -183,7 +183,10 @@ def test_days_of_23_and_25_hours_add() -> None:
     assert [record.step_ms // HOUR_MS for record in home.records] == [24, 23, 24]
     found = home.energy(parse_time("2026-03-27T23:00:00Z"), parse_time("2026-03-30T22:00:00Z"))
     assert found.value == pytest.approx(0.1 * 71)
-    parts = [Weighted(home.terms(one).mechanism, (one.step_ms / HOUR_MS / 1000,)) for one in home.records]
+    parts = [
+        Weighted(home.terms(one).mechanism, (one.step_ms / HOUR_MS / 1000,), 1, "dithered")
+        for one in home.records
+    ]
     assert len(home.descriptors) == 2
     assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
 
@@ -198,7 +201,7 @@ def test_blocks_of_a_local_day_share_its_radius(zone: str) -> None:
     (terms,) = home.descriptors.values()
     assert terms.space is Space.CURVE
     found = home.energy(start_ms + 12 * HOUR_MS, start_ms + 30 * HOUR_MS)
-    parts = [Weighted(terms.mechanism, (0.006,) * 2), Weighted(terms.mechanism, (0.006,))]
+    parts = [Weighted(terms.mechanism, (0.006,) * slots, 1, "dithered") for slots in (2, 1)]
     assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
     assert [terms.window_ms(t) for t in home.time_ms.tolist()] == [start_ms] * 4 + [start_ms + DAY_MS] * 4
 
@@ -238,7 +241,7 @@ def test_a_curve_has_a_value_at_any_time() -> None:
     hats, *_ = found.at(times_ms, "hats")
     assert np.allclose(hats, np.array([[100, 100, 100 + 200 / 3, 200], [300, 250, 100, 0]]))
     (terms,) = home.descriptors.values()
-    assert found.half_width == half_width_of_window(terms.mechanism)
+    assert found.half_width == half_width_of_window(terms.mechanism, 0.95, "dithered")
     with pytest.raises(ValueError, match="times must lie in"):
         found.at(JUNE_10_MS)
 
@@ -272,7 +275,8 @@ def test_a_mean_day_is_an_array_with_a_band() -> None:
     assert found.bands == ("00:00/06:00", "06:00/17:00", "17:00/21:00", "21:00/24:00")
     assert found.values.tolist() == [100, 200, 400, 300]
     assert (found.duration_ms / HOUR_MS).tolist() == [180, 330, 120, 90]
-    assert found.half_width == half_width_of_window(home.terms(home.records[0]).mechanism, 0.8)
+    noise = home.terms(home.records[0]).mechanism
+    assert found.half_width == half_width_of_window(noise, 0.8, "dithered")
     assert mean_day(home, JULY_MS).values.tolist() == [0.01, 0.02, 0.03, 0.04]
 
 
@@ -315,7 +319,8 @@ def test_what_a_core_sends_is_what_was_measured(privacy: str, window: str) -> No
     """From readings through the core to totals: with negligible noise a register shows the energy used.
 
     A reading stands for a quarter of its hour. The clocks change in between; all messages come from the
-    core, descriptors included. What is left is the rounding, which the intervals hold.
+    core, descriptors included. What is left is the rounding, which the intervals hold: +- 20 Wh of 59
+    days, each of which is off by half of 2.4 Wh at the worst load.
     """
     known = schedule(f"preset = '{privacy}'\n{QUIET}", f"{window}\nclock = 'event'\nahead = '9999d'")
     pipeline = Pipeline(stream(known), Snapshot({}, {}, {}), Spending(), SeededBits(1), Counts())
@@ -334,7 +339,7 @@ def test_what_a_core_sends_is_what_was_measured(privacy: str, window: str) -> No
     true_kwh = used_kwh[ends] - used_kwh[first]
     assert np.allclose(found.kwh, true_kwh, atol=0.02)
     assert np.mean((found.low <= true_kwh) & (true_kwh <= found.high)) > 0.5
-    assert (found.high - found.low < 0.03).all()
+    assert (found.high - found.low < 0.042).all()
 
 
 # Columns ------------------------------------------------------------------------------------------

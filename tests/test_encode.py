@@ -30,10 +30,10 @@ topic = "private/{meter}/power"
 FIELDS = ["v", "meter", "t", "for", "value", "unit", "sd", "d"]
 DESIGN = """{"v":1,"id":"9f2c01ab","meter":"m1","metric":"linf","epsilon":"1/220","epsilon_unit":"1/W",
 "level":"1","radius":"220","hides_wh":"110","n":1,"quantum":"1","mechanism":"linf-laplace",
-"length":"PT30M","step":"PT30M","kind":"power","unit":"W","sd":311.1,"ci95":659.1,"level_per_day":"48",
+"length":"PT30M","step":"PT30M","kind":"power","unit":"W","sd":311.1,"ci95":659.5,"level_per_day":"48",
 "unbiased":"of slot values after fill and clamp","schedule":"wall","noise":"os","invariants":[],
 "valid_from":"2026-11-20T12:00:00Z"}"""
-"""The descriptor of DESIGN 5."""
+"""The descriptor of DESIGN 5, with the half width of dithered values."""
 
 
 def settled(privacy: str = "", window: str = "", unit: str = "W", kind: str = "power") -> Terms:
@@ -163,16 +163,16 @@ def test_a_descriptor_is_as_the_contract_has_it() -> None:
     assert [key for key in found if key not in added] == list(contract)
     assert (found["sd"], found["ci95"], found["level_per_day"], found["hides_wh"]) == (
         311.1,
-        659.1,
+        659.5,
         "48",
         "110",
     )
 
 
 def test_a_descriptor_of_half_up_terms_is_as_before() -> None:
-    """Half-up rounding has no field, so a descriptor from before there was another keeps its id."""
+    """Half-up rounding has no field and its own figures, so a descriptor from before keeps its id."""
     half_up = replace(APPLIANCE, rounding="half-up")
-    facts = {**wording(APPLIANCE).facts}
+    facts = wording(APPLIANCE).facts | {"ci95": 659.1}
     assert facts.pop("rounding") == "dithered"
     assert wording(half_up).facts == facts
     assert wording(half_up).id == "14466af6"

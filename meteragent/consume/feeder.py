@@ -89,13 +89,16 @@ def _grid(series: Series) -> tuple[object, ...]:
 def _parts(homes: Sequence[Series]) -> list[tuple[Part, ...]]:
     """Of each slot what makes the error of its mean."""
     named = zip(*([record.descriptor for record in series.records] for series in homes), strict=True)
-    noise = {id_: one.mechanism for series in homes for id_, one in series.descriptors.items()}
+    terms = {id_: one for series in homes for id_, one in series.descriptors.items()}
     known: dict[tuple[str, ...], tuple[Part, ...]] = {}
     found = []
     for ids in named:
         if ids not in known:
             counted = sorted(Counter(ids).items())
-            known[ids] = tuple(Part(noise[id_], 1, count, 1 / len(homes)) for id_, count in counted)
+            known[ids] = tuple(
+                Part(terms[id_].mechanism, 1, count, 1 / len(homes), terms[id_].rounding)
+                for id_, count in counted
+            )
         found.append(known[ids])
     return found
 

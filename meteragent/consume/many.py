@@ -13,7 +13,7 @@ are is public (law 4 of the agent). What homes without a record used is in no to
 Which cells are told: see `consume.rules`. Spark makes the same of the same (`meteragent.spark.feeder`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -21,15 +21,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from meteragent.consume.message import Descriptor
 from meteragent.consume.rules import EVERYTHING, Flags, Rules, dominated, over_capacity
 from meteragent.consume.series import Floats, Integers
 from meteragent.consume.slots import Slots
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
-from meteragent.release import MICRO
+from meteragent.release import MICRO, Rounding
 
-Noise = tuple[tuple[LInfLaplace, int], ...]
-"""What is in a cell: how many meters under each mechanism."""
+Noise = tuple[tuple[LInfLaplace, Rounding, int], ...]
+"""How many meters of a cell are under each mechanism and rounding."""
 _LARGEST = 2**62
 
 
@@ -81,7 +82,7 @@ def by_feeder(
     _check(slots.value_u)
     cell, kinds = np.repeat(np.arange(first.size), homes), len(slots.descriptors)
     counts = np.bincount(cell * kinds + slots.terms[order], minlength=first.size * kinds)
-    errors = _errors(counts.reshape(-1, kinds), [one.mechanism for one in slots.descriptors], coverage)
+    errors = _errors(counts.reshape(-1, kinds), slots.descriptors, coverage)
     told = homes >= rules.at_least
     if rules.share is not None and rules.capacity is not None:
         capacity_u = rules.capacities_u(slots.meters)[slots.meter][order]
@@ -118,16 +119,21 @@ def error_of(noise: Noise, coverage: float) -> tuple[float, float]:
     Raises:
         ValueError: coverage is not between 0 and 1.
     """
-    homes = sum(count for _, count in noise)
-    parts = [Part(mechanism, 1, count, 1 / homes) for mechanism, count in noise]
+    homes = sum(count for _, _, count in noise)
+    parts = [Part(mechanism, 1, count, 1 / homes, rounding) for mechanism, rounding, count in noise]
     return sd_of_total(parts), half_width_of_total(parts, coverage)
 
 
-def _errors(counts: Integers, mechanisms: list[LInfLaplace], coverage: float) -> Floats:
-    """`error_of` each cell, of which `counts` says how many meters are under each mechanism."""
+def noise_of(terms: Descriptor) -> tuple[LInfLaplace, Rounding]:
+    """Return what the error of a record under these terms follows from."""
+    return terms.mechanism, terms.rounding
+
+
+def _errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float) -> Floats:
+    """Return `error_of` each cell, of which `counts` says how many meters are under each descriptor."""
     alike, cell = np.unique(counts, axis=0, return_inverse=True)
     found = [
-        error_of(tuple((one, n) for one, n in zip(mechanisms, row, strict=True) if n), coverage)
+        error_of(tuple((*noise_of(one), n) for one, n in zip(descriptors, row, strict=True) if n), coverage)
         for row in alike.tolist()
     ]
     return np.array(found)[cell.reshape(-1)]

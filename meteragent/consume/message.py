@@ -20,7 +20,7 @@ from meteragent import encode
 from meteragent.consume import senml
 from meteragent.errors import RecordError
 from meteragent.grid import DAY_MS, HOUR_MS, Calendar, parse_time
-from meteragent.privacy.accuracy import sd
+from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.release import UNIT_FACTOR, UNITS, Kind, Rounding, Space
 
@@ -115,7 +115,10 @@ class Descriptor:
             yield "bands", not self.bands
             yield "length", noise.n * self.step_ms == self.length_ms
         yield "hides_wh", fields.parsed("hides_wh", _exact) == self.radius * self.kwh_per_unit() * 1000
-        yield "sd", math.isclose(fields.number("sd"), sd(noise), rel_tol=1e-3)
+        yield "sd", math.isclose(fields.number("sd"), sd(noise, self.rounding), rel_tol=1e-3)
+        if "ci95" in fields.facts:
+            half = half_width(noise, 0.95, self.rounding)
+            yield "ci95", math.isclose(fields.number("ci95"), half, rel_tol=1e-3)
 
     def slot_ms(self, band: str | None = None) -> int:
         """How long a slot lasts in all; the band, where slots are bands."""

@@ -137,6 +137,7 @@ def _half_width(
             descriptors[terms].mechanism,
             (float(descriptors[terms].kwh_per_unit()) * part,) * slots,
             windows,
+            descriptors[terms].rounding,
         )
         for terms, slots, windows, part in parts
     ]

@@ -111,7 +111,7 @@ class Series:
     @cached_property
     def sds(self) -> Floats:
         """The standard deviation of the noise of each value, in `unit`."""
-        return frozen(self._by_slot(lambda terms, _: sd(terms.mechanism)))
+        return frozen(self._by_slot(lambda terms, _: sd(terms.mechanism, terms.rounding)))
 
     def _by_slot(self, tell: Callable[[Descriptor, str | None], float]) -> Floats:
         """What follows from the descriptor and the band, for each slot."""
@@ -293,7 +293,8 @@ def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
         windows[record.descriptor, window_ms].append(weight)
     alike = Counter((id_, tuple(sorted(found))) for (id_, _), found in windows.items())
     for (id_, found), count in alike.items():
-        yield Weighted(series.descriptors[id_].mechanism, found, count)
+        terms = series.descriptors[id_]
+        yield Weighted(terms.mechanism, found, count, terms.rounding)
 
 
 def _whole(series: Series) -> bool:

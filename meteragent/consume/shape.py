@@ -69,7 +69,8 @@ def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
     if window.records[0].band is not None:
         raise ValueError("a mean day is no curve: see mean_day")
     edges_ms = np.append(window.time_ms, window.end_ms[-1])
-    half = half_width_of_window(window.terms(window.records[0]).mechanism, coverage)
+    terms = window.terms(window.records[0])
+    half = half_width_of_window(terms.mechanism, coverage, terms.rounding)
     return Curve(frozen(edges_ms), window.values, half, coverage, window.unit)
 
 
@@ -86,7 +87,7 @@ def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
     if not bands:
         raise ValueError("slots that are no bands make no mean day: see curve")
     duration_ms = frozen(np.array([terms.bands[band] for band in bands], np.int64))
-    half = half_width_of_window(terms.mechanism, coverage)
+    half = half_width_of_window(terms.mechanism, coverage, terms.rounding)
     return MeanDay(time_ms, bands, duration_ms, window.values, half, coverage, window.unit)
 
 

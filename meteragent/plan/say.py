@@ -111,7 +111,7 @@ def _found(answer: Answer, setting: Setting) -> list[str]:
         lines.append(
             f"  {_homes(homes):<28}{error(watts, share):>11}{_part(watts):>12} of a home of {check.MEAN_W} W"
         )
-    within = error(half_width(setting.noise, 0.95), share)
+    within = error(half_width(setting.noise, 0.95, setting.terms.rounding), share)
     lines.append(f"  95 times of 100 one home's number is within {within}.")
     takes = [f"to {float(100 * goal):g} %: {needed(setting, float(goal * check.MEAN_W)):,}" for goal in GOALS]
     lines.append(f"  Homes that it takes for a mean that is right {', '.join(takes)}.")

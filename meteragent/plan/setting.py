@@ -75,7 +75,7 @@ class Setting:
 
     def error_w(self, homes: int = 1) -> float:
         """One standard deviation of a number's noise, averaged over homes; a power over its time."""
-        return sd(self.noise) / math.sqrt(homes)
+        return sd(self.noise, self.terms.rounding) / math.sqrt(homes)
 
     @cached_property
     def terms(self) -> Terms:

@@ -12,8 +12,8 @@ uniform on (-(R+1/2), R+1/2), a law without steps:
     P(|z + U| > h) = sum over r = R + 1/2 > h of P(R) (1 - h/r),        P(R) ~ r^n e^(-a r).
 
 Dithered, a value that is f of a quantum above a whole one leaves with the error z + B - f, B ~ Bernoulli(f):
-mean 0, variance Var z + f(1 - f), which is Var z + 1/6 on average over f and Var z + 1/4 at most (THEORY-2 A.8).
-The interval +-(H + 1/2) covers it with probability
+mean 0, variance Var z + f(1 - f), which is Var z + 1/6 on average over f and Var z + 1/4 at most (THEORY-2
+A.8). The interval +-(H + 1/2) covers it with probability
 
     F(H) - f (p(H) - p(H+1)),   f <= 1/2,   F(H) = P(|z| <= H),  p(H) = P(z = H),
 
@@ -25,8 +25,8 @@ Sums over the lattice are used while they have at most 2^17 terms. With more, a 
 over half-integers are integrals. Those are THEORY 1.2: r is Gamma(n+1, 1/a), so that E r^2 =
 (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson's formula the moments
 differ by 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1) each, relatively, which is below 1e-10 for n >= 2
-(n = 1 is in closed form); h, whose sum has a kink, differs by less than 1e-6. Dithered h is then rounded up to
-H + 1/2; (p(H) - p(H+1))/2 is below a^2/4 there, less than the integrals lose.
+(n = 1 is in closed form); h, whose sum has a kink, differs by less than 1e-6. Dithered, it is then rounded up
+to H + 1/2; (p(H) - p(H+1))/2 is below a^2/4 there, less than the integrals lose.
 """
 
 import math
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 Rounding = Literal["half-up", "dithered"]
-"""How values become whole quanta: floor(x/q + 1/2) before the noise, or floor(x/q + u), u uniform on [0, 1)."""
+"""How values become whole quanta: by floor(x/q + 1/2), or by floor(x/q + u) with u uniform on [0, 1)."""
 
 _TERMS_LIMIT = 1 << 17
 
@@ -94,8 +94,8 @@ def _deviation(mechanism: LInfLaplace) -> float:
 def sd_of_sum(mechanism: LInfLaplace, m: int, rounding: Rounding = "half-up") -> float:
     """Return the standard deviation of a sum of m slot values: sqrt(m) sd.
 
-    The slots of one window are uncorrelated (THEORY 1.2: their signs are free; dithers are independent), windows
-    are independent; so it holds for any m slots, of one window, one meter or many.
+    The slots of one window are uncorrelated (THEORY 1.2: their signs are free; dithers are independent),
+    windows are independent; so it holds for any m slots, of one window, one meter or many.
     """
     return math.sqrt(m) * sd(mechanism, rounding)
 
@@ -106,13 +106,13 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
 
     The error is counted against the mean before it was rounded to the quantum.
 
-    Half up, its rounding is taken as uniform on the quantum's cell: q (z + U). So h is a continuous function of
-    all parameters; with negligible noise it is the cell's own coverage q/2, and for n = 1 and a << 1 it is
-    -ln(1 - coverage)/epsilon, as the Laplace law has it. Where the mean lies in its cell the worst, it covers
-    less: .945 instead of .95 at a = .2, .865 at a = 2.
+    Half up, its rounding is taken as uniform on the quantum's cell: q (z + U). So h is a continuous function
+    of all parameters; with negligible noise it is the cell's own coverage q/2, and for n = 1 and a << 1 it is
+    -ln(1 - coverage)/epsilon, as the Laplace law has it. At the worst place in its cell the mean is covered
+    less often: .945 instead of .95 at a = .2, .865 at a = 2.
 
-    Dithered, h is a whole number of quanta and a half, (H + 1/2) q, and covers at least `coverage` wherever the
-    mean lies (THEORY-2 A.8).
+    Dithered, h is (H + 1/2) q for a whole H, and covers at least `coverage` wherever the mean lies (THEORY-2
+    A.8).
 
     Raises:
         ValueError: coverage is not between 0 and 1.

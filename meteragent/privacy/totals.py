@@ -14,13 +14,13 @@ independent: their errors add by convolution, by the fast Fourier transform on a
 masses of a window's error. The grid ends where all beyond has a chance below 1e-12 (Chernoff's bound, on
 the cells themselves), so that what wraps around does not count.
 
-Dithered, a slot's error is z + B - f (`accuracy`), and depends on the load by its f. The load that is worst for a
-total is half a quantum off in every slot: there each variance is Var z + 1/4. So r is replaced by
+Dithered, a slot's error is z + B - f (`accuracy`), and depends on the load by its f. The load that is worst
+for a total is half a quantum off in every slot: there each variance is Var z + 1/4. So r is replaced by
 sqrt(r^2 + 1/2), which has that variance. What is left is that such errors lie on a lattice, of the heaviest
 slot's quantum at most: half of one is added to a half width, so that at least as many points of the lattice
-lie inside as the interval is long. Checked numerically, not proved: sums of 2 to 30 slots of a from 1/20 to 2,
-equal and unequal weights, every f (tests/test_totals_dithered.py). Of one slot, and of all slots of a window at
-once, half widths are exact. The law of a total (`law_of_total`) is that of the worst load, without the half.
+lie inside as the interval is long. That this holds for every load is checked by enumeration, not proved
+(tests/test_totals_dithered.py says for which sums). Of one slot, and of all slots of a window at once, half
+widths are exact. The law of a total (`law_of_total`) is that of the worst load, without the half.
 
 What is approximated: a window's error is moved to the middle of its cell, which is 1/256 of the total's
 deviation wide, or 1/32 of the windows' root mean square if that is less; where R has many values,
@@ -125,8 +125,8 @@ def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95
     """Return the h such that what was measured lies within total +- h with probability `coverage`.
 
     In the total's unit; right to 5e-5 of itself for coverages up to 1 - 1e-9. The error of rounding is
-    included as in `accuracy.half_width`, which it is for one slot: dithered, it holds for every load. Parts are independent: slots of one
-    window belong into one part.
+    included as in `accuracy.half_width`, which it is for one slot; dithered, it holds for every load.
+    Parts are independent: slots of one window belong into one part.
 
     Raises:
         ValueError: there is no part; or slots not in 1..n, windows < 1, a weight not above zero, or
@@ -139,15 +139,15 @@ def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95
 def half_width_of_window(
     mechanism: LInfLaplace, coverage: float = 0.95, rounding: Rounding = "half-up"
 ) -> float:
-    """Return the h such that with probability `coverage` all n slots of a window lie within value +- h at once.
+    """Return the h such that with probability `coverage` all n slots of a window lie within value +- h.
 
-    In the unit; rounding is included. Half up, given r all n errors are uniform on (-r, r), so that it is the h
-    with sum over r of P(r) min(1, h/r)^n = coverage. Dithered, it is (H + 1/2) q with the least H for which
+    In the unit; rounding is included. Half up, given r all n errors are uniform on (-r, r), so that it is the
+    h with sum over r of P(r) min(1, h/r)^n = coverage. Dithered, it is (H + 1/2) q with the least H for which
 
         sum over R of P(R) g(R)^n >= coverage,   g(R) = 1, 1 - 1/(4H + 2), (2H + 1)/(2R + 1)  for R <, =, > H:
 
-    g is the least chance of a slot over all loads, half a quantum off as in `accuracy`, whatever R is. For n = 1
-    both are `accuracy.half_width`.
+    g(R) is the least chance of a slot over all loads, half a quantum off as in `accuracy`, for every R. For
+    n = 1 both are `accuracy.half_width`.
 
     Raises:
         ValueError: coverage is not between 0 and 1.

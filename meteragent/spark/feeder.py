@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
 from meteragent.consume import Descriptor, Rules
-from meteragent.consume.many import Noise, error_of, figures
+from meteragent.consume.many import Noise, error_of, figures, noise_of
 from meteragent.consume.rules import EVERYTHING, Made, cannot_rule_out, energy_kwh
 from meteragent.release import MICRO
 from meteragent.spark.worker import Work, safely
@@ -49,7 +49,7 @@ def by_feeder(
         raise ValueError("no descriptors, or slots that differ in kind or unit or are bands, have no total")
     if rules.capacity is not None and (feeders is None or "capacity" not in feeders.columns):
         raise ValueError("capacities are a column of feeders here: found none")
-    error_of(((terms[0].mechanism, 1),), coverage)
+    error_of(((*noise_of(terms[0]), 1),), coverage)
     windows = _windows(releases, feeders)
     of_terms = (
         _slots(windows)
@@ -134,13 +134,13 @@ def _sum(values: str) -> Column:
 
 def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
     """Cells as they are added up, as they are told."""
-    mechanisms = {one.id: one.mechanism for one in terms}
+    noise_by_id = {one.id: noise_of(one) for one in terms}
 
     def run(batch: pa.RecordBatch) -> pa.RecordBatch:
         found: list[Noise] = []
         for row in batch.column("noise").to_pylist():
             by_id = sorted((one["d"], one["count"]) for one in row)
-            found.append(tuple((mechanisms[id_], count) for id_, count in by_id))
+            found.append(tuple((*noise_by_id[id_], count) for id_, count in by_id))
         errors = np.array([error_of(noise, coverage) for noise in found]).reshape(-1, 2)
         homes, sum_u, told = (batch.column(name).to_numpy(False) for name in ("homes", "sum_u", "told"))
         numbers = figures(homes, sum_u, errors, told)

@@ -8,7 +8,7 @@ A window S is n integers in steps, L steps to a quantum. With z as in `laplace` 
 with independent B_i ~ Bernoulli(f_i). So E y_i = S_i/L exactly and Var y_i = Var z_i + f_i (1 - f_i)
 (THEORY-2 A.1.1). Equal S need equal noise: u is drawn with z, before a reading is added.
 
-For each u the map S -> y moves by at most ceil(d) quanta, so the loss at d quanta is at most a ceil(d) for any n
+For each u, windows d quanta apart become at most ceil(d) apart, so the loss is at most a ceil(d) for any n
 (A.1.2). For n = 1 P(y | S) interpolates the law of the lattice linearly, and the largest loss at d is exactly
 
     h(d) = a floor(d) + ln(1 + {d} (e^a - 1)),        a d <= h(d) <= a d + a^2/8        (A.1.3).
@@ -41,8 +41,8 @@ _LOSS_BITS = 64
 class DitheredLaplace:
     """Noise for windows of n slots counted in steps, released in whole quanta without a bias.
 
-    `epsilon` is in 1/unit, `quantum` and `step` are in the unit; a quantum is L whole steps. Windows that are a
-    whole number of quanta get the law of `LInfLaplace`.
+    `epsilon` is in 1/unit, `quantum` and `step` are in the unit; a quantum is L whole steps. Windows that are
+    whole quanta get the law of `LInfLaplace`.
 
     Raises:
         TypeError: a parameter is not exact; the text shows what to write.
@@ -101,7 +101,7 @@ class DitheredLaplace:
         return whole + min(Fraction(0), Fraction(ln_bounds(above, bits)[1], 1 << bits))
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """Return ln P(output | point), for `outputs` of shape (..., n) in quanta and a `point` of (n,) in steps.
+        """Return ln P(output | point), `outputs` of shape (..., n) in quanta, `point` of (n,) in steps.
 
         Raises:
             TypeError: the values are not integers.

@@ -107,7 +107,8 @@ class Outcome:
     def _promised(self, count: int, slots: int) -> float:
         """How far the sum of so many slots is off, as the mean of so many homes."""
         part = Part(self.terms.mechanism, 1, count * slots, 1 / count, self.terms.rounding)
-        return half_width_of_total([part], COVERAGE)
+        # Shown without decimals: a tie goes to the whole quanta inside, as in `check`.
+        return math.nextafter(half_width_of_total([part], COVERAGE), 0)
 
     @property
     def band_w(self) -> tuple[float, float]:

@@ -14,10 +14,12 @@ import numpy as np
 from meteragent import config, encode
 from meteragent.privacy import SeededBits
 from simulators import option
+from simulators.adversary.library import quanta
 from simulators.outcome import Outcome
 from simulators.picture import draw
 from simulators.stage import configuration
 from simulators.street import START_MS, Street
+from simulators.utility import dithered
 
 HOMES = 100
 
@@ -27,8 +29,9 @@ def street(seed: int, homes: int) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         (stream,) = config.load(configuration(Path(folder))).stream
     shared, simulated = encode.wording(config.terms(stream)), Street.simulated(seed, homes, 1)
-    quanta = np.floor(simulated.means_w(shared.terms.step_ms) + 0.5).astype(np.int64)
-    noisy = shared.mechanism.release(quanta[..., np.newaxis], bits=SeededBits(seed))[..., 0]
+    noise = dithered(shared.mechanism)
+    windows = quanta(simulated.means_w(shared.terms.step_ms), noise.step)
+    noisy = noise.release(windows[..., np.newaxis], bits=SeededBits(seed))[..., 0]
     sent = []
     for meter, row in zip(simulated.meters, noisy.tolist(), strict=True):
         sent.append(encode.descriptor(shared, meter, START_MS))

@@ -10,7 +10,6 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -20,7 +19,7 @@ import numpy as np
 from meteragent import config, encode
 from meteragent.consume import Descriptor, Record, Series, peak
 from meteragent.grid import DAY_MS, HOUR_MS, format_duration
-from meteragent.privacy import SeededBits
+from meteragent.privacy import DitheredLaplace, LInfLaplace, SeededBits
 from meteragent.privacy.totals import Part, half_width_of_total
 from simulators import option
 from simulators.adversary import hidden
@@ -65,6 +64,11 @@ class Row:
         return cls(what, homes, unit, promised, measured, held, bias, use, errors.size)
 
 
+def dithered(noise: LInfLaplace) -> DitheredLaplace:
+    """Return the mechanism as an agent runs it, on windows of thousandths of a quantum."""
+    return DitheredLaplace(noise.epsilon, noise.quantum, noise.n, noise.quantum / 1000)
+
+
 @dataclass(frozen=True, eq=False)
 class Street:
     """Homes with what left of them: means of slots, in W, (homes, days, slots), and quanta that left."""
@@ -81,12 +85,12 @@ class Street:
             Unusable: there is no such preset, or its windows do not divide a day.
         """
         wording = encode.wording(config.terms(hidden.stream_of(preset)))
-        noise, bits = wording.mechanism, SeededBits(seed)
+        noise, bits = dithered(wording.mechanism), SeededBits(seed)
         fleet = Fleet(seed, range(homes))
         true_w, left = [], []
         for day in fleet.days(0, days, wording.terms.step_ms // 1000):
             watts = day.watts.astype(np.float64)
-            windows = quanta(watts, Fraction(noise.quantum)).reshape(homes, -1, noise.n)
+            windows = quanta(watts, noise.step).reshape(homes, -1, noise.n)
             true_w.append(watts)
             left.append(noise.release(windows, bits=bits).reshape(homes, -1))
         return cls(wording, np.stack(true_w, axis=1), np.stack(left, axis=1))

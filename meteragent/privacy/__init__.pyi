@@ -1,4 +1,4 @@
-from .accuracy import half_width, sd, sd_of_sum
+from .accuracy import half_width, sd, sd_bound, sd_of_sum
 from .adversary import Hiding, Neighbourhood, is_maximally_tight
 from .bits import Bits, FreshRows, RowBits, SeededBits, SystemBits
 from .channel import Channel, algebra, all_events, exp, same_noise
@@ -36,6 +36,7 @@ from .mechanism import (
     After,
     Categorical,
     DiscreteGaussian,
+    DitheredLaplace,
     Exponential,
     Functional,
     Guarantee,
@@ -121,6 +122,7 @@ __all__ = [
     "Curves",
     "Databases",
     "DiscreteGaussian",
+    "DitheredLaplace",
     "Exact",
     "Exponential",
     "Filter",
@@ -219,6 +221,7 @@ __all__ = [
     "row_windows",
     "same_noise",
     "sd",
+    "sd_bound",
     "sd_of_sum",
     "sd_of_total",
     "steps",

@@ -1,5 +1,6 @@
 from .base import Guarantee, Mechanism, MetricMechanism, PairMechanism
 from .categorical import Categorical
+from .dithered import DitheredLaplace
 from .functional import Functional
 from .gaussian import DiscreteGaussian
 from .laplace import LInfLaplace
@@ -17,6 +18,7 @@ __all__ = [
     "After",
     "Categorical",
     "DiscreteGaussian",
+    "DitheredLaplace",
     "Exponential",
     "Functional",
     "Guarantee",

@@ -107,8 +107,7 @@ class Outcome:
     def _promised(self, count: int, slots: int) -> float:
         """How far the sum of so many slots is off, as the mean of so many homes."""
         part = Part(self.terms.mechanism, 1, count * slots, 1 / count, self.terms.rounding)
-        # Shown without decimals: a tie goes to the whole quanta inside, as in `check`.
-        return math.nextafter(half_width_of_total([part], COVERAGE), 0)
+        return _shown(half_width_of_total([part], COVERAGE))
 
     @property
     def band_w(self) -> tuple[float, float]:
@@ -137,7 +136,12 @@ class Outcome:
 
 
 def _compared(true: float, private: Estimate) -> Compared:
-    return Compared(float(true), private.value, private.high - private.value)
+    return Compared(float(true), private.value, _shown(private.high - private.value))
+
+
+def _shown(half_width: float) -> float:
+    """Return a half width that is shown as `check` shows it: a tie goes to the whole quanta inside."""
+    return math.nextafter(round(half_width, 6), 0)
 
 
 def _spread(errors: Floats, promised: float) -> Measured:

@@ -17,8 +17,9 @@ from meteragent import config as settings
 from meteragent import encode
 from meteragent.encode import Wording
 from meteragent.grid import DAY_MS
-from meteragent.privacy.audit import ALARM, MISS, Audit, audit
+from meteragent.privacy.audit import ALARM, Audit, audit
 from meteragent.privacy.bits import Bits
+from meteragent.privacy.statistics import MISS
 from meteragent.rehearsal import Rehearsal
 
 _SIDES = 13  # numbers of samples that an audit draws: for the law, and twice for each of six shifts

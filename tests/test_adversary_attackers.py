@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.privacy import LInfLaplace
-from meteragent.privacy.audit import clopper_pearson
+from meteragent.privacy.statistics import clopper_pearson
 from simulators.adversary.attackers import (
     ATTACKERS,
     Averaging,

@@ -7,7 +7,7 @@ import pytest
 
 from meteragent import check, config
 from meteragent.event import EVENTS, Event, distances
-from meteragent.privacy.audit import clopper_pearson
+from meteragent.privacy.statistics import clopper_pearson
 from simulators.adversary import hidden
 from simulators.adversary.measure import ALARM
 from simulators.adversary.named import Unusable

@@ -13,18 +13,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from meteragent.privacy.audit import (
-    _shown,
-    audit,
+from meteragent.privacy.audit import _shown, audit, ratio_excess
+from meteragent.privacy.bits import Bits, SeededBits
+from meteragent.privacy.mechanism.window_law import WindowLaw
+from meteragent.privacy.statistics import (
     chi_square,
     clopper_pearson,
     lower_bound,
     midrange_power,
-    ratio_excess,
     windows_needed,
 )
-from meteragent.privacy.bits import Bits, SeededBits
-from meteragent.privacy.mechanism.window_law import WindowLaw
 from tests.controls import Control, honest, scalar, scalar_mass
 
 A = Fraction(7, 10)

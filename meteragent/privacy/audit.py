@@ -8,6 +8,8 @@ A mechanism on windows of n whole quanta claims `loss(d)`, with a = loss(one qua
 2. By its law. Where `log_mass` is that of the l_inf Laplace mechanism, P(z) ~ e^(-a max|z_i|), draws must
    follow it: the largest |z_i| of a window, that of one slot, of two, of half of them, signs, low bits,
    windows in succession. Two-sided: too much noise is no leak, but not what was said.
+   A mechanism with the attribute `rounding` "dithered" claims that law on whole quanta, and between them the
+   mixture of THEORY-2 A.1: its draws are tried at fractions of a quantum too (`dither`).
 3. As a black box that may lie about 2. Windows a shift apart are released; for an event A that was chosen
    on one half of the draws, the other half bounds ln P(A | x')/P(A | x) from below (Clopper and Pearson).
    For the l_inf law, shifts along signs s and A = {midrange of s o z >= shift} are best: there it is the
@@ -28,20 +30,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import stats
 
 from meteragent.privacy.bits import Bits, SeededBits, SystemBits
+from meteragent.privacy.dither import TESTS, dither_tests, fractions
+from meteragent.privacy.mechanism.dithered import log_share
 from meteragent.privacy.mechanism.window_law import WindowLaw, WindowMechanism
 from meteragent.privacy.space.lattice import directions
+from meteragent.privacy.statistics import MISS, chi_square, lower_bound
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-ALARM, MISS = 1e-6, 0.1
-"""The chance to refuse an honest mechanism, unless another is asked for; to miss what is said to be found."""
+ALARM = 1e-6
+"""The chance to refuse an honest mechanism, unless another is asked for."""
 
-_EXPECTED = 20.0  # in a cell of chi-square
 _SURE = -27.0  # ln of the chance that other bits make equal noise, if they do
+_MIXTURE_SLACK = 1e-4  # in a log mass: what `WindowLaw` loses where it takes an integral
 _LAST_DIGITS = 1e-12  # relative: what floats may lose of a log mass
 
 
@@ -58,60 +63,6 @@ class Check:
         """As data for JSON, which knows no infinite numbers: they are strings."""
         infinite = {k: str(v) for k, v in self.figures.items() if isinstance(v, float) and math.isinf(v)}
         return {**asdict(self), "figures": {**self.figures, **infinite}}
-
-
-# Statistics ---------------------------------------------------------------------------------------
-
-
-def clopper_pearson(successes: Any, trials: int, alarm: float) -> tuple[Floats, Floats]:
-    """Bounds of a probability; the truth is below the first, or above the second, with alarm/2 at most."""
-    k = np.asarray(successes, np.float64)
-    low = np.where(k > 0, special.betaincinv(np.maximum(k, 1), trials - k + 1, alarm / 2), 0)
-    high = np.where(k < trials, special.betaincinv(k + 1, np.maximum(trials - k, 1), 1 - alarm / 2), 1)
-    return low, high
-
-
-def lower_bound(inside: Any, against: Any, trials: int, alarm: float) -> Floats:
-    """ln(low(P1)/high(P0)): more than ln P1/P0 with a chance of `alarm` at most (THEORY 6).
-
-    `inside` of `trials` draws were in the event under one window, `against` of as many under the other.
-    """
-    low, high = clopper_pearson(inside, trials, alarm)[0], clopper_pearson(against, trials, alarm)[1]
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(low) - np.log(high))
-
-
-def windows_needed(x: float, excess: float, alarm: float = 0.05, miss: float = MISS) -> int:
-    """Windows a side that show a loss of (1 + excess) x where x is claimed: 2 e^x (z/(excess x))^2.
-
-    By the midrange; z = z(alarm) + z(miss), 2.93 for 5 % and 10 % (THEORY 6; normal approximation).
-    """
-    z = float(stats.norm.isf(alarm) + stats.norm.isf(miss))
-    return math.ceil(2 * math.exp(x) * (z / (excess * x)) ** 2)
-
-
-def midrange_power(trials: int, x: float, factor: float, alarm: float = 0.05) -> float:
-    """The chance that `trials` windows a side show more than x where the loss is factor * x, exactly.
-
-    The event is {midrange >= shift} of a continuous l_inf law: P1 = 1/2, P0 = e^(-factor x)/2.
-    """
-    low, high = clopper_pearson(np.arange(trials + 1), trials, alarm)
-    needed = np.searchsorted(low, math.exp(x) * high, side="right")
-    against = stats.binom.pmf(np.arange(trials + 1), trials, math.exp(-factor * x) / 2)
-    return float(against @ stats.binom.sf(needed - 1, trials, 0.5))
-
-
-def chi_square(counts: Any, probabilities: Any) -> float:
-    """Pearson's p of counts against probabilities; neighbouring cells are joined until each expects 20."""
-    observed, expected = np.asarray(counts, float), np.asarray(probabilities, float) * np.sum(counts)
-    starts, held, left = [0], 0.0, float(expected.sum())
-    for cell, value in enumerate(expected.tolist()):
-        if held >= _EXPECTED <= left:
-            starts.append(cell)
-            held = 0.0
-        held, left = held + value, left - value
-    o, e = np.add.reduceat(observed, starts), np.add.reduceat(expected, starts)
-    return float(stats.chi2.sf(((o - e) ** 2 / e).sum(), e.size - 1)) if e.size > 1 else 1.0
 
 
 # The audit ----------------------------------------------------------------------------------------
@@ -179,7 +130,7 @@ def audit(
         epsilon=mechanism.loss(bench.quantum) / bench.quantum,
         lower=lower / float(bench.telling * bench.quantum),
         detects=_detects(count // 2, bench.loss(bench.telling), each),
-        detects_scale=(math.sqrt(2 * math.log(4 * _LAW_TESTS / alarm)) + stats.norm.isf(MISS))
+        detects_scale=(math.sqrt(2 * math.log(4 * bench.tests / alarm)) + stats.norm.isf(MISS))
         / math.sqrt(count * bench.n),
         samples=count,
         alarm=alarm,
@@ -198,15 +149,18 @@ class _Bench:
         if not self.a > 0 or rest:
             raise ValueError("the loss of a quantum must be above zero, and a quantum a multiple of the step")
         self.law, self.telling = WindowLaw(self.n, self.a), max(1, round(2 / self.a))
-        self.base = np.full(self.n, self.per // 2)  # half a quantum: where ways to round differ
+        self.dithered = getattr(mechanism, "rounding", "half-up") == "dithered"
+        self.tests = _LAW_TESTS + TESTS * (self.dithered and self.per > 1)
+        # Half a quantum, where ways to round differ; dithered, whole quanta, where no dither shows.
+        self.base = np.full(self.n, 0 if self.dithered else self.per // 2)
 
-    def loss(self, k: int) -> float:
+    def loss(self, k: Fraction | int) -> float:
         """The claim for windows k quanta apart."""
         return float(self.mechanism.loss(k * self.quantum))
 
     def quanta(self, window: Integers) -> Integers:
-        """What a window is on the lattice: floor(x/q + 1/2)."""
-        return np.asarray((2 * window + self.per) // (2 * self.per))
+        """What a window is on the lattice: floor(x/q + 1/2); dithered, floor(x/q)."""
+        return np.asarray(window // self.per if self.dithered else (2 * window + self.per) // (2 * self.per))
 
     def noise(self, window: Integers, count: int, bits: Bits | None = None) -> NDArray[Any]:
         """What `count` releases of a window add to it, in quanta."""
@@ -235,10 +189,13 @@ def _reproducible(bench: _Bench) -> Check:
 
 
 def _added(bench: _Bench) -> Check:
-    """Equal bits make equal noise, whatever the windows: it is added to them, rounded half up."""
-    few, i = min(64, bench.few), np.arange(bench.n)
+    """Equal bits make equal noise, whatever the windows: it is added to them, rounded half up.
+
+    Dithered, to windows of whole quanta: what others get is random too.
+    """
+    few, i = min(64, bench.few), np.arange(bench.n) * (bench.per if bench.dithered else 1)
     right = bench.noise(bench.base, few, SeededBits(3))
-    others = [bench.base * 0, bench.base + bench.per, bench.base - 3 * i, (1 << 40) + 7 * i]
+    others = [bench.base * 0, bench.base + bench.per, bench.base - 3 * i, (1 << 40) * bench.per + 7 * i]
     moved = sum(bool((bench.noise(x, few, SeededBits(3)) != right).any()) for x in others)
     found = f"with equal bits {moved} of {len(others)} other windows got other noise"
     return Check("same noise for any window", not moved, found, {"windows": len(others), "moved": moved})
@@ -248,12 +205,17 @@ def _ratio(bench: _Bench) -> Check:
     """The largest |ln P(y | x)/P(y | x')| in parts of the loss, over adversarial x, x' and y."""
     uneven = bench.base + bench.per * (np.arange(bench.n) % 3)
     worst, noise = 0.0, bench.noise(bench.base, 8)
+    moves = [(bench.base, 1), (uneven, 1), (bench.base, bench.telling), (uneven, 2)]
+    moves = [(x, k * bench.per) for x, k in moves]
+    if bench.dithered:
+        parts = [0, *fractions(bench.per)]
+        moves += [(uneven + x, k + whole) for x in parts for k in parts[1:] for whole in (0, bench.per)]
     for shift in map(np.array, directions(bench.n)):
-        for x, k in ((bench.base, 1), (uneven, 1), (bench.base, bench.telling), (uneven, 2)):
-            other = x + k * bench.per * shift
+        for x, steps in moves:
+            other = x + steps * shift
             outputs = _outputs(bench, x, other, shift, noise)
             here, there = (bench.mechanism.log_mass(outputs, window) for window in (x, other))
-            worst = max(worst, ratio_excess(here, there, bench.loss(k)))
+            worst = max(worst, ratio_excess(here, there, bench.loss(Fraction(int(steps), bench.per))))
     return Check("density ratio", worst <= 1, f"at most {worst:.6g} times the loss", {"worst": worst})
 
 
@@ -292,9 +254,28 @@ def _law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:
     if not np.allclose(said, right, rtol=1e-9, atol=1e-4):
         yield Check("law", True, "log_mass is not that of l_inf Laplace: `conformance` looks at draws", {})
         return
+    if bench.dithered:
+        yield _mixture(bench)
     z = np.rint(bench.noise(bench.base, count)).astype(np.int64)
     for name, p in _law_tests(bench, z):
-        yield Check(f"law: {name}", p > alarm / _LAW_TESTS, f"p = {p:.2g}", {"p": p})
+        yield Check(f"law: {name}", p > alarm / bench.tests, f"p = {p:.2g}", {"p": p})
+    if bench.dithered:
+        for name, p in dither_tests(bench.mechanism, bench.law, bench.per, count, bench.bits):
+            yield Check(f"dither: {name}", p > alarm / bench.tests, f"p = {p:.2g}", {"p": p})
+
+
+def _mixture(bench: _Bench) -> Check:
+    """Whether log_mass at fractions of a quantum is that of the mixture."""
+    outputs, wrong = np.outer(np.arange(-4, 5), np.eye(1, bench.n, dtype=np.int64)), 0.0
+    for part in fractions(bench.per).tolist():
+        said = bench.mechanism.log_mass(outputs, bench.base + part)
+        right = bench.law.log_most + log_share(outputs, part / bench.per, bench.a)
+        wrong = max(wrong, float(np.abs(said - right).max()))
+    passed = wrong < _MIXTURE_SLACK
+    found = (
+        f"log_mass is at most {wrong:.2g} off that of the mixture" if math.isfinite(wrong) else "it is not"
+    )
+    return Check("dither: stated law", passed, found, {"off": wrong})
 
 
 def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:

@@ -18,7 +18,7 @@ from meteragent import check, config, encode
 from meteragent.errors import ConfigError
 from meteragent.event import EVENTS, Event
 from meteragent.grid import DAY_MS, MINUTE_MS, format_duration
-from meteragent.privacy.audit import clopper_pearson
+from meteragent.privacy.statistics import clopper_pearson
 from meteragent.release import Terms
 from simulators.adversary.library import quanta
 from simulators.adversary.measure import ALARM, SURE, rights

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from meteragent.privacy import SeededBits
-from meteragent.privacy.audit import clopper_pearson
+from meteragent.privacy.statistics import clopper_pearson
 from simulators.adversary import bound
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.base import Informed

@@ -45,7 +45,7 @@ class Drawn:
     space: Any = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("space", "n", "quantum", "step"):
+        for name in ("space", "n", "quantum", "step", "rounding"):
             if hasattr(self.said, name):
                 object.__setattr__(self, name, getattr(self.said, name))
 
@@ -123,7 +123,7 @@ class Conformance:
         kind = MetricDrawn if hasattr(said, "loss") else PairDrawn
         failed = self.tried(kind(said, drawn)).failed
         assert failed
-        assert all(name.startswith(("draws", "frequencies", "law", "black box")) for name in failed)
+        assert all(name.startswith(("draws", "frequencies", "law", "dither", "black box")) for name in failed)
 
     def test_equal_parameters_make_equal_mechanisms(self) -> None:
         """A mechanism is a value: fixed when it is made, equal to another of the same parameters."""

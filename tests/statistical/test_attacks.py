@@ -15,8 +15,8 @@ from scipy import stats
 from meteragent import check, config
 from meteragent.event import EVENTS
 from meteragent.privacy import LInfLaplace
-from meteragent.privacy.audit import clopper_pearson
 from meteragent.privacy.certificate import Library, best_attack
+from meteragent.privacy.statistics import clopper_pearson
 from simulators.adversary import hidden, library
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.measure import Outcome, measure

@@ -15,10 +15,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from meteragent.privacy.audit import audit, clopper_pearson
+from meteragent.privacy.audit import audit
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.conformance import conform
 from meteragent.privacy.mechanism.window_law import WindowLaw
+from meteragent.privacy.statistics import clopper_pearson
 from tests import controls
 from tests.controls import CAUGHT, RATIO, A, Control, honest
 

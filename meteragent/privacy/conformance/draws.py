@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from meteragent.privacy.audit import MISS, Check, chi_square
+from meteragent.privacy.audit import Check
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.conformance.trial import Floats, PointPair, Trial, array_of, possible
 from meteragent.privacy.space import Categories, Numbers, Windows
+from meteragent.privacy.statistics import MISS, chi_square
 
 CALIBRATION_PAIRS, CELL_POINTS = 6, 3
 """So many pairs and points are tried, those that lose about 2 first."""

@@ -5,12 +5,13 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from meteragent.privacy.audit import ALARM, MISS, Check, audit
+from meteragent.privacy.audit import ALARM, Check, audit
 from meteragent.privacy.bits import Bits, SystemBits
 from meteragent.privacy.conformance import draws, promise
 from meteragent.privacy.conformance.trial import Trial, Unusable, promised
 from meteragent.privacy.mechanism.base import Mechanism, MetricMechanism
 from meteragent.privacy.space import Windows
+from meteragent.privacy.statistics import MISS
 
 __all__ = ["SAMPLES", "Report", "Unusable", "conform"]
 

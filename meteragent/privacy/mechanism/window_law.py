@@ -61,6 +61,12 @@ class WindowLaw:
         parts = [np.minimum(1, max(0.0, value + 0.5) / self._r) for value in np.ravel(m).tolist()]
         return np.array([float(np.sum(self._p * part**k)) for part in parts])
 
+    def below(self, c: Any) -> Floats:
+        """Return P(z_i <= c) of one slot, for each integer of `c`."""
+        ends = np.asarray(c)
+        within = self.at_most(np.maximum(ends, -1 - ends), 1)  # |z_i| <= c, or |z_i| < -c
+        return np.where(ends >= 0, 1 + within, 1 - within) / 2
+
     def quantiles(self, shares: Any, k: int) -> NDArray[np.int64]:
         """Integers m, each once, of which `at_most` is about as in `shares`."""
         ends = np.linspace(0, self._r[-1], 257).astype(np.int64)

@@ -126,7 +126,8 @@ def test_what_it_says(run: Callable[..., tuple[int, str, str]], monkeypatch: pyt
     code, out, err = run(written())
     assert (code, err) == (0, "")
     lines = [line.strip() for line in out.splitlines()]
-    assert lines[0] == "Stream main, descriptor 14466af6: 1 slot a window, on multiples of 1 W"
+    (id_,) = ids(written())
+    assert lines[0] == f"Stream main, descriptor {id_}: 1 slot a window, on multiples of 1 W"
     assert lines[1] == "Claimed: epsilon = 1/220 per W, level 1 at the radius of 220 W."
     assert f"{ALONE}, 20,000 windows and as many for each side of each shift" in lines
     assert any(line.startswith(f"{SENT}, 181 windows") for line in lines)

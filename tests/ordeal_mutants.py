@@ -9,7 +9,7 @@ import pytest
 
 from meteragent import ledger, outbox
 from meteragent.agent import Agent
-from meteragent.agent.clock import CatchUp, SteadyClock
+from meteragent.agent.clock import BootClock, CatchUp, SteadyClock
 from meteragent.agent.runner import Runner, StoreThread
 from meteragent.health import Counts
 from meteragent.outbox import Waiting
@@ -270,6 +270,11 @@ def keeps_what_it_has(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Timeline, "_gives_way", lambda *_: False)
 
 
+def takes_every_jump_for_time(patch: pytest.MonkeyPatch) -> None:
+    """A machine resumed from a snapshot opens what another life of it has released."""
+    patch.setattr(BootClock, "step_ms", lambda *_: 0)
+
+
 MUTANTS = [
     Mutant(patch.__name__, patch, breaks, first)
     for patch, breaks, first in (
@@ -291,6 +296,7 @@ MUTANTS = [
         (waits_for_large_values, "out of order", 9),
         (leaves_with_the_last_reading, "another time than the public schedule", 3),
         (stands_at_the_oldest, "decided", 0),
+        (takes_every_jump_for_time, "a resumed copy goes on", 0),
         (keeps_what_it_has, "a counter is wrong", 0),
         (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),
     )

@@ -87,7 +87,7 @@ def test_the_seeds_exercise_everything() -> None:
     assert len(places) == 14
     assert kinds == {
         *("Read", "Junk", "Drop", "Stall", "Refuse"),
-        *("Clock", "Slow", "Full", "Stop", "Fail", "Crash"),
+        *("Clock", "Resume", "Slow", "Full", "Stop", "Fail", "Crash"),
     }
     assert {one.kind for one in settings} == {"power", "interval_energy"}
     assert {one.clock for one in settings} == {"wall", "event"}

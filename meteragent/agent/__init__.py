@@ -160,6 +160,8 @@ class Agent:
         if path.exists():
             with read_only(path) as connection:
                 at_ms = max(self._wall_ms(), int(meta(connection, "clock_ms")))
+            windows = [stream.window for stream in self._config.stream]
+            at_ms += max((window.ahead for window in windows if window.clock is Clock.EVENT), default=0)
             restored_at(path, at_ms=at_ms, now_ms=at_ms, take_over=False)
 
     async def _live(self, clock: SteadyClock, links: list[parts.Links], where: page.Settings | None) -> None:

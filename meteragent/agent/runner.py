@@ -279,6 +279,7 @@ class Runner:
         while True:
             self.turn()
             await self.store.erased()
+            self.clock.check()
             now_ms = self.clock.now_ms()
             if now_ms is not None:
                 kept = self.store.unerased_s >= UNERASED_MAX_S

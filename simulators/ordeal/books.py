@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from typing import NamedTuple
 
 from meteragent.grid import DAY_MS, floor
@@ -22,6 +23,8 @@ from simulators.ordeal.mirror import Mirror
 from simulators.ordeal.model import Arrival, Line, Meter, Model
 from simulators.ordeal.witness import Broken, Sent, Witness, must
 
+KNOWN_S = 1.5
+"""So long after a start the agent has asked whether its clock is synchronised."""
 _REASONS = [*REFUSALS, "retained", "accepted", "replaced", "passed", "forgotten"]
 """The counters that the model predicts one by one."""
 
@@ -48,7 +51,9 @@ class Doubt(NamedTuple):
 class Life:
     """What is known of one life of the agent: from when on, its models, and what it may acknowledge.
 
-    `confirmed` is what it was told to have arrived, and `orderly` whether it ended as it should.
+    `confirmed` is what it was told to have arrived, and `orderly` whether it ended as it should. `before` are
+    its counts when it opened the store: after a jump of the clock a process opens it again. From `known_s` on
+    it knows that its clock is synchronised.
     """
 
     started_ms: int
@@ -59,17 +64,23 @@ class Life:
     subscribed_ms: dict[str, int] = field(default_factory=dict)
     confirmed: set[Sent] = field(default_factory=set)
     orderly: bool = False
+    before: Counter[str] = field(default_factory=Counter)
     early: int = 0
+    known_s: float = 0.0
 
 
 @dataclass
 class Books:
-    """What a world knows; `said` is what each topic and payload means."""
+    """What a world knows; `said` is what each topic and payload means.
+
+    `copied`: what runs is a copy from a snapshot, and must find that out before it does anything.
+    """
 
     witness: Witness = field(default_factory=Witness)
     said: dict[tuple[str, bytes], Said] = field(default_factory=dict)
     life: Life = field(default_factory=lambda: Life(0, Counts()))
     doubt: Doubt | None = None
+    copied: bool = False
     _saved: dict[str, dict[str, Meter]] = field(default_factory=dict)
     _spent: Counter[tuple[str, int]] = field(default_factory=Counter)
 
@@ -82,7 +93,8 @@ class Books:
         mirror = self.witness.mirror
         mirror.states = {key: state for key, state in mirror.states.items() if key[0] in channels}
         self.witness.lose(mirror)
-        self.life = Life(started_ms, counts)
+        self.life = Life(started_ms, counts, before=Counter(counts))
+        self.copied = False
         self._spent = Counter()
         for (meter, day_ms, _), spent in mirror.spent.items():
             self._spent[meter, day_ms] += spent.epsilon_per_w  # type: ignore[assignment]
@@ -124,6 +136,22 @@ class Books:
         self.doubt = None
         self._saved.clear()
 
+    def resumed(self, path: Path, restore: Callable[[], None], now_ms: int, channels: set[str]) -> None:
+        """The agent restores a store that may be a copy: nothing that has left, or is open, goes on.
+
+        All of the public schedule until now may have left, so nothing may open before.
+        """
+        with Store.open(path, now_ms=now_ms, recovery_floor_ms=None) as store:
+            self.settle(store, channels)
+        restore()
+        with Store.open(path, now_ms=now_ms, recovery_floor_ms=None) as store:
+            floor_ms = store.floor_ms
+        must(floor_ms >= now_ms, "a resumed copy may open what may have left")
+        mirror = self.witness.mirror.copy()
+        mirror.floor_ms, mirror.states = floor_ms, {}
+        mirror.marks = {key: max(end_ms, floor_ms) for key, end_ms in mirror.marks.items()}
+        self.replaced(mirror)
+
     def restore(self, line: Line, limit: Fraction | None) -> Model:
         """A stream's model, as its last commit left it."""
         mirror, name = self.witness.mirror, line.name
@@ -152,6 +180,7 @@ class Books:
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
     ) -> None:
         """The core was fed, and asks for this."""
+        must(not self.copied, "a resumed copy goes on as if nothing had left")
         stamped = model.stream.stamped
         free = model.feed([self._arrival(message, stamped=stamped) for message in batch], now_ms, closing_ms)
         self.witness.step(model, effects.commit, effects.acknowledge, free)
@@ -180,7 +209,8 @@ class Books:
 
     def _counters(self) -> None:
         """Law 7: every message has a fate that is counted."""
-        counts, right = self.life.counts, Counter[str]()
+        counts, right = Counter(self.life.counts), Counter[str]()
+        counts.subtract(self.life.before)
         for model in self.life.models.values():
             right += model.outcomes
         for reason in _REASONS:
@@ -226,7 +256,7 @@ class Books:
         """Law 7: only what is in a committed accumulator, refused and counted, or counted as early."""
         self.life.early += sum(id(token) not in self.life.allowed for token in tokens)
         must(
-            self.life.early <= self.life.counts["acked_open"],
+            self.life.early <= self.life.counts["acked_open"] - self.life.before["acked_open"],
             "a reading is acknowledged before what it says is committed",
         )
 

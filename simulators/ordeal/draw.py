@@ -11,6 +11,8 @@ from simulators.ordeal.setting import PACES, TICK_S, Setting
 TICK_LOOP_MS = round(TICK_S * 1000)
 STAMPED = 0.2
 """In so many schedules the readings of streams by the wall clock have no times of their own."""
+RESUMED = 0.15
+"""In so many schedules the machine is resumed from a snapshot."""
 _VALUES = (0, 1, 499_999, 500_000, 10**6, 7 * 10**6 + 3, 1000 * 10**6, -5 * 10**6, 10**14)
 """The edges of rounding, the ordinary, the negative, the impossible; in millionths."""
 _PLACES = (
@@ -41,6 +43,7 @@ def draw(seed: int) -> Schedule:
         configurations = [_stamped(one) for one in configurations]
     end_ms = random.randrange(4_000, 9_000 if pace == "fast" else 20_000)
     events = [*_readings(random, pace, end_ms), *_troubles(random, pace, end_ms, len(configurations))]
+    events += _resumed(Random(f"resume {seed}"), pace, end_ms)
     events.sort(key=lambda event: event.at_ms)
     return Schedule(seed, pace, tuple(configurations), tuple(events), end_ms)
 
@@ -122,6 +125,13 @@ def _changed(random: Random, pace: str, before: Configuration) -> Configuration:
         values["limit"] = one.limit if values["grid"] == one.grid else 0
         found.append(Setting(**values))
     return tuple(found)
+
+
+def _resumed(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
+    """A snapshot is resumed now and then; windows of seconds are too many for more than minutes."""
+    if random.random() < RESUMED:
+        jumps_s = (330, 600) if pace == "fast" else (1800, 4 * 3600, 30 * 3600)
+        yield s.Resume(random.randrange(500, end_ms), 1000 * random.choice(jumps_s))
 
 
 def _stamped(configuration: Configuration) -> Configuration:

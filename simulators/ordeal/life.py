@@ -22,7 +22,12 @@ class Around(Protocol):
     """What a life needs of its world."""
 
     wall_ms: Callable[[], int]
-    boot: BootClock
+
+    def boot_clock(self) -> BootClock:
+        """The boot clock of this life."""
+
+    def resumed(self, restore: Callable[[], None]) -> None:
+        """The clock has jumped: the agent restores its store by this."""
 
     def opened(self, open_store: Callable[[], Store], now_ms: int) -> Store:
         """The store, opened by this."""
@@ -67,11 +72,15 @@ class Life(Agent):
     """The agent alone, with simulated links and disk; nobody asks it how it is."""
 
     def __init__(self, world: Around, config: settings.Config, bits: SeededBits) -> None:
-        super().__init__(config, wall_ms=world.wall_ms, boot=world.boot, bits=bits, listen_s=0)
+        boot = world.boot_clock()
+        super().__init__(config, wall_ms=world.wall_ms, boot=boot, bits=bits, listen_s=0)
         self._world = world
 
     def _open(self, now_ms: int) -> Store:
         return self._world.opened(partial(super()._open, now_ms), now_ms)
+
+    def _restore(self, jumped_ms: int) -> None:
+        self._world.resumed(partial(super()._restore, jumped_ms))
 
     def _assemble(self, stream: settings.Stream, links: Any, thread: Any, clock: Any, odometers: Any) -> Any:
         disk = self._world.begun(thread, clock)

@@ -11,6 +11,8 @@ from concurrent.futures import Executor
 from itertools import count
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
+from simulators.ordeal.witness import Broken
+
 _Arguments = TypeVarTuple("_Arguments")
 _Out = TypeVar("_Out")
 _TURNS = 5000
@@ -104,3 +106,18 @@ class VirtualLoop(BaseEventLoop):
 
     def _write_to_self(self) -> None:
         pass
+
+
+class Guard:
+    """Ends the world at the first thing that must not be, whoever would catch it."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, Broken):
+            self._world.broken, self._world.alive = error, False
+            raise Killed from error

@@ -73,6 +73,16 @@ class Clock(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Resume(Event):
+    """The machine is resumed from a snapshot of this moment, and its synchronised wall clock set right.
+
+    What another life of the agent released since the snapshot is all that its schedule says.
+    """
+
+    jump_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Slow(Event):
     """From now on a commit takes so long."""
 
@@ -133,7 +143,7 @@ class Schedule:
 
 KINDS: dict[str, type[Any]] = {
     kind.__name__.lower(): kind
-    for kind in (Read, Junk, Drop, Stall, Refuse, Clock, Slow, Full, Stop, Fail, Crash)
+    for kind in (Read, Junk, Drop, Stall, Refuse, Clock, Resume, Slow, Full, Stop, Fail, Crash)
 }
 
 

@@ -15,6 +15,7 @@ _ROOM_BYTES = 2**40
 class Weather:
     """Everything but what ends a process. `said` is what each topic and payload means.
 
+    `set_back`: the wall clock was, once; setting it right again is then no jump.
     `scramble`: the readings have other values, at the same times.
     """
 
@@ -33,7 +34,7 @@ class Weather:
         self._source = source
         self._sink = sink
         self._scramble = scramble
-        self.synchronised = False
+        self.set_back = False
         self._offset_ms = 0
         self._takes_s = 0.0
         self._room_bytes = _ROOM_BYTES
@@ -77,6 +78,9 @@ class Weather:
             case s.Refuse():
                 self._sink.refuses = True
             case s.Clock(jump_ms=jump_ms):
+                self._offset_ms += jump_ms
+                self.set_back |= jump_ms < 0
+            case s.Resume(jump_ms=jump_ms):
                 self._offset_ms += jump_ms
             case s.Slow(takes_ms=takes_ms):
                 self._set_disk(takes_ms / 1000, self._room_bytes)

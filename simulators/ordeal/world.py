@@ -27,10 +27,10 @@ from meteragent.release import Clock, Commit
 from meteragent.store import Store
 from simulators.ordeal import disk, power
 from simulators.ordeal import schedule as s
-from simulators.ordeal.books import Books
+from simulators.ordeal.books import KNOWN_S, Books
 from simulators.ordeal.life import Life, is_of_the_device, named
 from simulators.ordeal.links import Publication, SinkLink, SinkSession, SourceLink
-from simulators.ordeal.loop import Killed, VirtualLoop
+from simulators.ordeal.loop import Guard, Killed, VirtualLoop
 from simulators.ordeal.model import Line, Model
 from simulators.ordeal.setting import PACES, parse
 from simulators.ordeal.shelf import Shelf
@@ -43,21 +43,6 @@ _STOP_S = 30.0
 """Longer than any stop takes: the outbox is drained for at most ten seconds."""
 _SETTLED_S, _ANSWER_S = 2.5, 0.5
 """What fell due, and was owed, this long before the end has left, and is acknowledged."""
-
-
-class _Guard:
-    """Ends the world at the first thing that must not be, whoever would catch it."""
-
-    def __init__(self, world: "World") -> None:
-        self._world = world
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, Broken):
-            self._world.broken, self._world.alive = error, False
-            raise Killed from error
 
 
 class World:
@@ -83,7 +68,7 @@ class World:
         self.alive, self._stops = False, 0
         self.broken: Broken | None = None
         self._over = False
-        self._guard = _Guard(self)
+        self._guard = Guard(self)
         self._loop = VirtualLoop()
         self._loop.execute = self._execute
         self._source = SourceLink(self._loop, self, Random(f"source {plan.seed}"))
@@ -91,7 +76,7 @@ class World:
         self._pace = PACES[plan.pace]
         self._weather = Weather(self._loop, self._pace, self._source, self._sink, scramble=scramble)
         self.wall_ms = self._weather.wall_ms
-        self.boot = BootClock(self._weather.boot_ms, lambda: self._weather.synchronised)
+        self._resumes = any(isinstance(event, s.Resume) for event in plan.events)
         self._books = Books(said=self._weather.said)
         self._shelf = Shelf(folder, keeps=any(isinstance(e, s.Crash) and e.store for e in plan.events))
         self._keys = keys
@@ -196,6 +181,7 @@ class World:
                 self._books.replaced(other)
             self._shelf.name(store, hashlib.sha256(f"secret {self.plan.seed}".encode()).digest())
             self._books.begin(now_ms, self._life_counts, store, self._channels)
+            self._books.life.known_s = self._loop.time() + KNOWN_S
             self._shelf.copy(self._books.witness.mirror)
         return store
 
@@ -206,6 +192,18 @@ class World:
             self._disk = disk.Disk(thread, self._random, self)
             self._weather.affect(self._disk)
         return self._disk
+
+    def boot_clock(self) -> BootClock:
+        """The boot clock of a life; where a snapshot is to be resumed the wall clock is synchronised."""
+        return BootClock(self._weather.boot_ms, lambda: self._resumes and self._store is not None)
+
+    def resumed(self, restore: Callable[[], None]) -> None:
+        """The clock has jumped, and the agent restores its store."""
+        if self.alive:
+            self.counts["clock jumped"] += 1
+            with self._guard:
+                self._books.resumed(self._shelf.folder / "db", restore, self.wall_ms(), self._channels)
+            self._store, self._disk = None, None
 
     def beside(self, line: Line, stream: settings.Stream) -> Model:
         """The model that stands beside a core."""
@@ -354,6 +352,10 @@ class World:
                     self._die(event)
             case s.End():
                 self._armed.append(event)
+            case s.Resume():
+                self._weather.happen(event)
+                known = self.alive and self._store and self._loop.time() > self._books.life.known_s
+                self._books.copied = bool(known) and not self._weather.set_back
             case _:
                 self._weather.happen(event)
 

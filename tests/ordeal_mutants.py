@@ -128,8 +128,8 @@ def sends_before_it_is_due(patch: pytest.MonkeyPatch) -> None:
     """A meter's delay is not waited for."""
     pending = outbox.pending
 
-    def early(connection: Any, channel: str, now_ms: int, limit: int) -> list[Waiting]:
-        rows = pending(connection, channel, now_ms + 10_000, limit)
+    def early(connection: Any, channel: str, now_ms: int, *more: Any) -> list[Waiting]:
+        rows = pending(connection, channel, now_ms + 10_000, *more)
         return [row._replace(due_ms=min(row.due_ms, now_ms - 1000)) for row in rows]
 
     patch.setattr(outbox, "pending", early)
@@ -295,9 +295,9 @@ MUTANTS = [
         (draws_all_at_once, "before or after it begins", 0),
         (waits_for_large_values, "out of order", 9),
         (leaves_with_the_last_reading, "another time than the public schedule", 3),
-        (stands_at_the_oldest, "decided", 0),
+        (stands_at_the_oldest, "noise and the energy so far", 0),
         (takes_every_jump_for_time, "a resumed copy goes on", 0),
-        (keeps_what_it_has, "a counter is wrong", 0),
+        (keeps_what_it_has, "before all that it says is decided", 0),
         (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),
     )
 ]

@@ -225,6 +225,14 @@ def test_a_step_of_the_clock_is_no_silence() -> None:
     assert told(heard({"accepted": 1}, *[{}] * 61, every_ms=MINUTE_MS)) == ["no_readings"]
 
 
+def test_time_without_a_connection_is_no_silence() -> None:
+    """Whoever was cut off for a day has not been without readings for a day."""
+    listening = heard({"accepted": 1})
+    for minute in range(2, 1500):
+        listening.look(START_MS + minute * MINUTE_MS, connected=False)
+    assert told(listening) == []
+
+
 def test_a_cause_is_told_instead_of_the_silence() -> None:
     """Whoever reads that the profile is wrong need not read that nothing was accepted."""
     assert told(heard(*[{"refused_json": 1}] * 90, every_ms=MINUTE_MS)) == ["wrong_profile"]

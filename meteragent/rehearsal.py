@@ -27,7 +27,8 @@ from meteragent.decode import one
 from meteragent.grid import Epoch, iso_time
 from meteragent.health import Counts
 from meteragent.pipeline import Pipeline, Spending, Stream
-from meteragent.privacy.bits import Bits, SystemBits
+from meteragent.privacy.bits import Bits
+from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.space import Windows
 from meteragent.reading import Message, Reading
 from meteragent.release import MICRO, Kind, Snapshot, Terms
@@ -36,6 +37,16 @@ from meteragent.topic import SourceTopic
 
 _FAR_U = 1 << 100
 """Beyond any number that is tried."""
+
+
+class _Lent:
+    """Bits of a caller, who may have more use for those that were fetched."""
+
+    def __init__(self, bits: Bits) -> None:
+        self.integer, self.array = bits.integer, bits.array
+
+    def discard(self) -> None:
+        """Leave what was fetched to the caller."""
 
 
 class Rehearsal:
@@ -89,7 +100,8 @@ class Rehearsal:
         """
         given = np.asarray(windows)
         rows = given.reshape(-1, self.n).tolist()
-        core = Pipeline(self._stream(), Snapshot({}, {}, {}), Spending(), bits or SystemBits(), Counts())
+        source = _Lent(bits or BulkBits())
+        core = Pipeline(self._stream(), Snapshot({}, {}, {}), Spending(), source, Counts())
         messages, length_ms = self._messages(rows), self._terms.length_ms
         end_ms = messages[-1].received_ms
         left = [one.payload for one in core.feed(messages, end_ms, end_ms).commit.outgoing if not one.retain]

@@ -15,7 +15,7 @@ from meteragent.agent.clock import BootClock
 from meteragent.agent.notify import Notify
 from meteragent.grid import parse_time
 from meteragent.mqtt import Endpoint, Session, Token
-from meteragent.privacy.bits import Bits
+from meteragent.privacy.bits import SecretBits
 from tests.fake_session import LIMIT_S, FakeSession, Publication
 
 START_MS = 1_800_000_000_000
@@ -134,7 +134,7 @@ class World:
 
     @asynccontextmanager
     async def running(
-        self, text: str = STREAM.format("", ""), bits: Bits | None = None, notify: Notify | None = None
+        self, text: str = STREAM.format("", ""), bits: SecretBits | None = None, notify: Notify | None = None
     ) -> AsyncIterator["asyncio.Task[None]"]:
         """The agent at work, stopped when the block ends."""
         self.sides.clear()

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import ceil, floor
 from typing import Any, NamedTuple
 
 from meteragent.release import Clock, Kind, Terms
@@ -92,25 +93,29 @@ class Meter:
         """How readings count: as the oldest open window says (law 1)."""
         return self.windows[0][1] if self.windows else self.terms
 
-    def rate(self, ms: int) -> Fraction | None:
-        """What a register says of a millisecond, per interval; None: nothing, or it was reset."""
+    def used(self, ms: int) -> int | None:
+        """What was used in a millisecond, per interval; None: nothing is known, or the register was reset.
+
+        The register is interpolated and rounded down before and after the millisecond.
+        """
         before = max((t for t in self.held if t <= ms), default=None)
         after = min((t for t in self.held if t > ms), default=None)
         if before is None or after is None:
             return None
         moved, rules = self.held[after].value_u - self.held[before].value_u, self.rules
         rate = Fraction(moved * rules.interval_ms, after - before)
-        if moved >= 0 or rate >= rules.low_u:
-            return rate
-        if rules.modulus_u is None:
-            return None
-        rate += Fraction(rules.modulus_u * rules.interval_ms, after - before)
-        return rate if rules.low_u <= rate <= rules.high_u else None
+        if moved < 0 and rate < rules.low_u:
+            if rules.modulus_u is None:
+                return None
+            rate += Fraction(rules.modulus_u * rules.interval_ms, after - before)
+            if not rules.low_u <= rate <= rules.high_u:
+                return None
+        return floor(rate * (ms + 1 - before)) - floor(rate * (ms - before))
 
     def value(self, ms: int) -> int | Fraction | None:
         """What a millisecond counts as, now."""
         if self.terms.kind is Kind.REGISTER:
-            return self.rate(ms)
+            return self.used(ms)
         speaker = self.speaker(ms)
         return None if speaker is None else self.held[speaker].value_u
 
@@ -230,11 +235,18 @@ class Meter:
         parts = terms.stretches(place)
         return sum(self.total(window_ms + start, window_ms + end, terms) for start, end in parts)
 
-    def quanta(self, window_ms: int, place: int, terms: Terms) -> int:
-        """A slot's value in quanta: floor(mean / q + 1/2), THEORY 2.1."""
+    def quanta(self, window_ms: int, place: int, terms: Terms, dither: int | None) -> set[int]:
+        """Return what a slot's value in quanta may be: floor(mean / q + 1/2), THEORY 2.1.
+
+        Dithered it is floor(mean / q + u / L), THEORY-2 A.1; None: u was never seen, and may be any.
+        """
         per = terms.slot_ms(place) if terms.kind is Kind.POWER else terms.interval_ms
-        total = self.energy(window_ms, place, terms)
-        return int((Fraction(total, per * terms.quantum_u) + Fraction(1, 2)) // 1)
+        mean = Fraction(self.energy(window_ms, place, terms), per * terms.quantum_u)
+        if terms.rounding == "half-up":
+            return {floor(mean + Fraction(1, 2))}
+        if dither is None:
+            return {floor(mean), ceil(mean)}
+        return {floor(mean + Fraction(dither, per * terms.quantum_u))}
 
 
 class Model:

@@ -190,10 +190,10 @@ def draws_all_at_once(patch: pytest.MonkeyPatch) -> None:
     """A window's noise is drawn with its first slot: whoever copies the disk has all of it."""
     draw = Window.draw
 
-    def eager(self: Window, noise: int, covered_ms: int) -> None:
+    def eager(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
         if not self.drawn:
             for _ in range(self.terms.n):
-                draw(self, noise, covered_ms)
+                draw(self, noise, covered_ms, dither)
 
     patch.setattr(Window, "draw", eager)
 

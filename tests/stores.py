@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import FrameType
@@ -34,6 +35,7 @@ TERMS = Terms(
     low_u=0,
     high_u=20_000_000_000,
 )
+THIRDS = replace(TERMS, step_ms=LENGTH_MS // 3)
 
 
 def open_store(path: Path, now_ms: int = 0, floor_ms: int | None = 0) -> Store:
@@ -56,16 +58,20 @@ def fresh() -> Iterator[Store]:
         yield store
 
 
-def state(k: int, radius: int = 5, accumulators: Sequence[int] = (7,), topic: str = "t") -> TimelineState:
-    """A meter whose k-th window is open."""
+def state(
+    k: int, radius: int | None = None, accumulators: Sequence[int] = (7,), topic: str = "t"
+) -> TimelineState:
+    """A meter whose k-th window is open; with a `radius`, one of three slots, not all of them drawn."""
     slots = tuple(Slot(index, value) for index, value in enumerate(accumulators))
-    window = OpenWindow(k * LENGTH_MS, TERMS.id, topic, "m", radius, len(slots), slots)
+    terms = TERMS if radius is None else THIRDS
+    window = OpenWindow(k * LENGTH_MS, terms.id, topic, "m", radius, len(slots), slots)
     return TimelineState(k * LENGTH_MS, None, None, (k + 1) * LENGTH_MS, 0, (window,))
 
 
 def opening(k: int, *meters: str, channel: str = "main", **how: Any) -> Commit:
     """Each meter opens its k-th window: mark, charge and state."""
-    commit = Commit(channel, k * LENGTH_MS, terms={TERMS.id: TERMS})
+    terms = TERMS if how.get("radius") is None else THIRDS
+    commit = Commit(channel, k * LENGTH_MS, terms={terms.id: terms})
     for meter in meters:
         commit.marks[meter] = (k + 1) * LENGTH_MS
         commit.states[meter] = state(k, **how)

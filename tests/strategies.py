@@ -44,7 +44,7 @@ grids = st.builds(
 )
 
 meanings = st.builds(
-    lambda kind, clock, lateness, span, modulus: replace(
+    lambda kind, clock, lateness, span, modulus, rounding: replace(
         TERMS,
         kind=kind,
         unit=UNITS[kind][0],
@@ -53,12 +53,14 @@ meanings = st.builds(
         hold_ms=span if kind is Kind.POWER else 0,
         interval_ms=0 if kind is Kind.POWER else span,
         modulus_u=modulus if kind is Kind.REGISTER else None,
+        rounding=rounding,
     ),
     st.sampled_from(list(Kind)),
     st.sampled_from(list(Clock)),
     st.sampled_from([0, 0, 1, 5, 14]),
     st.integers(1, 12),
     st.sampled_from([None, 1000 * RISE_U]),
+    st.sampled_from(["dithered", "dithered", "half-up"]),
 )
 """Terms in everything but the grid."""
 

@@ -175,6 +175,9 @@ class Broken:
         """Fail."""
         raise ZeroDivisionError
 
+    def discard(self) -> None:
+        """As Bits."""
+
 
 async def test_a_failure_ends_everything_and_leaves_the_store_usable(world: World) -> None:
     """What a stream raises ends the agent with it; the store is closed, and the next start goes on."""

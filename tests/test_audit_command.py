@@ -36,7 +36,7 @@ ALONE, SENT = "The mechanism alone", "From readings to messages"
 @pytest.fixture(autouse=True)
 def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """What asks the system for bits gets the same ones in every run."""
-    monkeypatch.setattr("meteragent.privacy.audit.SystemBits", lambda: SeededBits(11))
+    monkeypatch.setattr("meteragent.privacy.audit.BulkBits", lambda: SeededBits(11))
 
 
 @pytest.fixture

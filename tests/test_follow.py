@@ -18,7 +18,7 @@ from meteragent.window import Outcome, Pending, Timeline
 from tests.strategies import all_terms
 from tests.test_pipeline import SLOT, core, feed
 from tests.test_window import timeline
-from tests.witness import TERMS
+from tests.witness import HALF_UP as TERMS
 from tests.world import BASE_MS, message, stream
 
 LONG = replace(TERMS, length_ms=40, step_ms=20)

@@ -1,15 +1,17 @@
-"""Noise drawn ahead: as one by one, from the same bits, and none of it twice."""
+"""The noise of a feed: many pairs at once as one by one, none of it twice, none of it kept."""
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
-from meteragent.pipeline.noise import MANY, Noise
+from meteragent.pipeline.noise import FEW, MANY, Noise
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.privacy.sampling import Bits, uniform_rows
+from meteragent.privacy.sampling import Bits, below, uniform_rows
+from tests.stores import TERMS
 
 FINE = LInfLaplace(Fraction(1, 220), Fraction(1, 10), 4)
 COARSE = LInfLaplace(Fraction(1, 220), 1, 1)
@@ -41,35 +43,50 @@ class Numbered(LInfLaplace):
         return [-radius for radius in radii]
 
 
+class Forgetful(SeededBits):
+    """Bits that count how often they were discarded."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.discarded = 0
+
+    def discard(self) -> None:
+        """Count it."""
+        self.discarded += 1
+
+
 def one_by_one(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
-    """The first windows: each its radius, then its slot."""
+    """The first windows of a feed: each its radius, then its slot."""
     drawn = []
-    for _ in range(MANY):
+    for _ in range(FEW):
         radius = mechanism.radius(bits)
         drawn.append((radius, mechanism.draw(radius, bits)))
     return drawn
 
 
-def at_once(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
+def at_once(mechanism: LInfLaplace, count: int, bits: Bits) -> list[tuple[int, int]]:
     """Later ones: their radii, then a slot of each."""
-    radii = mechanism.radii(MANY, bits)
+    radii = mechanism.radii(count, bits)
     return list(zip(radii, mechanism.slots(radii, bits), strict=True))
 
 
 def test_the_first_are_drawn_one_by_one() -> None:
-    """A home with few windows draws none ahead: radii and noise are the mechanism's, bit for bit."""
+    """A feed that opens few windows draws for these alone: the mechanism's radii and noise, bit for bit."""
     bits, plain = SeededBits(1), SeededBits(1)
     noise = Noise(bits)
-    assert [noise.open("a", FINE) for _ in range(MANY)] == one_by_one(FINE, plain)
+    assert [noise.open("a", FINE) for _ in range(FEW)] == one_by_one(FINE, plain)
     assert bits.integer(64) == plain.integer(64)
 
 
 def test_later_ones_are_those_of_the_mechanism_draw_for_draw() -> None:
-    """From the same bits, what is drawn ahead comes in the order in which the mechanism drew it."""
+    """From the same bits, pairs come in the order in which the mechanism drew them, as many as were used."""
     bits, plain = SeededBits(2), SeededBits(2)
     noise = Noise(bits)
     drawn = [noise.open("a", FINE) for _ in range(3 * MANY)]
-    assert drawn == one_by_one(FINE, plain) + at_once(FINE, plain) + at_once(FINE, plain)
+    expected = one_by_one(FINE, plain)
+    for count in (FEW, 2 * FEW, MANY, MANY):
+        expected += at_once(FINE, count, plain)
+    assert drawn == expected
     assert bits.integer(64) == plain.integer(64)
 
 
@@ -82,11 +99,35 @@ def test_noise_of_many_windows_is_uniform_on_the_cube_of_each() -> None:
 
 
 def test_no_noise_is_given_to_two_windows() -> None:
-    """Each radius is given once, in order, with its own noise; never more than MANY are ahead."""
+    """Each radius is given once, in order, with its own noise; never more wait than were used, or MANY."""
     noise, mechanism = Noise(SeededBits(0)), Numbered()
     windows = 5 * MANY + 1
     assert [noise.open("a", mechanism) for _ in range(windows)] == [(k, -k) for k in range(windows)]
-    assert Counter(mechanism.asked) == {1: MANY, MANY: 5}  # type: ignore[attr-defined]
+    assert Counter(mechanism.asked) == {1: FEW, FEW: 1, 2 * FEW: 1, MANY: 5}  # type: ignore[attr-defined]
+
+
+def test_nothing_that_was_drawn_outlives_its_feed() -> None:
+    """Pairs that a feed has not used are never given; the next feed draws its own, and from new bits."""
+    bits, mechanism = Forgetful(), Numbered()
+    noise = Noise(bits)
+    used = [noise.open("a", mechanism) for _ in range(FEW + 1)]
+    assert used[-1] == (FEW, -FEW)
+    counted = [bits.discarded]
+    noise.forget()
+    assert [*counted, bits.discarded] == [0, 1]
+    assert noise.open("a", mechanism) == (2 * FEW, -2 * FEW)
+    assert mechanism.asked == [1] * FEW + [FEW, 1]  # type: ignore[attr-defined]
+
+
+def test_a_dither_is_uniform_on_the_lattice_and_half_up_windows_have_none() -> None:
+    """The dither u is `below(L)` from the feed's bits, L the slot's; a half-up window has none."""
+    bits, plain = SeededBits(6), SeededBits(6)
+    noise = Noise(bits)
+    assert noise.dither(TERMS, 0) is None
+    dithered = replace(TERMS, rounding="dithered")
+    assert [noise.dither(dithered, 0) for _ in range(9)] == [below(TERMS.lattice(0), plain) for _ in range(9)]
+    tiny = replace(dithered, quantum_u=1, step_ms=4, length_ms=4)
+    assert {noise.dither(tiny, 0) for _ in range(200)} == {0, 1, 2, 3}
 
 
 def test_each_of_several_terms_has_its_own() -> None:

@@ -19,7 +19,7 @@ from meteragent.reading import Message
 from meteragent.release import MICRO, Clock, Kind, Terms
 from meteragent.topic import SourceTopic
 from tests.test_pipeline import records
-from tests.witness import TERMS
+from tests.witness import HALF_UP as TERMS
 from tests.world import BASE_MS, MemoryDisk, stream
 
 END_MS = 40

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -12,12 +12,20 @@ from hypothesis import strategies as st
 from meteragent.errors import MeteragentError
 from meteragent.release import MICRO, Band, Kind, OpenWindow, Space, Terms, TimelineState
 from meteragent.window import Outcome, Pending, RegisterTimeline, Timeline, Window
-from tests.witness import TERMS
+from meteragent.window.slot import Used
+from tests.witness import HALF_UP as TERMS
 
 HOUR = 4
 """What rates are per: milliseconds, here."""
 REGISTER = replace(
-    TERMS, kind=Kind.REGISTER, unit="Wh", hold_ms=0, interval_ms=HOUR, low_u=0, high_u=100 * MICRO
+    TERMS,
+    kind=Kind.REGISTER,
+    unit="Wh",
+    level=Fraction(1),
+    hold_ms=0,
+    interval_ms=HOUR,
+    low_u=0,
+    high_u=100 * MICRO,
 )
 COUNTER = replace(REGISTER, modulus_u=1000 * MICRO)
 
@@ -72,12 +80,28 @@ def test_a_register_is_interpolated_at_the_boundaries() -> None:
     assert used(meter) == [4, 4, 2]
 
 
-def test_thirds_are_exact() -> None:
-    """A register that moves by 1 in 3 ms leaves no rounding behind."""
+def test_thirds_are_rounded_down_at_the_boundaries() -> None:
+    """A register that moves by 1 in 3 ms leaves no fraction in an accumulator, and nothing is lost."""
     meter = register()
     read(meter, (2, 0), (5, 1), (12, 2))
-    assert used(meter) == [Fraction(2, 3), Fraction(1, 3) + Fraction(3, 7), Fraction(4, 7)]
+    unit = HOUR * MICRO
+    before_4, before_8 = unit * 2 // 3, unit * 3 // 7
+    slots = meter.windows[0].slots
+    assert slots == {0: before_4, 1: (unit - before_4) + before_8, 2: unit - before_8}
+    assert all(type(total) is int for total in slots.values())
     assert sum(used(meter)) == 2
+
+
+@given(st.integers(-(10**9), 10**9), st.integers(1, 40), st.lists(st.integers(0, 40), max_size=5))
+def test_the_parts_of_a_span_add_up(moved: int, span_ms: int, cuts: list[int]) -> None:
+    """However a span is cut, its parts are whole, add up to it, and none is a unit off its share."""
+    used, edges = Used(7, span_ms, moved), sorted({0, span_ms, *(cut % (span_ms + 1) for cut in cuts)})
+    parts = [used.between(7 + start, 7 + end) for start, end in pairwise(edges)]
+    assert sum(parts) == moved
+    for part, (start, end) in zip(parts, pairwise(edges), strict=True):
+        assert type(part) is int
+        assert abs(part - Fraction(moved * (end - start), span_ms)) < 1
+        assert part * moved >= 0, "a register that rises falls at a boundary"
 
 
 def test_what_lies_after_the_newest_reading_when_a_slot_closes_is_gap() -> None:
@@ -105,7 +129,8 @@ def test_readings_in_any_order_within_the_lateness() -> None:
     """A span is what lies between neighbours in time, however they arrived."""
     meter = register(replace(REGISTER, lateness_ms=9))
     read(meter, (10, 10), (0, 0), (4, 1), (7, 8), (19, 19))
-    assert used(meter) == [1, 7 + Fraction(2, 3), 2 * Fraction(2, 3)]
+    unit = HOUR * MICRO  # of accumulators; two thirds of the last span lie in the third slot
+    assert meter.windows[0].slots == {0: unit, 1: 7 * unit + 2 * unit // 3, 2: 2 * unit - 2 * unit // 3}
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 60 * MICRO)), min_size=1, max_size=20))

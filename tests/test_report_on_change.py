@@ -13,7 +13,7 @@ from meteragent.release import MICRO, Clock, Outgoing, Terms
 from meteragent.window import Pending, Timeline, Window
 from simulators.meter import Meter, Readings
 from tests.test_pipeline import core
-from tests.witness import TERMS
+from tests.witness import HALF_UP as TERMS
 from tests.world import BASE_MS, message
 
 SECONDS = 60

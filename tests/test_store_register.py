@@ -130,15 +130,15 @@ def test_a_state_of_an_older_version_has_no_masked_slot() -> None:
     assert schema.decode_state(json.dumps(known).encode()) == state(1)
 
 
-def test_an_older_program_refuses_a_store_with_masked_slots() -> None:
-    """It would release a register minus noise as if it were noise and energy: the format is incompatible."""
-    assert schema.COMPATIBLE_FROM == len(schema.MIGRATIONS) == 3
+def test_an_older_program_refuses_a_store_with_dithered_slots() -> None:
+    """It would round half up what is dithered already: the format is incompatible."""
+    assert schema.COMPATIBLE_FROM == len(schema.MIGRATIONS) == 4
 
 
-@pytest.mark.parametrize("text", ["1/0", "a/b", "1/2/3", "1.5", ""])
+@pytest.mark.parametrize("text", ["1/0", "a/b", "1/2/3", "1.5", "", "1/3"])
 def test_a_broken_fraction_is_an_unreadable_state(text: str) -> None:
-    """It is refused like any other state that is not one."""
+    """It is refused like any other state that is not one, as is any fraction since accumulators are whole."""
     known = json.loads(schema.encode_state(state(1)))
     known["windows"][0]["slots"] = [[0, text]]
     with pytest.raises(StoreError, match="not readable"):
-        schema.decode_state(json.dumps(known).encode())
+        schema.decode_state(json.dumps(known).encode(), 4 if text == "1/3" else 3)

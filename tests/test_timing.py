@@ -41,6 +41,9 @@ class CountedBits:
         self.asked.append(count * np.dtype(dtype).itemsize * 8)
         return self._bits.array(count, dtype)
 
+    def discard(self) -> None:
+        """As Bits."""
+
 
 def core(bits: CountedBits, terms: Terms = TERMS, **how: Any) -> Pipeline:
     """A core with the default's terms."""

@@ -12,7 +12,7 @@ from meteragent.errors import MeteragentError
 from meteragent.release import MICRO, Kind, Terms
 from meteragent.window import Outcome, Pending, Timeline, Window
 from tests.strategies import VALUES, all_terms
-from tests.witness import TERMS
+from tests.witness import HALF_UP as TERMS
 
 ENERGY = replace(TERMS, kind=Kind.INTERVAL_ENERGY, unit="Wh", hold_ms=0, interval_ms=4)
 NONE: list[str] = []
@@ -21,8 +21,9 @@ NONE: list[str] = []
 def opened(terms: Terms, start_ms: int = 0, noise: int = 0) -> Window:
     """A window with all its slots open."""
     window = Window(start_ms, terms, terms.id, "topic", "m1", radius=7)
-    for _ in range(terms.n):
-        window.draw(noise, start_ms)
+    for place in range(terms.n):
+        dither = None if terms.rounding == "half-up" else terms.lattice(place) // 3
+        window.draw(noise, start_ms, dither)
     return window
 
 
@@ -58,7 +59,7 @@ def test_no_more_draws_than_slots() -> None:
 @given(all_terms, st.integers(-(10**20), 10**20), st.integers(-(10**20), 10**20))
 def test_a_slot_closes_at_its_noise_and_its_rounded_mean(terms: Terms, noise: int, energy: int) -> None:
     """floor(A / qT + 1/2) = z + floor(S / qT + 1/2): halves go up, also below zero (THEORY 3.4)."""
-    window = opened(terms, noise=noise)
+    window = opened(replace(terms, rounding="half-up"), noise=noise)
     window.slots[0] += energy
     assert window.close(0) == noise + (Fraction(energy, terms.lattice(0)) + Fraction(1, 2)) // 1
     assert 0 not in window.slots

@@ -8,14 +8,24 @@ import json
 from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent import grid
 from meteragent.privacy import Bits, LInfLaplace
-from meteragent.release import MICRO, Clock, Commit, Kind, Outgoing, Slot, Terms, TimelineState
+from meteragent.release import (
+    MICRO,
+    Clock,
+    Commit,
+    Kind,
+    OpenWindow,
+    Outgoing,
+    Slot,
+    Terms,
+    TimelineState,
+)
 
 STRIDE = 10**18
 """Labels of draws are this many quanta apart, far more than any reading."""
@@ -38,8 +48,12 @@ TERMS = Terms(
     gap_u=0,
     low_u=0,
     high_u=20_000 * MICRO,
+    rounding="dithered",
 )
 """Windows of a few milliseconds: three slots of four."""
+
+HALF_UP = replace(TERMS, rounding="half-up")
+"""The same as a window of an earlier version has them: an accumulator is noise and energy alone."""
 
 
 class Drawn(NamedTuple):
@@ -152,12 +166,18 @@ class Witness:
     records: dict[SlotSeen, Record] = field(default_factory=dict)
     places: dict[SlotSeen, tuple[int, int, int]] = field(default_factory=dict)
     """Of each slot its draw, its window and its place there."""
+    dithers: dict[int, int] = field(default_factory=dict)
+    """Of each draw what its accumulator began with beside it, once it was seen on disk."""
+    radii: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Of each window, by its meter and start, the radius that it opened with."""
+    terms: dict[str, Terms] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
     again: set[SlotSeen] = field(default_factory=set)
 
     def see(self, commit: Commit) -> None:
         """Check a commit against everything that was committed before."""
         before = dict(self.marks)
+        self.terms.update(commit.terms)
         for meter, end_ms in commit.marks.items():
             assert end_ms > before.get(meter, 0), "a mark was lowered"
         self.marks.update(commit.marks)
@@ -193,7 +213,9 @@ class Witness:
             self._drawn_again(label, slot, window_ms, place)
         if slot in self.again:
             gap = Fraction(terms.gap_u * terms.slot_ms(place), terms.lattice(place))
-            assert quanta == (gap + Fraction(1, 2)) // 1, "a lost slot that is no gap"
+            dithered = terms.rounding == "dithered"
+            roundings = {gap // 1, -(-gap // 1)} if dithered else {(gap + Fraction(1, 2)) // 1}
+            assert quanta in roundings, "a lost slot that is no gap"
         assert slot not in self.records, "an interval left twice"
         self.records[slot] = Record(slot, quanta, terms, row, window_ms, place)
 
@@ -213,25 +235,37 @@ class Witness:
 
     def _see_state(self, meter: str, state: TimelineState, before: dict[str, int]) -> None:
         for window in state.windows:
+            terms = self.terms[window.terms]
+            assert (window.radius is None) == (window.drawn == terms.n), "R is kept when nothing needs it"
             for kept in window.slots:
-                label, terms = self.draw_in(kept, window.radius, masked=kept.place == window.masked)
+                label, _ = self.draw_in(kept, window)
                 slot = SlotSeen.of(meter, window.start_ms, kept.place, terms)
-                if self.draws.lines[label].radius == window.radius:
+                radius = self.radii.setdefault((meter, window.start_ms), self.draws.lines[label].radius)
+                assert window.radius in (None, radius), "another radius in an open window"
+                if self.draws.lines[label].radius == radius:
                     self._drawn_once(label, slot, before)
                     self.places[slot] = label, window.start_ms, kept.place
                     continue
+                assert terms.kind is Kind.REGISTER, "an accumulator without its noise"
                 self._drawn_again(label, slot, window.start_ms, kept.place)
-                beside = kept.accumulator - label * STRIDE * terms.lattice(kept.place)
-                assert beside == terms.gap_u * terms.slot_ms(kept.place), "a lost slot that is no gap"
+                gap = terms.gap_u * terms.slot_ms(kept.place)
+                self.begins(label, kept.accumulator - gap, kept.place, "a lost slot that is no gap")
 
-    def draw_in(self, slot: Slot, radius: int, *, masked: bool = False) -> tuple[int, Terms]:
-        """The draw in an accumulator of a window with this radius; a masked one is a register minus it."""
-        terms = self.draws.radii[radius // WIDE]
+    def draw_in(self, slot: Slot, window: OpenWindow) -> tuple[int, Terms]:
+        """The draw in an accumulator of a window, and its terms; a masked one is a register minus it."""
+        terms, masked = self.terms[window.terms], slot.place == window.masked
         label = round(Fraction(slot.accumulator, terms.lattice(slot.place) * STRIDE)) * (-1 if masked else 1)
-        drawn = self.draws.lines[label]
-        again = drawn.radius != radius and terms.kind is Kind.REGISTER
-        assert drawn.radius == radius or (again and drawn.terms == terms), "an accumulator without its noise"
+        assert label, "an accumulator without its noise"
+        assert self.draws.lines[label].terms == terms, "an accumulator with another's noise"
         return label, terms
+
+    def begins(self, label: int, start: int, place: int, otherwise: str) -> None:
+        """An accumulator without its energy: noise and a dither, which stays as it was first seen."""
+        terms = self.draws.lines[label].terms
+        dither = start - label * STRIDE * terms.lattice(place)
+        most = terms.lattice(place) if terms.rounding == "dithered" else 1
+        assert 0 <= dither < most, otherwise
+        assert self.dithers.setdefault(label, dither) == dither, otherwise
 
     def _drawn_again(self, label: int, slot: SlotSeen, window_ms: int, place: int) -> None:
         """A register's slot that was lost: its noise is given up, another is drawn from a radius alone."""

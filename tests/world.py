@@ -8,8 +8,8 @@ shows every commit to a `Witness`, and compares what is on disk and what is ackn
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
+from unittest.mock import patch
 
 from meteragent import grid
 from meteragent.decode import json as json_profile
@@ -22,8 +22,9 @@ from meteragent.reading import Message, Reading
 from meteragent.release import MICRO, Commit, Snapshot, Terms
 from meteragent.schedule import Schedule
 from meteragent.topic import SourceTopic, pseudonym
+from meteragent.window import slot
 from tests.model import Arrival, Meter, Model
-from tests.witness import STRIDE, TERMS, Draws, Labelled, Witness
+from tests.witness import TERMS, WIDE, Draws, Labelled, Witness
 
 BASE_MS = 23_148 * grid.DAY_MS
 """A day of the year 2033; all times of the small world are near it."""
@@ -185,7 +186,8 @@ class World:
         """One turn of the agent; it `fails` before or after the transaction, or not at all."""
         batch, self.arrived = self.arrived, []
         closing_ms = self.now_ms if self.closing_ms is None else self.closing_ms
-        effects = self.pipeline.feed(batch, self.now_ms, closing_ms)
+        with patch.object(slot, "reach", lambda *_: WIDE):  # labels are wider than any noise
+            effects = self.pipeline.feed(batch, self.now_ms, closing_ms)
         free: list[Any] = []
         if self.model is not None:
             arrivals = [arrival for message in batch for arrival in self._arrivals(message)]
@@ -226,19 +228,31 @@ class World:
             assert state.covered_ms == account.covered_ms
             standing = account.masked or account.standing_slot()
             for window in state.windows:
-                for slot in window.slots:
-                    masked = slot.place == window.masked
-                    label, terms = self.witness.draw_in(slot, window.radius, masked=masked)
-                    kept = Fraction(label * STRIDE * terms.lattice(slot.place))
-                    kept += account.energy(window.start_ms, slot.place, terms)
+                for kept in window.slots:
+                    masked = kept.place == window.masked
+                    label, terms = self.witness.draw_in(kept, window)
+                    begun = kept.accumulator
                     stands = (
                         standing is not None
-                        and standing.start_ms == window.start_ms + terms.stretches(slot.place)[0][0]
+                        and standing.start_ms == window.start_ms + terms.stretches(kept.place)[0][0]
                     )
                     assert masked == stands, "a register is kept, or masked where it need not be"
+                    assert type(begun) is int, "a fraction, which noise does not cover"
                     if standing is not None and stands:
-                        kept = standing.value_u * terms.interval_ms - kept
-                    assert slot.accumulator == kept, "an accumulator is wrong"
+                        begun = standing.value_u * terms.interval_ms - begun
+                    begun -= int(account.energy(window.start_ms, kept.place, terms))
+                    self.witness.begins(label, begun, kept.place, "an accumulator is wrong")
+
+    def check_records(self) -> None:
+        """Every record says what the design says: its slot's energy, rounded with the dither on disk."""
+        assert self.model is not None
+        for seen, record in self.witness.records.items():
+            label, *_ = self.witness.places.get(seen, (0,))
+            dither = self.witness.dithers.get(label)
+            expected = self.model.meters[seen.meter].quanta(
+                record.window_ms, record.place, record.terms, dither
+            )
+            assert record.quanta in expected
 
     def run_to(self, time_ms: int) -> None:
         """Let time pass, waking the core when something has arrived and whenever it wants to be."""

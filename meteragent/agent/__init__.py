@@ -30,7 +30,7 @@ from meteragent.mqtt import keep_connected
 from meteragent.mqtt.reconnect import WEEK_S
 from meteragent.pipeline import Pipeline, Spending, Stream
 from meteragent.privacy.composition import Odometer
-from meteragent.privacy.sampling import Bits, SystemBits
+from meteragent.privacy.sampling import SecretBits, SystemBits
 from meteragent.problem import Alarms
 from meteragent.refusal import Refusals
 from meteragent.release import Clock
@@ -93,7 +93,7 @@ class Agent:
         *,
         wall_ms: Callable[[], int],
         boot: BootClock,
-        bits: Bits | None = None,
+        bits: SecretBits | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
         notify: Notify = _NOBODY,
         facts: Facts = _nothing_said,

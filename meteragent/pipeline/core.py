@@ -14,7 +14,7 @@ from meteragent.pipeline.intake import Found, Intake
 from meteragent.pipeline.names import Names
 from meteragent.pipeline.noise import Noise
 from meteragent.pipeline.stream import Effects, Stream
-from meteragent.privacy.sampling import Bits
+from meteragent.privacy.sampling import SecretBits
 from meteragent.reading import Message, See
 from meteragent.release import (
     Clock,
@@ -35,7 +35,7 @@ class Pipeline:
     """One stream: its meters' timelines, their schedule, charges and releases."""
 
     def __init__(
-        self, stream: Stream, known: Snapshot, spending: Spending, bits: Bits, counts: Counts
+        self, stream: Stream, known: Snapshot, spending: Spending, bits: SecretBits, counts: Counts
     ) -> None:
         """The stream as the store left it."""
         self._stream = stream
@@ -113,6 +113,7 @@ class Pipeline:
         commit = self._effects.commit
         commit.states = {meter: self._state(meter) for meter in touched}
         commit.charges = self._charges.take()
+        self._noise.forget()
         return self._effects
 
     def clear(self, sink_topics: Iterable[str]) -> None:
@@ -284,10 +285,10 @@ class Pipeline:
     def _open(self, meter: str, timeline: Timeline, now_ms: int) -> None:
         """Open the next slot, and its window when it is the first one."""
         windows = timeline.windows
-        if windows and windows[-1].drawn < windows[-1].terms.n:
+        if windows and (radius := windows[-1].radius) is not None:
             window = windows[-1]
-            mechanism = self._wordings[window.terms_id].mechanism
-            window.draw(self._noise.slot(window.radius, mechanism), timeline.covered_ms)
+            noise = self._noise.slot(radius, self._wordings[window.terms_id].mechanism)
+            window.draw(noise, timeline.covered_ms, self._noise.dither(window.terms, window.drawn))
             return
         start_ms = timeline.next_ms
         if start_ms is None or self._is_forgotten(timeline):
@@ -311,9 +312,9 @@ class Pipeline:
             self._counts.add("passed")
             return
         terms_id = self._wordings.id(terms)
-        radius, noise = self._noise.open(terms_id, self._wordings[terms_id].mechanism)
-        window = Window(start_ms, terms, terms_id, sink_topic, label, radius)
-        window.draw(noise, timeline.covered_ms)
+        first_radius, noise = self._noise.open(terms_id, self._wordings[terms_id].mechanism)
+        window = Window(start_ms, terms, terms_id, sink_topic, label, first_radius)
+        window.draw(noise, timeline.covered_ms, self._noise.dither(terms, 0))
         windows.append(window)
         self._counts.add("opened")
         self._effects.commit.terms[terms_id] = terms
@@ -347,9 +348,9 @@ class Pipeline:
         for name in timeline.counts():
             self._counts.add(name)
         for window in timeline.windows:
-            if window.lost is not None:
+            if (place := window.lost) is not None:
                 _, noise = self._noise.open(window.terms_id, self._wordings[window.terms_id].mechanism)
-                window.redraw(noise)
+                window.redraw(noise, self._noise.dither(window.terms, place))
                 self._counts.add("register_lost")
 
     # --- closing -------------------------------------------------------------------------------

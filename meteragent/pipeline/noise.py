@@ -1,45 +1,62 @@
-"""The noise of windows to come, drawn many at once where windows are many.
+"""The noise of the slots that open in one feed: nothing is drawn before it, nothing drawn outlives it.
 
 A window needs its radius and the noise of its first slot when it opens; its other slots' noise is drawn
-when each of them opens. Of the pair (R, z), R has the mechanism's law and z is uniform on {-R .. R}; pairs
-are independent. So it does not matter when they are drawn, nor how many together, as long as each goes to
-one window: readings have no part in it.
+when each of them opens, and every slot has a dither. Of the pair (R, z), R has the mechanism's law and z is
+uniform on {-R .. R}; pairs are independent. So it does not matter how many are drawn together, as long as
+each goes to one window: readings have no part in it. Where thousands of windows open at once, that is
+several times faster.
 
-What is drawn ahead is as secret as what is in use, and as the random bits that wait to be used (64 KiB
-of them). It is in memory only: a restart draws anew, and what is on disk is the noise of open slots.
+Noise that waits in memory for a window to come would be in a copy of the memory, such as the snapshot of a
+virtual machine: the copy and the original would then give two windows the same noise. Hence `forget`,
+with which a feed ends: the pairs that are not used go, and so do the bits.
 """
 
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.privacy.sampling import Bits
+from meteragent.privacy.sampling import SecretBits
+from meteragent.privacy.sampling.uniform import below
+from meteragent.release import Terms
 
-MANY = 256
-"""So many are drawn one by one, for few windows open in a home; from then on so many at once."""
+FEW, MANY = 64, 256
+"""The first `FEW` pairs of a feed are drawn one by one, as for windows of a home; then as many at once as the
+feed has used, at most `MANY`."""
 
 
 class Noise:
-    """The radius and the first slot's noise of one window after the other, by the id of its terms."""
+    """The draws of a feed: radius and first noise of windows by the id of their terms, noise and dither."""
 
-    __slots__ = ("_ahead", "_bits", "_drawn")
+    __slots__ = ("_ahead", "_bits", "_used")
 
-    def __init__(self, bits: Bits) -> None:
+    def __init__(self, bits: SecretBits) -> None:
         self._bits = bits
-        self._drawn: dict[str, int] = {}
+        self._used: dict[str, int] = {}
         self._ahead: dict[str, list[tuple[int, int]]] = {}
 
     def open(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
-        """R of the next window of these terms, whose mechanism it is, and the noise of its first slot."""
+        """Return R of the next window of these terms, whose mechanism it is, and its first slot's noise."""
+        used = self._used.get(terms_id, 0)
+        self._used[terms_id] = used + 1
         ahead = self._ahead.get(terms_id)
         if ahead:
             return ahead.pop()
-        drawn = self._drawn[terms_id] = self._drawn.get(terms_id, 0) + 1
-        if drawn <= MANY:
+        if used < FEW:
             radius = mechanism.radius(self._bits)
             return radius, mechanism.draw(radius, self._bits)
-        radii = mechanism.radii(MANY, self._bits)
+        radii = mechanism.radii(min(used, MANY), self._bits)
         noise = mechanism.slots(radii, self._bits)
         ahead = self._ahead[terms_id] = list(zip(radii, noise, strict=True))[::-1]
         return ahead.pop()
 
     def slot(self, radius: int, mechanism: LInfLaplace) -> int:
-        """The noise of a further slot of a window."""
+        """Return the noise of a further slot of a window."""
         return mechanism.draw(radius, self._bits)
+
+    def dither(self, terms: Terms, place: int) -> int | None:
+        """Return u of a slot, uniform on {0, ..., L - 1}; None for half-up terms, which have none."""
+        return below(terms.lattice(place), self._bits) if terms.rounding == "dithered" else None
+
+    def forget(self) -> None:
+        """Drop all that was drawn and not used: the feed has ended."""
+        if self._used:
+            self._used.clear()
+            self._ahead.clear()
+        self._bits.discard()

@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from meteragent.privacy.bits import Bits, SeededBits, SystemBits
+from meteragent.privacy.bits import Bits, SeededBits
+from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.dither import TESTS, dither_tests, fractions
 from meteragent.privacy.mechanism.dithered import log_share
 from meteragent.privacy.mechanism.window_law import WindowLaw, WindowMechanism
@@ -120,7 +121,7 @@ def audit(
         ValueError: it does not take windows of its n, or the loss of a quantum is not above zero.
     """
     count = max(4000, min(20_000, (1 << 22) // mechanism.n)) if samples is None else samples
-    bench = _Bench(mechanism, bits or SystemBits(), min(256, count))
+    bench = _Bench(mechanism, bits or BulkBits(), min(256, count))
     exact = [_lattice(bench), _reproducible(bench), _added(bench), _ratio(bench)]
     law, shifts = list(_law(bench, count, alarm / 2)), _shifts(bench)
     each = alarm / 2 / len(shifts) / len(_STATISTICS)

@@ -8,7 +8,6 @@ can be read that way (`FreshRows`), and those of a key must be (`meteragent.priv
 
 import hashlib
 import os
-import ssl
 import weakref
 from abc import ABC, abstractmethod
 from io import BytesIO
@@ -20,9 +19,8 @@ from numpy.typing import NDArray
 UnsignedArray = NDArray[np.unsignedinteger[Any]]
 Width = type[np.unsignedinteger[Any]]
 
-_CHUNK_BYTES = 1 << 16
-
-_BUFFERED_BYTES = 1 << 12
+_BLOCK_BYTES = 1 << 12
+"""What is fetched at once; arrays that need more are fetched by themselves."""
 
 
 class Bits(Protocol):
@@ -34,6 +32,14 @@ class Bits(Protocol):
 
     def array(self, count: int, dtype: Width) -> UnsignedArray:
         """`count` integers, uniform on all values of `dtype`: np.uint8, 16, 32 or 64."""
+        ...
+
+
+class SecretBits(Bits, Protocol):
+    """Bits that noise is made of: those that were fetched and not handed out can be dropped."""
+
+    def discard(self) -> None:
+        """Drop what was fetched and not handed out."""
         ...
 
 
@@ -129,8 +135,10 @@ class BytesBits(ABC):
         return np.frombuffer(self._take(count * np.dtype(dtype).itemsize), dtype=dtype)
 
 
-class _BufferedBits(BytesBits):
-    """Bits from chunks of bytes."""
+class BufferedBits(BytesBits):
+    """Bits from blocks of bytes."""
+
+    block_bytes = _BLOCK_BYTES
 
     def __init__(self) -> None:
         self._buffer = BytesIO()
@@ -144,25 +152,23 @@ class _BufferedBits(BytesBits):
         return self._fresh(size)
 
     def _take(self, size: int) -> bytes:
-        if size > _BUFFERED_BYTES:
+        if size > _BLOCK_BYTES:
             return self._bulk(size)
         # One call that reads and moves on, so that two threads cannot take the same bytes.
         taken = self._buffer.read(size)
         if len(taken) < size:
-            buffer = BytesIO(self._fresh(_CHUNK_BYTES))
+            buffer = BytesIO(self._fresh(self.block_bytes))
             taken = buffer.read(size)
             self._buffer = buffer
         return taken
 
 
-class SystemBits(_BufferedBits):
-    """Bits of the operating system's cryptographic source (`os.urandom`), 64 KiB at a time.
+class SystemBits(BufferedBits):
+    """Bits of the operating system's cryptographic source (`os.urandom`), 4 KiB at a time.
 
-    Arrays of more than 4 KiB, which no single window of the agent's asks for, come from OpenSSL's generator
-    (CTR_DRBG with AES-256, NIST SP 800-90A), which the operating system's source seeds, and anew after a
-    fork and every so often: it is ten times as fast.
-
-    A child process and a copy start with an empty buffer, so no two of them see the same bits.
+    No generator stands between: what a copy of this process knows says nothing of the bits to come, but for
+    those that wait in the buffer, which `discard` drops. A child process and a pickled copy start with an
+    empty buffer, so no two of them see the same bits.
     """
 
     def __init__(self) -> None:
@@ -172,14 +178,11 @@ class SystemBits(_BufferedBits):
     def _fresh(self, size: int) -> bytes:
         return os.urandom(size)
 
-    def _bulk(self, size: int) -> bytes:
-        return ssl.RAND_bytes(size)
-
     def __reduce__(self) -> tuple[type["SystemBits"], tuple[()]]:
         return type(self), ()
 
     def discard(self) -> None:
-        """Drop what is buffered and not yet handed out."""
+        """Drop what was fetched and not handed out."""
         self._buffer = BytesIO()
 
 
@@ -195,19 +198,24 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_discard_all)
 
 
-class SeededBits(_BufferedBits):
+class SeededBits(BufferedBits):
     """Reproducible bits (SHAKE-128 of seed and position), for tests and simulations.
 
     Not secret: who knows or guesses the seed knows the noise. Any integer is a seed, also 0.
     """
+
+    block_bytes = 1 << 16
 
     def __init__(self, seed: int) -> None:
         if not isinstance(seed, int):
             raise TypeError(f"a seed is an int, not {type(seed).__name__}")
         super().__init__()
         self._seed = seed
-        self._chunks = 0
+        self._blocks = 0
 
     def _fresh(self, size: int) -> bytes:
-        self._chunks += 1
-        return hashlib.shake_128(f"{self._seed}:{self._chunks}".encode()).digest(size)
+        self._blocks += 1
+        return hashlib.shake_128(f"{self._seed}:{self._blocks}".encode()).digest(size)
+
+    def discard(self) -> None:
+        """Do nothing: what comes is known to whoever knows the seed, and depends on nothing else."""

@@ -36,7 +36,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import accuracy
-from meteragent.privacy.bits import Bits, SystemBits
+from meteragent.privacy.bits import Bits
+from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.channel.exponential import exp
 from meteragent.privacy.channel.finite import Channel
 from meteragent.privacy.exact import Exact, positive, rational
@@ -174,7 +175,7 @@ def smart_meter(
         ValueError: epsilon or quantum is not above zero, or delta is not between 0 and 1.
     """
     x, exact = np.asarray(signature), positive("epsilon", epsilon)
-    source = SystemBits() if bits is None else bits
+    source = BulkBits() if bits is None else bits
     n = x.size
 
     def noisy(mechanism: Laplace | LInfLaplace, window_epsilon: Fraction) -> NoisySignature:

@@ -43,6 +43,7 @@ from meteragent.errors import StoreError, StoreLost, StoreMoved, StoreRestored
 from meteragent.release import Commit, Snapshot, Terms
 from meteragent.store import file, schema, wal
 from meteragent.store.batch import batch
+from meteragent.store.earlier import rewrite_states
 from meteragent.store.examine import meta
 from meteragent.store.states import States
 
@@ -281,6 +282,8 @@ class Store:
         with self.transaction() as tx:
             for statement in chain(*schema.MIGRATIONS[version:]):
                 tx.execute(statement)
+            if 0 < version < 4:
+                rewrite_states(tx, version, self._states)
             tx.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS)}")
             _put(tx, compatible_from=schema.COMPATIBLE_FROM)
             if version == 0:

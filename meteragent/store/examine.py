@@ -72,13 +72,13 @@ def examine(connection: sqlite3.Connection) -> None:
     for _, epsilon in connection.execute("SELECT DISTINCT channel, epsilon FROM charge"):
         if not _is_positive(epsilon):
             raise _unreadable("a charge")
-    _examine_states(connection)
     [(version,)] = connection.execute("PRAGMA user_version")
+    _examine_states(connection, version)
     for (total,) in connection.execute("SELECT total FROM total") if version >= 3 else ():
         decode_total(total)
 
 
-def _examine_states(connection: sqlite3.Connection) -> None:
+def _examine_states(connection: sqlite3.Connection, version: int) -> None:
     """States agree with their terms and marks."""
     known: dict[tuple[str, str], Terms] = {}
     for channel, id_, text in connection.execute("SELECT channel, id, terms FROM terms"):
@@ -92,9 +92,9 @@ def _examine_states(connection: sqlite3.Connection) -> None:
     for channel, state, mark_ms in rows:
         if not isinstance(state, bytes):
             raise _unreadable("a state")
-        for window in decode_state(state).windows if state.strip(b"\0") else ():
+        for window in decode_state(state, version).windows if state.strip(b"\0") else ():
             terms = known.get((channel, window.terms))
-            if terms is None or not _is_possible(window, terms):
+            if terms is None or not _is_possible(window, terms, version):
                 raise _unreadable("a state")
             if mark_ms is None or window.start_ms + terms.length_ms > mark_ms:
                 raise _unreadable("a mark")
@@ -110,12 +110,14 @@ def _unreadable(what: str) -> StoreError:
     return StoreError(f"{what} in the store is not readable")
 
 
-def _is_possible(window: OpenWindow, terms: Terms) -> bool:
+def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
     """Whether a window can have been open under its terms."""
     places = [slot.place for slot in window.slots]
+    has_radius = version < 4 or window.drawn < terms.n
     return (
         0 <= window.drawn <= terms.n
-        and window.radius >= 0
+        and (window.radius is not None) == has_radius
+        and (window.radius or 0) >= 0
         and places == sorted({place for place in places if 0 <= place < window.drawn})
         and (window.masked is None or (terms.kind is Kind.REGISTER and window.masked in places))
     )

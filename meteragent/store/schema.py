@@ -77,11 +77,15 @@ VERSION_3 = (
 )
 """Running totals; and a slot may be masked: a program that does not know would release it as it is."""
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (VERSION_1, VERSION_2, VERSION_3)
+VERSION_4: tuple[str, ...] = ()
+"""Terms may be dithered, accumulators are whole, and R is kept only while slots are to be drawn (`earlier`).
+A program that does not know would round half up what is dithered already."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)
 """Step i takes a store from version i to i + 1, in one transaction. A step only adds, so that the
 version before can use the result; one that cannot do so raises COMPATIBLE_FROM."""
 
-COMPATIBLE_FROM = 3
+COMPATIBLE_FROM = 4
 """The oldest version whose code can use a store of the newest."""
 
 
@@ -122,10 +126,11 @@ def encode_state(state: TimelineState) -> bytes:
 
 
 def _window(window: OpenWindow) -> str:
-    slots = ",".join([f"[{place},{_number(kept)}]" for place, kept in window.slots])
+    slots = ",".join([f"[{place},{kept}]" for place, kept in window.slots])
+    radius = "" if window.radius is None else f'"radius":{window.radius},'
     return (
         f'{{"start_ms":{window.start_ms},"terms":{_quoted(window.terms)},"topic":{_quoted(window.topic)},'
-        f'"label":{_quoted(window.label)},"radius":{window.radius},"drawn":{window.drawn},'
+        f'"label":{_quoted(window.label)},{radius}"drawn":{window.drawn},'
         f'"slots":[{slots}],"masked":{_or_null(window.masked)}}}'
     )
 
@@ -134,8 +139,11 @@ def _or_null(value: int | None) -> int | str:
     return "null" if value is None else value
 
 
-def decode_state(text: bytes) -> TimelineState:
-    """The inverse of `encode_state`, whatever zero bytes follow; raises StoreError."""
+def decode_state(text: bytes, version: int = len(MIGRATIONS)) -> TimelineState:
+    """The inverse of `encode_state`, whatever zero bytes follow; raises StoreError.
+
+    Of versions before 4, accumulators may be fractions, which are rounded as `_floored` says.
+    """
     state: TimelineState | None = None
     with suppress(*_UNREADABLE):
         known = _opened(text.rstrip(b"\0").decode())
@@ -145,23 +153,28 @@ def decode_state(text: bytes) -> TimelineState:
             newest_ms=_whole_or_none(known["newest_ms"]),
             next_ms=_whole(known["next_ms"]),
             idle=_whole(known["idle"]),
-            windows=tuple(_decode_window(window) for window in known["windows"]),
+            windows=tuple(_decode_window(window, version) for window in known["windows"]),
         )
     if state is None:
         raise StoreError("a state in the store is not readable") from None
     return state
 
 
-def _decode_window(known: dict[str, Any]) -> OpenWindow:
+def _decode_window(known: dict[str, Any], version: int) -> OpenWindow:
+    masked = _whole_or_none(known.get("masked"))
+    slots = [
+        Slot(_whole(place), _whole(kept) if version >= 4 else _floored(kept, masked=place == masked))
+        for place, kept in known["slots"]
+    ]
     return OpenWindow(
         start_ms=_whole(known["start_ms"]),
         terms=_text(known["terms"]),
         topic=_text(known["topic"]),
         label=_text(known["label"]),
-        radius=_whole(known["radius"]),
+        radius=_whole_or_none(known.get("radius")),
         drawn=_whole(known["drawn"]),
-        slots=tuple(Slot(_whole(place), _exact(accumulator)) for place, accumulator in known["slots"]),
-        masked=_whole_or_none(known.get("masked")),
+        slots=tuple(slots),
+        masked=masked,
     )
 
 
@@ -185,10 +198,6 @@ def _text_or_none(found: Any) -> str | None:
     return None if found is None else _text(found)
 
 
-def _number(accumulator: int | Fraction) -> int | str:
-    return accumulator if isinstance(accumulator, int) else f'"{accumulator}"'
-
-
 def _fraction(found: Any) -> Fraction:
     if _FRACTION.fullmatch(found) is None:
         raise ValueError("no fraction")
@@ -199,8 +208,17 @@ def _fraction_or_none(found: Any) -> Fraction | None:
     return None if found is None else _fraction(found)
 
 
-def _exact(found: Any) -> int | Fraction:
-    return _fraction(found) if isinstance(found, str) else _whole(found)
+def _floored(found: Any, *, masked: bool) -> int:
+    """Return an accumulator A of an earlier version, which may be a fraction N/D, rounded down.
+
+    What is released stays the same. A closes as floor((2A + L) / 2L) = floor((A + L/2) / L), and what is
+    still added to it is whole. L is even, so that for A = N + f, 0 <= f < 1, A + L/2 is a whole number plus
+    f, which does not change the floor. What is kept of a masked slot is M = r c - A, r c whole: to round A
+    down is to round M up.
+    """
+    if not isinstance(found, str):
+        return _whole(found)
+    return math.ceil(_fraction(found)) if masked else math.floor(_fraction(found))
 
 
 def encode_total(total: Total) -> str:

@@ -3,10 +3,12 @@
 Theory of operation
 -------------------
 A pair of consecutive readings (t0, r0), (t1, r1) says that r1 - r0 was used in [t0, t1], spread evenly:
-the register is interpolated at the boundaries of the slots, exactly (accumulators are integers, or
-fractions with the spans' lengths as denominators). So a slot's value is a mean of the power whose
-weights, span by span, sum to what the slot has of the span: the map from load curves to slot vectors is
-1-Lipschitz, and over a run without gaps the values telescope to r(end) - r(start). A reading's span lies
+the register is interpolated at the boundaries of the slots, and rounded down there to a whole unit of the
+accumulator, W(b) = floor(r(b) * c); a slot gets W(end) - W(start). So a slot's value is a mean of the power
+whose weights, span by span, sum to what the slot has of the span: the map from load curves to slot vectors
+is 1-Lipschitz but for two units, 10^-12 of a quantum by default, and over a run without gaps the
+values telescope to r(end) - r(start). A fraction of a unit must not be kept: neither noise nor dither has
+one, so it would tell the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span lies
 between it and the next one. What of a slot lies after the newest reading when the slot closes is gap;
 when the next reading comes, only the part of its span that is not covered counts, at the span's rate.
 
@@ -19,11 +21,11 @@ What the store keeps
 Power that is used while nobody listens is in the register afterwards. To find it again the register of
 before is needed, but neither it nor two numbers from which it follows may be on disk (law 3). So when
 everything is covered up to the newest reading (t0, r0) that took part, the store has of the slot that
-holds t0 not its accumulator A = noise * lattice + used since the slot's start, but
+holds t0 not its accumulator A = noise * L + dither + used since the slot's start, but
 
     M = r0 * c - A    (c: from registers to accumulators)
 
-which is the register at the slot's start minus the noise, and stays the same while the slot lasts (but
+which is the register at the slot's start minus noise and dither, and stays the same while the slot lasts (but
 for clamping and gap). It tells no more of the register than A tells of the energy: two homes whose
 registers and noises differ by the same have the same M. After a restart the first reading (t, r) of
 the slot gives A = r * c - M: whether it is r0, delivered again, or a later one, nothing is lost, and how
@@ -38,9 +40,10 @@ a noise of its own from a new radius of the same law: no radius gives more than 
 drawn before ever leaves, and what is masked is a constant.
 
 Whether a register fell during an outage cannot be told from M alone. r * c - M must be noise + energy for
-some |noise| <= R * lattice (R is stored) and some energy that the range allows for the time since the
-slot's start; else it rolled over, or was reset and the slot is lost. What is within these bounds counts:
-garbage of a reset is never larger than the noise could be.
+some |noise| <= K * L and some energy that the range allows for the time since the slot's start; else it
+rolled over, or was reset and the slot is lost. K is public: noise is beyond it in fewer than one of 2^40
+slots, which are then lost, too. What is within these bounds counts: garbage of a reset is never larger
+than the noise could be.
 
 Where the slot was closed by the clock, past the newest reading, nothing of the register is in the next one
 yet and accumulators are stored as they are; likewise those of bands, each of which is many stretches:
@@ -52,13 +55,12 @@ between the slots' ends. The threat model says so.
 """
 
 from collections.abc import Iterator
-from fractions import Fraction
 from itertools import pairwise
 from typing import Protocol
 
 from meteragent.reading import Token
 from meteragent.release import OpenWindow, Terms
-from meteragent.window.slot import Window
+from meteragent.window.slot import Used, Window
 from meteragent.window.timeline import Pending, Timeline
 
 _FOREVER_MS = 1 << 63
@@ -86,12 +88,6 @@ def used_u(one: Read, other: Read, rules: Terms) -> tuple[int | None, bool]:
         if rules.low_u * span_ms <= rolled_u * rules.interval_ms <= rules.high_u * span_ms:
             return rolled_u, True
     return None, False
-
-
-def _rate(moved_u: int, rules: Terms, span_ms: int) -> int | Fraction:
-    """What was used per interval; whole numbers stay integers, which count faster."""
-    whole, rest = divmod(moved_u * rules.interval_ms, span_ms)
-    return Fraction(moved_u * rules.interval_ms, span_ms) if rest else whole
 
 
 class RegisterTimeline(Timeline):
@@ -129,15 +125,16 @@ class RegisterTimeline(Timeline):
         """Where the span of a pending reading ends: at the next one."""
         return self.pending[at + 1].time_ms if at + 1 < len(self.pending) else _FOREVER_MS
 
-    def _spans(self, until_ms: int) -> Iterator[tuple[int, int, int | Fraction | None]]:
-        """The spans between the pending readings as (start, end, rate), in order; None: a reset."""
+    def _spans(self, until_ms: int) -> Iterator[tuple[int, int, Used | None]]:
+        """The spans between the pending readings as (start, end, use), in order; None: a reset."""
         rules = self._rules
         for one, other in pairwise(self.pending):
             if one.time_ms >= until_ms:
                 return
             moved_u, _ = used_u(one, other, rules)
             span_ms = other.time_ms - one.time_ms
-            yield one.time_ms, other.time_ms, None if moved_u is None else _rate(moved_u, rules, span_ms)
+            used = None if moved_u is None else Used(one.time_ms, span_ms, moved_u * rules.interval_ms)
+            yield one.time_ms, other.time_ms, used
 
     def _free(self) -> list[Token]:
         """As for power; and count what the spans were that are wholly covered."""

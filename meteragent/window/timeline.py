@@ -4,13 +4,12 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from enum import StrEnum
-from fractions import Fraction
 from operator import itemgetter
 from typing import NamedTuple
 
 from meteragent.reading import Token
 from meteragent.release import Kind, OpenWindow, Terms, TimelineState
-from meteragent.window.slot import Window
+from meteragent.window.slot import Used, Window
 
 _SEEN, _FORGOTTEN = 144, 16
 """So many times of covered readings are remembered, to tell `duplicate` from `late`; how many go at once."""
@@ -253,23 +252,23 @@ class Timeline:
         at_ms = self.covered_ms
         if until_ms <= at_ms:
             return []
-        for start_ms, end_ms, value_u in self._spans(until_ms):
+        for start_ms, end_ms, value in self._spans(until_ms):
             if at_ms < start_ms:
                 self._add(at_ms, start_ms, None)
                 at_ms = start_ms
             if at_ms < end_ms:
-                self._add(at_ms, min(end_ms, until_ms), value_u)
+                self._add(at_ms, min(end_ms, until_ms), value)
                 at_ms = min(end_ms, until_ms)
         if at_ms < until_ms:
             self._add(at_ms, until_ms, None)
         self.covered_ms = until_ms
         return self._free()
 
-    def _add(self, start_ms: int, end_ms: int, value_u: int | Fraction | None) -> None:
+    def _add(self, start_ms: int, end_ms: int, value: int | Used | None) -> None:
         for window in self.windows:
-            window.add(start_ms, end_ms, value_u)
+            window.add(start_ms, end_ms, value)
 
-    def _spans(self, until_ms: int) -> Iterator[tuple[int, int, int | Fraction | None]]:
+    def _spans(self, until_ms: int) -> Iterator[tuple[int, int, int | Used | None]]:
         """What pending readings say of time before `until_ms`: (start, end, value), in order of both."""
         rules = self._rules
         before_ms = rules.interval_ms if rules.kind is Kind.INTERVAL_ENERGY else 0

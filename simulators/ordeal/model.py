@@ -69,14 +69,14 @@ class Stretch(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A slot that has closed: its exact value in quanta, without noise, and when that fell due."""
+    """A slot that has closed: its energy in an accumulator's units, without noise, and when it fell due."""
 
     meter: str
     window_ms: int
     place: int
     terms: Terms
     due_ms: int
-    quanta: int
+    energy: int
 
 
 @dataclass
@@ -218,12 +218,6 @@ class Meter:
                     total += sorted([terms.low_u, value, terms.high_u])[1] * lasts_ms
         return total
 
-    def quanta(self, window_ms: int, place: int, terms: Terms) -> int:
-        """A slot's value in quanta: floor(mean / q + 1/2)."""
-        per_ms = terms.slot_ms(place) if terms.kind is Kind.POWER else terms.interval_ms
-        mean = Fraction(self.energy(window_ms, place, terms), per_ms * terms.quantum_u)
-        return int((mean + Fraction(1, 2)) // 1)
-
 
 def meaning(terms: Terms) -> tuple[Any, ...]:
     """What a reading says: not the same under other kinds, units or intervals."""
@@ -316,8 +310,8 @@ class Model:
                 if due_ms <= close_ms and due_ms <= opens_ms:
                     yield from meter.decide(end_ms)
                     self.touched.add(name)
-                    quanta = meter.quanta(first.start_ms, place, first.terms)
-                    self.closed.append(Closed(name, first.start_ms, place, first.terms, due_ms, quanta))
+                    energy = meter.energy(first.start_ms, place, first.terms)
+                    self.closed.append(Closed(name, first.start_ms, place, first.terms, due_ms, energy))
                     first.places.remove(place)
                     if not first.places:
                         del meter.windows[0]

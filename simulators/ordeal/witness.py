@@ -57,7 +57,8 @@ class Key(NamedTuple):
 class Window:
     """A window that was opened: under which name, with which noise, and the rows of its records.
 
-    `lost`: its store was lost, restored or its stream retired before all had closed.
+    `begun` is what each slot's accumulator was seen to begin with: its noise and dither. `lost`: its store
+    was lost, restored or its stream retired before all had closed.
     """
 
     terms: Terms
@@ -65,7 +66,7 @@ class Window:
     topic: str
     radius: int | None = None
     drawn: int = 0
-    noise: dict[int, int] = field(default_factory=dict)
+    begun: dict[int, int] = field(default_factory=dict)
     records: dict[int, Sent] = field(default_factory=dict)
     lost: bool = False
 
@@ -148,7 +149,7 @@ class Witness:
         must(due == commit.charges, "what opens is not what is charged", commit.channel)
 
     def _states(self, model: Model, commit: Commit, now_ms: int) -> None:
-        """Law 3: what is on disk is noise + energy so far, the same noise for ever."""
+        """Law 3: what is on disk is noise, dither and energy so far, the same noise and dither for ever."""
         for meter, state in commit.states.items():
             must((state is None) == (meter not in model.meters), "a meter is forgotten too early or too late")
             clock_ms = now_ms
@@ -162,15 +163,15 @@ class Witness:
                 for place, accumulator in one.slots:
                     must(place < one.drawn, "a slot is open that was not drawn", key)
                     energy = model.meters[meter].energy(one.start_ms, place, terms)
-                    noise, rest = divmod(accumulator - energy, terms.lattice(place))
-                    must(rest == 0, "an accumulator is not its noise and the energy so far", (key, place))
-                    self._noise(key, place, noise)
+                    self._begun(key, place, accumulator - energy)
 
     def _drawn(self, key: Key, found: OpenWindow, clock_ms: int) -> None:
         """One radius; a slot is drawn when it begins by the clock, neither before nor after."""
         window, drawn = self.windows[key], found.drawn
+        kept = found.radius is not None
+        must(kept == (drawn < window.terms.n), "a radius is kept that nothing needs, or one is missing", key)
         window.radius = found.radius if window.radius is None else window.radius
-        must(window.radius == found.radius, "a window has two radii", key)
+        must(found.radius in (None, window.radius), "a window has two radii", key)
         starts_ms = [key.start_ms + window.terms.stretches(i)[0][0] for i in range(window.terms.n)]
         begun = sum(start_ms <= clock_ms for start_ms in starts_ms)
         must(drawn <= window.terms.n, "more draws than slots from one radius", key)
@@ -178,11 +179,23 @@ class Witness:
         window.drawn, before = drawn, window.drawn
         must(drawn == max(begun, before, 1), "a slot is drawn before or after it begins", key)
 
-    def _noise(self, key: Key, place: int, noise: int) -> None:
+    def _begun(self, key: Key, place: int, begun: int) -> None:
+        """What a slot began with is noise and a dither, and stays what it was."""
         window = self.windows[key]
-        known = window.noise.setdefault(place, noise)
-        must(known == noise, "a slot has two noises, or energy that was not measured", (key, place))
+        noise, dither = divmod(begun, window.terms.lattice(place))
+        dithered = window.terms.rounding == "dithered"
+        must(dithered or not dither, "an accumulator is not its noise and the energy so far", (key, place))
+        known = window.begun.setdefault(place, begun)
+        must(known == begun, "a slot has two noises, or energy that was not measured", (key, place))
         must(window.radius is None or abs(noise) <= window.radius, "noise beyond its radius", (key, place))
+
+    def _rounded(self, key: Key, slot: Closed, quanta: int) -> None:
+        """A record is floor(A / L), half-up floor(A / L + 1/2); A is known if it was ever on disk."""
+        begun, lattice = self.windows[key].begun.get(slot.place), slot.terms.lattice(slot.place)
+        if begun is not None:
+            half = 0 if slot.terms.rounding == "dithered" else lattice // 2
+            right = (begun + slot.energy + half) // lattice
+            must(quanta == right, "a slot has two noises, or energy that was not measured", (key, slot.place))
 
     def _meters(self, model: Model, commit: Commit) -> None:
         """What is on disk of the meters is what the model says."""
@@ -237,7 +250,7 @@ class Witness:
         window.records[slot.place] = Sent(row.topic, row.payload)
         quanta, rest = divmod(Fraction(found["value"]) * MICRO, terms.quantum_u)
         must(rest == 0, "a value off the lattice", key)
-        self._noise(key, slot.place, int(quanta) - slot.quanta)
+        self._rounded(key, slot, int(quanta))
         must(found["d"] == _wording_id(terms), "a record names other terms than its window's", key)
         said = f"{row.topic}/privacy/{found['d']}" in self.announced
         must(said, "a record before its descriptor", key)

@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from meteragent.privacy.audit import ALARM, Check, audit
-from meteragent.privacy.bits import Bits, SystemBits
+from meteragent.privacy.bits import Bits
+from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.conformance import draws, promise
 from meteragent.privacy.conformance.trial import Trial, Unusable, promised
 from meteragent.privacy.mechanism.base import Mechanism, MetricMechanism
@@ -70,7 +71,7 @@ def conform(
     Raises:
         Unusable: the mechanism lacks a method, or what it returns has not the shape that it must have.
     """
-    trial = Trial(mechanism, promised(mechanism, pairs), samples, bits or SystemBits())
+    trial = Trial(mechanism, promised(mechanism, pairs), samples, bits or BulkBits())
     checks = [] if make is None else [promise.parameters_are_exact(make)]
     if isinstance(mechanism, MetricMechanism):
         checks += [promise.loss_is_one(mechanism), *promise.ratios(trial, tight=tight)]

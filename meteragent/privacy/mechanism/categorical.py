@@ -95,7 +95,7 @@ class Categorical:
         Raises:
             ValueError: a label is not in the set; the text does not say which, as it may be private.
         """
-        source = sampling.SystemBits() if bits is None else bits
+        source = sampling.BulkBits() if bits is None else bits
         given = as_given(points)
         true = self._indices(given)
         replaced = sampling.choice(self._replacement_bounds, true.size, source) == 0

@@ -127,7 +127,7 @@ class LInfLaplace:
             ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
         """
         values = whole_vectors(windows, self.n)
-        source = sampling.SystemBits() if bits is None else bits
+        source = sampling.BulkBits() if bits is None else bits
         noise = sampling.windows(self.n, self.a, values.size // self.n, source).reshape(values.shape)
         noise += values
         return noise
@@ -148,6 +148,23 @@ class LInfLaplace:
         noise = sampling.row_windows(self.n, self.a, rows)
         noise += values
         return noise
+
+
+@lru_cache(maxsize=256)
+def reach(n: int, a: Fraction) -> int:
+    """Return K with P(|z_i| > K) < 2^-40 for the noise z_i of one slot, in quanta; it needs no R.
+
+        K = ceil(28 / a) for n = 1, else ceil((44 + 5n/2) / a)
+
+    For n = 1, P(|z| > K) = 2 e^(-a(K+1)) / (1 + e^-a) <= e^(-aK) <= e^-28 < 2^-40. For n > 1 |z_i| <= R, and
+    P(R = r) = (2r+1)^n e^(-ar) / Z(a) with Z(a) = sum (2r+1)^n e^(-ar). With r = 3j + i, i < 3, is
+    2r+1 <= 5 (2j+1), hence Z(a/3) <= 3 5^n Z(a), and by Chernoff's bound at 2a/3
+
+        P(R > K) <= e^(-2a(K+1)/3) Z(a/3) / Z(a) < 3 5^n e^(-(88 + 5n)/3) < 3 e^(-88/3) < 2^-40,
+
+    since 5 e^(-5/3) < 1.
+    """
+    return math.ceil(28 / a) if n == 1 else math.ceil((44 + Fraction(5 * n, 2)) / a)
 
 
 @lru_cache(maxsize=256)

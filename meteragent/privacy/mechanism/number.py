@@ -78,7 +78,7 @@ class Laplace:
         Raises:
             TypeError: the values are not integers.  ValueError: a value is beyond 2^62 quanta.
         """
-        source = sampling.SystemBits() if bits is None else bits
+        source = sampling.BulkBits() if bits is None else bits
         numbers = quanta(points, self.space)
         noisy = numbers.ravel() + sampling.discrete_laplace(numbers.size, self.a, source)
         return noisy.reshape(numbers.shape)

@@ -130,7 +130,7 @@ class PlanarLaplace:
             TypeError: the values are not integers.
             ValueError: the last axis is not 2, or a value is beyond 2^62 quanta.
         """
-        source = sampling.SystemBits() if bits is None else bits
+        source = sampling.BulkBits() if bits is None else bits
         whole = whole_vectors(points, 2)
         return whole + sampling.planar_laplace(whole.size // 2, self.a, source).reshape(whole.shape)
 

@@ -76,7 +76,7 @@ class RandomisedResponse:
         Raises:
             ValueError: a value is neither yes nor no.
         """
-        source = sampling.SystemBits() if bits is None else bits
+        source = sampling.BulkBits() if bits is None else bits
         given = np.asarray(points)
         if not np.isin(given, [0, 1]).all():
             raise ValueError("an answer is yes or no: give booleans, or 0 and 1")
@@ -128,7 +128,7 @@ class RandomRow:
         Raises:
             ValueError: the last axis is not n.
         """
-        source = sampling.SystemBits() if bits is None else bits
+        source = sampling.BulkBits() if bits is None else bits
         given = np.asarray(points)
         if given.ndim == 0 or given.shape[-1] != self.space.n:
             raise ValueError(f"databases have shape (..., {self.space.n}), not {given.shape}")

@@ -21,7 +21,8 @@ How long a draw takes depends on the draw, never on data: draw when a window ope
 release (THEORY 2.4 on timing).
 """
 
-from meteragent.privacy.bits import Bits, FreshRows, RowBits, SeededBits, SystemBits
+from meteragent.privacy.bits import Bits, FreshRows, RowBits, SecretBits, SeededBits, SystemBits
+from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.sampling.bernoulli import bernoulli, bernoulli_exp, choice
 from meteragent.privacy.sampling.gaussian import check_variance, discrete_gaussian
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
@@ -35,8 +36,10 @@ from meteragent.privacy.sampling.windows import radii, windows
 __all__ = [
     "SCALE_LIMIT",
     "Bits",
+    "BulkBits",
     "FreshRows",
     "RowBits",
+    "SecretBits",
     "SeededBits",
     "SystemBits",
     "below",

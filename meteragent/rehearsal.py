@@ -53,7 +53,8 @@ class Rehearsal:
     """What leaves of windows under some terms: a mechanism on windows of n slots, with the terms' promise.
 
     Windows are integers in multiples of `step`: half a quantum where that is a whole accumulator (it is, but
-    for slots of odd milliseconds) or register, so that rounding takes part. What leaves is in quanta.
+    for slots of odd milliseconds) or register, so that rounding takes part; of dithered terms a quantum,
+    where the law is the mechanism's alone. What leaves is in quanta.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -61,7 +62,8 @@ class Rehearsal:
         self._claim = encode.wording(self._terms).mechanism
         self._registers = terms.kind is Kind.REGISTER
         whole = [terms.quantum_u] if self._registers else map(terms.lattice, range(terms.n))
-        self._per = 1 if any(number % 2 for number in whole) else 2
+        whole_quanta = terms.rounding == "dithered" or any(number % 2 for number in whole)
+        self._per = 1 if whole_quanta else 2
 
     @property
     def n(self) -> int:

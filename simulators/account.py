@@ -1,15 +1,14 @@
 """What is true of a simulated world, and whether what left it agrees.
 
 The energy of a slot is computed here from the readings as the meters stamped them, before any fault, by one
-cumulative sum and not as the agent does; the noise is what an accumulator holds when its slot opens, before
-any reading is in it. Where no fault can have touched a slot, what leaves less the noise is the exact mean,
-rounded to the quantum, halves up. Which slots those are errs on the safe side.
+cumulative sum and not as the agent does; noise and dither are what an accumulator holds when its slot opens,
+before any reading is in it. Where no fault can have touched a slot, what leaves is the sum of these and the
+energy, rounded down to the quantum. Which slots those are errs on the safe side.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -43,14 +42,15 @@ class Slot(NamedTuple):
 class Account:
     """Everything that the books are made of, once all is over.
 
-    `released` are the values that left, in quanta, in order; `noise` what was drawn, in quanta; `readings`
-    by home, before faults; `first_ms` where each home's first window starts; `counts` are the agent's
-    counters; `messages` arrived, and `tokens` were acknowledged, in order.
+    `released` are the values that left, in quanta, in order; `begun` what was drawn for each slot, noise and
+    dither, in the units of an accumulator; `readings` by home, before faults; `first_ms` where each home's
+    first window starts; `counts` are the agent's counters; `messages` arrived, and `tokens` were
+    acknowledged, in order.
     """
 
     terms: Terms
     released: Sequence[tuple[Slot, int]]
-    noise: Mapping[Slot, int]
+    begun: Mapping[Slot, int]
     spent: Sequence[Spent]
     readings: Mapping[int, Readings]
     rows: Sequence[Row]
@@ -130,14 +130,13 @@ class Account:
 
     def _check_values(self) -> int:
         touched, energies, exact = self.touched(), self.energies(), 0
-        if self.noise.keys() != energies.keys():
+        if self.begun.keys() != energies.keys():
             raise BrokenError("noise was drawn for other slots than left")
         for slot, quanta in self.released:
             if slot in touched:
                 continue
             exact += 1
-            mean = Fraction(energies[slot], self.terms.lattice(0))
-            if quanta - self.noise[slot] != (mean + Fraction(1, 2)).__floor__():
+            if quanta != (self.begun[slot] + energies[slot]) // self.terms.lattice(0):
                 raise BrokenError(f"{slot}: what left less its noise is not the exact mean")
         return exact
 

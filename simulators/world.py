@@ -81,26 +81,21 @@ _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, where a file system has
 class Books:
     """What was seen of a world while it ran: noise by slot, what left (and when), tokens acknowledged."""
 
-    noise: dict[Slot, int] = field(default_factory=dict)
+    begun: dict[Slot, int] = field(default_factory=dict)
     left: list[tuple[int, outbox.Waiting]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
 
     def see(self, effects: Effects, terms: Terms) -> None:
         """Note what a step of the core decided, once it is on disk: slots that have just opened hold noise.
 
-        Raises:
-            BrokenError: they hold something else.
+        A reading before a slot opens is only added afterwards: its energy would show in what leaves.
         """
         self.tokens += effects.acknowledge
         for state in effects.commit.states.values():
             for window in state.windows if state else ():
                 for place, accumulator in window.slots:
                     slot = Slot(int(window.label[1:]), window.start_ms + place * terms.step_ms)
-                    if slot in self.noise:
-                        continue
-                    self.noise[slot], energy = divmod(accumulator, terms.lattice(place))
-                    if energy:
-                        raise BrokenError(f"{slot} opens with energy in it")
+                    self.begun.setdefault(slot, accumulator)
 
 
 @dataclass(frozen=True)
@@ -178,7 +173,7 @@ class World:
         """Let the time pass, with a new store in `folder`; what there is to check, and what was seen.
 
         Raises:
-            BrokenError: a slot opens with energy in it, or a value leaves off the lattice.
+            BrokenError: a value leaves off the lattice.
             StoreError: the store cannot be written.
         """
         messages, books, counts = self.messages(), Books(), Counts()
@@ -200,7 +195,7 @@ class World:
         return Account(
             terms,
             released,
-            books.noise,
+            books.begun,
             spent,
             self.load[1],
             rows,

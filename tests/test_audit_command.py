@@ -222,14 +222,14 @@ def test_the_agent_s_own_draws_are_tried(
     assert "law: signs" in failed(out)["messages"]
 
 
-def rounds_down(self: Window, index: int) -> int:
-    """Wrong: floor(A / lattice)."""
-    return self.slots.pop(index) // self.terms.lattice(index)
+def rounds_to_pairs(self: Window, index: int) -> int:
+    """Wrong: twice floor(A / 2L)."""
+    return REAL_CLOSE(self, index) // 2 * 2
 
 
-def quarters(self: Window, noise: int, covered_ms: int) -> None:
+def quarters(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
     """Wrong: a quarter of the noise."""
-    REAL_DRAW(self, noise // 4, covered_ms)
+    REAL_DRAW(self, noise // 4, covered_ms, dither)
 
 
 def depends(self: Window, index: int) -> int:
@@ -250,7 +250,7 @@ def again(self: Noise, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]
 REAL_DRAW, REAL_CLOSE, REAL_OPEN = Window.draw, Window.close, Noise.open
 SECRETS: list[int] = []
 FAULTS = {
-    "rounding": (Window, "close", rounds_down, "same noise for any window", 100),
+    "rounding": (Window, "close", rounds_to_pairs, "same noise for any window", 100),
     "scale": (Window, "draw", quarters, "law: its scale", 300),
     "large values": (Window, "close", depends, "same noise for any window", 100),
     "a secret used twice": (Noise, "open", again, "law: windows in succession, from 0", 2000),
@@ -274,7 +274,7 @@ def test_a_violation_is_said(
     run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The text marks what failed, and ends with the verdict."""
-    monkeypatch.setattr(Window, "close", rounds_down)
+    monkeypatch.setattr(Window, "close", rounds_to_pairs)
     _, out, _ = run(written(), "--samples", "200")
     assert "    FAILED  same noise for any window" in out
     assert "\nVIOLATED: 1 of 30 checks failed. Release nothing with this.\n" in out

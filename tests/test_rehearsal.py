@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from meteragent import config, encode
 from meteragent.pipeline import Pipeline
 from meteragent.privacy.bits import SeededBits
 from meteragent.rehearsal import Rehearsal
-from meteragent.release import Clock, Terms
+from meteragent.release import Clock, Rounding, Terms
 from meteragent.window import Timeline, Window
 from tests.configurations import energy, settled, written
 
@@ -76,11 +76,18 @@ def windows(terms: Terms, data: st.DataObject) -> Any:
     return np.array(data.draw(st.lists(row, min_size=1, max_size=3)))
 
 
+HALF_UP: dict[str, Any] = {"rounding": "half-up"}
+
+
 @pytest.mark.parametrize("clock", list(Clock))
+@pytest.mark.parametrize("rounding", get_args(Rounding))
 @pytest.mark.parametrize("name", SETTINGS)
-def test_without_noise_what_leaves_is_the_rounded_mean(name: str, clock: Clock) -> None:
-    """Each number is floor(x/q + 1/2), for all kinds, slots, holds, intervals, gaps, latenesses, clocks."""
-    terms = replace(settled(**SETTINGS[name]), clock=clock)
+def test_without_noise_what_leaves_is_the_rounded_mean(name: str, rounding: Rounding, clock: Clock) -> None:
+    """Each number is floor(x/q + 1/2), for all kinds, slots, holds, intervals, gaps, latenesses, clocks.
+
+    Dithered, whole quanta leave as they are.
+    """
+    terms = replace(settled(**SETTINGS[name]), clock=clock, rounding=rounding)
     tried = Rehearsal(terms)
     per = tried.quantum / tried.step
 
@@ -95,15 +102,16 @@ def test_without_noise_what_leaves_is_the_rounded_mean(name: str, clock: Clock) 
 
 
 def test_halves_are_tried_where_time_can_be_halved() -> None:
-    """Windows are counted in half quanta; in whole ones only where half of one is no whole accumulator."""
-    assert Rehearsal(settled()).step == Fraction(1, 2)
-    odd = replace(settled(window="length = '5ms'", privacy="radius = 1"), quantum_u=1)
+    """Windows are counted in half quanta; in whole ones where half of one is no whole accumulator."""
+    assert Rehearsal(replace(settled(), **HALF_UP)).step == Fraction(1, 2)
+    assert Rehearsal(settled()).step == 1
+    odd = replace(settled(window="length = '5ms'", privacy="radius = 1"), quantum_u=1, **HALF_UP)
     assert Rehearsal(odd).step == odd.quantum
 
 
 def test_it_promises_what_is_configured() -> None:
     """Its loss and its law are the configured mechanism's, at the rounded window."""
-    tried = Rehearsal(settled(window="length = '1h'\nstep = '30min'"))
+    tried = Rehearsal(replace(settled(window="length = '1h'\nstep = '30min'"), **HALF_UP))
     assert tried.loss(Fraction(220)) == 1
     assert tried.space.n == tried.n == 2
     assert tried.log_mass([[1, 5]], [1, 3]) == pytest.approx(tried.log_mass([[0, 3]], [0, 0]))
@@ -133,4 +141,5 @@ def test_what_is_off_the_lattice_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr("meteragent.encode.record", record)
     stream = config.parse(written(**SETTINGS["one slot"])).stream[0]
-    assert Rehearsal(config.terms(stream)).release([[0], [2]], bits=SeededBits(1)).tolist() == [[0.5], [1]]
+    terms = config.terms(stream, rounding="half-up")
+    assert Rehearsal(terms).release([[0], [2]], bits=SeededBits(1)).tolist() == [[0.5], [1]]

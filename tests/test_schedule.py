@@ -11,7 +11,7 @@ from meteragent.grid import DAY_MS
 from meteragent.release import MICRO
 from meteragent.schedule import Schedule
 from tests import strategies as made
-from tests.witness import TERMS
+from tests.witness import HALF_UP as TERMS
 from tests.world import BASE_MS, World, stream
 
 ZERO = replace(TERMS, length_ms=4, step_ms=4)

@@ -40,7 +40,7 @@ def agent_s(terms: Terms, readings: list[tuple[int, int]]) -> Fraction:
     """What the agent's accumulators make of a slot without any noise."""
     timeline = timeline_of(terms)(terms, START)
     window = Window(START, terms, terms.id, "topic", "label", radius=0)
-    window.draw(0, START)
+    window.draw(0, START, 0)
     timeline.windows, timeline.next_ms = [window], START + SLOT
     for time_ms, value_u in readings:
         timeline.accept(Pending(time_ms, value_u, None))

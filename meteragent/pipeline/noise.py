@@ -16,9 +16,8 @@ from meteragent.privacy.sampling import SecretBits
 from meteragent.privacy.sampling.uniform import below
 from meteragent.release import Terms
 
-FEW, MANY = 64, 256
-"""The first `FEW` pairs of a feed are drawn one by one, as for windows of a home; then as many at once as the
-feed has used, at most `MANY`."""
+MANY = 256
+"""So many pairs of a feed are drawn one by one: few windows open in a home. From then on, so many at once."""
 
 
 class Noise:
@@ -38,10 +37,10 @@ class Noise:
         ahead = self._ahead.get(terms_id)
         if ahead:
             return ahead.pop()
-        if used < FEW:
+        if used < MANY:
             radius = mechanism.radius(self._bits)
             return radius, mechanism.draw(radius, self._bits)
-        radii = mechanism.radii(min(used, MANY), self._bits)
+        radii = mechanism.radii(MANY, self._bits)
         noise = mechanism.slots(radii, self._bits)
         ahead = self._ahead[terms_id] = list(zip(radii, noise, strict=True))[::-1]
         return ahead.pop()

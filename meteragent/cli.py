@@ -30,7 +30,7 @@ from meteragent.agent.notify import Notify
 from meteragent.errors import ConfigError, KeyRefused, MeteragentError, StoreError
 from meteragent.release import Terms
 from meteragent.secrecy import forbid_dumps
-from meteragent.store import read_only, restored_at, terms
+from meteragent.store import moved, read_only, restored_at, terms
 
 EXIT_CRASH = 1
 EXIT_VIOLATED = 3
@@ -142,12 +142,14 @@ def _add_reports(add: _Add) -> None:
     spent = add("ledger", _ledger, "Show the privacy spent per meter and period.")
     spent.add_argument("--meter", help="this meter only")
     spent.add_argument("--json", action="store_true", help="the same facts as JSON")
-    spent.add_argument(
+    mending = spent.add_mutually_exclusive_group()
+    mending.add_argument(
         "--restored-at",
         metavar="TIME",
         type=_time_or_now_ms,
         help="make a restored store usable: nothing before TIME (RFC 3339, or now) is released again",
     )
+    mending.add_argument("--moved", action="store_true", help="accept a store that you have moved")
     left = add("export", _export, "Write what already left, again.")
     left.add_argument("--csv", action="store_true", required=True, help="as CSV, to standard output")
     left.add_argument(
@@ -336,8 +338,7 @@ def _plan(options: argparse.Namespace) -> int:
     if options.plot is not None:
         if _lacks("matplotlib", "a picture", "analysis"):
             return EXIT_CRASH
-        picture = importlib.import_module("meteragent.plan.picture")
-        picture.draw(answer, options.plot)
+        importlib.import_module("meteragent.plan.picture").draw(answer, options.plot)
     print(plan.as_json(answer) if options.json else plan.as_text(answer))
     return 0
 
@@ -356,6 +357,9 @@ def _ledger(options: argparse.Namespace) -> int:
         restored_at(path, at_ms=options.restored_at, now_ms=_now_ms())
         print(f"{path}: nothing before {grid.iso_time(options.restored_at)} is released again")
         return 0
+    if options.moved:
+        print(f"{path}: " + ("accepted where it is now" if moved(path) else "has not moved: nothing to do"))
+        return 0
     with read_only(path) as connection:
         unknown_ms, opened_to_ms = ledger.unknown_before_ms(connection), ledger.opened_to_ms(connection)
         rows = [_spent(row) for row in ledger.report(connection, meter=options.meter)]
@@ -365,10 +369,9 @@ def _ledger(options: argparse.Namespace) -> int:
         return 0
     if unknown is not None:
         print(f"What was spent before {unknown} is not known: the store was lost or restored.")
-    layout = "{:<20} {:<10} {:<12} {:>7}  {}"
-    print(layout.format("METER", "DAY (UTC)", "STREAM", "WINDOWS", "EPSILON (1/W)"))
-    for row in rows:
-        print(layout.format(*row.values()))
+    heads = ("METER", "DAY (UTC)", "STREAM", "WINDOWS", "EPSILON (1/W)")
+    for row in (heads, *(row.values() for row in rows)):
+        print("{:<20} {:<10} {:<12} {:>7}  {}".format(*row))
     return 0
 
 
@@ -377,8 +380,9 @@ def _export(options: argparse.Namespace) -> int:
 
     with read_only(config.load(options.config).store.path) as connection:
         try:
-            view = export.write_nonnegative if options.nonnegative else export.write
-            raised = view(connection, sys.stdout)
+            raised = (export.write_nonnegative if options.nonnegative else export.write)(
+                connection, sys.stdout
+            )
             sys.stdout.flush()
         except BrokenPipeError:  # who reads has enough, such as `head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,6 +16,7 @@ from meteragent import ledger, outbox
 from meteragent.ledger import Budget
 from meteragent.release import Charge, Clock, Commit, Kind, OpenWindow, Outgoing, Slot, Terms, TimelineState
 from meteragent.store import Store
+from simulators.ordeal.disk import settle
 
 LENGTH_MS = 1_800_000
 DAY_MS = 86_400_000
@@ -152,6 +153,7 @@ def crash_points(folder: Path, copies: Path, action: Callable[[], object]) -> li
             before = now
             found.append(copies / str(len(found)))
             subprocess.run(["cp", "-r", str(folder), str(found[-1])], check=True)
+            settle(found[-1])
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         if "store" not in Path(frame.f_code.co_filename).parts:

@@ -256,6 +256,23 @@ def test_restored_at_cannot_be_before_what_the_store_knows(
     assert "earlier than the newest clock" in capsys.readouterr().err
 
 
+def test_a_store_that_was_moved_is_accepted(
+    write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--moved` accepts a store and its generation file in a new place, once; not beside `--restored-at`."""
+    spend(tmp_path / "old")
+    for name in ("old", "old.gen"):
+        (tmp_path / name.replace("old", "db")).write_bytes((tmp_path / name).read_bytes())
+    path = write()
+    for said in ("accepted where it is now", "has not moved"):
+        assert main(["ledger", path, "--moved"]) == 0
+        assert said in capsys.readouterr().out
+    with open_store(tmp_path / "db") as store:
+        assert store.snapshot("main").marks
+    with pytest.raises(SystemExit):
+        main(["ledger", path, "--moved", "--restored-at", "2024-10-06T00:00:00Z"])
+
+
 # run
 
 

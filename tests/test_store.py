@@ -29,6 +29,7 @@ from meteragent.release import (
     TimelineState,
 )
 from meteragent.store import Store, read_only, schema
+from simulators.ordeal.disk import put
 from tests.stores import (
     LENGTH_MS,
     TERMS,
@@ -382,15 +383,13 @@ def test_reader_delays_erasing(store: Store) -> None:
 
 
 def test_no_secrets_after_a_kill(tmp_path: Path, store: Store) -> None:
-    """What a killed agent left in the WAL is moved and truncated by the next start."""
+    """What a killed agent left in the WAL is moved and erased by the next start."""
     with read_only(store.path) as reader:
         persist(store, opening(0, "m", radius=7**60))
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM meta").fetchall()
         persist(store, closing(0, "m"))
     assert not store.erased
-    (tmp_path / "killed").mkdir()
-    for name in ("db", "db-wal", "db.gen"):
-        (tmp_path / "killed" / name).write_bytes((tmp_path / name).read_bytes())
+    put({name: (tmp_path / name).read_bytes() for name in ("db", "db-wal", "db.gen")}, tmp_path / "killed")
     with open_store(tmp_path / "killed" / "db") as again:
         assert SECRETS[0] not in bytes_on_disk(again.path)

@@ -8,8 +8,9 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 
 from meteragent import ledger, outbox
 from meteragent.errors import StoreRestored
-from meteragent.store import Store, meta, read_only, restored_at, wal
+from meteragent.store import Store, generation, meta, read_only, restored_at, wal
+from simulators.ordeal.disk import settle
 from simulators.ordeal.power import Files, Moment, Recorder
 from tests.stores import (
     LENGTH_MS,
@@ -35,16 +37,17 @@ PAGE_BYTES = 4096
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
+def base() -> Iterator[Path]:
     """A folder whose store was started and cleanly stopped twice; beside it a copy from before."""
-    folder = tmp_path / "base"
-    folder.mkdir()
-    with open_store(folder / "db") as store:
-        persist(store, opening(0, "m"))
-    shutil.copy(folder / "db", tmp_path / "stale")
-    with open_store(folder / "db") as store:
-        persist(store, opening(1, "m"))
-    return folder
+    with in_memory() as parent:
+        folder = parent / "base"
+        folder.mkdir()
+        with open_store(folder / "db") as store:
+            persist(store, opening(0, "m"))
+        shutil.copy(folder / "db", parent / "stale")
+        with open_store(folder / "db") as store:
+            persist(store, opening(1, "m"))
+        yield folder
 
 
 def work(path: Path) -> None:
@@ -89,7 +92,8 @@ def test_crash_after_a_crash(base: Path) -> None:
 def generations(folder: Path) -> tuple[str, str]:
     """What the store says and what its generation file says."""
     with read_only(folder / "db") as reader:
-        return str(meta(reader, "generation")), (folder / "db.gen").read_text()
+        known = generation.read(folder / "db")
+        return str(meta(reader, "generation")), known.name if known else ""
 
 
 def test_crash_of_the_first_run(tmp_path: Path) -> None:
@@ -172,11 +176,19 @@ def check_whole(store: Store, reported: int) -> None:
 # --- power cuts --------------------------------------------------------------------------------
 
 
+class Unmoved(NamedTuple):
+    """A store with six commits that a reader keeps in the WAL; the WAL's size and `.gen` after each."""
+
+    folder: Path
+    sizes: list[int]
+    generations: list[bytes]
+
+
 @pytest.fixture(scope="module")
-def unmoved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
-    """A store with six commits that a reader keeps in the WAL, and the WAL's size after each."""
+def unmoved(tmp_path_factory: pytest.TempPathFactory) -> Unmoved:
+    """Six commits, and a copy of the folder beside the database file of later."""
     folder = tmp_path_factory.mktemp("unmoved")
-    sizes = []
+    sizes, generations = [], []
     with open_store(folder / "db") as store, read_only(store.path) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM meta").fetchall()
@@ -184,8 +196,9 @@ def unmoved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
             for commit in (opening(k, "m", accumulators=[10**300]), closing(k, "m")):
                 persist(store, commit)
                 sizes.append((folder / "db-wal").stat().st_size)
+                generations.append((folder / "db.gen").read_bytes())
         shutil.copytree(folder, folder / "copy")
-    return folder, sizes
+    return Unmoved(folder, sizes, generations)
 
 
 def after(store: Store) -> int:
@@ -200,26 +213,28 @@ def after(store: Store) -> int:
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_power_cut_between_fsyncs(unmoved: tuple[Path, list[int]], data: st.DataObject) -> None:
+def test_power_cut_between_fsyncs(unmoved: Unmoved, data: st.DataObject) -> None:
     """A WAL cut at any byte after the last fsync opens at the last whole commit, and at no less."""
-    folder, sizes = unmoved
+    folder, sizes, generations = unmoved
     cut = data.draw(st.integers(sizes[0], sizes[-1]) | st.sampled_from(sizes))
     junk = data.draw(st.binary(max_size=100))
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "copy"
         shutil.copytree(folder / "copy", copy)
         (copy / "db-shm").unlink()
-        wal = (copy / "db-wal").read_bytes()
-        (copy / "db-wal").write_bytes(wal[:cut] + junk)
+        log = (copy / "db-wal").read_bytes()
+        (copy / "db-wal").write_bytes(log[:cut] + junk)
+        (copy / "db.gen").write_bytes(generations[sum(size <= cut for size in sizes) - 1])
+        settle(copy)
         with open_store(copy / "db") as store:
             assert after(store) == sum(size <= cut for size in sizes)
 
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_power_cut_while_the_wal_is_moved(unmoved: tuple[Path, list[int]], data: st.DataObject) -> None:
+def test_power_cut_while_the_wal_is_moved(unmoved: Unmoved, data: st.DataObject) -> None:
     """With any part of the pages moved into the file, the WAL still holds every commit."""
-    folder, sizes = unmoved
+    folder, sizes, _ = unmoved
     old, new = (folder / "copy" / "db").read_bytes(), (folder / "db").read_bytes()
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "copy"
@@ -230,6 +245,7 @@ def test_power_cut_while_the_wal_is_moved(unmoved: tuple[Path, list[int]], data:
             where = slice(at * PAGE_BYTES, (at + 1) * PAGE_BYTES)
             pages[where] = new[where]
         (copy / "db").write_bytes(pages)
+        settle(copy)
         with open_store(copy / "db") as store:
             assert after(store) == len(sizes)
 

@@ -17,10 +17,13 @@ Rules:
    only ever appended, or overwritten in place at the same size. `secure_delete` zeroes what is
    deleted, but not the copies that SQLite leaves behind when it moves a row to another page, so
    these rows never move: a state that outgrows its row is appended anew and the row is blanked.
-3. A store is accepted when the file `<path>.gen` names its generation or its previous one. A new
-   generation is first committed, with what the file says at that moment as the previous one, and
-   then put into the file: a crash at any point leaves the store accepted, and a copy from before
-   the last start or clean stop is refused.
+3. A store is accepted when the file `<path>.gen` names its generation or its previous one, is the file that
+   it names, and counts no more commits with records than the store. A new generation is first committed,
+   with what the file says at that moment as the previous one, and then put into the file; so is each commit
+   with records counted, before anything of it leaves. A crash at any point leaves the store accepted. A copy
+   from before the last start, clean stop or record is refused, and so is a folder that was put back. Each
+   transaction sees that the generation is still its own: of two agents that a lock did not keep apart the
+   first can write no more.
 4. What is not understood is not touched: an incompatible newer store and another program's
    database are refused. A corrupt or missing store is set aside, and a new one begins with a floor
    below which no window opens.
@@ -28,26 +31,29 @@ Rules:
    `restored_at` has raised its floor: the marks of a meter that moves stay in the store that it leaves.
 """
 
-import hmac
 import json
 import os
 import sqlite3
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from meteragent.errors import StoreError, StoreLost, StoreMoved, StoreRestored
-from meteragent.release import Commit, Snapshot, Terms
-from meteragent.store import file, schema, wal
+from meteragent.errors import StoreError, StoreInUse, StoreLost, StoreMoved
+from meteragent.release import Commit, Snapshot
+from meteragent.store import file, generation, schema, wal
+from meteragent.store.acceptance import accepted, moved, releases_of
 from meteragent.store.batch import batch
 from meteragent.store.earlier import rewrite_states
 from meteragent.store.examine import meta
+from meteragent.store.generation import Generation
+from meteragent.store.openings import Openings
 from meteragent.store.states import States
+from meteragent.store.view import read_only, terms
 
-__all__ = ["ALL_METERS", "Store", "batch", "meta", "read_only", "restored_at", "terms"]
+__all__ = ["ALL_METERS", "Store", "batch", "meta", "moved", "read_only", "restored_at", "terms"]
 
 ALL_METERS = "0/1 by name"
 """What a stream has that is of no fleet, and had before stores knew of fleets."""
@@ -71,9 +77,12 @@ class Store:
         self.erased = False
         self._lock = lock
         self._failed = False
-        self._lengths_ms: dict[tuple[str, str], int] = {}
+        self._openings = Openings(path)
         self._states = States()
         self._due = False
+        self._generation = generation.read(path)
+        self._owned = False
+        self._counted = False
 
     @classmethod
     def open(cls, path: Path | str, *, now_ms: int, recovery_floor_ms: int | None) -> Self:
@@ -99,9 +108,9 @@ class Store:
             store = cls(path, lock, connection, set_aside=set_aside)
             store.erase()  # what a killed agent left in the log
             if exists and restored_at_ms is None:
-                store._accept()
+                store._generation = accepted(connection, path)
             store._migrate(floor_ms if set_aside else 0, now_ms if set_aside else None)
-            if not file.generation(path):
+            if store._generation is None:
                 store._rotate(restored_at_ms)  # twice: a store in use must not accept a missing file
             store._rotate(restored_at_ms)
             undo.pop_all()
@@ -150,10 +159,13 @@ class Store:
         with file.device(self.path):
             try:
                 tx.execute("BEGIN IMMEDIATE")
+                self._see_generation()
                 yield tx
                 tx.execute("COMMIT")
+                self._count()
             except BaseException as error:
-                self._failed = isinstance(error, sqlite3.Error)
+                self._failed = isinstance(error, sqlite3.Error | OSError | StoreInUse)
+                self._counted = False
                 self._states.forget()
                 with suppress(sqlite3.Error):  # the first error is the one to tell
                     tx.execute("ROLLBACK")
@@ -188,6 +200,9 @@ class Store:
             [(commit.channel, label, schema.encode_total(sums)) for label, sums in commit.totals.items()],
         )
         tx.execute("UPDATE meta SET value = ?1 WHERE key = 'clock_ms' AND value < ?1", (commit.clock_ms,))
+        if commit.outgoing:
+            self._counted = True
+            _put(tx, releases=releases_of(tx) + 1)
         if commit.states:
             self.erased, self._due = False, True
             self._states.write(tx, commit)
@@ -255,8 +270,8 @@ class Store:
 
     @property
     def claim_key(self) -> bytes:
-        """The key of this store's marks in descriptors."""
-        return hmac.digest(self.secret, b"claim", "sha256")
+        """32 bytes drawn once, which outlive a store that is set aside."""
+        return bytes.fromhex(self._generation.claim_key if self._generation else "")
 
     @property
     def clock_ms(self) -> int:
@@ -267,12 +282,6 @@ class Store:
     def floor_ms(self) -> int:
         """No window of any meter opens before it."""
         return int(meta(self.connection, "floor_ms"))
-
-    def _accept(self) -> None:
-        """Refuse a store that the generation file does not name (rule 3)."""
-        known = (meta(self.connection, "generation"), meta(self.connection, "previous"))
-        if file.generation(self.path) not in known:
-            raise StoreRestored(f"{self.path}: a copy from before its last start or stop; {file.WAY_ON}")
 
     def _migrate(self, floor_ms: int | None, unknown_before_ms: int | None) -> None:
         """Bring the schema up to date; a new store also gets the values of its whole life."""
@@ -287,60 +296,39 @@ class Store:
             tx.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS)}")
             _put(tx, compatible_from=schema.COMPATIBLE_FROM)
             if version == 0:
-                found = file.generation(self.path)
-                _put(tx, generation=found, previous=found, clock_ms=0)
+                name = self._generation.name if self._generation else ""
+                _put(tx, generation=name, previous=name, clock_ms=0)
                 _put(tx, floor_ms=floor_ms, unknown_before_ms=unknown_before_ms)
                 _put(tx, client_id=os.urandom(8).hex(), secret=os.urandom(32))
 
     def _rotate(self, restored_at_ms: int | None = None) -> None:
         """Begin a new generation (rule 3); what a restored store needs goes into its transaction."""
-        generation = os.urandom(16).hex()
+        known = self._generation or Generation.begin("")
+        name, releases = os.urandom(16).hex(), max(known.releases or 0, releases_of(self.connection))
         with self.transaction() as tx:
             if restored_at_ms is not None:
                 _restore(tx, restored_at_ms)
                 self.erased = False
-            _put(tx, previous=file.generation(self.path), generation=generation)
-        file.write_generation(self.path, generation)
+            _put(tx, previous=known.name, generation=name, releases=releases)
+        claim_key = known.claim_key or os.urandom(32).hex()
+        self._generation = Generation(name, claim_key, releases)
+        self._owned = True
+        generation.write(self.path, self._generation)
+
+    def _see_generation(self) -> None:
+        """Refuse to write into a store that another agent has opened since (rule 3)."""
+        if self._owned and self._generation and meta(self.connection, "generation") != self._generation.name:
+            raise StoreInUse(f"{self.path}: another agent has opened it, although this one holds its lock")
+
+    def _count(self) -> None:
+        """Count a commit with records in the generation file, before anything of it can leave (rule 3)."""
+        if self._counted and self._generation:
+            self._counted = False
+            self._generation = self._generation._replace(releases=releases_of(self.connection))
+            generation.write(self.path, self._generation)
 
     def _check_openings(self, tx: sqlite3.Connection, commit: Commit) -> None:
-        """Law 1: every open window was open before, or starts at or after its meter's mark.
-
-        A mark may rise without a charge (a window that passed for want of budget), never the
-        reverse; and no window ends after the mark.
-        """
-        charged = set().union(*commit.charges.values())
-        meters = {*commit.marks, *commit.states, *charged}
-        if not meters:
-            return
-        old_ms = dict.fromkeys(meters, self.floor_ms) | _marks(tx, commit.channel, meters)
-        new_ms = old_ms | commit.marks
-        if not (
-            all(old_ms[meter] <= new_ms[meter] for meter in commit.marks)
-            and all(old_ms[meter] < new_ms[meter] for meter in charged)
-            and all(
-                end_ms <= old_ms[meter] or (old_ms[meter] <= start_ms and end_ms <= new_ms[meter])
-                for meter, start_ms, end_ms in self._windows(tx, commit)
-            )
-        ):
-            raise StoreError(f"{self.path}: {commit.channel} would open an interval twice")
-
-    def _windows(self, tx: sqlite3.Connection, commit: Commit) -> Iterator[tuple[str, int, int]]:
-        """Meter, start and end of every open window in a commit."""
-        for meter, state in commit.states.items():
-            for window in state.windows if state else ():
-                end_ms = window.start_ms + self._length_ms(tx, commit, window.terms)
-                yield meter, window.start_ms, end_ms
-
-    def _length_ms(self, tx: sqlite3.Connection, commit: Commit, id_: str) -> int:
-        """The length of a window under some terms, which never change."""
-        key = (commit.channel, id_)
-        if key not in self._lengths_ms:
-            found = tx.execute("SELECT terms FROM terms WHERE channel = ? AND id = ?", key).fetchone()
-            terms = schema.decode_terms(found[0]) if found else commit.terms.get(id_)
-            if terms is None:
-                raise StoreError(f"{self.path}: a window of {commit.channel} has unknown terms")
-            self._lengths_ms[key] = terms.length_ms
-        return self._lengths_ms[key]
+        self._openings.check(tx, commit, self.floor_ms)
 
 
 def restored_at(path: Path | str, *, at_ms: int, now_ms: int, take_over: bool = True) -> None:
@@ -357,38 +345,8 @@ def restored_at(path: Path | str, *, at_ms: int, now_ms: int, take_over: bool = 
                 _put(tx, taken_over_ms=at_ms)
 
 
-@contextmanager
-def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
-    """A connection that cannot write, also while the agent runs; raises StoreError."""
-    path = Path(path).resolve()
-    if not path.exists():
-        raise StoreError(f"{path}: there is no store")
-    with file.device(path), closing(file.open_file(path, "ro")) as connection:
-        if not file.is_ours(connection, path):
-            raise StoreError(f"{path}: there is no store")
-        yield connection
-
-
-def terms(connection: sqlite3.Connection) -> dict[str, list[Terms]]:
-    """All terms that the streams of a store have ever had, by stream; raises StoreError."""
-    found: dict[str, list[Terms]] = {}
-    for channel, text in connection.execute("SELECT channel, terms FROM terms").fetchall():
-        found.setdefault(channel, []).append(schema.decode_terms(text))
-    return found
-
-
 def _put(tx: sqlite3.Connection, **values: Any) -> None:
     tx.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
-
-
-def _marks(tx: sqlite3.Connection, channel: str, meters: Collection[str]) -> dict[str, int]:
-    [(found,)] = tx.execute(
-        "SELECT json_group_object(meter, end_ms) FROM mark WHERE channel = ?"
-        " AND meter IN (SELECT value FROM json_each(?))",
-        (channel, batch(list(meters))),
-    )
-    known: dict[str, int] = json.loads(found)
-    return known
 
 
 def _restore(tx: sqlite3.Connection, at_ms: int) -> None:

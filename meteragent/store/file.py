@@ -1,8 +1,7 @@
 """The store as files: lock, generation, examination, setting aside. It knows nothing of commits.
 
-Beside `<path>` stand `<path>.lock` (held by the agent that has it open), `<path>.gen` (the
-generation that may be used), SQLite's `-wal` and `-shm`, and the newest of `<path>.corrupt-<ms>`;
-all mode 0600.
+Beside `<path>` stand `<path>.lock` (held by the agent that has it open), `<path>.gen` (which store may be
+used: `generation`), SQLite's `-wal` and `-shm`, and the newest of `<path>.corrupt-<ms>`; all mode 0600.
 """
 
 import fcntl
@@ -15,8 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from meteragent.errors import StoreError, StoreInUse, StoreLost
-from meteragent.store import wal
-from meteragent.store.examine import examine, meta
+from meteragent.store import examine as meaning
+from meteragent.store import generation, wal
+from meteragent.store.examine import meta
+from meteragent.store.generation import Generation
 from meteragent.store.schema import APPLICATION_ID, MIGRATIONS
 
 BUSY_S = 0.5
@@ -30,13 +31,15 @@ ASIDE = 3
 
 WAY_ON = "when you know until when it may have released: `meteragent ledger CONFIG --restored-at TIME`"
 
+MOVED = "if you have moved it yourself, and nothing runs where it was: `meteragent ledger CONFIG --moved`"
+
 MOVE_ON = (
     "other stores know what left of the meters that would come here. Stop all agents of the fleet, then give"
     " each `meteragent ledger CONFIG --restored-at TIME`, TIME no earlier than `opened_to` of any"
 )
 
 
-class _Damage(Exception):
+class Damage(Exception):
     """Why a file cannot be the store any more."""
 
 
@@ -62,29 +65,6 @@ def lock(path: Path) -> int:
     return descriptor
 
 
-def generation(path: Path) -> str:
-    """What `<path>.gen` says; empty if there is none."""
-    try:
-        return Path(f"{path}.gen").read_text("ascii")
-    except FileNotFoundError:
-        return ""
-    except UnicodeDecodeError:
-        return "unreadable"
-
-
-def write_generation(path: Path, text: str) -> None:
-    """Replace `<path>.gen`, on disk when it returns."""
-    new = Path(f"{path}.gen.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(descriptor, text.encode("ascii"))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    new.replace(f"{path}.gen")
-    _sync_folder(path)
-
-
 class Found(NamedTuple):
     """The writing connection to a store.
 
@@ -104,8 +84,8 @@ def find(path: Path, now_ms: int, floor_ms: int | None) -> Found:
     `floor_ms` is None, StoreError for what is not ours.
     """
     try:
-        connection = _examine(path)
-    except _Damage as damage:
+        connection = examine(path)
+    except Damage as damage:
         if floor_ms is None:
             raise StoreLost(f"{path}: {damage}; {WAY_ON}") from None
         _set_aside(path, now_ms)
@@ -118,7 +98,7 @@ def find(path: Path, now_ms: int, floor_ms: int | None) -> Found:
 def connect(path: Path) -> sqlite3.Connection:
     """Create the file if need be, and return the writing connection."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives -wal and -shm its mode
-    _sync_folder(path)
+    generation.sync_folder(path)
     return _prepare(open_file(path, "rw"), path)
 
 
@@ -159,16 +139,16 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def _examine(path: Path) -> sqlite3.Connection | None:
-    """A connection to the sound store of ours; None if there never was one; raises _Damage."""
+def examine(path: Path) -> sqlite3.Connection | None:
+    """A connection to the sound store of ours; None if there never was one; raises Damage."""
     connection = _sound(path) if path.exists() and path.stat().st_size else None
-    if connection is None and generation(path):
-        raise _Damage("gone, although its generation file is there")
+    if connection is None and generation.read(path):
+        raise Damage("gone, although its generation file is there")
     return connection
 
 
 def _sound(path: Path) -> sqlite3.Connection | None:
-    """A connection to a store that is as it should be; None if the file is blank; raises _Damage."""
+    """A connection to a store that is as it should be; None if the file is blank; raises Damage."""
     connection = open_file(path, "rw")
     with ExitStack() as undo:
         undo.callback(wal.close, connection, path)
@@ -176,11 +156,11 @@ def _sound(path: Path) -> sqlite3.Connection | None:
             exists = is_ours(connection, path)
             _check(connection, exists)
         except UnicodeDecodeError:
-            raise _Damage("corrupt") from None
+            raise Damage("corrupt") from None
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in DAMAGED:
                 raise
-            raise _Damage("corrupt") from None
+            raise Damage("corrupt") from None
         if exists:
             undo.pop_all()
             return connection
@@ -188,26 +168,26 @@ def _sound(path: Path) -> sqlite3.Connection | None:
 
 
 def _check(connection: sqlite3.Connection, exists: bool) -> None:
-    """Structure (SQLite's quick_check) and meaning of all that a start needs; raises _Damage."""
+    """Structure (SQLite's quick_check) and meaning of all that a start needs; raises Damage."""
     if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-        raise _Damage("corrupt")
+        raise Damage("corrupt")
     if not exists:
         return
     try:
-        examine(connection)
+        meaning.examine(connection)
     except StoreError as error:
-        raise _Damage(str(error)) from None
+        raise Damage(str(error)) from None
 
 
 def _set_aside(path: Path, now_ms: int) -> None:
     """Rename the damaged file, then what belongs to it; a crash in between is still a loss."""
-    if not generation(path):
-        write_generation(path, "lost")
+    if not generation.read(path):
+        generation.write(path, Generation.begin("lost"))
     for suffix in ("", "-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").replace(f"{path}.corrupt-{now_ms}{suffix}")
     _forget_old(path)
-    _sync_folder(path)
+    generation.sync_folder(path)
 
 
 def _forget_old(path: Path) -> None:
@@ -220,11 +200,3 @@ def _forget_old(path: Path) -> None:
     for time_ms in sorted(aside)[:-ASIDE]:
         for found in aside[time_ms]:
             found.unlink()
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

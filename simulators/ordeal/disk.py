@@ -5,7 +5,7 @@ would hold, and the next life of the agent opens that one:
 
     commit-before   in the middle of a transaction: nothing of it
     commit-torn     power cut before the fsync of the write-ahead log (WAL): any part of what was appended,
-                    and rubbish after it
+                    and rubbish after it; or while `.gen` counts a commit with records
     commit-written  the transaction is in the WAL and nowhere else; some of it has left, perhaps
     commit-moved    power cut while the WAL is moved into the file: any of the pages, and the whole WAL; or
                     while it is erased: any of the blocks that were overwritten since the last sync (`power`)
@@ -18,6 +18,7 @@ a returned call has synced is always there.
 """
 
 import asyncio
+import json
 import sys
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -30,6 +31,7 @@ from meteragent import ledger, outbox
 from meteragent.agent.runner import StoreThread
 from meteragent.errors import StoreError
 from meteragent.release import Commit
+from meteragent.store import generation
 from simulators.ordeal.power import Files, Moment, Recorder
 from simulators.ordeal.schedule import Crash
 
@@ -38,6 +40,8 @@ _T = TypeVar("_T")
 _KEPT = ("db", "db-wal", "db.gen", "db.gen.new")
 _PAGE_BYTES = 4096
 _RUBBISH = 50
+_COUNTING = 500
+"""From this part of `commit-torn` on, in thousandths, the WAL is synced and `.gen` is replaced."""
 _ERASING = 400
 """From this part of `commit-moved` on, in thousandths, the WAL has been moved and is erased."""
 _IN_IT = ("commit-before", "commit-torn")
@@ -58,6 +62,19 @@ def put(files: Files, folder: Path) -> Path:
     folder.mkdir()
     for name, content in files.items():
         (folder / name).write_bytes(content)
+    return settle(folder)
+
+
+def settle(folder: Path) -> Path:
+    """Take a copy of a store's folder for the folder itself: its generation file names itself again.
+
+    What a crash leaves is on the same device; a copy of it would be refused as one that was put back.
+    """
+    known, path = generation.read(folder / "db"), folder / "db.gen"
+    if known and known.inode is not None:
+        with path.open("rb") as file:
+            inode = generation.inode_of(file.fileno())
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"inode": inode}))  # in the same inode
     return folder
 
 
@@ -207,10 +224,17 @@ class Disk(StoreThread):
                 shots["before"] = look(folder)
 
         self.store.connection.set_trace_callback(see)
-        transaction()
+        with Recorder(folder) as recorder:
+            transaction()
         self.store.connection.set_trace_callback(None)
         before = shots["before"]
-        return self._torn(before, look(folder), trap.part) if trap.where == "commit-torn" else before
+        if trap.where == "commit-before":
+            return before
+        if len(recorder.moments) > 1 and trap.part >= _COUNTING:
+            moments = recorder.moments
+            at = len(moments) * (trap.part - _COUNTING) // (1000 - _COUNTING)
+            return _kept(moments[at].cut(self._random))
+        return self._torn(before, look(folder), trap.part)
 
     def _left(self, trap: Crash, written: Files, moments: Sequence[Moment]) -> Files:
         """The files as a crash leaves them while the WAL is moved and erased."""

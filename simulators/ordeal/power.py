@@ -36,9 +36,12 @@ class Moment(NamedTuple):
         share = random.choice((0.0, 0.02, 0.5, 0.98, 1.0))
         return {name: self._torn(inode, lambda _: random.random() < share) for name, inode in names.items()}
 
-    def torn(self, is_written: Callable[[int], bool]) -> Files:
-        """Return the files with exactly these of the blocks written, by their numbers in their file."""
-        return {name: self._torn(inode, is_written) for name, inode in self.names[1].items()}
+    def torn(self, is_written: Callable[[int], bool], names: int = 1) -> Files:
+        """Return the files with exactly these of the blocks written, by their numbers in their file.
+
+        `names`: 0 for the names as synced, 1 as they are. Block -1 is the size.
+        """
+        return {name: self._torn(inode, is_written) for name, inode in self.names[names].items()}
 
     @property
     def blocks(self) -> int:

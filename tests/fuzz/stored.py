@@ -24,6 +24,7 @@ from meteragent.privacy import SeededBits
 from meteragent.reading import Message
 from meteragent.release import Commit, Snapshot, TimelineState
 from meteragent.store import Store
+from simulators.ordeal.disk import settle
 from tests.configurations import written
 from tests.stores import persist
 
@@ -179,6 +180,7 @@ def opened(data: bytes) -> str:
         path = Path(folder) / "db"
         for name, content in before.files.items():
             (path.parent / name).write_bytes(content)
+        settle(path.parent)
         try:
             damage(path, data[1:])
         except sqlite3.Error:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from meteragent.agent import DRAIN_S
+from simulators.ordeal.disk import settle
 from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS, Agent
@@ -75,6 +76,7 @@ def cut_back(folder: Path, rng: random.Random) -> None:
         (folder / name).unlink(missing_ok=True)
     for kept in synced.iterdir():
         shutil.copyfile(kept, folder / kept.name)
+    settle(folder)
     if log:
         wal.write_bytes(log)
 

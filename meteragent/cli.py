@@ -393,10 +393,6 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _spent(row: ledger.Spent) -> dict[str, str | int]:
-    return {
-        "meter": row.meter,
-        "day": grid.iso_time(row.start_ms)[:10],
-        "stream": row.channel,
-        "windows": row.windows,
-        "epsilon_per_w": str(row.epsilon_per_w),
-    }
+    names = ("meter", "day", "stream", "windows", "epsilon_per_w")
+    day, epsilon = grid.iso_time(row.start_ms)[:10], str(row.epsilon_per_w)
+    return dict(zip(names, (row.meter, day, row.channel, row.windows, epsilon), strict=True))

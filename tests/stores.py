@@ -41,7 +41,7 @@ THIRDS = replace(TERMS, step_ms=LENGTH_MS // 3)
 
 def open_store(path: Path, now_ms: int = 0, floor_ms: int | None = 0) -> Store:
     """The store as most tests open it."""
-    return Store.open(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
+    return Store.open(path, now_ms=now_ms, recovery_floor_ms=floor_ms, again_s=0)
 
 
 @contextmanager

@@ -64,10 +64,19 @@ def test_modes(tmp_path: Path) -> None:
 
 
 def test_second_agent(tmp_path: Path) -> None:
-    """A second agent is refused at once, also from another process and by another name of the file."""
+    """A second agent is refused at once, also from another process and by another name of the file.
+
+    Nor does it help to remove the lock file, or to bring a copy of the generation file to another folder.
+    """
     (tmp_path / "link").symlink_to("db")
+    (tmp_path / "other").mkdir()
     with open_store(tmp_path / "db"):
-        for name in ("db", "link"):
+        for name in ("hard", "other/db"):
+            (tmp_path / name).hardlink_to(tmp_path / "db")
+            shutil.copy(tmp_path / "db.gen", tmp_path / f"{name}.gen")
+        for name in ("db", "link", "hard", "other/db", "db"):
+            if name == "other/db":
+                (tmp_path / "db.lock").unlink()
             with pytest.raises(StoreInUse):
                 open_store(tmp_path / name)
             code = f"from tests.stores import *; open_store(Path({str(tmp_path / name)!r}))"
@@ -182,7 +191,10 @@ DAMAGES = [header, page, truncated, one_page, empty, foreign, state, missing]
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_store_is_set_aside(path: Path, damage: object) -> None:
-    """A damaged store is kept under another name; the new one has a floor and does not know the past."""
+    """A damaged store is kept under another name; the new one has a floor and does not know the past.
+
+    If the damaged file can be opened its states are blanked, and nothing else of it.
+    """
     assert callable(damage)
     damage(path)
     content = path.read_bytes() if path.exists() else None
@@ -192,8 +204,15 @@ def test_damaged_store_is_set_aside(path: Path, damage: object) -> None:
         assert ledger.unknown_before_ms(store.connection) == 77
         assert store.snapshot("main").marks == {}
         persist(store, opening(3, "m0"))
+        assert store.blanked is (damage in (page, empty, state, missing))
     if content is not None:
-        assert path.with_name("db.corrupt-77").read_bytes() == content
+        kept = path.with_name("db.corrupt-77").read_bytes()
+        assert len(kept) == len(content)
+        if store.blanked:
+            assert b'"drawn":' not in kept
+            assert all(after == 0 for before, after in zip(content, kept, strict=True) if before != after)
+        else:
+            assert kept == content
     with open_store(path, floor_ms=None) as again:
         assert not again.set_aside
         assert again.floor_ms == 3 * LENGTH_MS

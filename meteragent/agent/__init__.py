@@ -37,6 +37,7 @@ from meteragent.release import Clock
 from meteragent.sink import Sink
 from meteragent.source import Source
 from meteragent.store import Store, meta, read_only, restored_at
+from meteragent.store.file import AGAIN_S
 
 DRAIN_S = 10.0
 """How long a stop waits for the outbox."""
@@ -86,6 +87,8 @@ async def _compare(clock: SteadyClock) -> None:
 
 class Agent:
     """All streams of a configuration over one store; `run` it until it is cancelled."""
+
+    AGAIN_S = AGAIN_S
 
     def __init__(  # noqa: PLR0913 -- each is the caller's to say
         self,
@@ -174,6 +177,8 @@ class Agent:
             if store.set_aside:
                 self.counts.add("store_set_aside")
                 _log.error("the store was corrupt or lost and has been set aside: see the runbook")
+            if not store.blanked:
+                _log.error("what was open in it could not be erased: delete the file that was set aside")
             for stream in self._config.stream:
                 wall = stream.window.clock is Clock.WALL
                 store.claim(stream.name, settings.held(stream.source), wall=wall)
@@ -213,7 +218,9 @@ class Agent:
             ends_ms = [settings.schedule(stream).first_ms(now_ms) for stream in self._config.stream]
             budgets = [budget for stream in self._config.stream if (budget := parts.budget(stream))]
             floor_ms = max(ends_ms + [grid.ceil(now_ms, budget.period_ms) for budget in budgets])
-        return Store.open(self._config.store.path, now_ms=now_ms, recovery_floor_ms=floor_ms)
+        return Store.open(
+            self._config.store.path, now_ms=now_ms, recovery_floor_ms=floor_ms, again_s=self.AGAIN_S
+        )
 
     def _core(self, stream: settings.Stream, links: parts.Links, store: Store) -> Stream:
         """Return what the core is told; a replay, by the event clock, listens for no other agent."""

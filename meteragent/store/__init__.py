@@ -66,16 +66,18 @@ class Store:
     """The open store: `Store.open` makes it, `close` (or leaving the `with`) ends it.
 
     `connection` is what the reading functions of `ledger` and `outbox` take. `set_aside` says that
-    this start replaced a corrupt or missing store. `erased` is False while another reader of the
-    file keeps old accumulators in the WAL; every later transaction tries again.
+    this start replaced a corrupt or missing store, `blanked` that no open window is left in that one.
+    `erased` is False while another reader of the file keeps old accumulators in the WAL; every later
+    transaction tries again.
     """
 
-    def __init__(self, path: Path, lock: int, connection: sqlite3.Connection, *, set_aside: bool) -> None:
+    def __init__(self, path: Path, found: file.Found) -> None:
         self.path = path
-        self.connection = connection
-        self.set_aside = set_aside
+        self.connection = found.connection
+        self.set_aside = found.set_aside
+        self.blanked = found.blanked
         self.erased = False
-        self._lock = lock
+        self._held = ExitStack()
         self._failed = False
         self._openings = Openings(path)
         self._states = States()
@@ -85,35 +87,40 @@ class Store:
         self._counted = False
 
     @classmethod
-    def open(cls, path: Path | str, *, now_ms: int, recovery_floor_ms: int | None) -> Self:
+    def open(
+        cls, path: Path | str, *, now_ms: int, recovery_floor_ms: int | None, again_s: float = file.AGAIN_S
+    ) -> Self:
         """Lock, examine, own and migrate the store at `path`; create it if there is none.
 
         A corrupt, truncated or lost store is renamed to `<path>.corrupt-<now_ms>` and a new one
         begins: no window opens in it before `recovery_floor_ms`, and charges before `now_ms` are
         unknown. With `recovery_floor_ms` None (a stream does not follow the wall clock) StoreLost
-        is raised instead and nothing is renamed. Raises StoreInUse, StoreRestored, StoreError.
+        is raised instead and nothing is renamed. What looks damaged is looked at again after `again_s`.
+        Raises StoreInUse, StoreRestored, StoreError.
         """
-        return cls._open(Path(path), now_ms, recovery_floor_ms, restored_at_ms=None)
+        return cls._open(Path(path), now_ms, recovery_floor_ms, again_s, restored_at_ms=None)
 
     @classmethod
-    def _open(cls, path: Path, now_ms: int, floor_ms: int | None, restored_at_ms: int | None) -> Self:
+    def _open(
+        cls, path: Path, now_ms: int, floor_ms: int | None, again_s: float, restored_at_ms: int | None
+    ) -> Self:
         path = path.resolve()  # two names of one file must meet at one lock
         if not path.parent.is_dir():
             raise StoreError(f"{path}: its folder does not exist")
         with file.device(path), ExitStack() as undo:
-            lock = file.lock(path)
-            undo.callback(os.close, lock)
-            connection, exists, set_aside = file.find(path, now_ms, floor_ms)
-            undo.callback(wal.close, connection, path)
-            store = cls(path, lock, connection, set_aside=set_aside)
+            undo.callback(os.close, file.lock(path))
+            descriptors = undo.enter_context(ExitStack())  # closed after the connection
+            found = file.find(path, now_ms, floor_ms, again_s, descriptors)
+            undo.callback(wal.close, found.connection, path)
+            store = cls(path, found)
             store.erase()  # what a killed agent left in the log
-            if exists and restored_at_ms is None:
-                store._generation = accepted(connection, path)
-            store._migrate(floor_ms if set_aside else 0, now_ms if set_aside else None)
+            if found.exists and restored_at_ms is None:
+                store._generation = accepted(found.connection, path)
+            store._migrate(floor_ms if found.set_aside else 0, now_ms if found.set_aside else None)
             if store._generation is None:
                 store._rotate(restored_at_ms)  # twice: a store in use must not accept a missing file
             store._rotate(restored_at_ms)
-            undo.pop_all()
+            store._held = undo.pop_all()
         return store
 
     def __enter__(self) -> Self:
@@ -131,8 +138,7 @@ class Store:
                 self._rotate()
                 self.erase()
         finally:
-            wal.close(self.connection, self.path)
-            os.close(self._lock)
+            self._held.close()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -331,7 +337,9 @@ class Store:
         self._openings.check(tx, commit, self.floor_ms)
 
 
-def restored_at(path: Path | str, *, at_ms: int, now_ms: int, take_over: bool = True) -> None:
+def restored_at(
+    path: Path | str, *, at_ms: int, now_ms: int, take_over: bool = True, again_s: float = file.AGAIN_S
+) -> None:
     """Make a restored or lost store usable: nothing before `at_ms` is ever released again.
 
     Marks and floor rise to `at_ms`, open windows are deleted (their noise may have been used by
@@ -339,7 +347,7 @@ def restored_at(path: Path | str, *, at_ms: int, now_ms: int, take_over: bool = 
     `at_ms` are unknown. With `take_over` meters that another store announced before `at_ms` are this one's.
     Raises StoreError if `at_ms` is earlier than the newest clock in the store.
     """
-    with Store._open(Path(path), now_ms, at_ms, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module
+    with Store._open(Path(path), now_ms, at_ms, again_s, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module
         if take_over:
             with store.transaction() as tx:
                 _put(tx, taken_over_ms=at_ms)

@@ -52,6 +52,8 @@ def moved(path: Path | str) -> bool:
     path = Path(path).resolve()
     with file.device(path), ExitStack() as undo:
         undo.callback(os.close, file.lock(path))
+        if path.exists():
+            undo.callback(os.close, file.hold(path))
         try:
             connection = file.examine(path)
         except file.Damage as damage:

@@ -4,10 +4,12 @@ Beside `<path>` stand `<path>.lock` (held by the agent that has it open), `<path
 used: `generation`), SQLite's `-wal` and `-shm`, and the newest of `<path>.corrupt-<ms>`; all mode 0600.
 """
 
+import errno
 import fcntl
 import os
 import re
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -18,7 +20,16 @@ from meteragent.store import examine as meaning
 from meteragent.store import generation, wal
 from meteragent.store.examine import meta
 from meteragent.store.generation import Generation
+from meteragent.store.mount import NETWORK, mount_of
 from meteragent.store.schema import APPLICATION_ID, MIGRATIONS
+
+QUICK_CHECK = "PRAGMA quick_check(1)"
+
+AGAIN_S = 1.0
+"""After how long a store that looks damaged is looked at again."""
+
+SHARED_BYTES = 2**16
+"""What of `-shm` is allocated: the index of 8,158 pages of log; only a reader that stays makes it longer."""
 
 BUSY_S = 0.5
 """How long a lock of another reader of the file is waited for."""
@@ -56,7 +67,23 @@ def device(path: Path) -> Iterator[None]:
 
 def lock(path: Path) -> int:
     """The descriptor that holds `<path>.lock` until it is closed; raises StoreInUse at once."""
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    return _locked(path, Path(f"{path}.lock"))
+
+
+def hold(path: Path) -> int:
+    """Create the file if need be, and lock it, whatever its name; the descriptor holds it until it is closed.
+
+    SQLite's own locks are lost when any descriptor of the file is closed, so this one is opened before its
+    first connection and closed after its last.
+    """
+    where = mount_of(path)
+    if where is not None and where.kind in NETWORK:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    return _locked(path, path)
+
+
+def _locked(path: Path, name: Path) -> int:
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -68,36 +95,84 @@ def lock(path: Path) -> int:
 class Found(NamedTuple):
     """The writing connection to a store.
 
-    `exists` is False for a new store, `set_aside` is True if that replaces a damaged one.
+    `exists` is False for a new store. `set_aside` is True if that replaces a damaged one; `blanked` is False
+    if open windows are still in that.
     """
 
     connection: sqlite3.Connection
     exists: bool
-    set_aside: bool
+    set_aside: bool = False
+    blanked: bool = True
 
 
-def find(path: Path, now_ms: int, floor_ms: int | None) -> Found:
+def find(path: Path, now_ms: int, floor_ms: int | None, again_s: float, descriptors: ExitStack) -> Found:
     """Connect to the store at `path`, which is examined first; make a new one if there is none.
 
     The connection that examines is the one that stays: the last connection to close deletes the log, and
-    what a killed agent left in it must be erased before (`wal`). Raises StoreLost for a damaged store if
-    `floor_ms` is None, StoreError for what is not ours.
+    what a killed agent left in it must be erased before (`wal`). A read that fails is not damage, so what
+    looks damaged is looked at again after `again_s`. `descriptors` are closed after the connection. Raises
+    StoreLost for a damaged store if `floor_ms` is None, StoreError for what is not ours.
     """
+    _find_room(path)
+    if path.exists():
+        descriptors.callback(os.close, hold(path))
+    connection, damage = _examined(path)
+    if damage:
+        time.sleep(again_s)
+        connection, damage = _examined(path)
+    if damage and floor_ms is None:
+        raise StoreLost(f"{path}: {damage}; {WAY_ON}")
+    blanked = _set_aside(path, now_ms) if damage else True
+    if connection is not None:
+        return Found(_shared(_prepare(connection, path), path, descriptors), exists=True)
+    if not path.exists():
+        descriptors.callback(os.close, hold(path))
+    made = _shared(connect(path), path, descriptors)
+    return Found(made, exists=False, set_aside=bool(damage), blanked=blanked)
+
+
+def _examined(path: Path) -> tuple[sqlite3.Connection | None, str]:
+    """As `examine`, but damage is returned: an exception would keep statements alive, and so their locks."""
     try:
-        connection = examine(path)
+        return examine(path), ""
     except Damage as damage:
-        if floor_ms is None:
-            raise StoreLost(f"{path}: {damage}; {WAY_ON}") from None
-        _set_aside(path, now_ms)
-        return Found(connect(path), exists=False, set_aside=True)
-    if connection is None:
-        return Found(connect(path), exists=False, set_aside=False)
-    return Found(_prepare(connection, path), exists=True, set_aside=False)
+        why = str(damage)
+    return None, why
+
+
+def _find_room(path: Path) -> None:
+    """Raise OSError if there is no room for `-shm`: SQLite maps it, and a write to it would be a SIGBUS."""
+    try:
+        descriptor = os.open(path.parent, os.O_TMPFILE | os.O_RDWR, 0o600)
+    except OSError:  # this file system has no files without a name
+        return
+    try:
+        _allocate(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _shared(connection: sqlite3.Connection, path: Path, descriptors: ExitStack) -> sqlite3.Connection:
+    """Allocate all blocks of `-shm`: SQLite writes one byte a page, and a page may have several blocks."""
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # `-shm` is made by the first read
+    descriptor = os.open(f"{path}-shm", os.O_RDWR)
+    descriptors.callback(os.close, descriptor)  # closing it earlier would lose SQLite's locks
+    _allocate(descriptor)
+    return connection
+
+
+def _allocate(descriptor: int) -> None:
+    try:
+        os.posix_fallocate(descriptor, 0, SHARED_BYTES)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
 
 
 def connect(path: Path) -> sqlite3.Connection:
     """Create the file if need be, and return the writing connection."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives -wal and -shm its mode
+    if not path.exists():
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives -wal and -shm its mode
     generation.sync_folder(path)
     return _prepare(open_file(path, "rw"), path)
 
@@ -154,7 +229,7 @@ def _sound(path: Path) -> sqlite3.Connection | None:
         undo.callback(wal.close, connection, path)
         try:
             exists = is_ours(connection, path)
-            _check(connection, exists)
+            _check(connection, path, exists=exists)
         except UnicodeDecodeError:
             raise Damage("corrupt") from None
         except sqlite3.Error as error:
@@ -167,9 +242,12 @@ def _sound(path: Path) -> sqlite3.Connection | None:
     return None
 
 
-def _check(connection: sqlite3.Connection, exists: bool) -> None:
+def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
     """Structure (SQLite's quick_check) and meaning of all that a start needs; raises Damage."""
-    if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+    [(text,)] = connection.execute(QUICK_CHECK)
+    if "error code=" in text:  # it does not raise what the device says
+        raise StoreError(f"{path}: the device cannot read it: {text[text.index('error code=') :][:40]}")
+    if text != "ok":
         raise Damage("corrupt")
     if not exists:
         return
@@ -179,8 +257,11 @@ def _check(connection: sqlite3.Connection, exists: bool) -> None:
         raise Damage(str(error)) from None
 
 
-def _set_aside(path: Path, now_ms: int) -> None:
-    """Rename the damaged file, then what belongs to it; a crash in between is still a loss."""
+def _set_aside(path: Path, now_ms: int) -> bool:
+    """Rename the damaged file, then what belongs to it; whether what was open in it could be blanked.
+
+    A crash in between is still a loss.
+    """
     if not generation.read(path):
         generation.write(path, Generation.begin("lost"))
     for suffix in ("", "-wal", "-shm", "-journal"):
@@ -188,6 +269,26 @@ def _set_aside(path: Path, now_ms: int) -> None:
             Path(f"{path}{suffix}").replace(f"{path}.corrupt-{now_ms}{suffix}")
     _forget_old(path)
     generation.sync_folder(path)
+    return _blank(Path(f"{path}.corrupt-{now_ms}"))
+
+
+def _blank(aside: Path) -> bool:
+    """Blank the states of a store that was set aside; False if there may be some left.
+
+    Nobody goes on with them. Marks, charges and records stay, for whoever looks at what went wrong.
+    """
+    if not aside.exists() or not aside.stat().st_size:
+        return not Path(f"{aside}-wal").exists()
+    try:
+        connection = open_file(aside, "rw")
+        try:
+            _prepare(connection, aside)
+            connection.execute("UPDATE state SET state = zeroblob(length(state))")
+            return wal.erase(connection, aside)
+        finally:
+            wal.close(connection, aside)
+    except (OSError, sqlite3.Error, StoreError):
+        return False
 
 
 def _forget_old(path: Path) -> None:

@@ -71,6 +71,8 @@ class Watched:
 class Life(Agent):
     """The agent alone, with simulated links and disk; nobody asks it how it is."""
 
+    AGAIN_S = 0.0
+
     def __init__(self, world: Around, config: settings.Config, bits: SeededBits) -> None:
         boot = world.boot_clock()
         super().__init__(config, wall_ms=world.wall_ms, boot=boot, bits=bits, listen_s=0)

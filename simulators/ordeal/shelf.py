@@ -48,7 +48,7 @@ class Shelf:
             return open_store()
         except (StoreRestored, StoreLost):
             self.befell.append("ledger --restored-at")
-            restored_at(self.folder / "db", at_ms=max(now_ms, safe_ms), now_ms=now_ms)
+            restored_at(self.folder / "db", at_ms=max(now_ms, safe_ms), now_ms=now_ms, again_s=0)
             self._other = True
             return open_store()
 

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import shutil
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,10 +65,21 @@ class Corrupt(NamedTuple):
     records: list[Came]
 
 
+class Hot(NamedTuple):
+    """Starts on copies that were made while the agent ran and put back after kill -9, and what came."""
+
+    file: Ended
+    folder: Ended
+    moved: Ended
+    records: list[Came]
+
+
 @pytest.fixture(scope="module")
 def faults(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Scenarios:
     """All of them, side by side."""
-    tried = [between(mosquitto, one, {"settings": TELL_ALL}) for one in (_restored, _corrupt, _corrupt_event)]
+    tried = [
+        between(mosquitto, one, {"settings": TELL_ALL}) for one in (_restored, _hot, _corrupt, _corrupt_event)
+    ]
     scenarios = Scenarios(tmp_path_factory.mktemp("faults"), *tried)
     asyncio.run(scenarios.run())
     return scenarios
@@ -119,6 +132,44 @@ async def _restored(folder: Path, broker: Broker) -> Restored:
             await some(came, line)
             await agent.stop()
             return Restored(second, failed, mended_ms, await ledger(agent), came.records())
+
+
+def back_up(store: Path, folder: Path) -> None:
+    """Copy a store as SQLite does it, and its folder as a tool for files does."""
+    with (
+        closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(folder / "copy")) as copy,
+    ):
+        source.backup(copy)
+    (folder / "folder").mkdir()
+    for path in store.parent.glob("db*"):
+        shutil.copy(path, folder / "folder")
+
+
+def put_back(copy: Path, store: Path) -> None:
+    """Put a copy in the place of a store, or the files of a folder in the place of its files."""
+    for suffix in ("-wal", "-shm"):
+        Path(f"{store}{suffix}").unlink(missing_ok=True)
+    for path in copy.iterdir() if copy.is_dir() else [copy]:
+        shutil.copy(path, store.with_name(path.name) if copy.is_dir() else store)
+
+
+async def _hot(folder: Path, broker: Broker) -> Hot:
+    """The file copied by SQLite while the agent runs, and the whole folder; put back when it was killed."""
+    async with utility(broker) as came, meters(broker) as line:
+        with service(folder, stream(broker.url, window=WINDOW, privacy=NOISY)) as agent:
+            agent.start()
+            await subscribed(broker)
+            await some(came, line)
+            back_up(agent.store, folder)
+            await some(came, line)
+            await some(came, line)
+            await agent.kill()
+            put_back(folder / "copy", agent.store)
+            file_alone = await command(agent, "run")
+            put_back(folder / "folder", agent.store)
+            whole = await command(agent, "run")
+            return Hot(file_alone, whole, await command(agent, "ledger", "--moved"), came.records())
 
 
 async def _corrupt(folder: Path, broker: Broker) -> Corrupt:
@@ -176,6 +227,23 @@ def test_a_restored_store_is_refused(faults: Scenarios) -> None:
     assert run.failed.returncode == 1
     assert "a copy from before its last start or stop" in run.failed.stderr
     assert "--restored-at TIME" in run.failed.stderr
+
+
+def test_a_copy_made_while_it_ran_is_refused(faults: Scenarios) -> None:
+    """The file alone, copied while the agent ran and put back after kill -9, ends `run` with 1."""
+    run = faults["hot"]
+    assert run.file.returncode == 1
+    assert "a copy from before the last records left" in run.file.stderr
+    once(run.records)
+
+
+def test_a_folder_that_was_put_back_is_refused(faults: Scenarios) -> None:
+    """All files together, copied while the agent ran, end `run` with 1; what to do about a move is said."""
+    run = faults["hot"]
+    assert run.folder.returncode == 1
+    assert "put back or moved" in run.folder.stderr
+    assert "--moved" in run.folder.stderr
+    assert run.moved.returncode == 0
 
 
 def test_after_restored_at_nothing_is_released_twice(faults: Scenarios) -> None:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK = 1, 2, 3, 4, 8, 9
-PINGREQ, DISCONNECT = 12, 14
+UNSUBSCRIBE, PINGREQ, DISCONNECT = 10, 12, 14
 TASK = "fake broker"
 """The name of its tasks, to tell them from those of the client under test."""
 

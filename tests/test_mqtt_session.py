@@ -8,7 +8,7 @@ import pytest
 from meteragent.errors import LinkError
 from meteragent.mqtt import Session
 from meteragent.mqtt.endpoint import Version
-from tests.fake_broker import DISCONNECT, PUBACK, PUBLISH, FakeBroker, Wire, packet_id
+from tests.fake_broker import DISCONNECT, PUBACK, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, FakeBroker, Wire, packet_id
 from tests.mqtt_peer import connected, soon, token
 
 BOTH = pytest.mark.parametrize("version", ["5", "3.1.1"])
@@ -57,6 +57,28 @@ async def test_a_message_is_acknowledged_once_also_if_its_id_is_used_again() -> 
         session.acknowledge([token(first), token(first)])
         await peer.get(1)
         session.acknowledge([token(first)])
+
+
+@BOTH
+async def test_a_subscription_of_any_name_is_ended(version: Version) -> None:
+    """The packet is as long as it says, also where letters take several bytes: the next one is read."""
+    name = "zähler/\N{GRINNING FACE}"
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        wire.send(wire.suback(packet_id(b"\0\0" + await wire.expect(SUBSCRIBE)), 1))
+        body = await wire.expect(UNSUBSCRIBE)
+        assert body.endswith(len(name.encode()).to_bytes(2) + name.encode())
+        wire.send(wire.puback(packet_id(await wire.expect(PUBLISH))))
+        await wire.end()
+
+    async with FakeBroker(script) as broker, connected(broker.url, version=version) as peer:
+        session = await peer.session()
+        await session.subscribe(name)
+        session.unsubscribe(name)
+        assert not session._client._gmqtt.subscriptions
+        session.publish("t", b"a")
+        await soon(peer.delivered.get())
 
 
 async def test_a_late_acknowledgement_never_lands_on_a_newer_session() -> None:

@@ -143,7 +143,9 @@ class Client:
 
     def unsubscribe(self, topic_filter: str) -> None:
         """End a subscription; nobody waits for the answer."""
-        self._gmqtt.unsubscribe(topic_filter)
+        known = self._gmqtt.subscriptions
+        self._gmqtt.subscriptions = [one for one in known if one.topic != topic_filter]
+        self._gmqtt.unsubscribe([topic_filter.encode()])  # of a str it counts characters, and a broker bytes
 
     def publish(self, topic: str, payload: bytes, retain: bool) -> int:
         """Publish at QoS 1; returns the packet id. Raises OverflowError when no id is free."""

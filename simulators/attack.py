@@ -2,6 +2,7 @@
 
 `programmes`: which of N television programmes was on? `presence`: did an event happen in a half hour of a
 home whose load is not known? `check`: do the attackers refute what `meteragent check` says of its events?
+`linkage`: which of N homes is it, under another pseudonym? Of every preset, with attackers of its own.
 
 MECHANISM is "linf epsilon=1/40", "independent epsilon=1/40", "per-reading epsilon=1/40", "telegraf scale=10",
 "average slots=5", "none", or anybody's "package.module:Name key=value"; ATTACKER is bayes, correlation,
@@ -12,11 +13,12 @@ Exit 3: a promise that was made is broken; 2: something that was named cannot be
 import argparse
 import json
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from simulators import option
-from simulators.adversary import hidden, library, report
+from simulators.adversary import hidden, library, linkage, report
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.measure import measure
 from simulators.adversary.mechanism import rival
@@ -30,7 +32,7 @@ _DEFAULT = "linf epsilon=1/40"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `python -m simulators attack` takes."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("scene", choices=("programmes", "presence", "check"), help="what is asked")
+    parser.add_argument("scene", choices=("programmes", "presence", "check", "linkage"), help="what is asked")
     add = parser.add_argument
     add(
         "--mechanism",
@@ -63,7 +65,7 @@ def add_scene_arguments(parser: argparse.ArgumentParser) -> None:
         "--size",
         type=option.positive,
         metavar="N",
-        help="programmes (default 100) or homes (100; of check 20)",
+        help="programmes (default 100) or homes (100; of check 20, of linkage 200)",
     )
     add(
         "--slots",
@@ -85,7 +87,7 @@ def add_scene_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Attack as the arguments say, and print a table or JSON."""
     try:
-        return _check(arguments) if arguments.scene == "check" else _attack(arguments)
+        return _SCENES.get(arguments.scene, _attack)(arguments)
     except Unusable as unusable:
         print(f"attack: {unusable}", file=sys.stderr)
         return UNUSABLE
@@ -133,6 +135,16 @@ def _check(arguments: argparse.Namespace) -> int:
         {"preset": arguments.preset, "homes": homes, "seed": seed, "events": [asdict(row) for row in rows]},
     )
     return 0 if all(row.confirmed for row in rows) else BROKEN
+
+
+def _linkage(arguments: argparse.Namespace) -> int:
+    rows = linkage.confirm(arguments.size or 200, arguments.seed)
+    found = {"seed": arguments.seed, "presets": [asdict(row) for row in rows]}
+    _say(arguments, linkage.table(rows, arguments.seed), found)
+    return 0
+
+
+_SCENES: Mapping[str, Callable[[argparse.Namespace], int]] = {"check": _check, "linkage": _linkage}
 
 
 def _say(arguments: argparse.Namespace, text: str, found: object) -> None:

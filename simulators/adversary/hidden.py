@@ -71,15 +71,24 @@ def stream_of(preset: str) -> config.Stream:
     Raises:
         Unusable: there is none such.
     """
-    zone = 'timezone = "UTC"' if preset in _CALENDAR else ""
-    try:
-        stream = config.parse(_STREAM.format(zone=zone, preset=json.dumps(preset))).stream[0]
-        terms = config.terms(stream)
-    except ConfigError as error:
-        raise Unusable(str(error)) from None
+    stream = parsed(preset)
+    terms = config.terms(stream)
     if terms.bands or DAY_MS % terms.length_ms or terms.step_ms % MINUTE_MS:
         raise Unusable(f"windows that divide a day can be tried, not {format_duration(terms.length_ms)}")
     return stream
+
+
+def parsed(preset: str) -> config.Stream:
+    """Return a stream with a preset, in UTC.
+
+    Raises:
+        Unusable: there is none such.
+    """
+    zone = 'timezone = "UTC"' if preset in _CALENDAR else ""
+    try:
+        return config.parse(_STREAM.format(zone=zone, preset=json.dumps(preset))).stream[0]
+    except ConfigError as error:
+        raise Unusable(str(error)) from None
 
 
 def confirm(

@@ -1,0 +1,209 @@
+"""Whether a fresh pseudonym unlinks a home: what left before a change of pseudonym, against what left after.
+
+Homes leave two months under old pseudonyms and two under new ones. The attackers have all of it, know the
+terms, and say of each new pseudonym which old one it was. No promise about windows forbids that: habits
+repeat, and what repeats is learnt.
+
+A home is a vector of features for each week (the mean of each hour, on working days and on weekends; of
+windows of a day the seven days) or for each month. `level` names the old pseudonym with the nearest mean.
+`habits` names the one with the largest ratio of likelihoods, the same home against any other, of a Gaussian
+model that it fits to the old pseudonyms alone: what odd and even weeks have in common is the home's, what
+they differ by is the week's and the noise's (probabilistic linear discriminant analysis: Ioffe 2006, section
+3). `matching` names another old pseudonym for each new one, so that the ratios of all together are largest.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+from scipy import linalg, optimize
+
+from meteragent import config, encode
+from meteragent.check import amount
+from meteragent.grid import DAY_MS
+from meteragent.privacy import SeededBits
+from meteragent.privacy.statistics import clopper_pearson
+from meteragent.release import Terms
+from simulators.adversary.hidden import parsed
+from simulators.adversary.library import quanta
+from simulators.adversary.measure import ALARM
+from simulators.adversary.scene import Floats, Integers
+from simulators.fleet import Fleet
+
+PRESETS = "television", "appliance", "street", "day", "bill", "typical-day"
+POPULATIONS = 3
+"""So many times as many homes are attacked, each population by itself."""
+MONTHS, MONTH_DAYS = 2, 30
+"""So many months of so many days leave before the change, and as many after it."""
+DAYS = MONTHS * MONTH_DAYS
+ATTACKERS = "level", "habits", "matching"
+_STEP_S = 1800
+_WEEKS = DAYS // 7
+_LINEAR_W = 50.0
+"""Features count by their differences below this, by their ratios above it."""
+_SHRINK = 0.5
+"""How far what weeks differ by is taken for independent from feature to feature."""
+_LEAST = 0.3
+"""Directions in which homes differ by less, in variances of what weeks differ by, are left out."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """How many of `trials` new pseudonyms each attacker linked, as they leave; without noise; the control.
+
+    The control is the same with homes after the change that are not those before it: no link is there, so
+    what is found is found by chance.
+    """
+
+    preset: str
+    hides_wh: str
+    homes: int
+    trials: int
+    linked: Mapping[str, int]
+    raw: Mapping[str, int]
+    control: Mapping[str, int]
+
+    @classmethod
+    def of(cls, preset: str, populations: Sequence[Floats], seed: int) -> Self:
+        """Attack a preset; `populations` are homes by the half hour in W, (homes, 2 DAYS, 48) each."""
+        terms = config.terms(parsed(preset))
+        rng, before = np.random.default_rng(seed), []
+        counts = {kind: dict.fromkeys(ATTACKERS, 0) for kind in ("linked", "raw", "control")}
+        for number, watts in enumerate(populations):
+            true = windows(watts, terms)
+            left = _noised(true, terms, seed, number)
+            for kind, values in (("linked", left), ("raw", true)):
+                old, new = features(values, terms)
+                _count(counts[kind], old, new, rng)
+            before.append(features(left, terms))
+        for (old, _), (_, new) in zip(before, [*before[1:], before[0]], strict=True):
+            _count(counts["control"], old, new, rng)
+        homes = len(populations[0])
+        return cls(preset, str(terms.hides_wh), homes, homes * len(populations), **counts)
+
+    def interval(self, right: Mapping[str, int], attacker: str) -> tuple[float, float, float]:
+        """The rate of an attacker and its interval, which holds for all attackers together with 95 %."""
+        low, high = clopper_pearson(right[attacker], self.trials, ALARM / len(ATTACKERS))
+        return right[attacker] / self.trials, float(low), float(high)
+
+
+def confirm(homes: int, seed: int) -> list[Row]:
+    """Attack every preset; all of it follows from the seed."""
+    populations = [street(homes, seed, number) for number in range(POPULATIONS)]
+    return [Row.of(preset, populations, seed) for preset in PRESETS]
+
+
+def street(homes: int, seed: int, number: int) -> Floats:
+    """Simulated homes over both halves of the time, means of half hours in W: (homes, 2 DAYS, 48)."""
+    fleet = Fleet(seed, range(number * homes, (number + 1) * homes))
+    days = [day.watts.astype(np.float64) for day in fleet.days(0, 2 * DAYS, _STEP_S)]
+    return np.stack(days, axis=1)
+
+
+def windows(watts: Floats, terms: Terms) -> Floats:
+    """The slot values of whole windows in W, on the lattice: (homes, windows, n)."""
+    homes = len(watts)
+    if terms.bands:
+        hours = terms.length_ms // terms.n // MONTH_DAYS // (1000 * _STEP_S)
+        means = watts.reshape(homes, -1, MONTH_DAYS, terms.n, hours).mean(axis=(2, 4))
+    else:
+        means = watts.reshape(homes, -1, terms.n, terms.step_ms // (1000 * _STEP_S)).mean(axis=3)
+    return np.asarray(quanta(means, Fraction(terms.quantum)) * float(terms.quantum))
+
+
+def _noised(true_w: Floats, terms: Terms, seed: int, number: int) -> Floats:
+    """What leaves of slot values."""
+    key = np.random.SeedSequence([seed, number]).generate_state(4).tobytes()
+    bits = SeededBits(int.from_bytes(key, "little"))
+    flat = quanta(true_w, Fraction(terms.quantum)).reshape(-1, terms.n)
+    left = np.asarray(encode.wording(terms).mechanism.release(flat, bits=bits))
+    return np.asarray(left.reshape(true_w.shape) * float(terms.quantum))
+
+
+def features(values_w: Floats, terms: Terms) -> tuple[Floats, Floats]:
+    """Return what is known of each home before and after the change: (homes, weeks or months, features)."""
+    half = values_w.shape[1] // 2
+    return _features(values_w[:, :half], terms, 0), _features(values_w[:, half:], terms, -DAYS % 7)
+
+
+def _features(values_w: Floats, terms: Terms, monday: int) -> Floats:
+    """Features of each week from the first Monday on, or of each month."""
+    homes, count = values_w.shape[:2]
+    if terms.length_ms > DAY_MS:
+        return values_w
+    each = values_w.reshape(homes, DAYS, count // DAYS)[:, monday : monday + 7 * _WEEKS]
+    weeks = each.reshape(homes, _WEEKS, 7, count // DAYS)
+    if terms.length_ms == DAY_MS:
+        return weeks[..., 0]
+    hours = weeks.reshape(homes, _WEEKS, 7, 24, -1).mean(axis=4)
+    return np.concatenate([hours[:, :, :5].mean(axis=2), hours[:, :, 5:].mean(axis=2)], axis=2)
+
+
+def _count(right: dict[str, int], old: Floats, new: Floats, rng: np.random.Generator) -> None:
+    """Count how many new pseudonyms, in an order by chance, each attacker links."""
+    order = rng.permutation(len(new))
+    for name, said in attack(old, new[order]).items():
+        right[name] += int((said == order).sum())
+
+
+def attack(old: Floats, new: Floats) -> dict[str, Integers]:
+    """Return the place of the old pseudonym that each attacker names for each new one.
+
+    `old` and `new` are features in W, (homes, weeks or months, features).
+    """
+    means = old.mean(axis=(1, 2)), new.mean(axis=(1, 2))
+    ratios = log_ratios(np.arcsinh(old / _LINEAR_W), np.arcsinh(new / _LINEAR_W))
+    return {
+        "level": np.abs(means[1][:, np.newaxis] - means[0]).argmin(axis=1),
+        "habits": ratios.argmax(axis=1),
+        "matching": optimize.linear_sum_assignment(-ratios)[1],
+    }
+
+
+def log_ratios(old: Floats, new: Floats) -> Floats:
+    """Return ln P(new, old | one home) / P(new) P(old) of each pair, (new, old), as the model has it.
+
+    In directions u with between-home variance b for a within-home variance of 1, a pair (x, y) of means has
+    the correlation r = b / (b + 1), and the ratio is that of two correlated normals to two independent ones.
+    """
+    odd, even = (part.mean(axis=1) for part in (old[:, 0::2], old[:, 1::2]))
+    odd, even = odd - odd.mean(axis=0), even - even.mean(axis=0)
+    shared, apart = odd.T @ even / (len(odd) - 1), (odd - even) / 2
+    within = apart.T @ apart / (len(odd) - 1)
+    within = (1 - _SHRINK) * within + _SHRINK * np.diag(np.diag(within))
+    between, directions = linalg.eigh((shared + shared.T) / 2, within)
+    kept = between > min(_LEAST, between.max())
+    kept |= between == between.max()
+    variance = np.maximum(between[kept], 0) + 1
+    centre = old.mean(axis=(0, 1))
+    x, y = ((part.mean(axis=1) - centre) @ directions[:, kept] / np.sqrt(variance) for part in (old, new))
+    r = 1 - 1 / variance
+    rest = y[:, np.newaxis] - r * x
+    terms = y[:, np.newaxis] ** 2 - rest**2 / (1 - r**2) - np.log1p(-(r**2))
+    return np.asarray(terms.sum(axis=2) / 2)
+
+
+def table(rows: Sequence[Row], seed: int) -> str:
+    """The rows as a Markdown table, with what they mean."""
+    homes = rows[0].homes
+    chance = f"linked of 100 (by chance {100 / homes:.2g}):"
+    lines = [
+        f"{MONTHS} months under old pseudonyms and {MONTHS} under new ones: which is whose?",
+        f"{POPULATIONS} times {homes} simulated homes, seed {seed}; {chance}",
+        "",
+        f"| preset | hides | {' | '.join(ATTACKERS)} | worst without noise | worst if homes are others |",
+        "|---|---|" + "---|" * (len(ATTACKERS) + 2),
+    ]
+    for row in rows:
+        cells = [_cell(row, row.linked, name) for name in ATTACKERS]
+        cells += [_cell(row, right, max(right, key=right.__getitem__)) for right in (row.raw, row.control)]
+        hides = amount(float(Fraction(row.hides_wh)), "Wh")
+        lines.append(f"| `{row.preset}` | {hides} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(row: Row, right: Mapping[str, int], attacker: str) -> str:
+    rate, low, high = (100 * share for share in row.interval(right, attacker))
+    return f"{rate:.1f} ({low:.1f} to {high:.1f})"

@@ -26,7 +26,7 @@ def percent(text: str) -> list[float]:
 
 
 def test_the_table_of_the_readme_is_what_is_found(rows: dict[str, linkage.Row]) -> None:
-    """Each rate is what the command prints, but for two homes of 600 where the arithmetic rounds otherwise."""
+    """Each rate is what the command prints, but for two homes of 600 that other arithmetic may turn."""
     text = (ROOT / "simulators/adversary/README.md").read_text()
     lines = [line for line in text.splitlines() if re.match(r"\| `[a-z-]+` \| \d", line)]
     told = {line.split("`")[1]: line for line in lines}

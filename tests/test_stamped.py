@@ -18,7 +18,7 @@ from meteragent.topic import SourceTopic
 from tests.test_pipeline import SLOT, core, feed, records
 from tests.world import BASE_MS
 
-POWER = replace(SLOT, length_ms=20, step_ms=20, hold_ms=50)
+POWER = replace(SLOT, length_ms=20, step_ms=20, hold_ms=50, rounding="half-up")
 ENERGY = replace(POWER, kind=Kind.INTERVAL_ENERGY, unit="Wh", hold_ms=0, interval_ms=10)
 REGISTER = replace(ENERGY, kind=Kind.REGISTER)
 

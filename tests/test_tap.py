@@ -156,7 +156,7 @@ def test_a_slot_is_compared() -> None:
         "105.0",
         "416.0",
         "311.1",
-        "-243.1",
+        "-243.5",
         "1075",
         "+1.00",
     ]
@@ -219,7 +219,7 @@ def test_senml_is_read() -> None:
     wording = encode.wording(config.terms(shown.config.stream[0]), "senml")
     pack = encode.record(wording, "m1", START, 0, 50)
     shown.view.released(shown.streams[0], "private/m1/power", pack, retain=False)
-    assert shown.lines[-1].split()[3:] == ["-", "50.0", "311.1", "-609.1", "709.1", "-"]
+    assert shown.lines[-1].split()[3:] == ["-", "50.0", "311.1", "-609.5", "709.5", "-"]
 
 
 def test_bands_are_compared_over_their_hours() -> None:

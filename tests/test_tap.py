@@ -157,7 +157,7 @@ def test_a_slot_is_compared() -> None:
         "416.0",
         "311.1",
         "-243.5",
-        "1075",
+        "1076",
         "+1.00",
     ]
     assert shown.status == "m1: 110.0 W; slot 12:30:00-13:00:00"

@@ -295,7 +295,7 @@ MUTANTS = [
         (draws_all_at_once, "before or after it begins", 0),
         (waits_for_large_values, "out of order", 9),
         (leaves_with_the_last_reading, "another time than the public schedule", 3),
-        (stands_at_the_oldest, "noise and the energy so far", 0),
+        (stands_at_the_oldest, "energy that was not measured", 0),
         (takes_every_jump_for_time, "a resumed copy goes on", 0),
         (keeps_what_it_has, "before all that it says is decided", 0),
         (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),

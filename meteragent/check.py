@@ -15,6 +15,7 @@ from meteragent.grid import DAY_MS, HOUR_MS, format_duration
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.inference import success_bound
 from meteragent.release import MICRO, UNIT_FACTOR, Clock, Kind, Space, Terms
+from meteragent.store import mount
 
 MONTH_DAYS = 30
 HOMES = (100, 1000)
@@ -234,7 +235,9 @@ def as_text(found: Sequence[dict[str, Any]], config: settings.Config) -> str:
     both = zip(found, config.stream, strict=True)
     archived = config.archive is not None
     streams = [_stream_text(facts, terms_of(stream, archived=archived)) for facts, stream in both]
-    exposed = "\n".join(f"Warning: {line}" for line in settings.exposed(config))
+    kept = mount.warning(config.store.path)
+    lines = [*settings.exposed(config), *([kept] if kept else [])]
+    exposed = "\n".join(f"Warning: {line}" for line in lines)
     return "\n\n".join(filter(None, [exposed, *streams]))
 
 

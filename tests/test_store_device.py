@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from meteragent import check
+from meteragent import config as settings
 from meteragent.errors import StoreError
 from meteragent.store import examine as meaning
-from meteragent.store import file
+from meteragent.store import file, mount
 from meteragent.store.mount import Mount, mount_of
 from tests.stores import open_store, opening, persist
 
@@ -61,6 +63,21 @@ def test_a_lock_on_another_file_system(path: Path, monkeypatch: pytest.MonkeyPat
         descriptor = os.open(path.with_name("hard"), os.O_RDWR)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.close(descriptor)
+
+
+def test_check_says_where_old_blocks_stay(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`check` warns of a store on a file system that writes elsewhere, and of none that is not there yet."""
+    config = settings.parse(
+        f'source.topic="m/{{meter}}"\nsource.kind="power"\nsource.unit="W"\nsink.topic="p/{{meter}}"\n'
+        f'store.path="{path}"'
+    )
+    found = [check.facts(stream) for stream in config.stream]
+    for kind, warns in (("btrfs", True), ("ext4", False)):
+        monkeypatch.setattr(mount, "mount_of", lambda _, kind=kind: Mount(kind, frozenset()))
+        assert (f"Warning: the store is on {kind}" in check.as_text(found, config)) is warns
+    monkeypatch.setattr(mount, "mount_of", lambda _: Mount("zfs", frozenset()))
+    path.unlink()
+    assert "Warning: the store is on" not in check.as_text(found, config)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,17 @@ class Mount(NamedTuple):
         return self.kind in WRITES_ELSEWHERE or "data=journal" in self.options
 
 
+def warning(path: Path) -> str | None:
+    """Return what to say of a store that is there, if its file system keeps what is overwritten."""
+    where = mount_of(path) if path.exists() else None
+    if where is None or not where.keeps_old_blocks:
+        return None
+    return (
+        f"the store is on {where.kind}, where what is overwritten may stay on the device, and with it earlier"
+        " sums of open slots, which tell readings: encrypt the disk, or move the store to ext4 or xfs"
+    )
+
+
 def mount_of(path: Path, table: Path = MOUNTS) -> Mount | None:
     """Return what a path is on; None where the kernel does not say."""
     try:

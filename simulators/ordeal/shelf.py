@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meteragent.errors import StoreLost, StoreRestored
-from meteragent.store import Store, restored_at
+from meteragent.store import Store, generation, restored_at
 from simulators.ordeal import disk
 from simulators.ordeal.mirror import Mirror
 from simulators.ordeal.power import Files
@@ -69,6 +69,10 @@ class Shelf:
             with store.transaction() as tx:
                 values = [(f"{_OURS}{self._lives}", "client_id"), (secret, "secret")]
                 tx.executemany("UPDATE meta SET value = ? WHERE key = ?", values)
+        known = store._generation  # noqa: SLF001 - what is drawn is no argument
+        if known is not None and known.claim_key != secret.hex():
+            store._generation = known._replace(claim_key=secret.hex())  # noqa: SLF001
+            generation.write(store.path, store._generation)  # noqa: SLF001
 
     def copy(self, mirror: Mirror) -> None:
         """Keep a copy of the store as it is now."""

@@ -21,6 +21,7 @@ from meteragent.release import OpenWindow, Slot, Terms, TimelineState
 from meteragent.source import Source
 from meteragent.store import Store, wal
 from meteragent.window import Timeline
+from tests.integration.alone import listen_to_nobody
 
 
 def acknowledges_on_receipt() -> None:
@@ -111,6 +112,7 @@ def remembers_fsyncs() -> None:
 
 def only_truncates() -> None:
     """Law 3 broken: the log is truncated as it is, and its blocks keep every accumulator."""
+    listen_to_nobody()
     wal._zero = lambda descriptor: None
 
 

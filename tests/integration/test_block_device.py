@@ -19,6 +19,7 @@ from tests.block_device import Device, State, ext4, radii, readings, states
 from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (
+    ALONE,
     TELL_ALL,
     Meters,
     Service,
@@ -33,17 +34,17 @@ from tests.integration.service import (
 pytestmark = pytest.mark.integration
 
 LENGTH_MS = 2000
-WINDOW = 'length = "2s"\ncatch_up = "200ms"'
+WINDOW = 'length = "2s"\nstep = "1s"\ncatch_up = "200ms"'
 READINGS = 80
 EVERY_MS = 100
 SETTLED_MS = 500
 """When the commit of the last reading, and what erases its log, are over."""
 SCENARIOS = {
-    "stopped": ("", "meteragent"),
-    "killed": ("", "meteragent"),
-    "killed in a burst": ("", "meteragent"),
-    "collected": ('flush = "1s"', "meteragent"),
-    "only truncated": ("", "tests.integration.altered only_truncates"),
+    "stopped": ("", ALONE),
+    "killed": ("", ALONE),
+    "killed in a burst": ("", ALONE),
+    "collected": ('flush = "1s"', ALONE),
+    "only truncated": ("", ("tests.integration.altered", "only_truncates")),
 }
 """What is in [store], and the program."""
 
@@ -77,7 +78,7 @@ async def run(broker: Broker, devices: dict[str, Device]) -> dict[str, Searched]
             agents = {}
             for name, (store, program) in SCENARIOS.items():
                 streams = stream(broker.url, window=WINDOW, privacy="radius = 200\nquantum = 0.001")
-                made = service(devices[name].mount, streams, store, program=program.split())
+                made = service(devices[name].mount, streams, store, program=program)
                 agents[name] = stack.enter_context(made)
                 agents[name].start()
             await subscribed(broker, len(agents))
@@ -130,6 +131,7 @@ def test_a_log_that_is_only_truncated_gives_the_readings_back(searched: dict[str
     seen = searched["only truncated"]
     assert len(seen.found) > seen.sent // 2
     assert seen.followed > seen.sent // 2
+    assert len(seen.radii - seen.current_radii) > 1
 
 
 @pytest.mark.parametrize("name", list(SCENARIOS)[:-1])

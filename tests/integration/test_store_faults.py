@@ -143,7 +143,8 @@ def back_up(store: Path, folder: Path) -> None:
         source.backup(copy)
     (folder / "folder").mkdir()
     for path in store.parent.glob("db*"):
-        shutil.copy(path, folder / "folder")
+        if path.is_file():  # not the socket that `health` asks
+            shutil.copy(path, folder / "folder")
 
 
 def put_back(copy: Path, store: Path) -> None:

@@ -25,7 +25,7 @@ from meteragent.rehearsal import Rehearsal
 _SIDES = 13  # numbers of samples that an audit draws: for the law, and twice for each of six shifts
 _NUMBERS, _MOST = 100_000_000, 20_000
 _SLOTS, _WINDOWS_MOST, _SLOTS_MOST = 50_000, 2000, 2000  # sent through the core, about 0.1 ms each
-_CHECKED = 22  # numbers of samples where they are few: also for what is looked at exactly
+_CHECKED = 25  # numbers of samples where they are few: also for what is looked at exactly, and for dithers
 _UNTIL_MS = 5000 * 365 * DAY_MS  # so much time is there after 1970, before dates end
 
 

@@ -13,6 +13,7 @@ stretch of a slot is between two readings, and has all that is used in the slot;
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,9 +30,11 @@ from meteragent.health import Counts
 from meteragent.pipeline import Pipeline, Spending, Stream
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.bulk import BulkBits
+from meteragent.privacy.mechanism.dithered import DitheredLaplace
+from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.space import Windows
 from meteragent.reading import Message, Reading
-from meteragent.release import MICRO, Kind, Snapshot, Terms
+from meteragent.release import MICRO, Kind, Rounding, Snapshot, Terms
 from meteragent.schedule import Schedule
 from meteragent.topic import SourceTopic
 
@@ -52,18 +55,26 @@ class _Lent:
 class Rehearsal:
     """What leaves of windows under some terms: a mechanism on windows of n slots, with the terms' promise.
 
-    Windows are integers in multiples of `step`: half a quantum where that is a whole accumulator (it is, but
-    for slots of odd milliseconds) or register, so that rounding takes part; of dithered terms a quantum,
-    where the law is the mechanism's alone. What leaves is in quanta.
+    Windows are integers in multiples of `step`, so that rounding takes part: half a quantum, of dithered
+    terms a quarter, where that is a whole accumulator (it is, but for slots of odd milliseconds) or register.
+    What leaves is in quanta. What is promised follows from the terms: of dithered ones it is that of
+    `DitheredLaplace`.
     """
 
     def __init__(self, terms: Terms) -> None:
         self._terms = replace(terms, low_u=-_FAR_U, high_u=_FAR_U)
-        self._claim = encode.wording(self._terms).mechanism
         self._registers = terms.kind is Kind.REGISTER
         whole = [terms.quantum_u] if self._registers else map(terms.lattice, range(terms.n))
-        whole_quanta = terms.rounding == "dithered" or any(number % 2 for number in whole)
-        self._per = 1 if whole_quanta else 2
+        self._dithered = terms.rounding == "dithered"
+        self._per = math.gcd(4 if self._dithered else 2, *whole)
+        self._claim: LInfLaplace | DitheredLaplace = encode.wording(self._terms).mechanism
+        if self._dithered:
+            self._claim = DitheredLaplace(terms.epsilon, terms.quantum, terms.n, self.step)
+
+    @property
+    def rounding(self) -> Rounding:
+        """How windows become whole quanta."""
+        return self._terms.rounding
 
     @property
     def n(self) -> int:
@@ -86,13 +97,15 @@ class Rehearsal:
         return Windows(self.n, self.step)
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """The privacy lost between windows at `distance`, as the configured mechanism has it."""
+        """Return the privacy lost between windows at `distance`, as the configured mechanism has it."""
         return self._claim.loss(distance)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """The logarithm of P(output | point) if all is right: the mechanism's, the window rounded half up."""
-        rounded = (2 * np.asarray(point) + self._per) // (2 * self._per)
-        return self._claim.log_mass(np.rint(outputs).astype(np.int64), rounded)
+        """Return ln P(output | point) if all is right: as claimed, half-up of the rounded window."""
+        window = np.asarray(point)
+        if not self._dithered:
+            window = (2 * window + self._per) // (2 * self._per)
+        return self._claim.log_mass(np.rint(outputs).astype(np.int64), window)
 
     def release(self, windows: ArrayLike, *, bits: Bits | None = None) -> NDArray[np.number]:
         """Windows of shape (.., n) in steps, as records have them in quanta; each window is charged.

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from meteragent import config, encode
 from meteragent.pipeline import Pipeline
 from meteragent.privacy.bits import SeededBits
+from meteragent.privacy.mechanism.dithered import DitheredLaplace
 from meteragent.rehearsal import Rehearsal
 from meteragent.release import Clock, Rounding, Terms
 from meteragent.window import Timeline, Window
@@ -85,7 +86,7 @@ HALF_UP: dict[str, Any] = {"rounding": "half-up"}
 def test_without_noise_what_leaves_is_the_rounded_mean(name: str, rounding: Rounding, clock: Clock) -> None:
     """Each number is floor(x/q + 1/2), for all kinds, slots, holds, intervals, gaps, latenesses, clocks.
 
-    Dithered, whole quanta leave as they are.
+    Dithered, whole quanta leave as they are, and what lies between as one of its neighbours.
     """
     terms = replace(settled(**SETTINGS[name]), clock=clock, rounding=rounding)
     tried = Rehearsal(terms)
@@ -96,17 +97,23 @@ def test_without_noise_what_leaves_is_the_rounded_mean(name: str, rounding: Roun
     def rounds(data: st.DataObject) -> None:
         given_windows = windows(terms, data)
         released = tried.release(given_windows, bits=SeededBits(1))
-        assert released.tolist() == ((2 * given_windows + per) // (2 * per)).tolist()
+        if rounding == "half-up":
+            assert released.tolist() == ((2 * given_windows + per) // (2 * per)).tolist()
+        else:
+            assert (given_windows // per <= released).all()
+            assert (released <= -(given_windows // -per)).all()
 
     rounds()
 
 
 def test_halves_are_tried_where_time_can_be_halved() -> None:
-    """Windows are counted in half quanta; in whole ones where half of one is no whole accumulator."""
+    """Windows are counted in half or quarter quanta; in whole ones where that is no whole accumulator."""
     assert Rehearsal(replace(settled(), **HALF_UP)).step == Fraction(1, 2)
-    assert Rehearsal(settled()).step == 1
-    odd = replace(settled(window="length = '5ms'", privacy="radius = 1"), quantum_u=1, **HALF_UP)
-    assert Rehearsal(odd).step == odd.quantum
+    assert Rehearsal(settled()).step == Fraction(1, 4)
+    odd = replace(settled(window="length = '5ms'", privacy="radius = 1"), quantum_u=1)
+    for rounding in get_args(Rounding):
+        assert Rehearsal(replace(odd, rounding=rounding)).step == odd.quantum
+    assert Rehearsal(replace(odd, quantum_u=2)).step == odd.quantum
 
 
 def test_it_promises_what_is_configured() -> None:
@@ -115,6 +122,20 @@ def test_it_promises_what_is_configured() -> None:
     assert tried.loss(Fraction(220)) == 1
     assert tried.space.n == tried.n == 2
     assert tried.log_mass([[1, 5]], [1, 3]) == pytest.approx(tried.log_mass([[0, 3]], [0, 0]))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_dithered_terms_promise_the_dithered_law(n: int) -> None:
+    """Loss and law are the dithered mechanism's, also between whole quanta."""
+    window = f"length = '1h'\nstep = '{60 // n}min'"
+    tried = Rehearsal(settled(window=window, privacy="radius = 1\nquantum = 1"))
+    right = DitheredLaplace(1, 1, n, "1/4")
+    assert (tried.rounding, tried.space) == ("dithered", right.space)
+    for distance in (Fraction(1, 4), Fraction(1), Fraction(7, 4)):
+        assert tried.loss(distance) == right.loss(distance)
+    outputs = np.arange(-3, 5)[:, np.newaxis].repeat(n, axis=1)
+    for place in ([0] * n, [1, 6][:n], [-3, 2][:n]):
+        assert tried.log_mass(outputs, place).tolist() == right.log_mass(outputs, place).tolist()
 
 
 def test_a_record_that_does_not_leave_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

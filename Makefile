@@ -48,8 +48,9 @@ unit: $(STAMP) parts ## the fast tests: no integration, no statistics, no Spark
 real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py tests/statistical/test_presets.py
 
-faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each; load in figures; 100,000 schedules; goes on where it was stopped (hours)
+faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each; the law of what leaves; load in figures; 100,000 schedules; goes on where it was stopped (hours)
 	$(BIN)/python -m tests.tools.kill_rounds --rounds 200 --log $(LOGS)/kill_rounds.jsonl
+	$(BIN)/python -m tests.tools.law --windows 50000 --log $(LOGS)/law.jsonl
 	$(BIN)/python -m tests.tools.load --meters 100
 	$(BIN)/python -m tests.tools.load --meters 10000
 	$(BIN)/python -m simulators ordeal --seeds 100000 --log $(LOGS)/ordeal.jsonl

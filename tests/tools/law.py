@@ -54,7 +54,7 @@ class Tested(NamedTuple):
 
 
 def law(n: int, remainder: Fraction) -> Floats:
-    """Return the law of a window less its whole quanta, over {-TOP .. TOP}^n: z plus a dither in each slot."""
+    """Return the law of a window less its whole quanta, over {-TOP .. TOP}^n: z and a dither in each slot."""
     k = np.arange(-TOP, TOP + 1)
     size = np.abs(k) if n == 1 else np.maximum(np.abs(k)[:, np.newaxis], np.abs(k))
     found = np.exp(-float(EPSILON) * size)

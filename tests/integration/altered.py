@@ -53,7 +53,8 @@ def redraws_on_restart() -> None:
         radius = mechanism.radius(bits)
         noise = [mechanism.draw(radius, bits) for _ in range(window.drawn)]
         slots = tuple(Slot(place, z * terms.lattice(0)) for place, z in enumerate(noise))
-        return window._replace(radius=radius, slots=slots)
+        more = radius if window.drawn < terms.n else None
+        return window._replace(radius=more, slots=slots)
 
     def restoring(terms: Terms, next_ms: int, state: TimelineState, known: dict[str, Terms]) -> Timeline:
         windows = tuple(redrawn(window, known[window.terms]) for window in state.windows)

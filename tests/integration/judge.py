@@ -3,7 +3,9 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
+from math import floor
 from typing import Literal, NamedTuple
 
 from tests.integration.plan import Plan, Reading, time_ms
@@ -18,7 +20,7 @@ class Violation(NamedTuple):
 
     missing      a slot that was never released         surplus   a record that nothing was fed for
     two values   of one slot, ever                      disorder  a slot came first after a later one
-    wrong        a value off the lattice, or, where noise is negligible, other than what was fed
+    wrong        a value off the lattice, or, where noise is negligible, a quantum or more off what was fed
     descriptor   one that is missing, or has changed
     """
 
@@ -40,7 +42,7 @@ def _of_meter(plan: Plan, meter: str, readings: Sequence[Reading], messages: Mes
     yield from (Violation("disorder", meter, then) for before, then in pairwise(released) if then < before)
     for start in truth.keys() & released.keys():
         values = [value(payload) for payload in released[start]]
-        if any(v % 1 or (plan.is_exact and v != truth[start]) for v in values):
+        if any(v % 1 or (plan.is_exact and abs(Fraction(v) - truth[start]) >= 1) for v in values):
             yield Violation("wrong", meter, start)
     below = f"{plan.topic(meter)}/privacy"
     described = [set(sent) for topic, sent in messages.items() if topic.startswith(below)]
@@ -61,11 +63,29 @@ def value(payload: bytes) -> Decimal:
     return Decimal(json.loads(payload, parse_float=Decimal)["value"])
 
 
+def dither(plan: Plan, fed: Fed, messages: Messages) -> tuple[float, float]:
+    """Return the sum of value - truth over all slots without noise, and its variance if the dither is right.
+
+    A slot of remainder f is 1 - f off with the chance f and -f else: f (1 - f) is its variance, the mean 0.
+    """
+    offs, variance = Fraction(0), Fraction(0)
+    for meter, readings in fed.items():
+        released = slots(plan, meter, messages)
+        for start, true in plan.truth(readings).items():
+            if start in released:
+                offs += Fraction(value(next(iter(released[start])))) - true
+                variance += true % 1 * (1 - true % 1)
+    return float(offs), float(variance)
+
+
 def noise(plan: Plan, fed: Fed, messages: Messages) -> list[list[int]]:
-    """Released value - truth in quanta of 1 W, of every slot of every complete window."""
+    """Released value - the truth's whole quanta of 1 W, of every slot of every complete window.
+
+    That is noise and dither: up to one quantum more than the noise.
+    """
     windows = []
     for meter, readings in fed.items():
         released, truth = slots(plan, meter, messages), plan.truth(readings)
-        differences = [int(value(next(iter(released[start])))) - true for start, true in truth.items()]
+        differences = [int(value(next(iter(released[s])))) - floor(true) for s, true in truth.items()]
         windows += [differences[at : at + plan.n] for at in range(0, len(differences) - plan.n + 1, plan.n)]
     return windows

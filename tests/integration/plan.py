@@ -1,8 +1,8 @@
 """What a test asks of the agent, and what must come of it, computed without the agent's code.
 
 A plan is one stream by the event clock. Its truth is an exact sample-and-hold on integers: a reading
-stands until the next, for at most HOLD_MS; time without one counts 0 (gap); a slot's value is
-floor(mean / q + 1/2) · q with q = 1 W.
+stands until the next, for at most HOLD_MS; time without one counts 0 (gap); a slot's value is the mean in
+whole quanta of 1 W, or one more with the chance of the mean's remainder (the dither).
 """
 
 from bisect import bisect_right
@@ -81,8 +81,8 @@ class Plan:
             privacy=f"level = {self.level}\nradius = {self.radius}",
         )
 
-    def truth(self, readings: Sequence[Reading]) -> dict[int, int]:
-        """The watts of every slot that must leave, by its start, for readings in order of arrival.
+    def truth(self, readings: Sequence[Reading]) -> dict[int, Fraction]:
+        """The exact watts of every slot that must leave, by its start, for readings in order of arrival.
 
         Windows begin at the first boundary at or after the first reading; slots leave once the
         newest reading has passed their end by `lateness`.
@@ -93,7 +93,7 @@ class Plan:
         edges_ms = range(start_ms, until_ms + 1, self.step_ms)
         energies = [curve.energy(edge_ms) for edge_ms in edges_ms]
         means = (Fraction(end - begin, self.step_ms * MICRO) for begin, end in pairwise(energies))
-        return {edge_ms: floor(mean + Fraction(1, 2)) for edge_ms, mean in zip(edges_ms, means, strict=False)}
+        return dict(zip(edges_ms, means, strict=False))
 
     def opened(self, readings: Sequence[Reading]) -> list[int]:
         """The starts of the windows that must have been charged: those whose time has begun."""

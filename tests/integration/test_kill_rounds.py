@@ -5,9 +5,12 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Mapping
 from fractions import Fraction
+from math import floor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from meteragent.grid import iso_time
@@ -60,10 +63,12 @@ def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
         assert f"kill -9 of {kind}: 10 rounds" in ended.stdout
 
 
-def received(meter: str, values: dict[int, int]) -> dict[str, list[bytes]]:
+def received(meter: str, values: Mapping[int, Fraction | int]) -> dict[str, list[bytes]]:
     """Return a meter's messages, with both topics of its descriptor."""
     topic = PLAN.topic(meter)
-    records = [json.dumps({"t": iso_time(start_ms), "value": w}).encode() for start_ms, w in values.items()]
+    records = [
+        json.dumps({"t": iso_time(start_ms), "value": floor(w)}).encode() for start_ms, w in values.items()
+    ]
     return {topic: records, f"{topic}/privacy": [b"{}"], f"{topic}/privacy/1": [b"{}"]}
 
 
@@ -76,7 +81,7 @@ def test_what_is_broken_is_counted() -> None:
     assert kill_rounds.counted([PLAN], fed, messages) == counts
     first = min(truth)
     del messages[PLAN.topic("m0")][-1]
-    other = received("m0", {first: truth[first] + 1})[PLAN.topic("m0")]
+    other = received("m0", {first: truth[first] + 2})[PLAN.topic("m0")]
     messages[PLAN.topic("m0")].insert(1, other[0])
     assert kill_rounds.counted([PLAN], fed, messages) == counts | {
         "slots": len(truth) - 1,
@@ -102,3 +107,23 @@ def test_the_noise_of_all_parts_is_tested(
             log.append({"kind": "the agent", "rounds": 1, "seconds": 1.0, "noise": windows[at : at + 100]})
         assert kill_rounds.totals(log) == passes
     assert ("FAILED" in capsys.readouterr().out) != passes
+
+
+@pytest.mark.parametrize(("bias", "passes"), [(0, True), (0.05, False)])
+def test_the_dither_of_all_parts_is_tested(bias: float, passes: bool) -> None:
+    """Slots that are a quantum more by the chance of their remainder pass; 1 in 20 more often they fail.
+
+    10,000 slots of all remainders: the right dither fails with 1e-6, one biased so with all but 1e-9.
+    """
+    remainders = np.linspace(0, 0.9, 10_000)
+    d = np.random.default_rng(1).random(10_000) < remainders + bias
+    parts = [
+        {"dither": [part.sum(), variance.sum()]}
+        for part, variance in zip(
+            np.split(d - remainders, 10), np.split(remainders * (1 - remainders), 10), strict=True
+        )
+    ]
+    with LongRun(None, "kill_rounds", ()) as log:
+        for part in parts:
+            log.append({"kind": "the agent", "rounds": 1, "seconds": 1.0} | part)
+        assert kill_rounds.totals(log) == passes

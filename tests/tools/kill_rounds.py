@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from scipy import stats
+
 from simulators.long_run import STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
 from simulators.option import positive
 from tests.broker import Broker, mosquitto_program
@@ -132,7 +134,20 @@ def totals(log: LongRun) -> bool:
     failed = [one for one in log.parts if "failed" in one]
     for one in failed:
         print(_sentence(one))
-    return _has_its_law([window for one in log.parts for window in one.get("noise", ())]) and not failed
+    noise_passes = _has_its_law([window for one in log.parts for window in one.get("noise", ())])
+    return (
+        _is_unbiased([one["dither"] for one in log.parts if "dither" in one]) and noise_passes and not failed
+    )
+
+
+def _is_unbiased(parts: Sequence[Sequence[float]]) -> bool:
+    """Test the dither of all parts: the right one fails with a chance of 1e-6."""
+    offs, variance = (sum(part[at] for part in parts) for at in range(2))
+    z = offs / max(variance, 1e-9) ** 0.5
+    passes = bool(abs(z) < stats.norm.isf(law.ALARM / 2))
+    verdict = "is unbiased" if passes else "FAILED: is NOT unbiased"
+    print(f"the dither {verdict}: {z:.2f} standard deviations off")
+    return passes
 
 
 def _has_its_law(windows: Sequence[Sequence[int]]) -> bool:

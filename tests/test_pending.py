@@ -18,7 +18,9 @@ from meteragent.window.timeline import PENDING
 from tests.witness import TERMS
 from tests.world import BASE_MS, stream
 
-LONG = replace(TERMS, length_ms=100_000, step_ms=100_000, hold_ms=100_000, high_u=10**6 * MICRO)
+LONG = replace(
+    TERMS, rounding="half-up", length_ms=100_000, step_ms=100_000, hold_ms=100_000, high_u=10**6 * MICRO
+)
 REGISTER = replace(LONG, kind=Kind.REGISTER, unit="Wh", hold_ms=0, interval_ms=grid.HOUR_MS)
 INTERVAL = replace(LONG, kind=Kind.INTERVAL_ENERGY, unit="Wh", hold_ms=0, interval_ms=1000)
 

@@ -21,6 +21,7 @@ from tests.stores import persist
 
 NOON_MS = 1_795_176_000_000
 MINUTE_MS = 60_000
+DAY_MS = 86_400_000
 STOP_MS, END_MS = NOON_MS + 65 * MINUTE_MS, NOON_MS + 125 * MINUTE_MS
 """The version stops within open windows; what is released from then on is compared."""
 
@@ -103,7 +104,7 @@ def cores(store: Store, seed: int) -> dict[str, Pipeline]:
             decode=config.decoder(one.source),
             schedule=config.schedule(one),
             ahead_ms=one.window.ahead,
-            forget_ms=one.window.forget,
+            forget_ms=DAY_MS,
             spread_ms=0,
             max_meters=one.source.max_meters,
             max_payload=one.source.max_payload,

@@ -26,6 +26,9 @@ class Tape:
         assert value.shape == (count,)
         return value
 
+    def discard(self) -> None:
+        """Do nothing: what is written down stays."""
+
     @property
     def left(self) -> int:
         """How many entries have not been taken."""

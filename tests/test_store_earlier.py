@@ -48,6 +48,7 @@ def test_terms_of_the_first_version_are_read() -> None:
 def path(tmp_path: Path) -> Path:
     """The store that an agent of version 3 left."""
     with closing(sqlite3.connect(tmp_path / "db")) as connection:
+        connection.execute("PRAGMA secure_delete = ON")
         connection.executescript((FIXTURE / "store.sql").read_text())
     (tmp_path / "db.gen").write_text(RELEASED["generation"])
     return tmp_path / "db"

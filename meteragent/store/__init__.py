@@ -299,6 +299,7 @@ class Store:
                 tx.execute(statement)
             if 0 < version < 4:
                 rewrite_states(tx, version, self._states)
+                self.erased = False
             tx.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS)}")
             _put(tx, compatible_from=schema.COMPATIBLE_FROM)
             if version == 0:

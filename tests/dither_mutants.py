@@ -1,0 +1,154 @@
+"""Mistakes about the dither, each of which a check of `dither_checks` must find (THEORY-2 A.12)."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import pytest
+
+from meteragent.pipeline.noise import Noise
+from meteragent.privacy.sampling import below
+from meteragent.release import OpenWindow, Slot, Terms
+from meteragent.store import schema
+from meteragent.window import Timeline
+from meteragent.window.slot import Used, Window
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+DRAW, CLOSE, STATE = Window.draw, Window.close, Window.state
+RESTORE = Timeline.restore.__func__  # type: ignore[attr-defined]
+
+
+class Mutant(NamedTuple):
+    """A mistake, the checks that find it, and a name of what they find."""
+
+    name: str
+    patch: Patch
+    check: str
+    finds: str
+
+
+def dithers(draw: Callable[[int, Any], int]) -> Patch:
+    """Another law of u: a function of L and the bits."""
+
+    def dither(self: Noise, terms: Terms, place: int) -> int:
+        return draw(terms.lattice(place), self._bits)
+
+    return lambda patch: patch.setattr(Noise, "dither", dither)
+
+
+def only_at_the_close(patch: pytest.MonkeyPatch) -> None:
+    """The accumulator is without u until it closes."""
+    late: dict[int, int] = {}
+
+    def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
+        late[self.drawn] = dither or 0
+        DRAW(self, noise, covered_ms, 0)
+
+    def close(self: Window, index: int) -> int:
+        self.slots[index] += late.get(index, 0)
+        return CLOSE(self, index)
+
+    patch.setattr(Window, "draw", draw)
+    patch.setattr(Window, "close", close)
+
+
+def follows_the_noise(patch: pytest.MonkeyPatch) -> None:
+    """Uniform by itself, but its quarter of the cell is that of the noise."""
+
+    def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
+        quarter = self.terms.lattice(self.drawn) // 4
+        DRAW(self, noise, covered_ms, noise % 4 * quarter + (dither or 0) // 4)
+
+    patch.setattr(Window, "draw", draw)
+
+
+def half_up_on_top(patch: pytest.MonkeyPatch) -> None:
+    """What is dithered is rounded half up as before."""
+
+    def close(self: Window, index: int) -> int:
+        lattice = self.terms.lattice(index)
+        return (2 * self.slots.pop(index) + lattice) // (2 * lattice)
+
+    patch.setattr(Window, "close", close)
+
+
+def again_after_a_restart(patch: pytest.MonkeyPatch) -> None:
+    """A start dithers what is dithered."""
+
+    def restore(cls: type[Timeline], *arguments: Any) -> Timeline:
+        timeline: Timeline = RESTORE(cls, *arguments)
+        for window in timeline.windows:
+            for place in window.slots:
+                window.slots[place] += window.terms.lattice(place) // 2
+        return timeline
+
+    patch.setattr(Timeline, "restore", classmethod(restore))
+
+
+def not_in_the_store(patch: pytest.MonkeyPatch) -> None:
+    """What leaves is right, and what is written has no u."""
+    added: dict[tuple[str, int, int], int] = {}
+
+    def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
+        added[self.label, self.start_ms, self.drawn] = dither or 0
+        DRAW(self, noise, covered_ms, dither)
+
+    def state(self: Window, standing: tuple[int, int] | None = None) -> OpenWindow:
+        kept = STATE(self, standing)
+        bare = [Slot(p, a - added[self.label, self.start_ms, p]) for p, a in kept.slots]
+        return kept._replace(slots=tuple(bare))
+
+    patch.setattr(Window, "draw", draw)
+    patch.setattr(Window, "state", state)
+
+
+def keeps_the_radius(patch: pytest.MonkeyPatch) -> None:
+    """R outlives the last draw."""
+
+    def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
+        radius = self.radius
+        DRAW(self, noise, covered_ms, dither)
+        self.radius = radius
+
+    patch.setattr(Window, "draw", draw)
+
+
+def keeps_fractions(patch: pytest.MonkeyPatch) -> None:
+    """A register's share of a span is exact, and written so."""
+
+    def between(self: Used, from_ms: int, to_ms: int) -> Fraction:
+        return Fraction(self.units * (to_ms - from_ms), self.span_ms)
+
+    window = schema._window
+
+    def written(one: OpenWindow) -> str:
+        text = window(one)
+        for _, kept in one.slots:
+            text = text.replace(f",{kept}]", f',"{kept}"]') if "/" in str(kept) else text
+        return text
+
+    patch.setattr(Used, "between", between)
+    patch.setattr(schema, "_window", written)
+
+
+MUTANTS = [
+    Mutant("no dither", dithers(lambda *_: 0), "store", "uniform"),
+    Mutant("floor without a dither", dithers(lambda *_: 0), "release", "mean at 0.25"),
+    Mutant("a dither only at the close", only_at_the_close, "store", "uniform"),
+    Mutant("one dither for ever", dithers(lambda lattice, _: lattice // 3), "store", "all distinct"),
+    Mutant("a dither of the wrong unit", dithers(lambda m, bits: below(m // 1000, bits)), "store", "uniform"),
+    Mutant("a dither of half the cell", dithers(lambda m, bits: below(m // 2, bits)), "store", "uniform"),
+    Mutant("a dither that follows the noise", follows_the_noise, "store", "beside the noise"),
+    Mutant(
+        "a dither of 16 bits",
+        dithers(lambda m, bits: below(1 << 16, bits) * (m // (1 << 16) // 4096 * 4096)),
+        "store",
+        "low bits",
+    ),
+    Mutant("half-up on top of the dither", half_up_on_top, "release", "mean at 0.0"),
+    Mutant("a dither again after a restart", again_after_a_restart, "release", "mean at 0.0"),
+    Mutant("a dither again after a restart, as kept", again_after_a_restart, "structure", "a restart"),
+    Mutant("a store without the dither", not_in_the_store, "store", "uniform"),
+    Mutant("R kept", keeps_the_radius, "structure", "R only"),
+    Mutant("fractions kept", keeps_fractions, "structure", "whole numbers"),
+]

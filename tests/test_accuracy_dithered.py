@@ -94,7 +94,7 @@ def test_a_slot_is_covered_at_every_fraction(n: int, a: float, coverage: float) 
 
 
 def test_half_up_figures_do_not_cover_the_worst_fraction() -> None:
-    """Taken for dithered values, half-up's widths cover .945, .927 and .865 only (THEORY-2 A.8)."""
+    """Taken for dithered values, half-up widths cover less than they say: by the figures of THEORY-2 A.8."""
     for a, least in ((0.2, 0.945), (1.0, 0.927), (2.0, 0.865)):
         h = half_width(LInfLaplace(Fraction(a), 1, 1))
         assert min(covered(slot(1, a), h, f) for f in FRACTIONS) == pytest.approx(least, abs=1e-3)

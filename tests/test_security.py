@@ -32,8 +32,8 @@ def right(preset: str) -> dict[str, dict[str, int]]:
     return {row["event"]: row["right_of_100"] for row in check.facts(stream(preset))["hidden"]}
 
 
-def remainder_wh(terms: Terms) -> str:
-    """What a copy of an open slot tells: one quantum over a slot, as energy."""
+def quantum_wh(terms: Terms) -> str:
+    """Return one quantum over a slot, as energy: how closely a copy and a record tell what came between."""
     return f"{float(terms.quantum * terms.slot_ms(0) / HOUR_MS):g} Wh"
 
 
@@ -92,11 +92,11 @@ def test_presence(preset: str) -> None:
 
 
 def test_what_a_copy_of_the_disk_tells() -> None:
-    """Remainders are quantum times slot; with R a kettle is on average as well hidden as without."""
-    found = {name: remainder_wh(config.terms(stream(name))) for name in PRESETS}
-    assert found["television"] == found["appliance"] == found["street"]
-    assert f"a remainder of {found['appliance']} (`day` {found['day']}," in TEXT
-    assert f"`typical-day` {found['typical-day']} a band, `bill` {found['bill']})" in TEXT
+    """A copy and a record tell energy to quantum times slot; with R a kettle is as well hidden on average."""
+    energies = {name: quantum_wh(config.terms(stream(name))) for name in PRESETS}
+    assert energies["television"] == energies["appliance"] == energies["street"]
+    assert f"one quantum × slot: {energies['appliance']} (`day` {energies['day']}," in TEXT
+    assert f"`typical-day` {energies['typical-day']} a band, `bill` {energies['bill']})" in TEXT
     # Noise is uniform in [-R, R] and R is Gamma(2): the mean of min(1, d / 2R) over R, for d = 1 radius.
     steps = [(at + 0.5) / 1000 for at in range(40_000)]
     apart = sum(r * exp(-r) * min(1, 1 / (2 * r)) / 1000 for r in steps)

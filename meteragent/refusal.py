@@ -6,7 +6,8 @@ Rules
    the broker takes it, the rest follow in order.
 3. A broker may close the connection instead of answering: MQTT 3.1.1 has no other way to refuse. After
    `ABRUPT` connections that ended right after a publication, messages leave one at a time; a topic that is
-   alone on its way at `STRIKES` such ends is held, too. It is tried hourly only, and alone.
+   alone on its way at `STRIKES` such ends is held, too. It is tried hourly only, and alone; likewise one at
+   which the broker said its word and closed the connection, as mosquitto 2.0 does with no limit to its queue.
 4. What is confirmed though an earlier message of its topic was refused does not count as delivered: it leaves
    again after that one.
 """
@@ -40,6 +41,7 @@ class Refusals:
         self._recount = False
         self._abrupt = 0
         self._connected_s = -inf
+        self._refused: dict[str, float] = {}
         self._strikes: Counter[str] = Counter()
 
     def topic_of(self, topic: str) -> str:
@@ -74,6 +76,7 @@ class Refusals:
 
     def refused(self, topic: str, now_s: float) -> None:
         """Hold a topic: the broker has refused a message of it."""
+        self._refused[topic] = now_s
         self._trials.pop(topic, None)
         if topic not in self._held:
             self._held[topic] = 0
@@ -121,11 +124,13 @@ class Refusals:
     def connected(self, now_s: float) -> None:
         """Begin a connection, on which what was refused by a word of the broker is tried at once."""
         self._connected_s = now_s
+        self._refused.clear()
         self._trials.clear()
         self._tries = self._held.keys() - self._suspected - self._taken
 
     def ended(self, topics: Collection[str], published_s: float, now_s: float) -> None:
         """Note that a connection ended, with messages of these topics on their way, the last since a time."""
+        self._suspected |= {one for one, at_s in self._refused.items() if now_s - at_s <= PROMPT_S}
         if now_s - self._connected_s > STABLE_S:
             self._abrupt = 0
         if not topics or now_s - published_s > PROMPT_S or not self._suspected.isdisjoint(self._trials):

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -167,6 +168,11 @@ class Broker:
             self._process.terminate()
             self._process.wait(READY_S)
             self._process = None
+
+    def reload(self) -> None:
+        """Let it read its access control file again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -122,13 +122,16 @@ async def test_a_refused_topic_is_tried_hourly_and_then_leaves_in_order(
     assert not line.sink.refusals.held
 
 
-async def test_a_new_connection_tries_what_was_refused(line: Line) -> None:
+async def test_a_new_connection_tries_what_was_refused(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins with one message of the topic, and with no descriptor of it before that is taken."""
+    clock_s = [1000.0]
+    monkeypatch.setattr(sink, "_clock_s", lambda: clock_s[0])
     line.describe(BAD, "d1")
     line.commit(*payloads("b", 1, 2), topic=BAD)
     async with line.connected() as session:
         await Broker(line, session).answer(4)
         await idle(line)
+        clock_s[0] += refusal.PROMPT_S + 1
     async with line.connected() as session:
         broker = Broker(line, session)
         broker.refuses.clear()
@@ -137,8 +140,12 @@ async def test_a_new_connection_tries_what_was_refused(line: Line) -> None:
     assert broker.took == payloads("b", 1, 2)
 
 
-async def test_what_overtook_a_refused_record_leaves_again(line: Line) -> None:
+async def test_what_overtook_a_refused_record_leaves_again(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A record that is taken after an earlier one of its meter was refused comes again after that one."""
+    clock_s = [1000.0]
+    monkeypatch.setattr(sink, "_clock_s", lambda: clock_s[0])
     line.commit(*payloads("b", 1, 2), topic=BAD)
     async with line.connected() as session:
         broker = Broker(line, session)
@@ -147,6 +154,7 @@ async def test_what_overtook_a_refused_record_leaves_again(line: Line) -> None:
         broker.refuses.clear()
         broker.one(second)
         assert not line.sink.confirmed
+        clock_s[0] += refusal.PROMPT_S + 1
     async with line.connected() as session:
         broker = Broker(line, session)
         broker.refuses.clear()
@@ -244,6 +252,22 @@ async def test_a_suspect_is_tried_alone(line: Line, monkeypatch: pytest.MonkeyPa
     clock_s[0] += TRY_S
     assert await _closing(line, set()) == payloads("b", 1, 2)
     assert not line.sink.refusals.held
+
+
+async def test_a_broker_that_refuses_and_closes_is_not_asked_again_at_once(line: Line) -> None:
+    """Its word ends each connection: the topic is tried hourly only, and the others leave at the next one."""
+    line.commit(*payloads("b", 1, 2), topic=BAD)
+    line.commit(b"g1", topic=GOOD)
+    async with line.connected(inflight=1) as session:
+        await Broker(line, session).answer(1)
+    for number in (1, 2):
+        async with line.connected() as session:
+            broker = Broker(line, session)
+            await broker.answer(1)
+            await idle(line)
+            assert session.published.empty()
+        assert (broker.took, broker.refused) == (payloads("g", number), [])
+        line.commit(b"g2", topic=GOOD)
 
 
 def test_a_link_that_is_lost_now_and_then_accuses_nobody() -> None:

@@ -295,12 +295,14 @@ async def _refused(folder: Path, broker: Broker) -> Refused:
                     "SELECT count(*) FROM outbox WHERE delivered_ms AND topic LIKE '%refused%'"
                 )
             (broker.folder / "acl").write_text(ACL + "topic write private/main/refused/#\n")
-            broker.kill()
-            broker.start()  # a new connection: the agent tries at once
+            await agent.stop()
+            totals = agent.totals
+            broker.reload()
+            agent.start()  # it tries at once
             await until(lambda: len(came.records(meter="refused")) >= 5)
             await agent.stop()
     codes = json.loads(health.stdout)["problem_codes"]
-    return Refused(delivered, agent.totals, agent.log, came, line.sent, codes)
+    return Refused(delivered, totals, agent.log, came, line.sent, codes)
 
 
 def test_a_refused_publication_is_never_delivered(outages: Scenarios) -> None:
@@ -308,7 +310,7 @@ def test_a_refused_publication_is_never_delivered(outages: Scenarios) -> None:
     refused = outages["refused"]
     assert refused.delivered == 0
     assert refused.totals["publish_refused"] >= 2
-    assert refused.totals["sink_lost"] == 1  # by the broker's restart, not by its refusals
+    assert refused.totals["sink_lost"] <= 1  # mosquitto with no limit to its queue closes it, once
     assert "topic_refused" in refused.codes
     assert right(once(refused.came.records(meter="refused")), refused.sent)
     assert right(once(refused.came.records(meter="allowed")), refused.sent)

@@ -61,6 +61,8 @@ def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     )
     for kind in kill_rounds.KINDS:
         assert f"kill -9 of {kind}: 10 rounds" in ended.stdout
+    assert all(part["dither"][1] > 1 for part in parts)
+    assert "the dither is unbiased" in ended.stdout
 
 
 def received(meter: str, values: Mapping[int, Fraction | int]) -> dict[str, list[bytes]]:

@@ -9,7 +9,7 @@ THEORY = (ROOT / "docs" / "theory.md").read_text()
 
 
 def test_results_are_numbered_in_order() -> None:
-    """T.1, T.2 and so on, each once."""
+    """Their numbers are 1, 2 and so on, each once."""
     numbers = [int(number) for number in re.findall(r"^## T\.(\d+) ", THEORY, re.MULTILINE)]
     assert numbers == list(range(1, len(numbers) + 1))
 

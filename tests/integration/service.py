@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from fractions import Fraction
 from itertools import pairwise
-from math import floor
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -218,15 +217,20 @@ class Sent(NamedTuple):
     watts: int
 
 
-def mean_w(sent: Iterable[Sent], meter: str, start_ms: int, step_ms: int, hold_ms: int) -> int:
-    """What a slot's value must be without noise: each reading held until the next, for at most `hold`."""
+def mean_w(sent: Iterable[Sent], meter: str, start_ms: int, step_ms: int, hold_ms: int) -> Fraction:
+    """Return a slot's exact mean: each reading held until the next, for at most `hold`."""
     own = sorted(reading for reading in sent if reading.meter == meter)
     energy = 0
     for reading, after in pairwise([*own, Sent(meter, start_ms + step_ms, 0)]):
         begin_ms = max(reading.time_ms, start_ms)
         end_ms = min(after.time_ms, reading.time_ms + hold_ms, start_ms + step_ms)
         energy += reading.watts * max(0, end_ms - begin_ms)
-    return floor(Fraction(energy, step_ms) + Fraction(1, 2))
+    return Fraction(energy, step_ms)
+
+
+def is_released(value: float, mean: Fraction) -> bool:
+    """Return whether a value without noise can be of a mean: its whole watts, or one more by the dither."""
+    return abs(Fraction(value) - mean) < 1
 
 
 class Meters:

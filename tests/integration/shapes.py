@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from math import ceil, floor
+from math import ceil
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -139,14 +139,17 @@ class Shape:
         return [part for part in parts if part.stretches[-1][1] <= until_ms]
 
     def truth(self, readings: Sequence[Reading]) -> dict[Key, Fraction]:
-        """The watts of each, on the lattice: floor(mean / q + 1/2) q."""
+        """Return the exact mean of each, in watts."""
         curve = Curve(readings, HOLD_MS)
         return {part.key: self.value(part, curve) for part in self.due(readings)}
 
     def value(self, part: Part, curve: Curve) -> Fraction:
-        """The watts of a slot, on the lattice."""
-        mean_w = part.energy_wh(curve) * HOUR_MS / part.duration_ms
-        return floor(mean_w / self.quantum + Fraction(1, 2)) * self.quantum
+        """Return the exact mean of a slot, in watts."""
+        return part.energy_wh(curve) * HOUR_MS / part.duration_ms
+
+    def is_released(self, value: Fraction, mean: Fraction) -> bool:
+        """Return whether a value without noise can be of a mean: its whole quanta, or one more."""
+        return abs(value - mean) < self.quantum
 
     # --- what it costs -------------------------------------------------------------------------
 

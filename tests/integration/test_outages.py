@@ -25,6 +25,7 @@ from tests.integration.service import (
     Service,
     Utility,
     between,
+    is_released,
     mean_w,
     meters,
     now_ms,
@@ -81,7 +82,8 @@ def right(records: Sequence[Came], sent: Sequence[Sent]) -> bool:
     first_ms, meter = records[0].start_ms, records[0].meter
     starts_ms = [record.start_ms for record in records]
     return starts_ms == [first_ms + STEP_MS * k for k in range(len(records))] and all(
-        record.value == mean_w(sent, meter, record.start_ms, STEP_MS, HOLD_MS) for record in records
+        is_released(record.value, mean_w(sent, meter, record.start_ms, STEP_MS, HOLD_MS))
+        for record in records
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from meteragent import cli, source
 from meteragent.mqtt import Session, reconnect
 from meteragent.mqtt import Token as MqttToken
+from meteragent.pipeline.noise import Noise
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import SystemBits
 from meteragent.release import OpenWindow, Slot, Terms, TimelineState
@@ -111,6 +112,17 @@ def remembers_fsyncs() -> None:
     Store.committing, Store.erase = saving, erasing  # type: ignore[method-assign]
 
 
+def undithered() -> None:
+    """Law 3 broken: accumulators begin with noise alone, so that without noise they are the energy."""
+    listen_to_nobody()
+    dither = Noise.dither
+
+    def nothing(self: Noise, terms: Terms, place: int) -> int | None:
+        return None if dither(self, terms, place) is None else 0
+
+    Noise.dither = nothing  # type: ignore[method-assign]
+
+
 def only_truncates() -> None:
     """Law 3 broken: the log is truncated as it is, and its blocks keep every accumulator."""
     listen_to_nobody()
@@ -126,6 +138,7 @@ ALTERATIONS: dict[str, Callable[[], None]] = {
         watchful,
         remembers_fsyncs,
         only_truncates,
+        undithered,
     )
 }
 

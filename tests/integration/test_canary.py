@@ -7,8 +7,8 @@ the energy. Chance: of some 10^3 numbers in the files each is a multiple of one 
 (above 10^10) with a probability of 3e-10, and holds the 8 digits of one with 3e-7; the shortest binary
 patterns have 4 bytes, three for each canary, at some 2 * 10^5 places with 2^-32. Together below 0.1 %.
 
-The same meters also feed an agent whose noise is 0 but for once in 10^43: the search must find them
-there, in an accumulator, or it could not find them anywhere.
+The same meters also feed an agent without dither whose noise is 0 but for once in 10^43: the search must
+find them there, in an accumulator, or it could not find them anywhere.
 """
 
 import asyncio
@@ -37,6 +37,7 @@ from tests.integration.service import (
 pytestmark = pytest.mark.integration
 
 LENGTH_MS = 1000
+UNDITHERED = ("tests.integration.altered", "undithered")
 WINDOW = 'length = "1s"\nlateness = "200ms"\ncatch_up = "500ms"'
 
 
@@ -61,7 +62,10 @@ async def _run(broker: Broker, folder: Path) -> Run:
     hides = stream(broker.url, window=WINDOW, privacy="radius = 20000\nquantum = 0.001")
     bare = stream(broker.url, name="bare", window=WINDOW)
     async with utility(broker) as came, meters(broker) as line:
-        with service(folder / "hides", hides) as agent, service(folder / "bare", bare) as naked:
+        with (
+            service(folder / "hides", hides) as agent,
+            service(folder / "bare", bare, program=UNDITHERED) as naked,
+        ):
             agent.start()
             naked.start()
             await subscribed(broker, 2)

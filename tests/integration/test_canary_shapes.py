@@ -74,7 +74,10 @@ def run(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Run:
 async def _run(broker: Broker, folder: Path) -> Run:
     hides = "".join(toml(broker.url, name, *how) for name, how in SHAPES.items())
     bare = toml(broker.url, "bare", MONTH, f"{BARE}\nspace = 'profile'")
-    with service(folder / "hides", hides) as agent, service(folder / "bare", bare) as naked:
+    with (
+        service(folder / "hides", hides) as agent,
+        service(folder / "bare", bare, program=("tests.integration.altered", "undithered")) as naked,
+    ):
         agent.start()
         naked.start()
         async with Receiver(broker) as receiver:

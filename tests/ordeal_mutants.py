@@ -19,7 +19,7 @@ from meteragent.reading import Message, Token
 from meteragent.release import Charge, Commit, Outgoing
 from meteragent.sink import Sink
 from meteragent.source import Source
-from meteragent.store import Store
+from meteragent.store import Store, generation
 from meteragent.window import Timeline
 from meteragent.window.slot import Window
 
@@ -174,7 +174,7 @@ def commits_in_two_parts(patch: pytest.MonkeyPatch) -> None:
 
 def accepts_a_copy(patch: pytest.MonkeyPatch) -> None:
     """A store that was put back from before the last start is used as if nothing had left since."""
-    patch.setattr(Store, "_accept", lambda _: None)
+    patch.setattr("meteragent.store.accepted", lambda _, path: generation.read(path))
 
 
 def begins_a_lost_store_anywhere(patch: pytest.MonkeyPatch) -> None:

@@ -174,7 +174,8 @@ def form(publications: list[Publication]) -> list[tuple[str, bool, list[str], in
 @pytest.fixture
 def home(world: World, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Home:
     """Makes all that leaves of a home with these readings, in a world of its own."""
-    monkeypatch.setattr("meteragent.agent.topic.delay_ms", lambda *_: -1000)
+    monkeypatch.setattr("meteragent.topic.delay_ms", lambda *_: -1000)
+    monkeypatch.setattr("meteragent.store.Store.claim_key", bytes(32))  # all homes are one store's
 
     async def made(*watts: int | None) -> list[Publication]:
         own = World(tmp_path_factory.mktemp("home"))

@@ -12,12 +12,14 @@ from meteragent import check, config
 from meteragent.errors import ConfigError
 from meteragent.reading import Message
 from meteragent.tap.view import StreamView
-from meteragent.topic import Shard, SourceTopic, fnv1a
+from meteragent.topic import Shard, SourceTopic, fnv1a, holds_name
 from tests.configurations import refused, streams, written
 from tests.test_pipeline import core, feed
 from tests.world import BASE_MS, message
 
-names = st.text(st.characters(exclude_characters="/+#\0", codec="utf-8"), min_size=1, max_size=128)
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128).filter(
+    lambda name: holds_name(name) and "/" not in name
+)
 counts = st.integers(1, 99_999)
 BRANCH = 'topic = "meters/{shard}/{meter}/power"\nshard = "2/8"'
 

@@ -14,7 +14,7 @@ from meteragent.discover.heard import Heard, Listener, cadence_ms
 from meteragent.discover.recognise import recognise
 from meteragent.grid import MINUTE_MS, format_duration
 from meteragent.release import Kind
-from meteragent.topic import PHASE, PLACEHOLDER
+from meteragent.topic import PHASE, PLACEHOLDER, holds_topic
 
 _SLOT_MS = 30 * MINUTE_MS
 _HIGHEST_W = 100_000
@@ -38,7 +38,8 @@ def candidates(listener: Listener) -> list[Candidate]:
     topics = [
         heard
         for heard in listener.topics.values()
-        if not heard.topic.endswith("/config")
+        if holds_topic(heard.topic)
+        and not heard.topic.endswith("/config")
         and not any(f"{heard.topic}/".startswith(f"{o}/") for o in ours)
     ]
     known = recognise(topics)

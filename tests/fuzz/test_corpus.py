@@ -116,8 +116,8 @@ def _changed(path: Path, table: str, column: str, change: Callable[[str], object
 
 
 def _digit(text: str) -> bytes:
-    """The accumulator's or the radius's first digit is another one."""
-    at = next(at for at, one in enumerate(text) if one in "123456789" and at > text.index("radius"))
+    """Return the state with another first digit of its slots."""
+    at = next(at for at, one in enumerate(text) if one in "123456789" and at > text.index("slots"))
     return (text[:at] + str(int(text[at]) % 9 + 1) + text[at + 1 :]).encode()
 
 

@@ -95,7 +95,7 @@ async def send(line: Meters) -> None:
 def test_the_run_is_one(run: Run) -> None:
     """There is something to be searched: open windows in the store, and records of every meter."""
     assert {"db", "db-wal", "db-shm", "db.gen"} <= set(run.killed)
-    assert b'"radius":' in run.killed["db"]
+    assert b'"slots":[[' in run.killed["db"]
     assert len(run.messages) >= 4 * len(WATTS)
 
 

@@ -143,7 +143,7 @@ def test_the_run_is_one(run: Run) -> None:
     assert run.accepted >= 3
     for name in ("plug", "head", "port"):
         assert sum(f"private/{name}/".encode() in one and b'"value"' in one for one in run.sent) >= 2
-    assert b'"radius":' in run.killed["db"]
+    assert b'"slots":[[' in run.killed["db"]
 
 
 def test_nothing_that_identifies_leaves(run: Run) -> None:

@@ -106,7 +106,7 @@ def reached(agent: Service, streams: int, hours: int) -> bool:
 def test_the_run_is_one(run: Run) -> None:
     """There is something to be searched: open windows of all shapes, and records of every meter and shape."""
     assert {"db", "db-wal", "db-shm", "db.gen"} <= set(run.killed)
-    assert b'"radius":' in run.killed["db"]
+    assert b'"slots":[[' in run.killed["db"]
     records = {topic.removeprefix("private/"): len(set(sent)) for topic, sent in run.messages.items()}
     for meter in WATTS:
         counts = {"month": 1, "typical": 4, "day": 34, "curve": 34 * 4}

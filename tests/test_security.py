@@ -134,3 +134,15 @@ def test_every_dependency_is_named() -> None:
     names = {match[0] for one in wanted if (match := re.match(r"[\w-]+", one))}
     table = TEXT[TEXT.index("| package | for |") : TEXT.index("There is no telemetry")]
     assert names <= set(re.findall(r"`([\w-]+)`", table))
+
+
+def test_each_claim_names_tests_that_exist() -> None:
+    """A claim of the table is argued, or the files of its tests are there."""
+    page = (ROOT / "SECURITY.md").read_text()
+    (table,) = re.findall(r"## Tested, or argued\n\n(.*?)\n\n", page, re.DOTALL)
+    rows = table.splitlines()[2:]
+    assert len(rows) >= 15
+    for row in rows:
+        named = re.findall(r"`(tests/[\w/]+\.py|docs/[\w/]+\.md|meteragent/[\w/]+\.py)`", row)
+        assert named or row.endswith("| argued |"), row
+        assert all((ROOT / name).is_file() for name in named), row

@@ -125,3 +125,25 @@ async def test_a_row_committed_while_the_outbox_is_read_is_neither_lost_nor_sent
                 assert session.published.empty()
                 line.answer(session, one)
                 await turns(1)
+
+
+async def test_rows_given_back_to_the_outbox_while_it_is_read_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that a commit hands over during a read, too many to keep, lie before what is read: they still leave."""
+    monkeypatch.setattr(sink, "POLL_S", 3600.0)
+    monkeypatch.setattr(sink, "FETCH", 2)
+    with open_store(tmp_path / "db") as store:
+        line = Line(store)
+        async with line.connected() as session:
+            await line.looked()
+            line.gate.clear()
+            line.now_ms = NOW_MS + 3 * 3_600_000  # beyond what the sink has read: it reads on from there
+            line.sink.take([])
+            await turns(3)
+            payloads = [b"%d" % number for number in range(5)]
+            with store.transaction() as tx:
+                outgoing = [Outgoing("private/m", payload, NOW_MS, False) for payload in payloads]
+                line.sink.take(outbox.append(tx, Commit("main", NOW_MS, outgoing=outgoing)))
+            line.gate.set()
+            assert [one.payload for one in await session.take(5)] == payloads

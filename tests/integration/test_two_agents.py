@@ -91,5 +91,28 @@ async def test_no_interval_is_released_by_both(mosquitto: MakeBroker, tmp_path: 
             assert len(set(descriptors)) == 2
 
 
+async def test_a_new_store_in_the_place_of_a_damaged_one_is_not_another_agent(
+    mosquitto: MakeBroker, tmp_path: Path
+) -> None:
+    """The claim key outlives the store: what was announced before the damage holds no meter back."""
+    with mosquitto(settings=TELL_ALL) as broker, service(tmp_path / "a", stream(broker.url)) as agent:
+        async with utility(broker) as came, meters(broker) as home:
+            task = asyncio.create_task(sending(home))
+            agent.start()
+            await until(came.records)
+            await agent.stop()
+            agent.store.write_bytes(b"damage" + agent.store.read_bytes()[6:])
+            with service(tmp_path / "a", stream(broker.url), program=PROGRAM) as successor:
+                successor.start()
+                await more(came, 3)
+                assert await problems(successor) == []
+                assert list(tmp_path.glob("a/db.corrupt-*"))
+                await successor.stop()
+                assert successor.totals["held"] == 0
+            task.cancel()
+        assert max(times(came).values()) == 1
+        assert len({c.facts["store"] for c in came.came if c.topic == "private/main/m1/privacy"}) == 1
+
+
 def _tells(agent: Service, words: str) -> Callable[[], bool]:
     return lambda: words in agent.log

@@ -130,7 +130,7 @@ async def test_a_row_committed_while_the_outbox_is_read_is_neither_lost_nor_sent
 async def test_rows_given_back_to_the_outbox_while_it_is_read_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that a commit hands over during a read, too many to keep, lie before what is read: they still leave."""
+    """Rows that a commit hands over during a read, too many to keep and earlier than what is read, leave."""
     monkeypatch.setattr(sink, "POLL_S", 3600.0)
     monkeypatch.setattr(sink, "FETCH", 2)
     with open_store(tmp_path / "db") as store:

@@ -74,7 +74,7 @@ async def test_what_does_not_count_is_told_by_its_cause(mosquitto: MakeBroker, t
                     await sending.raw("right/m/power", b'{"power":312}')
                     await asyncio.sleep(0.05)
                 await until(lambda: '"received": 30' in agent.command("health", "--json").stdout)
-                await asyncio.sleep(2)  # a stream's counts are looked at each second; only then does its time begin
+                await asyncio.sleep(2)  # a stream's time begins when its counts are looked at: each second
                 assert (await asked(agent))[1]["problem_codes"] == []
                 set_clock(tmp_path / "a", -2 * HOUR_MS + 61_000)
                 await asyncio.sleep(2)

@@ -106,8 +106,8 @@ async def test_a_new_store_in_the_place_of_a_damaged_one_is_not_another_agent(
                 successor.start()
                 await more(came, 3)
                 assert await problems(successor) == []
-                assert list(tmp_path.glob("a/db.corrupt-*"))
                 await successor.stop()
+                assert successor.totals["store_set_aside"] == 1
                 assert successor.totals["held"] == 0
             task.cancel()
         assert max(times(came).values()) == 1

@@ -13,7 +13,10 @@ COMMANDS = {
     "replay": ("sim", "a trace file as MQTT meters"),
     "attack": ("analysis", "how often the worst of the attackers is right, raw and private"),
     "frontier": ("analysis", "error against leakage, mechanism by mechanism, at equal error"),
-    "paper": ("analysis", "the figures of the paper that began it, redrawn, and who is recognised"),
+    "paper": (
+        "analysis",
+        "the figures and examples of the three papers: numbers, pictures, who is recognised",
+    ),
     "pictures": ("analysis", "all pictures of the READMEs, from one seed"),
     "utility": ("analysis", "how far off private numbers are, promised beside measured"),
 }

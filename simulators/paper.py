@@ -1,7 +1,12 @@
-"""Chatzikokolakis 2013 in pictures: Fig. 3 and Fig. 4 redrawn, and which programme was on at Fig. 4's levels.
+"""The figures and examples of the three papers in numbers; Chatzikokolakis 2013's Fig. 3 and Fig. 4 redrawn.
 
-Numbers are written beside the pictures, as CSV. Sizes that are not the paper's can be read in the captions,
-and so can what epsilon is: the load signature's is of one reading, not of the signature.
+ITEM prints an item's table: each number as computed now, as the paper has it, and as it was verified. Without
+ITEM all tables are printed. With --out the pictures of the items are drawn there (`cabp-figure-3`, also
+`cabp-example-1`; `cabp-figure-4`, also `cabp-example-2`), their numbers beside them as CSV.
+
+With --out and no ITEM it redraws both figures and tells which programme was on at Fig. 4's levels. Sizes that
+are not the paper's can be read in the captions, and so can what epsilon is: the load signature's is of one
+reading, not of the signature. Exits with 1 if a number is not the verified one.
 """
 
 import argparse
@@ -21,8 +26,11 @@ from simulators.adversary.mechanism import rival
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Scene
 from simulators.paper_picture import Alpha, Reading, draw_dates, draw_signature
+from simulators.papers import ITEMS
 
-UNUSABLE = 2
+DIFFERENT, UNUSABLE = 1, 2
+DATES_ITEMS = {"cabp-figure-3", "cabp-example-1"}
+SIGNATURE_ITEMS = {"cabp-figure-4", "cabp-example-2"}
 DELTA = Fraction(1, 20)
 
 SPAN_DAYS, RADIUS_DAYS = 5000, 5
@@ -80,34 +88,72 @@ def identification(scene: Scene, trials: int, seed: int) -> Iterator[curve.Point
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `python -m simulators paper` takes."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "items:\n  " + "\n  ".join(ITEMS)
     add = parser.add_argument
-    add("--out", type=Path, required=True, metavar="DIR", help="where the pictures and their numbers go")
+    add("items", nargs="*", type=_item, metavar="ITEM", help="a figure or an example; all of them by default")
+    add("--out", type=Path, metavar="DIR", help="where pictures and their numbers go")
     add("--seed", type=_at_least(0), default=0, help="all follows from it; 0 is a seed; default %(default)s")
     add("--size", type=_at_least(2), default=100, metavar="N", help="programmes; default %(default)s")
     add("--trials", type=_at_least(1), default=2000, help="of each attack; default %(default)s")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write all, and print the table of identification line by line."""
+    """Print the tables of the items, and draw their pictures where `--out` names a folder."""
     out, seed = arguments.out, arguments.seed
-    scene = library.programmes(arguments.size, SLOTS, seed)
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        print(f"{scene.question}; {arguments.trials:,} trials, seed {seed}")
-        points = []
-        for point in identification(scene, arguments.trials, seed):
-            print(_line(point), flush=True)
-            points.append(point)
-        curve.write(points, out / "identification.csv", seed)
-        _write(out / "fig3.csv", Alpha._fields, alphas := list(dates()))
-        draw_dates(alphas, DATES_CAPTION, out / "fig3.png")
-        _write(out / "fig4.csv", Reading._fields, readings := list(signature(scene, seed)))
-        draw_signature(readings, SIGNATURE_CAPTION, out / "fig4.png")
-        print(f"\n{DATES_CAPTION}\n\n{SIGNATURE_CAPTION}")
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+        if out is not None and not arguments.items:
+            _write_all(out, arguments)
+            return 0
+        items = dict.fromkeys(arguments.items or ITEMS)
+        agree = [_print_table(item) for item in items]
+        if out is not None and items.keys() & DATES_ITEMS:
+            _write_dates(out)
+        if out is not None and items.keys() & SIGNATURE_ITEMS:
+            _write_signature(out, library.programmes(arguments.size, SLOTS, seed), seed)
     except (Unusable, OSError) as error:
         print(f"paper: {error}", file=sys.stderr)
         return UNUSABLE
-    return 0
+    return 0 if all(agree) else DIFFERENT
+
+
+def _print_table(item: str) -> bool:
+    """Print an item's table; return whether its numbers are the verified ones."""
+    table = ITEMS[item]()
+    print(f"{table.text()}\n", flush=True)
+    return table.agrees
+
+
+def _write_all(out: Path, arguments: argparse.Namespace) -> None:
+    """Write both figures and who is recognised, and print that line by line."""
+    seed = arguments.seed
+    scene = library.programmes(arguments.size, SLOTS, seed)
+    print(f"{scene.question}; {arguments.trials:,} trials, seed {seed}")
+    points = []
+    for point in identification(scene, arguments.trials, seed):
+        print(_line(point), flush=True)
+        points.append(point)
+    curve.write(points, out / "identification.csv", seed)
+    print()
+    _write_dates(out)
+    print()
+    _write_signature(out, scene, seed)
+
+
+def _write_dates(out: Path) -> None:
+    """Draw Fig. 3, write its numbers and print its caption."""
+    _write(out / "fig3.csv", Alpha._fields, alphas := list(dates()))
+    draw_dates(alphas, DATES_CAPTION, out / "fig3.png")
+    print(DATES_CAPTION)
+
+
+def _write_signature(out: Path, scene: Scene, seed: int) -> None:
+    """Draw Fig. 4, write its numbers and print its caption."""
+    _write(out / "fig4.csv", Reading._fields, readings := list(signature(scene, seed)))
+    draw_signature(readings, SIGNATURE_CAPTION, out / "fig4.png")
+    print(SIGNATURE_CAPTION)
 
 
 def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -135,3 +181,10 @@ def _at_least(least: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def _item(text: str) -> str:
+    """The name of an item."""
+    if text not in ITEMS:
+        raise argparse.ArgumentTypeError(f"{text} is none of {', '.join(ITEMS)}")
+    return text

@@ -53,7 +53,7 @@ def draw_dates(rows: Sequence[Alpha], caption: str, path: Path) -> None:
         axes.semilogy(deltas, alphas, style, color=_COLOURS[metric], label=label, markersize=5)
     axes.set_xlabel("delta")
     axes.set_ylabel("alpha in days")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     _finish(figure, [axes], caption, path)
 
 

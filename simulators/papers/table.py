@@ -1,0 +1,62 @@
+"""A table of numbers: what is computed, what the paper prints, what was verified before."""
+
+from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import NamedTuple, SupportsFloat
+
+_HEADINGS = ("", "computed", "in print", "verified", "")
+
+
+class Line(NamedTuple):
+    """One number of an item.
+
+    `value` is computed when the table is made. `printed` is the paper's own number or formula, empty where
+    its text gives none. `verified` is the number as it was verified by hand or by another program; `value` is
+    shown with as many decimals. `remark` says where print is wrong.
+    """
+
+    name: str
+    value: SupportsFloat
+    printed: str
+    verified: str
+    remark: str = ""
+
+    @property
+    def computed(self) -> str:
+        """The value with as many decimals as the verified number, and its separators of thousands."""
+        decimals = len(self.verified.partition(".")[2])
+        rounded = Decimal(repr(float(self.value))).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
+        return f"{rounded:,}"
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the value, rounded to the decimals of the verified number, is that number."""
+        return self.computed == self.verified
+
+
+class Table(NamedTuple):
+    """An item of a paper: its title, its numbers, and what a reader has to know about them."""
+
+    title: str
+    lines: Sequence[Line]
+    note: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every number is the verified one."""
+        return all(line.agrees for line in self.lines)
+
+    def text(self) -> str:
+        """The table as text, its columns aligned; a number that is not the verified one is marked."""
+        cells = [_HEADINGS, *(_cells(line) for line in self.lines)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        rows = []
+        for name, computed, printed, verified, remark in cells:
+            numbers = [computed.rjust(widths[1]), printed.rjust(widths[2]), verified.rjust(widths[3])]
+            rows.append("  ".join([name.ljust(widths[0]), *numbers, remark]).rstrip())
+        return "\n".join([self.title, *rows, *([self.note] if self.note else [])])
+
+
+def _cells(line: Line) -> tuple[str, str, str, str, str]:
+    mark = "" if line.agrees else "DIFFERS "
+    return line.name, line.computed, line.printed or "–", line.verified, (mark + line.remark).rstrip()

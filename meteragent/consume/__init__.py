@@ -12,6 +12,7 @@
     nonnegative(home).values                # a view that keeps every day's energy
     mean_value(meters.values(), t_ms)       # of many homes, in the stream's unit
     mean_energy(meters.values(), start_ms, end_ms)
+    guess_under_prior(home, t_ms, prior)    # by what the receiver expects; no interval, never to be summed
     peak(meters.values(), start_ms, end_ms) # the largest mean of a slot, without the bias of picking it
     by_feeder(Slots.of(meters.values()), feeder_of, Rules(at_least=15))     # thousands of homes, slot by slot
     pandas.DataFrame(home.columns())        # or pyarrow.table(home.columns())
@@ -25,11 +26,12 @@ Records come as JSON objects or as SenML packs, both mixed if need be; descripto
 Parquet (`archive`, which needs pyarrow).
 
 `message` says what a descriptor and a record are (`senml`: one that came as a pack), `series` what follows
-from many of them; `register`, `shape`, `feeder`, `view` and `many` go on from there.
+from many of them; `register`, `shape`, `feeder`, `view`, `guess` and `many` go on from there.
 """
 
 from meteragent.consume.archive import read as read_archive
 from meteragent.consume.feeder import Peak, peak
+from meteragent.consume.guess import PriorGuess, guess_under_prior
 from meteragent.consume.many import Cells, by_feeder
 from meteragent.consume.message import Descriptor, Message, Record
 from meteragent.consume.register import Register, total
@@ -47,6 +49,7 @@ __all__ = [
     "MeanDay",
     "Message",
     "Peak",
+    "PriorGuess",
     "Record",
     "Register",
     "Rules",
@@ -56,6 +59,7 @@ __all__ = [
     "by_feeder",
     "collect",
     "curve",
+    "guess_under_prior",
     "mean_day",
     "mean_energy",
     "mean_value",

@@ -106,12 +106,12 @@ def expected_loss(user: User, channel: ArrayLike) -> float:
 
 
 def optimal_remap(user: User, channel: ArrayLike) -> Integers:
-    """The guess for each output that costs the user least, on the mean, by the posterior."""
+    """Return the guess for each output that costs the user least on average: the best of all remaps."""
     return np.asarray(np.argmin(_costs(user, channel), axis=1))
 
 
 def bayes_loss(user: User, channel: ArrayLike) -> float:
-    """The mean loss of a user who remaps optimally: sum over z of min over w of sum over x."""
+    """Return the mean loss of a user under the best of all remaps: sum over z of min over w of sum over x."""
     return float(np.min(_costs(user, channel), axis=1).sum())
 
 

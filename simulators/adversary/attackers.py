@@ -45,7 +45,10 @@ class _Knowing:
 
 
 class Bayes(_Knowing):
-    """The optimal attacker: the sum of P(window | point) over the points of each class, normalised."""
+    """The best of all who know mechanism and scene: P(window | point) summed over a class, normalised.
+
+    Nobody is right more often where the points are equally likely.
+    """
 
     def predict_proba(self, windows: Integers) -> Floats:
         """The posterior of each class, the points being equally likely."""

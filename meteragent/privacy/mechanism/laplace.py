@@ -4,6 +4,12 @@ The noise of a window is z in Z^n, in quanta, with P(z) = e^(-a max|z_i|) / Z, a
 x + q z, is epsilon d_inf-private for x in q Z^n: P(z - k)/P(z) <= e^(a max|k_i|) by the triangle
 inequality. Also when each slot leaves at once and the readings react to it (THEORY 3.1).
 
+Optimal among which mechanisms? On R^n no other noise that keeps epsilon d_inf at *all* distances has a
+smaller mean of a loss that grows with |z_i| (`floor`). Noise that keeps a level at *one* radius, and promises
+no more for less, can have less error: there the generalised staircase is optimal, for every norm (Kulesza,
+Suresh, Wang 2025; Melbourne, Diaz, Asoodeh 2026). On R^n it is epsilon d-private for no epsilon, as its
+density falls by e^level between points as near as one likes.
+
 There are (2m+1)^n - (2m-1)^n points at max|z_i| = m > 0, so that, with r = R + 1/2,
 
     Z - 1 = sum over m > 0 of ((2m+1)^n - (2m-1)^n) e^(-am),

@@ -1,4 +1,6 @@
-"""The optimal mechanism of a query, or why it has none (Chatzikokolakis 2013, Definition 7 and Theorem 10).
+"""The universally optimal mechanism after a query, or why there is none.
+
+Chatzikokolakis 2013, Definition 7 and Theorem 10.
 
 If the answers are q [0..k] and the query is uniformly Delta-sensitive, the truncated geometric mechanism with
 epsilon/Delta on its answers is f-epsilon d_X-optimal: among the mechanisms H after f that are epsilon
@@ -21,7 +23,9 @@ class NotUniform(ValueError):
 
 
 def universal_mechanism(query: Query, epsilon: Exact) -> After:
-    """Return the truncated geometric mechanism after a query, optimal for every user (Theorem 10).
+    """Return the truncated geometric mechanism after a query (Theorem 10).
+
+    Optimal for every user among the mechanisms H after the query that are epsilon d_X-private.
 
     Raises:
         TypeError: epsilon is not exact.

@@ -1,6 +1,7 @@
 """Curves in k numbers and back (meteragent.privacy.curve; THEORY 4)."""
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from itertools import permutations
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.interpolate import BarycentricInterpolator, CubicSpline
 
+from meteragent.privacy.channel import Channel
 from meteragent.privacy.curve import (
     Kind,
     Mean,
@@ -200,6 +202,54 @@ def test_private_values_at_every_single_time_are_not_enough() -> None:
         assert Projection(2, [t]).image(same) == Projection(2, [t]).image(other)
     both = Projection(2, [0, 1])
     assert not both.image(same).keys() & both.image(other).keys()
+
+
+continuous = st.lists(VALUES, min_size=7, max_size=7).map(lambda values: polyline(range(7), values))
+"""Curves of C([0, 6]) that break at whole seconds."""
+
+
+def smallest_delta(laws: list[dict[Any, Fraction]], odds: Fraction) -> Fraction:
+    """The smallest delta between any two laws, exactly."""
+    outcomes = list(dict.fromkeys(outcome for law in laws for outcome in law))
+    rows = [[law.get(outcome, Fraction(0)) for outcome in outcomes] for law in laws]
+    return Channel(range(len(laws)), outcomes, rows).smallest_delta(odds).bounds(80)[1]
+
+
+@given(
+    outputs=st.lists(continuous, min_size=2, max_size=4, unique=True),
+    weights=st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4), min_size=2, max_size=3),
+    times=st.sets(st.integers(0, 12).map(lambda i: Fraction(i, 2)), min_size=1, max_size=4),
+    odds=st.sampled_from([Fraction(1), Fraction(3, 2), Fraction(4)]),
+)
+def test_the_delta_of_curves_is_the_largest_of_their_projections(
+    outputs: list[Curve], weights: list[list[int]], times: set[Fraction], odds: Fraction
+) -> None:
+    """In C([0, T]) (epsilon, delta) holds for all events if all projections have it: with the same delta.
+
+    No projection has a larger one, more times have no smaller one, and enough times have that of the curves.
+    """
+    drawn = [[w + (i == 0) for i, w in enumerate(row[: len(outputs)])] for row in weights]
+    laws = [{f: Fraction(w, sum(row)) for f, w in zip(outputs, row, strict=True)} for row in drawn]
+
+    def seen(at: Iterable[Fraction | int]) -> Fraction:
+        return smallest_delta([Projection(6, sorted(at)).image(law) for law in laws], odds)
+
+    assert seen([min(times)]) <= seen(times) <= seen({*times, *range(7)}) == smallest_delta(laws, odds)
+
+
+def test_continuous_curves_with_the_same_law_at_every_single_time() -> None:
+    """{t-1, 1-t} and {|t-1|, -|t-1|} on [0, 2]: alike at each time, and no delta below 1 at two of them."""
+    straight, bent = (
+        {polyline([0, 1, 2], [sign * v for v in values]): Fraction(1, 2) for sign in (1, -1)}
+        for values in ((-1, 0, 1), (1, 0, 1))
+    )
+    for t in [Fraction(i, 8) for i in range(17)]:
+        at = Projection(2, [t])
+        assert at.image(straight) == at.image(bent)
+    both = [Projection(2, [0, 2]).image(law) for law in (straight, bent)]
+    for odds in (1, 10**9):
+        assert smallest_delta([straight, bent], Fraction(odds)) == 1
+        assert smallest_delta(both, Fraction(odds)) == 1
 
 
 def test_a_projection_needs_times_of_the_curve() -> None:

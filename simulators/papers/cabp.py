@@ -157,12 +157,18 @@ def example_2() -> Table:
 _APART: Floats = np.abs(np.arange(3)[:, None] - np.arange(3)).astype(float)
 _TRIANGLE: Floats = 1 - np.eye(3)
 
-_PAIRS: tuple[tuple[str, tuple[float, ...], int, tuple[float, ...], str], ...] = (
-    ("0.2", (0.07, 0.36, 0.57), 2, (0.35, 0.36, 0.29), "0.0209"),
-    ("0.3", (0.06, 0.32, 0.62), 2, (0.36, 0.37, 0.27), "0.0234"),
-    ("0.5", (0.57, 0.17, 0.26), 1, (0.18, 0.42, 0.40), "0.0416"),
+_LOSSES: dict[str, Floats] = {"|i-j|": _APART, "(i-j)²": _APART**2, "wrong": _TRIANGLE}
+
+_Prior = tuple[float, float, float]
+
+_PAIRS: tuple[tuple[str, tuple[_Prior, str], tuple[_Prior, str], str], ...] = (
+    ("0.05", ((0.16, 0.34, 0.50), "|i-j|"), ((0.50, 0.33, 0.17), "|i-j|"), "0.0082"),
+    ("0.1", ((0.10, 0.30, 0.60), "(i-j)²"), ((0.42, 0.42, 0.16), "wrong"), "0.0150"),
+    ("0.2", ((0.07, 0.36, 0.57), "(i-j)²"), ((0.35, 0.36, 0.29), "wrong"), "0.0209"),
+    ("0.3", ((0.06, 0.32, 0.62), "(i-j)²"), ((0.36, 0.37, 0.27), "wrong"), "0.0234"),
+    ("0.5", ((0.57, 0.17, 0.26), "|i-j|"), ((0.18, 0.42, 0.40), "wrong"), "0.0416"),
 )
-"""epsilon, the prior of a user who minds |i-j|^power, that of one who minds being wrong; the joint gap."""
+"""epsilon, two users by prior and loss, and the joint gap."""
 
 
 def theorem_9() -> Table:
@@ -180,13 +186,16 @@ def theorem_9() -> Table:
         lines.append(
             Line(f"users A and B, ε={epsilon}", joint_gap([near, nearer], epsilon), "", verified, remark)
         )
-    for epsilon, prior, power, other, verified in _PAIRS:
-        pair = [User(np.array(prior), _APART**power), User(np.array(other), _TRIANGLE)]
-        lines.append(Line(f"users made for ε={epsilon}", joint_gap(pair, epsilon), "> 0", verified))
+    for epsilon, *users, verified in _PAIRS:
+        pair = [User(np.array(prior), _LOSSES[loss]) for prior, loss in users]
+        who = "; ".join(f"{prior} {loss}" for prior, loss in users)
+        lines.append(Line(f"users made for ε={epsilon}", joint_gap(pair, epsilon), "> 0", verified, who))
         on_a_line = joint_gap(pair, epsilon, _APART)
         lines.append(Line(f"the same on a line, ε={epsilon}", on_a_line, "0", "0.0000"))
     return Table(
-        "CABP Theorem 9: one row of {0, 1, 2} under d_h, what two users lose by sharing a mechanism", lines
+        "CABP Theorem 9: one row of {0, 1, 2} under d_h, what two users lose by sharing a mechanism",
+        lines,
+        "A has the prior (1, 1, 3)/5 and minds |i-j|, B has (4, 4, 1)/9 and minds (i-j)².",
     )
 
 

@@ -127,10 +127,11 @@ class Calendar:
         return tuple(found)
 
     def _days(self, start_ms: int) -> Iterator[date]:
-        """The local days of a window."""
+        """Yield the local days of a window."""
         day, end_ms = self._date(start_ms), self.end_ms(start_ms)
-        while self._instant_ms(day) < end_ms:
-            yield day
+        while (begin_ms := self._instant_ms(day)) < end_ms:
+            if self._date(begin_ms) == day:  # else a change of zone skipped it, as Samoa did 2011-12-30
+                yield day
             day += timedelta(days=1)
 
     def _date(self, time_ms: int) -> date:

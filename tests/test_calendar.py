@@ -1,8 +1,10 @@
 """Windows of the local calendar (meteragent.grid.Calendar), against a clock seen every quarter of an hour."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
@@ -36,6 +38,7 @@ def ms(when: datetime) -> int:
     return (when - EPOCH) // timedelta(milliseconds=1)
 
 
+@cache
 def local_minutes(zone: str, year: int) -> list[tuple[int, datetime]]:
     """Every quarter of an hour from the end of the year before to the start of the next: ms, local time."""
     start = datetime(year - 1, 12, 20, tzinfo=UTC)
@@ -102,20 +105,19 @@ BANDS = (Hours(0, 6 * 60), Hours(6 * 60, 17 * 60), Hours(17 * 60, 21 * 60), Hour
 def test_bands_are_the_hours_that_clocks_show(zone: str) -> None:
     """A moment of a month counts in the band whose hours local clocks show, every quarter of an hour."""
     calendar, minutes = Calendar(zone, "1mo"), local_minutes(zone, ZONES[zone])
-    start_ms = calendar.first_ms(minutes[0][0])
-    end_ms = calendar.end_ms(start_ms)
-    stretches = {hours: calendar.stretches(start_ms, hours) for hours in BANDS}
+    first_ms = start_ms = calendar.first_ms(minutes[0][0])
+    bands = defaultdict[int, list[Hours]](list)
+    while (end_ms := calendar.end_ms(start_ms)) < minutes[-1][0]:
+        for hours in BANDS:
+            for a, b in calendar.stretches(start_ms, hours):
+                for at_ms in range(start_ms + a, start_ms + b, 15 * MINUTE_MS):
+                    bands[at_ms].append(hours)
+        start_ms = end_ms
     for at_ms, clock in minutes:
-        if at_ms >= end_ms:
-            start_ms, end_ms = end_ms, calendar.end_ms(end_ms)
-            stretches = {hours: calendar.stretches(start_ms, hours) for hours in BANDS}
-        if at_ms < start_ms or end_ms + 15 * MINUTE_MS >= minutes[-1][0]:
-            continue
-        shown = clock.hour * 60 + clock.minute
-        found = [
-            hours for hours, parts in stretches.items() if any(a <= at_ms - start_ms < b for a, b in parts)
-        ]
-        assert found == [hours for hours in BANDS if hours.from_min <= shown < hours.to_min]
+        if first_ms <= at_ms < start_ms:
+            shown = clock.hour * 60 + clock.minute
+            assert bands.pop(at_ms) == [hours for hours in BANDS if hours.from_min <= shown < hours.to_min]
+    assert not bands
 
 
 @given(

@@ -11,7 +11,7 @@ from tests.dither_mutants import MUTANTS, Mutant
 
 pytestmark = pytest.mark.statistical
 
-METERS = 20_000
+METERS = 8_000
 FEWER = 2_000
 """So many are enough to find a mistake."""
 

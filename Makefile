@@ -23,6 +23,7 @@ help: ## this list
 demo: $(DEMO_STAMP) ## the main job by itself, with simulated homes and a broker of its own, in a minute
 	@$(BIN)/python -m simulators demo
 
+test: export HYPOTHESIS_PROFILE ?= ci
 test: lint types parts ## everything: style, types, import contracts, all tests
 	$(BIN)/python -m pytest -n auto -m "not integration and not spark"
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m integration tests/integration $(ALONE:%=--ignore=%)

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,7 +16,9 @@ from meteragent.agent.clock import BootClock
 from meteragent.agent.notify import Notify
 from meteragent.grid import parse_time
 from meteragent.mqtt import Endpoint, Session, Token
+from meteragent.pipeline import Effects, Pipeline
 from meteragent.privacy.bits import SecretBits
+from meteragent.reading import Message
 from tests.fake_session import LIMIT_S, FakeSession, Publication
 
 START_MS = 1_800_000_000_000
@@ -78,6 +81,13 @@ def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "World":
     for place in (agent, agent.runner):
         monkeypatch.setattr(place, "POLL_S", 0.002)
     monkeypatch.setattr("meteragent.sink.POLL_S", 0.002)
+    feed = Pipeline.feed
+
+    def counted(core: Pipeline, batch: Sequence[Message], now_ms: int, *more: Any) -> Effects:
+        made.feeds[now_ms] += 1
+        return feed(core, batch, now_ms, *more)
+
+    monkeypatch.setattr(Pipeline, "feed", counted)
     return made
 
 
@@ -91,6 +101,7 @@ class World:
         self.synchronised: bool | None = True
         self.listen_s = 0.0
         self.read = asyncio.Event()
+        self.feeds = Counter[int]()
         self.sides: dict[str, Side] = {}
         self.connected = asyncio.Event()
         self._suffixes = [""]
@@ -166,6 +177,11 @@ class World:
             self.read.clear()
             async with asyncio.timeout(LIMIT_S):
                 await self.read.wait()
+
+    async def settle(self) -> None:
+        """Wait until what falls due by now is committed: the core has been fed this time, and again."""
+        fed = self.feeds[self.now_ms]
+        await self.until(lambda: self.feeds[self.now_ms] >= fed + 3)
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Turn until something is true."""

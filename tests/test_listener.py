@@ -52,7 +52,7 @@ async def seconds(world: World, number: int) -> None:
     """So many windows pass."""
     for _ in range(number):
         world.now_ms += STEP_MS
-        await world.turn(3)
+        await world.settle()
 
 
 async def asked(world: World, meter: str = "m") -> None:
@@ -104,7 +104,7 @@ async def test_a_new_meter_is_listened_to_before_its_first_window(world: World, 
         await seconds(world, 1)
         assert (world.agent.counts["opened"], world.agent.counts["held"]) == (0, 5)
         clock.now_s += 0.2
-        await world.turn(3)
+        await world.settle()
         assert (world.agent.counts["opened"], sent(world)) == (0, [])
         await seconds(world, 1)
         assert world.agent.counts["opened"] == 1

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,13 @@ def test_a_signal_waits_for_the_part_in_hand(tmp_path: Path, monkeypatch: pytest
     assert [line["number"] for line in lines(tmp_path / "log")[1:]] == [0]
 
 
+def wait_for_a_part(process: subprocess.Popen[Any], path: Path) -> None:
+    """Wait until a run has written its first part, or has ended."""
+    while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 2):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.05)
+
+
 def test_the_ordeal_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     """Killed and started again, it runs each seed once, and its totals are of both."""
     path = tmp_path / "log"
@@ -138,8 +146,7 @@ def test_the_ordeal_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     ]
     process = subprocess.Popen([*command, "--seeds", "100000"], cwd=ROOT, stdout=subprocess.DEVNULL)
     try:
-        while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 2):
-            pass
+        wait_for_a_part(process, path)
     finally:
         process.kill()
         process.wait()
@@ -158,8 +165,7 @@ def test_the_ordeal_ends_at_a_signal(tmp_path: Path) -> None:
     path = tmp_path / "log"
     command = [sys.executable, "-m", "simulators", "ordeal", "--jobs", "1", "--log", str(path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 2):
-            pass
+        wait_for_a_part(process, path)
         process.terminate()
         out, _ = process.communicate()
     assert process.returncode == 143

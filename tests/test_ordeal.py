@@ -17,8 +17,9 @@ from simulators.ordeal.shrink import invariant, shrink
 from simulators.ordeal.world import World
 from tests.ordeal_mutants import MUTANTS, Mutant, acknowledges_before_the_commit
 
-SEEDS = 1000
-BLOCKS = 20
+SEEDS = 200
+"""`make faults` runs a hundred thousand."""
+BLOCKS = 10
 
 SMALL = Schedule(
     7,

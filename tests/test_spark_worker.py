@@ -88,7 +88,8 @@ def test_touched(name: str, times: list[int]) -> None:
 def sharing(time: int, policy: Policy) -> list[tuple[int, int]]:
     """The windows that share time with a reading's span, by going through them all."""
     begin = time - policy.lead_ms
-    start = int(policy.starts(np.array([begin - 40 * DAY_MS]))[0])
+    own = policy.starts(np.array([begin]))
+    start = int(policy.starts(own - 2 * (policy.ends(own) - own))[0])
     found = []
     while start < begin + policy.reach_ms:
         end = int(policy.ends(np.array([start]))[0])

@@ -15,7 +15,7 @@ BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
-.PHONY: help demo test lint types parts unit real faults bench clean
+.PHONY: help demo test lint types parts unit real faults mutants bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -55,6 +55,9 @@ faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each; the law
 	$(BIN)/python -m tests.tools.load --meters 100
 	$(BIN)/python -m tests.tools.load --meters 10000
 	$(BIN)/python -m simulators ordeal --seeds 100000 --log $(LOGS)/ordeal.jsonl
+
+mutants: $(STAMP) ## a mistake in each result of the papers, one by one, that its test must find (7 minutes)
+	$(BIN)/python -m tests.tools.paper_mutants
 
 bench: $(STAMP) $(BENCH_STAMP) ## every benchmark there is, side by side with the peers (ROUNDS=5; 16 minutes)
 	@$(BIN)/python tests/tools/system_parts.py mosquitto java || true

@@ -107,6 +107,8 @@ def test_who_is_not_in_family_c() -> None:
     assert in_family_c(total(Databases(Numbers(0, 3), 2)))
     above = Query(lambda x: 3 * sum(v > 0 for v in x), Databases(Numbers(0, 3), 2), absolute)
     assert not in_family_c(above)
+    stretched = Query(lambda x: Fraction(9 * max(x), 8), Databases(Numbers(0, 3), 2), absolute)
+    assert not in_family_c(stretched)
     with pytest.raises(ValueError, match="can be listed"):
         in_family_c(Query(abs, Numbers(), sensitivity=1))
 
@@ -125,11 +127,19 @@ def test_a_sum_of_rows_that_may_be_absent_needs_zero_among_them() -> None:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_a_query_has_its_universal_mechanism(name: str) -> None:
-    """Theorem 10: TG with epsilon/Delta on q [0..k'] is what a uniformly sensitive query gets."""
-    query = QUERIES[name](absent(3, 2, "normalised l1", "1/2"))
+@pytest.mark.parametrize(("kind", "level"), [("normalised l1", "2/15"), ("l1", "1/5"), ("linf", "1/5")])
+def test_a_query_has_its_universal_mechanism(name: str, kind: Any, level: str) -> None:
+    """Theorem 10: TG with epsilon/Delta on q [0..k'] is what a uniformly sensitive query gets.
+
+    Its corollaries: Delta is qk under the normalised d_1 and 1 under d_1 and, but for sums, d_inf.
+    """
+    query = QUERIES[name](absent(3, 2, kind, "1/2"))
+    if (name, kind) == ("sum", "linf"):
+        with pytest.raises(NotUniform, match="no tight 2-expansive chain"):
+            universal_mechanism(query, "1/5")
+        return
     mechanism = universal_mechanism(query, "1/5")
-    assert mechanism.mechanism == TruncatedGeometric("2/15", "1/2", max(query.answers))
+    assert mechanism.mechanism == TruncatedGeometric(level, "1/2", max(query.answers))
     assert mechanism.loss(Fraction(1)) == Fraction(1, 5)
 
 

@@ -26,6 +26,7 @@ from meteragent.privacy.metric import (
     absolute,
     chebyshev,
     discrete,
+    domination,
     hamming,
     manhattan,
 )
@@ -190,6 +191,9 @@ def test_a_smaller_metric_promises_more(channel: Channel, epsilon: Fraction) -> 
     for metric in ordered[:2]:
         assert bits.is_private(epsilon, metric) == bits.is_private(1, Scaled(metric, epsilon))
     assert bits.smallest_epsilon(hamming) == bits.smallest_epsilon(manhattan)
+    for small, large in itertools.permutations(ordered[:2]):
+        factor = float(domination(bits.inputs, small, large))
+        assert bits.smallest_epsilon(large) <= factor * bits.smallest_epsilon(small) * (1 + 1e-15)
 
 
 # Pairs (epsilon, delta) ---------------------------------------------------------------------------

@@ -271,6 +271,8 @@ def test_a_sequence_chosen_as_one_goes_stays_within_its_budget(seed: int) -> Non
             if account.would_exceed(Cost(wishes[seen])):
                 view[seen,] = chance
                 continue
+            account.add(Cost(wishes[seen]))
+            assert account.spent == Cost(first + wishes[seen])
             for again in LEVELS:
                 view[seen, again] = chance * mass(wishes[seen], point, again)
         views.append(view)

@@ -51,6 +51,8 @@ def test_conclusions_from_an_event_are_those_from_merged_outputs(
 ) -> None:
     """Bayes' rule for an event is that for a channel which says no more than whether it happened."""
     prior = {x: Fraction(weight, sum(weights)) for x, weight in enumerate(weights)}
+    joint = [p * prior[x] for x, p in enumerate(channel.likelihood((0, 1)))]
+    assert list(channel.posterior(prior, 0, 1).values()) == [p / sum(joint[1:], joint[0]) for p in joint]
     merged = channel.then(Channel(channel.outputs, "yn", [[1, 0], [1, 0], [0, 1]]))
     assert channel.posterior(prior, 0, 1) == merged.posterior(prior, "y")
     assert channel.likelihood((0, 1)) == merged.column("y")

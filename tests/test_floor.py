@@ -105,9 +105,11 @@ def test_no_mechanism_is_below_the_floors(name: str, epsilon: str, delta: str) -
     error = np.abs(points[:, None] - points)
     level = float(Fraction(epsilon)) * (1 - np.eye(points.size))
     least = least_maximal_error(error, level, float(Fraction(delta)))
-    kappa = Fraction(float(np.min(error[error > 0])))
+    kappa, diameter = Fraction(float(np.min(error[error > 0]))), Fraction(float(points[-1]))
+    theorem_6 = diameter * (1 - Fraction(delta)) / (2 * (1 + exp(epsilon)))
+    assert diameter_floor(diameter, epsilon, delta) == theorem_6
     floors = [
-        float(two_point_floor(Fraction(float(points[-1])), epsilon, delta)),
+        float(two_point_floor(diameter, epsilon, delta)),
         float(finite_floor(points.size - 1, kappa, epsilon, delta)),
     ]
     assert max(floors) <= least + 1e-9

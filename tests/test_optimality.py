@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from meteragent.privacy.floor import finite_floor
 from meteragent.privacy.mechanism.number import TruncatedGeometric
 from meteragent.privacy.metric import manhattan
 from meteragent.privacy.optimality import (
@@ -330,9 +331,9 @@ def test_two_counts_at_once_have_no_best_mechanism() -> None:
 @given(st.integers(1, 3), st.sampled_from([0.3, 1.0, 2.5]), st.sampled_from([0.0, 0.1, 0.6]))
 def test_the_least_maximal_error_of_categories_is_known(m: int, epsilon: float, delta: float) -> None:
     """It is m (1-delta)/(m + e^epsilon), by an independent program (Holohan, Theorem 7)."""
-    discrete = 1 - np.eye(m + 1)
-    value = least_maximal_error(discrete, epsilon * discrete, delta)
+    value = least_maximal_error(1 - np.eye(m + 1), epsilon * (1 - np.eye(m + 1)), delta)
     assert value == pytest.approx(m * (1 - delta) / (m + math.exp(epsilon)), abs=EXACT)
+    assert value == pytest.approx(float(finite_floor(m, 1, str(epsilon), str(delta))), abs=EXACT)
 
 
 def test_delta_does_not_chain() -> None:

@@ -18,7 +18,16 @@ from meteragent.privacy.mechanism.categorical import Categorical
 from meteragent.privacy.mechanism.product import Product
 from meteragent.privacy.mechanism.selection import Exponential, NoisyMax
 from meteragent.privacy.mechanism.vector import VectorLaplace
-from meteragent.privacy.metric import GraphMetric, absolute, discrete, domination, hamming, removal
+from meteragent.privacy.metric import (
+    GraphMetric,
+    absolute,
+    chebyshev,
+    discrete,
+    domination,
+    hamming,
+    manhattan,
+    removal,
+)
 from meteragent.privacy.optimality import (
     User,
     best_for_all,
@@ -219,7 +228,7 @@ def test_example_3_first_names_have_sensitivity_two(epsilon: int, bound: float) 
     counts = VectorLaplace(epsilon, 1, 10_000, sensitivity=2)
     scale = 2 / epsilon
     assert scale * math.log(10_000 / 0.05) == pytest.approx(bound, abs=0.01)
-    assert math.ceil(bound) <= counts.largest_error_bound(0.05) <= math.ceil(bound) + 1
+    assert counts.largest_error_bound(0.05) == math.ceil(bound)
 
 
 @pytest.mark.parametrize(("gap", "loss"), [(0, 1.307), (20, 1.913)])
@@ -290,3 +299,8 @@ def test_the_definitions_of_sensitivity() -> None:
         max(map(absolute, histogram(x), histogram(y))) for x in domain.points for y in domain.neighbours(x)
     ]
     assert max(changes) == 1
+    counts = Query(histogram, domain, manhattan)
+    utilities = Query(lambda x: [4 * u for u in histogram(x)], domain, chebyshev)
+    assert (counts.sensitivity, utilities.sensitivity) == (2, 4)
+    assert VectorLaplace("1/2", 1, 3, sensitivity=2).loss(Fraction(2)) == HALF
+    assert Exponential("1/2", 1, 3, sensitivity=4).loss(Fraction(4)) == HALF

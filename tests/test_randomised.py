@@ -132,6 +132,7 @@ def hockey_stick(mechanism: RandomRow, x: str, other: str, epsilon: float) -> fl
 def test_a_random_row_is_private_for_no_epsilon() -> None:
     """A row that only one of two neighbours has leaves with 1/n: no epsilon gives a delta below that."""
     mechanism = RandomRow(Databases(Categories("abc"), 5))
+    assert mechanism.guarantee == (Fraction(0), Fraction(1, 5))
     for epsilon in (0.0, 1.0, 30.0):
         assert hockey_stick(mechanism, "aaaab", "aaaaa", epsilon) == pytest.approx(1 / 5, abs=1e-15)
     assert mechanism.log_mass("b", list("aaaaa")) == -math.inf

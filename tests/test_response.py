@@ -49,9 +49,10 @@ def test_the_answers_to_all_queries_are_as_private_as_the_release() -> None:
     identity = channel.smallest_delta(odds, neighbour_pairs())
     assert identity == Fraction(1, 10)
     queries = [share_on, lambda d: d[0], lambda d: (share_on(d), d[0]), lambda d: d]
-    found = [answered(channel, query).smallest_delta(odds, neighbour_pairs()) for query in queries]
+    found = [answered(channel, asked(query)).smallest_delta(odds, neighbour_pairs()) for query in queries]
     assert all(delta <= identity for delta in found)
     assert found[-1] == identity
+    assert answered(channel, asked(lambda d: d)).rows == channel.rows
 
 
 def neighbour_pairs() -> list[tuple[Any, Any]]:
@@ -65,6 +66,12 @@ def answered(channel: Channel, query: Any) -> Channel:
     answers = tuple(dict.fromkeys(map(query, channel.outputs)))
     rows = ([Fraction(query(z) == answer) for answer in answers] for z in channel.outputs)
     return channel.then(Channel(channel.outputs, answers, rows))
+
+
+def asked(query: Any) -> Any:
+    """The query as `Sanitised` answers it where a database was released: at delta = 1, as it is."""
+    bare = Product(Categorical(LABELS.space, 0, 1), 2)
+    return lambda released: Sanitised(bare, released).answer(query)
 
 
 def test_what_was_released_is_all_that_is_kept() -> None:

@@ -84,7 +84,7 @@ def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "World":
     feed = Pipeline.feed
 
     def counted(core: Pipeline, batch: Sequence[Message], now_ms: int, *more: Any) -> Effects:
-        made.feeds[now_ms] += 1
+        made.feeds[core.name, now_ms] += 1
         return feed(core, batch, now_ms, *more)
 
     monkeypatch.setattr(Pipeline, "feed", counted)
@@ -101,9 +101,10 @@ class World:
         self.synchronised: bool | None = True
         self.listen_s = 0.0
         self.read = asyncio.Event()
-        self.feeds = Counter[int]()
+        self.feeds = Counter[tuple[str, int]]()
         self.sides: dict[str, Side] = {}
         self.connected = asyncio.Event()
+        self._names = ["main"]
         self._suffixes = [""]
         self._sinks: list[str] = []
 
@@ -150,8 +151,8 @@ class World:
         """The agent at work, stopped when the block ends."""
         self.sides.clear()
         self.connected.clear()
-        names = [stream.name for stream in self.parse(text).stream]
-        self._suffixes = ["" if name == "main" else f"-{name}" for name in names]
+        self._names = [stream.name for stream in self.parse(text).stream]
+        self._suffixes = ["" if name == "main" else f"-{name}" for name in self._names]
         self._sinks = []
         told = notify or Notify()
         self.agent = Agent(
@@ -179,9 +180,9 @@ class World:
                 await self.read.wait()
 
     async def settle(self) -> None:
-        """Wait until what falls due by now is committed: the core has been fed this time, and again."""
-        fed = self.feeds[self.now_ms]
-        await self.until(lambda: self.feeds[self.now_ms] >= fed + 3)
+        """Wait until what has come and falls due by now is committed: each core is fed, and again."""
+        fed = {name: self.feeds[name, self.now_ms] for name in self._names}
+        await self.until(lambda: all(self.feeds[name, self.now_ms] >= fed[name] + 3 for name in fed))
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Turn until something is true."""

@@ -43,16 +43,16 @@ async def every_ten_seconds(world: World, seconds: int, payload: Callable[[], by
     source = world.sides["source"]
     for _ in range(seconds // 10):
         source.session.send(source, payload(), "meters/m/power")
-        await world.turn(2)
+        await world.settle()
         world.now_ms += 10_000
-        await world.turn(2)
+        await world.settle()
 
 
 async def quiet(world: World, minutes: int) -> None:
     """So long nothing comes."""
     for _ in range(minutes):
         world.now_ms += MINUTE_MS
-        await world.turn(3)
+        await world.settle()
 
 
 # Through the agent ------------------------------------------------------------------------------
@@ -162,9 +162,9 @@ async def test_one_stream_does_not_speak_for_another(world: World) -> None:
             one, other = world.sides["source-one"], world.sides["source-two"]
             one.session.send(one, reading(5, world.now_ms), "one/m/power")
             other.session.send(other, b"{}", "two/m/power")
-            await world.turn(2)
+            await world.settle()
             world.now_ms += 10_000
-            await world.turn(2)
+            await world.settle()
         assert [(one.code, one.stream) for one in await problems(world)] == [("wrong_profile", "two")]
         assert world.agent.counts["received"] == 16
 

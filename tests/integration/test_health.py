@@ -27,6 +27,8 @@ HOUR_MS = 3_600_000
 SHELLY = b'{"id":0,"voltage":230.1,"apower":312.5,"total":9}'
 """As a meter of another make than the configuration says."""
 WINDOW = 'length = "30min"'
+HOLD = 'hold = "1h"'
+"""A reading stands into the first window, however far away that is: only then it counts."""
 STREAMS = {
     "wrong": "wrong_profile",
     "garbage": "wrong_profile",
@@ -37,7 +39,7 @@ STREAMS = {
 
 def configuration(url: str) -> str:
     """A stream for each cause, and one whose readings count."""
-    kilo = 'unit = "kW"'
+    kilo = f'unit = "kW"\n{HOLD}'
     made = {name: stream(url, name=name, window=WINDOW).replace("meters/", f"{name}/") for name in STREAMS}
     made["wrong"] = made["wrong"].replace('time = "t"', "")
     made["garbage"] = made["garbage"].replace('time = "t"', "")

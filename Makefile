@@ -15,7 +15,7 @@ BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
-.PHONY: help demo test lint types parts unit real faults mutants bench clean
+.PHONY: help demo test fast-tests broker-tests lint types parts unit real faults mutants bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -25,12 +25,18 @@ demo: $(DEMO_STAMP) ## the main job by itself, with simulated homes and a broker
 
 test: export HYPOTHESIS_PROFILE ?= ci
 test: lint types parts ## everything: style, types, import contracts, all tests
-	$(BIN)/python -m pytest -n auto -m "not integration and not spark"
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m integration tests/integration $(ALONE:%=--ignore=%)
+	$(MAKE) --jobs=2 --output-sync=target fast-tests broker-tests
 	$(BIN)/python -m pytest -m integration $(ALONE)
 	$(BIN)/python -m pytest -m spark tests/spark
 	@echo "make test ran: ruff check, ruff format, import contracts, mypy --strict, and the tests"
 	@echo "of units, statistics, integration and Spark; what was NOT RUN is listed above."
+
+# Both at once: tests with brokers mostly wait, and the others take what they leave of the processors.
+fast-tests:
+	nice -n 10 $(BIN)/python -m pytest -n auto --dist worksteal -m "not integration and not spark"
+
+broker-tests:
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m integration tests/integration $(ALONE:%=--ignore=%)
 
 lint: $(STAMP) ## style and import contracts
 	$(BIN)/ruff check

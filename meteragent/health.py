@@ -55,6 +55,7 @@ COUNTERS = {
     "retired_unsent": "undelivered messages of such streams, dropped to make room",
     "delivered": "messages the sink's broker has confirmed",
     "publish_refused": "publications the sink's broker refused; they wait, and are tried each hour",
+    "oversized": "messages of more than 4 MiB: skipped, and acknowledged so that they do not come again",
     "source_lost": "connections to the source's broker lost",
     "sink_lost": "connections to the sink's broker lost",
     "store_full": "times the store was full of undelivered messages: everything stands",

@@ -3,8 +3,8 @@
 Rules
 1. A message is acknowledged when the core says so, after the commit that holds what it contributed.
 2. What is held unacknowledged is bounded: beyond `inflight` (over MQTT 3.1.1, whose brokers have
-   limits of their own that nobody states, 16) the oldest that the core has are acknowledged early
-   and counted. A broker that stops at fewer is found out: see `Allowance`.
+   limits of their own that nobody states, 16 unless the configuration says how many) the oldest that the
+   core has are acknowledged early and counted. A broker that stops at fewer is found out: see `Allowance`.
 3. What waits for the core is bounded: QoS 0 messages beyond Receive Maximum are shed and counted;
    QoS 1 messages beyond what the protocol allows end the connection, and the broker sends them again.
    Before that nothing more is read: mosquitto 2.0.11 sends a backlog without regard to Receive Maximum.
@@ -125,15 +125,19 @@ class Source:
         max_payload: int,
         now_ms: Callable[[], int | None],
         counts: Counts,
+        *,
+        capped: bool = True,
     ) -> None:
         """`now_ms` stamps arrivals; None while there is no clock.
 
+        `capped`: over MQTT 3.1.1 no more than HELD_3_1_1 are held, whatever `inflight` is.
         `receive_maximum` is how many unacknowledged messages the broker may send: those held, and room to
         move.
         """
         self.subscribed = asyncio.Event()
         self._filter = topic_filter
         self._inflight = inflight
+        self._capped = capped
         self.receive_maximum = min(2 * inflight, inflight + BATCH, PACKET_IDS)
         self._max_payload = max_payload
         self._now_ms = now_ms
@@ -234,5 +238,5 @@ class Source:
 
     def _bound(self) -> int:
         modern = self._session is None or self._session.version == _MQTT_5
-        asked = self._inflight if modern else min(self._inflight, HELD_3_1_1)
+        asked = self._inflight if modern or not self._capped else min(self._inflight, HELD_3_1_1)
         return asked if self._allowance.most is None else min(asked, self._allowance.most)

@@ -16,9 +16,15 @@ MAX_PAYLOAD = 100
 class Line:
     """A source, its counts, and the connection of the moment."""
 
-    def __init__(self, inflight: int = 4, now_ms: Callable[[], int | None] = lambda: NOW_MS) -> None:
+    def __init__(
+        self,
+        inflight: int = 4,
+        now_ms: Callable[[], int | None] = lambda: NOW_MS,
+        *,
+        capped: bool = True,
+    ) -> None:
         self.counts = Counts()
-        self.source = Source("in/+", inflight, MAX_PAYLOAD, now_ms, self.counts)
+        self.source = Source("in/+", inflight, MAX_PAYLOAD, now_ms, self.counts, capped=capped)
         self.session = FakeSession()
 
     async def connect(self, version: int = 5) -> FakeSession:

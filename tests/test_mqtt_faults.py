@@ -7,7 +7,7 @@ import pytest
 
 from meteragent.errors import LinkError
 from meteragent.mqtt.endpoint import Version
-from tests.fake_broker import DISCONNECT, PUBLISH, SUBSCRIBE, FakeBroker, Wire, packet_id
+from tests.fake_broker import DISCONNECT, PUBLISH, SUBSCRIBE, FakeBroker, Packet, Wire, packet_id
 from tests.mqtt_peer import connected, soon
 
 CANARY = b"canary-2718281828"
@@ -66,21 +66,21 @@ async def test_a_subscription_is_not_waited_for_for_ever() -> None:
     ids=["topic too long", "no topic", "unknown property", "half a packet id"],
 )
 async def test_a_packet_that_cannot_be_read_ends_the_connection(bad: bytes) -> None:
-    """Gmqtt skips what it cannot parse; here that is no way to lose a message silently."""
+    """What cannot be read is never skipped: that would lose a message silently. The DISCONNECT says why."""
 
     async def script(wire: Wire) -> None:
         await wire.accept()
         wire.send(bad)
-        await wire.end()
+        assert await wire.end() == [Packet(DISCONNECT, 0, b"\x81")]
 
     async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
-        assert "a packet that cannot be read" in await peer.warned()
+        assert "the broker sent what MQTT forbids" in await peer.warned()
         await peer.session()
 
 
-@pytest.mark.parametrize("topic", [b"\xff", b"meters/a\0b/power"])
+@pytest.mark.parametrize("topic", [b"\xff", b"meters/a\0b/power", b"a/+", b"a/#", b""])
 async def test_a_topic_that_is_none_ends_the_connection(topic: bytes) -> None:
-    """MQTT forbids what is not UTF-8, and a NUL; gmqtt would hand over its bytes."""
+    """MQTT forbids what is not UTF-8, a NUL, wildcards, and no topic at all."""
 
     async def script(wire: Wire) -> None:
         await wire.accept()
@@ -88,7 +88,7 @@ async def test_a_topic_that_is_none_ends_the_connection(topic: bytes) -> None:
         await wire.end()
 
     async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
-        assert "a packet that cannot be read" in await peer.warned()
+        assert "the broker sent what MQTT forbids" in await peer.warned()
 
 
 async def test_a_message_at_qos_2_ends_the_connection() -> None:
@@ -113,7 +113,10 @@ async def test_the_reason_that_a_broker_gives_for_the_end_is_told() -> None:
         await wire.end()
 
     async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
-        assert "the broker ended the connection: reason 0x8e" in await peer.warned()
+        assert (
+            "the broker ended the connection: another client has this client id (reason 0x8e)"
+            in await peer.warned()
+        )
 
 
 async def test_nothing_tells_topics_and_payloads(caplog: pytest.LogCaptureFixture) -> None:
@@ -146,7 +149,7 @@ async def test_nothing_tells_topics_and_payloads(caplog: pytest.LogCaptureFixtur
 # The end of a connection
 
 
-@pytest.mark.parametrize(("version", "farewell"), [("5", b"\xe0\x02\0\0"), ("3.1.1", b"\xe0\x00")])
+@pytest.mark.parametrize(("version", "farewell"), [("5", b"\xe0\x00"), ("3.1.1", b"\xe0\x00")])
 async def test_a_cancelled_one_leaves_in_order(version: Version, farewell: bytes) -> None:
     """What was acknowledged last leaves first, then a DISCONNECT that does not shorten the session."""
 

@@ -70,10 +70,10 @@ async def test_a_version_that_has_worked_is_not_doubted_for_a_shut_door() -> Non
 
 
 async def test_a_broker_that_refuses_for_another_reason_is_asked_again_in_the_same_version() -> None:
-    """A refusal is told with its reason; every attempt is ours: gmqtt makes none of its own."""
+    """A refusal is told with its reason; the broker is not asked in another version."""
     async with FakeBroker(refuse(0x88), refuse(0x87), accept) as broker, connected(broker.url) as peer:
-        assert "Server unavailable" in await peer.warned()
-        assert "Not authorized" in await peer.warned()
+        assert "the broker is not available" in await peer.warned()
+        assert "not authorised" in await peer.warned()
         await soon(peer.sessions.get())
     assert broker.levels == [5, 5, 5]
 

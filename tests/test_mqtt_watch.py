@@ -54,7 +54,7 @@ async def test_it_asks_for_a_session_that_ends_with_the_connection() -> None:
 async def test_a_broker_that_refuses_is_named_as_such() -> None:
     """Not authorised twice is an answer; so is a port where nobody listens."""
     async with FakeBroker(refuse(0x87), refuse(0x87), accept) as broker:
-        assert "Not authorized" in await told(broker.url)
+        assert "not authorised" in await told(broker.url)
         url = broker.url
     assert "cannot connect" in await told(url)
 

@@ -243,8 +243,7 @@ class Agent:
         counts = self.counts.part()
         pipeline = Pipeline(core, known, spending, self._bits, counts)
         pipeline.leave_after(outbox.last_due_ms(store.connection, name, store.clock_ms))
-        inflight, max_payload = stream.source.inflight, stream.source.max_payload
-        source = Source(core.source.filter, inflight, max_payload, clock.now_ms, self.counts)
+        source = parts.source(stream, core.source.filter, clock.now_ms, self.counts)
         beside, refusals = parts.beside(stream, store.secret), Refusals(stream.sink.topic.count("/") + 1)
         sink = Sink(thread.outlet(name), clock.now_ms, self.counts, beside, refusals)
         # Where the stream's clock stood: before the first thing that is due. The store's own clock

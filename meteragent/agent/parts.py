@@ -1,16 +1,19 @@
 """What a configured stream is made of: its links, its terms for the core, its budget, its client names."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent import config as settings
 from meteragent import ledger, topic
+from meteragent.health import Counts
 from meteragent.home_assistant import Discovery
 from meteragent.mqtt import Endpoint
 from meteragent.pipeline import Stream
 from meteragent.privacy.composition import Odometer
 from meteragent.release import Clock, Kind
 from meteragent.sink import Beside
+from meteragent.source import Source
 from meteragent.store import Store
 from meteragent.topic import pseudonym
 
@@ -56,6 +59,15 @@ def core(
         total=stream.sink.total,
         format=stream.sink.format,
     )
+
+
+def source(
+    stream: settings.Stream, topic_filter: str, now_ms: Callable[[], int | None], counts: Counts
+) -> Source:
+    """Return the incoming side of a stream; who writes `source.inflight` knows the broker's own limit."""
+    inflight, max_payload = stream.source.inflight, stream.source.max_payload
+    capped = "inflight" not in stream.source.model_fields_set
+    return Source(topic_filter, inflight, max_payload, now_ms, counts, capped=capped)
 
 
 def beside(stream: settings.Stream, secret: bytes) -> Beside:

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
 from meteragent.errors import LinkError
-from meteragent.mqtt.client import Will
 from meteragent.mqtt.endpoint import Endpoint, Version
+from meteragent.mqtt.packets import Will
 from meteragent.mqtt.session import (
     Count,
-    DroppedEarly,
     Link,
+    NoConnack,
     OnDelivered,
     OnMessage,
     OnRefused,
@@ -111,7 +111,7 @@ async def _one_connection(
 class _Versions:
     """Which version of MQTT to speak next: 5 until it is refused, unless one is stated.
 
-    A door shut without an answer is a refusal only as long as the version has never worked.
+    No answer to CONNECT is a refusal only as long as the version has never worked.
     """
 
     def __init__(self, stated: Version) -> None:
@@ -121,8 +121,8 @@ class _Versions:
 
     def tried(self, reason: LinkError, *, worked: bool) -> None:
         self._worked |= worked
-        dropped = isinstance(reason, DroppedEarly) and not self._worked
-        if not self._stated and (dropped or isinstance(reason, VersionRefused)):
+        unanswered = isinstance(reason, NoConnack) and not self._worked
+        if not self._stated and (unanswered or isinstance(reason, VersionRefused)):
             self.next = 4 if self.next == 5 else 5
             self._worked = False
 

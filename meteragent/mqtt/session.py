@@ -1,14 +1,29 @@
 """One live connection: what is received, acknowledged and published on it, and why it ended."""
 
 import asyncio
-import struct
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn, assert_never
 
 from meteragent.errors import LinkError
-from meteragent.mqtt.client import Client, Events, Will
 from meteragent.mqtt.endpoint import Endpoint
+from meteragent.mqtt.packets import MQTT_3, Will
+from meteragent.mqtt.protocol import (
+    REFUSED,
+    Accepted,
+    Answered,
+    Ended,
+    Event,
+    Message,
+    Oversized,
+    Pong,
+    Protocol,
+    Refused,
+    Subscribed,
+    Violation,
+)
+from meteragent.mqtt.transport import Transport
 
 Token = tuple[int]
 """Acknowledges one message; it is this very object that counts, not what it holds."""
@@ -22,14 +37,23 @@ OnDelivered = Callable[[int, int], None]
 OnRefused = Callable[[int, int], None]
 """Called with the packet id and the broker's reason code, 0x80 or above, of a publication that it refused."""
 
-Count = Callable[[Literal["lost", "publish_refused"]], None]
-"""Called when a connection that stood is lost; when the broker refuses a publication."""
+Count = Callable[[Literal["lost", "publish_refused", "oversized"]], None]
+"""Called when a connection that stood is lost; when the broker refuses a publication; when it sends a message
+that is too large."""
+
+MAX_PACKET_BYTES: Final = 4 * 2**20
+"""The largest packet that is read: what is larger is skipped."""
+UNANSWERED_S: Final = 300.0
+"""A publication that the broker has not answered for so long ends the connection: the next one repeats it."""
 
 _VERSION_REFUSED: Final = (0x01, 0x84)
-_REFUSED: Final = 0x80
 _OF_THE_CONNECTION: Final = (0x91, 0x97)
 """Refusals that are about no topic: the packet id is in use, a quota is exceeded."""
-_PUBACK: Final = struct.Struct("!BBH").pack
+_WITH_WILL: Final = 0x04
+_MALFORMED: Final = 0x81
+"""Reasons of a DISCONNECT (MQTT 5): the last will is to be published; what the broker sent is malformed."""
+
+_log = logging.getLogger(__name__)
 
 
 class VersionRefused(LinkError):
@@ -40,8 +64,12 @@ class SubscriptionRefused(LinkError):
     """The broker does not let us subscribe."""
 
 
-class DroppedEarly(LinkError):
-    """The broker closed the connection without an answer; perhaps it does not know this version."""
+class NoConnack(LinkError):
+    """The broker does not answer CONNECT; perhaps it does not know this version."""
+
+
+class NoAnswer(LinkError):
+    """The broker does not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +97,7 @@ class Session:
     accepted         the broker has answered the connection with yes
     session_present  the broker still knows us: our subscriptions stand
     inflight         how many publications may be unanswered at once:
-                     min(asked, CONNACK Receive Maximum - 2), at least 1
+                     min(asked, CONNACK's Receive Maximum)
     """
 
     def __init__(self, link: Link, version: int) -> None:
@@ -81,33 +109,22 @@ class Session:
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reason: Exception = LinkError("the session has not ended")
         self._unacked: dict[int, list[Token | None]] = {}
-        self._early: list[tuple[str, bytes, int, bool, Token | None]] | None = []
+        self._early: list[tuple[Message, Token | None]] | None = []
         self._subscribing: dict[int, asyncio.Future[int]] = {}
-        self._client = Client(
-            link.client_id,
-            self._events(),
-            receive_maximum=link.receive_maximum,
-            session_expiry_s=link.session_expiry_s,
-            username=link.endpoint.username,
-            password=link.endpoint.password,
-            will=link.will,
-        )
-
-    def _events(self) -> Events:
-        return Events(
-            refused=self._on_refused,
-            accepted=self._on_accepted,
-            message=self._on_message,
-            puback=self._on_puback,
-            suback=self._on_suback,
-            lost=self._on_lost,
-            unreadable=self._on_unreadable,
-        )
+        self._published_s: dict[int, float] = {}
+        self._asked = False
+        self._goodbye = _WITH_WILL if link.will else 0
+        self._answered = asyncio.Event()
+        self._max_packet_bytes: int | None = None
+        self._protocol = Protocol(version, max_packet_bytes=MAX_PACKET_BYTES)
+        self._transport = Transport(self._protocol, self._on_event, self._on_lost, self._on_tick)
 
     async def subscribe(self, topic_filter: str) -> None:
         """Subscribe at QoS 1 and wait for the answer; raises LinkError unless that is granted."""
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._subscribing[self._client.subscribe(topic_filter)] = answer
+        packet_id, packet = self._protocol.subscribe(topic_filter)
+        self._subscribing[packet_id] = answer
+        self._transport.write(packet)
         await self._first_of(answer, "the subscription")
         if answer.result() != 1:
             raise SubscriptionRefused(f"subscription refused: reason 0x{answer.result():02x}")
@@ -116,7 +133,7 @@ class Session:
         """End a subscription; raises LinkError when the session has ended."""
         if self._ended.done():
             raise LinkError("the session has ended")
-        self._client.unsubscribe(topic_filter)
+        self._transport.write(self._protocol.unsubscribe(topic_filter))
 
     def acknowledge(self, tokens: Iterable[Token]) -> None:
         """Tell the broker that these messages are done with.
@@ -126,35 +143,37 @@ class Session:
         mosquitto 2.0.11 after 65,535 messages whether it is or not, and take an acknowledgement for the
         oldest message of its id: so it leaves when that one is done with.
         """
-        pubacks = []
+        packet_ids = []
         for token in tokens:
             packet_id = token[0]
             named = self._unacked.get(packet_id, [])
             named[:] = [None if held is token else held for held in named]  # by identity
             while named and named[0] is None:
                 del named[0]
-                pubacks.append(_PUBACK(0x40, 2, packet_id))
+                packet_ids.append(packet_id)
             if not named:
                 self._unacked.pop(packet_id, None)
-        if pubacks:
-            self._client.write(b"".join(pubacks))
+        if packet_ids:
+            self._transport.write(self._protocol.acknowledge(packet_ids))
 
     def pause(self, *, reading: bool) -> None:
         """Read no more from the broker, or again; a broker that hears nothing ends the connection."""
-        self._client.pause(reading=reading)
+        self._transport.pause(reading=reading)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """Publish at QoS 1; returns the packet id that `on_delivered` will be called with.
 
-        Raises LinkError when the session has ended or no packet id is free. The caller keeps at
+        Raises LinkError when the session has ended or the broker takes no more. The caller keeps at
         most `inflight` unanswered, which also bounds what waits to be written.
         """
         if self._ended.done():
             raise LinkError("the session has ended")
-        try:
-            return self._client.publish(topic, payload, retain)
-        except OverflowError:
-            raise LinkError("no packet id is free") from None
+        packet_id, packet = self._protocol.publish(topic, payload, retain=retain)
+        if self._max_packet_bytes is not None and len(packet) > self._max_packet_bytes:
+            raise LinkError(f"the broker takes packets of {self._max_packet_bytes} bytes at most")
+        self._published_s[packet_id] = asyncio.get_running_loop().time()
+        self._transport.write(packet)
+        return packet_id
 
     async def closed(self) -> NoReturn:
         """Wait for the end of the session; raises why: a LinkError, or what a callback or serve raised."""
@@ -168,16 +187,29 @@ class Session:
         connecting = asyncio.ensure_future(self._connect())
         try:
             await self._first_of(connecting, "the connection")
+        except NoAnswer as error:
+            raise NoConnack(str(error)) if self._asked else error from None
         finally:
             connecting.cancel()
             await asyncio.wait({connecting})
-        self.inflight = max(1, min(self._link.inflight, self._client.receive_maximum - 2))
 
     async def _connect(self) -> None:
-        endpoint, keepalive_s = self._link.endpoint, self._link.keepalive_s
+        endpoint, link = self._link.endpoint, self._link
         try:
-            tls = endpoint.tls_context()
-            await self._client.connect(endpoint.host, endpoint.port, tls, keepalive_s, self.version)
+            await self._transport.connect(endpoint.host, endpoint.port, endpoint.tls_context())
+            self._transport.write(
+                self._protocol.connect(
+                    link.client_id,
+                    session_expiry_s=link.session_expiry_s,
+                    receive_maximum=link.receive_maximum,
+                    keepalive_s=link.keepalive_s,
+                    username=endpoint.username,
+                    password=endpoint.password,
+                    will=link.will,
+                )
+            )
+            self._asked = True
+            await self._answered.wait()
         except OSError as error:
             self._end(LinkError(f"cannot connect: {error}"))
         except Exception as error:  # noqa: BLE001 -- rule 3: it is raised where it ends the agent
@@ -203,7 +235,9 @@ class Session:
     async def close(self) -> None:
         """Write what is waiting and DISCONNECT; the broker keeps its side of the session."""
         self._end(LinkError("the session was closed"))
-        await self._client.close()
+        # With a will it is the broker that says goodbye: in 3.1.1 a DISCONNECT would have it forget the will.
+        silent = self._link.will and self.version == MQTT_3
+        await self._transport.close(b"" if silent else self._protocol.disconnect(self._goodbye))
 
     async def _first_of(self, answer: asyncio.Future[Any], of: str) -> None:
         """Wait for an answer; raises why the session ended, or LinkError after `timeout_s`."""
@@ -211,7 +245,7 @@ class Session:
         if self._ended.done():
             raise self._reason
         if not answer.done():
-            raise LinkError(f"no answer to {of} within {self._link.timeout_s:g} s")
+            raise NoAnswer(f"no answer to {of} within {self._link.timeout_s:g} s")
 
     def _end(self, reason: Exception) -> None:
         """End the session; a failure of ours outweighs the LinkErrors that come with it."""
@@ -221,77 +255,122 @@ class Session:
         if not self._ended.done():
             self._ended.set_result(None)
 
-    # What the client reports
+    # What the broker says
 
-    def _on_refused(self, reason: int, text: str) -> None:
-        kind = VersionRefused if reason in _VERSION_REFUSED else LinkError
-        self._end(kind(f"connection refused: {text}"))
+    def _on_event(self, event: Event) -> None:  # noqa: C901 -- one case for each event
+        if self._ended.done():
+            return
+        match event:
+            case Message():
+                self._on_message(event)
+            case Answered():
+                self._on_answered(event)
+            case Subscribed():
+                self._on_subscribed(event)
+            case Pong():
+                pass
+            case Accepted():
+                self._on_accepted(event)
+            case Oversized():
+                self._on_oversized(event)
+            case Refused():
+                kind = VersionRefused if event.reason in _VERSION_REFUSED else LinkError
+                self._end(kind(f"connection refused: {event.text} (0x{event.reason:02x})"))
+            case Ended():
+                self._end(
+                    LinkError(f"the broker ended the connection: {event.text} (reason 0x{event.reason:02x})")
+                )
+            case Violation():
+                self._goodbye = _MALFORMED
+                self._end(LinkError(f"the broker sent what MQTT forbids: {event.rule}"))
+            case _:
+                assert_never(event)
 
-    def _on_accepted(self, session_present: bool) -> None:
+    def _on_accepted(self, event: Accepted) -> None:
+        link = self._link
         self.accepted = True
-        self.session_present = session_present
+        self.session_present = event.session_present
+        self.inflight = min(link.inflight, event.receive_maximum)
+        self._max_packet_bytes = event.max_packet_bytes
+        if event.session_expiry_s is not None and event.session_expiry_s < link.session_expiry_s:
+            _log.warning(
+                "%s:%d: the broker keeps a lost session for %d s, not for the %d s asked for",
+                link.endpoint.host,
+                link.endpoint.port,
+                event.session_expiry_s,
+                link.session_expiry_s,
+            )
+        keepalive_s = link.keepalive_s if event.keepalive_s is None else event.keepalive_s
+        if keepalive_s:
+            self._transport.keep_alive(keepalive_s)
+        self._answered.set()
 
-    def _on_message(
-        self, topic: str | bytes, payload: bytes, qos: int, retain: bool, packet_id: int, repeated: bool
-    ) -> None:
+    def _on_message(self, message: Message) -> None:
         token: Token | None = None
-        if packet_id:
-            if repeated and packet_id in self._unacked:
+        if message.packet_id:
+            if message.duplicate and message.packet_id in self._unacked:
                 return  # what it repeats was sent on this connection
-            token = (packet_id,)
-            self._unacked.setdefault(packet_id, []).append(token)
-        elif qos != 0:
-            self._end(LinkError(f"the broker sent a message at QoS {qos}"))
-        if isinstance(topic, bytes) or "\0" in topic:
-            self._on_unreadable()
-        elif self._early is None:
-            self._hand_over(topic, payload, qos, retain, token)
+            token = (message.packet_id,)
+            self._unacked.setdefault(message.packet_id, []).append(token)
+        if self._early is None:
+            self._hand_over(message, token)
         else:
-            self._early.append((topic, payload, qos, retain, token))
+            self._early.append((message, token))
 
     def _hand_over_early(self) -> None:
         early, self._early = self._early or [], None
-        for message in early:
-            self._hand_over(*message)
+        for message, token in early:
+            self._hand_over(message, token)
 
-    def _hand_over(self, topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
+    def _hand_over(self, message: Message, token: Token | None) -> None:
         if self._ended.done():
             return
         try:
-            self._link.on_message(topic, payload, qos, retain, token)
+            self._link.on_message(message.topic, message.payload, message.qos, message.retain, token)
         except Exception as error:  # noqa: BLE001 -- rule 3: it is raised where it ends the agent
             self._end(error)
 
-    def _on_puback(self, packet_id: int, reason: int) -> None:
-        if self._ended.done():
-            return
+    def _on_oversized(self, event: Oversized) -> None:
+        """Acknowledge what nobody will read: left with the broker it would come again for ever."""
+        self._link.count("oversized")
+        _log.warning("a message of %d bytes was skipped", event.size_bytes)
+        if event.packet_id:
+            self._transport.write(self._protocol.acknowledge([event.packet_id]))
+
+    def _on_answered(self, event: Answered) -> None:
+        self._published_s.pop(event.packet_id, None)
         answered = self._link.on_delivered
-        if reason >= _REFUSED:
+        if event.reason >= REFUSED:
             self._link.count("publish_refused")
-            if self._link.on_refused is None or reason in _OF_THE_CONNECTION:
-                self._end(LinkError(f"publication refused: reason 0x{reason:02x}"))
+            if self._link.on_refused is None or event.reason in _OF_THE_CONNECTION:
+                self._end(LinkError(f"publication refused: reason 0x{event.reason:02x}"))
                 return
             answered = self._link.on_refused
         try:
-            answered(packet_id, reason)
+            answered(event.packet_id, event.reason)
         except Exception as error:  # noqa: BLE001 -- rule 3: it is raised where it ends the agent
             self._end(error)
 
-    def _on_suback(self, packet_id: int, granted: int) -> None:
-        answer = self._subscribing.pop(packet_id, None)
+    def _on_subscribed(self, event: Subscribed) -> None:
+        answer = self._subscribing.pop(event.packet_id, None)
         if answer is not None and not answer.done():
-            answer.set_result(granted)
+            answer.set_result(event.reason)
 
-    def _on_lost(self, reason: int | None) -> None:
-        if not self.accepted:
-            self._end(DroppedEarly("the broker closed the connection without an answer"))
-        elif reason is not None:
-            self._end(LinkError(f"the broker ended the connection: reason 0x{reason:02x}"))
-        else:
+    # What the transport says
+
+    def _on_tick(self) -> bool:
+        """Return whether the connection may stand: publications are answered."""
+        oldest_s = next(iter(self._published_s.values()), None)
+        if oldest_s is None or asyncio.get_running_loop().time() - oldest_s < UNANSWERED_S:
+            return True
+        self._end(LinkError(f"the broker has not answered a publication for {UNANSWERED_S:g} s"))
+        return False
+
+    def _on_lost(self) -> None:
+        if self.accepted:
             self._end(LinkError("the connection was lost"))
-
-    def _on_unreadable(self) -> None:
-        self._end(LinkError("the broker sent a packet that cannot be read"))
+        else:
+            self._end(NoConnack("the broker closed the connection without an answer"))
 
 
 async def _first(of: set[asyncio.Future[Any]], timeout_s: float | None = None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.errors import LinkError
-from meteragent.mqtt.client import CLOSE_TIMEOUT_S
+from meteragent.mqtt.transport import CLOSE_TIMEOUT_S
 from tests.broker import Certificates
 from tests.fake_broker import PINGREQ, FakeBroker, Wire
 from tests.mqtt_peer import connected, soon, turns

@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-INSTRUMENTED = ["meteragent", "jmespath", "gmqtt", "tomllib"]
+INSTRUMENTED = ["meteragent", "jmespath", "tomllib"]
 KEPT = 24
 SMALL = 2048
 """Files of the corpus: so many of a target at most, so many bytes each."""

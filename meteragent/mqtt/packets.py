@@ -1,0 +1,279 @@
+"""MQTT packets as bytes, 3.1.1 and 5: those that a client writes, and the parts of those that it reads.
+
+Sections are those of the OASIS standards: 3.1.1 of 2014-10-29 and 5.0 of 2019-03-07, which number alike.
+"""
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+MQTT_3: Final = 4
+MQTT_5: Final = 5
+"""Protocol levels, as CONNECT has them (3.1.2.2)."""
+
+LONGEST: Final = 268_435_455
+"""The largest remaining length that four bytes can say (2.2.3)."""
+
+_SHORT: Final = struct.Struct("!H")
+_LONG: Final = struct.Struct("!I")
+_PUBACK: Final = struct.Struct("!BBH").pack
+_DIGIT, _MORE = 0x7F, 0x80
+
+
+class Kind(IntEnum):
+    """The first byte of a packet without its flags (2.2.1)."""
+
+    CONNECT = 0x10
+    CONNACK = 0x20
+    PUBLISH = 0x30
+    PUBACK = 0x40
+    SUBSCRIBE = 0x80
+    SUBACK = 0x90
+    UNSUBSCRIBE = 0xA0
+    UNSUBACK = 0xB0
+    PINGREQ = 0xC0
+    PINGRESP = 0xD0
+    DISCONNECT = 0xE0
+
+
+class Malformed(Exception):
+    """A packet that the standard does not allow; it says which rule, and nothing of the packet."""
+
+
+class Will(NamedTuple):
+    """A last will: what the broker publishes, retained and at QoS 1, when the connection has ended."""
+
+    topic: str
+    payload: bytes
+
+
+# Written ------------------------------------------------------------------------------------------
+
+PINGREQ: Final = bytes((Kind.PINGREQ, 0))
+
+
+def connect(  # noqa: PLR0913 -- CONNECT has these fields
+    level: int,
+    client_id: str,
+    *,
+    clean: bool,
+    keepalive_s: int,
+    username: str | None = None,
+    password: str | None = None,
+    will: Will | None = None,
+    properties: bytes = b"",
+) -> bytes:
+    """Return a CONNECT (3.1); `properties` are MQTT 5's, without their length."""
+    flags = (clean << 1) | ((username is not None) << 7) | ((password is not None) << 6)
+    parts = [_text("MQTT"), bytes((level, flags | (0x2C if will else 0))), _SHORT.pack(keepalive_s)]
+    if level == MQTT_5:
+        parts += [number(len(properties)), properties]
+    parts.append(_text(client_id))
+    if will:
+        parts += [b"\0"] if level == MQTT_5 else []
+        parts += [_text(will.topic), _SHORT.pack(len(will.payload)), will.payload]
+    parts += [_text(text) for text in (username, password) if text is not None]
+    return _packet(Kind.CONNECT, *parts)
+
+
+def subscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
+    """Return a SUBSCRIBE to one filter at QoS 1 (3.8)."""
+    parts = _SHORT.pack(packet_id), _no_properties(level), _text(topic_filter), b"\x01"
+    return _packet(Kind.SUBSCRIBE | 0x02, *parts)
+
+
+def unsubscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
+    """Return an UNSUBSCRIBE of one filter (3.10)."""
+    return _packet(
+        Kind.UNSUBSCRIBE | 0x02, _SHORT.pack(packet_id), _no_properties(level), _text(topic_filter)
+    )
+
+
+def publish(level: int, packet_id: int, topic: str, payload: bytes, *, retain: bool) -> bytes:
+    """Return a PUBLISH at QoS 1 (3.3)."""
+    head = Kind.PUBLISH | 0x03 if retain else Kind.PUBLISH | 0x02
+    return _packet(head, _text(topic), _SHORT.pack(packet_id), _no_properties(level), payload)
+
+
+def puback(packet_id: int) -> bytes:
+    """Return a PUBACK that says yes (3.4)."""
+    return _PUBACK(Kind.PUBACK, 2, packet_id)
+
+
+def disconnect(level: int, reason: int = 0) -> bytes:
+    """Return a DISCONNECT (3.14); only MQTT 5's has a reason."""
+    return _packet(Kind.DISCONNECT, bytes((reason,)) if reason and level == MQTT_5 else b"")
+
+
+def number(value: int) -> bytes:
+    """Return a variable byte integer (1.5.5)."""
+    digits = bytearray()
+    while value > _DIGIT:
+        digits.append(value & _DIGIT | _MORE)
+        value >>= 7
+    digits.append(value)
+    return bytes(digits)
+
+
+def _text(text: str) -> bytes:
+    """Return a UTF-8 string with its length (1.5.4)."""
+    encoded = text.encode()
+    return _SHORT.pack(len(encoded)) + encoded
+
+
+def _no_properties(level: int) -> bytes:
+    return b"\0" if level == MQTT_5 else b""
+
+
+def _packet(first: int, *parts: bytes) -> bytes:
+    return b"".join((bytes((first,)), number(sum(map(len, parts))), *parts))
+
+
+# Read ---------------------------------------------------------------------------------------------
+
+
+def header(data: bytes, at: int) -> tuple[int, int] | None:
+    """Return where the fields of the packet at a place begin and end (2.2); None: its header is not whole."""
+    if len(data) > at + 1 and data[at + 1] < _MORE:
+        return at + 2, at + 2 + data[at + 1]
+    value, shift = 0, 0
+    for place in range(at + 1, min(at + 5, len(data))):
+        digit = data[place]
+        value |= (digit & _DIGIT) << shift
+        if digit < _MORE:
+            return place + 1, place + 1 + value
+        shift += 7
+    if len(data) > at + 4:
+        raise Malformed("a remaining length of more than four bytes")
+    return None
+
+
+_FIXED: Final = {
+    **dict.fromkeys((0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A), 1),
+    **dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2),
+    **dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4),
+}
+"""How many bytes a property of one number has, by its identifier (2.2.2.2)."""
+_TEXTS: Final = {0x03: 1, 0x08: 1, 0x09: 1, 0x12: 1, 0x15: 1, 0x16: 1, 0x1A: 1, 0x1C: 1, 0x1F: 1, 0x26: 2}
+"""How many strings, or binary data, a property has."""
+_SUBSCRIPTION_IDENTIFIER: Final = 0x0B
+_MANY_TIMES: Final = (_SUBSCRIPTION_IDENTIFIER, 0x26)
+
+Properties = dict[int, int]
+"""The values of those properties that are numbers, by identifier."""
+
+
+class Cursor:
+    """Reads the fields of one packet, which ends at `end`. Raises Malformed beyond that."""
+
+    __slots__ = ("at", "data", "end")
+
+    def __init__(self, data: bytes, begin: int, end: int) -> None:
+        self.data = data
+        self.at = begin
+        self.end = end
+
+    @property
+    def left(self) -> int:
+        """How many bytes have not been read."""
+        return self.end - self.at
+
+    def take(self, size: int) -> bytes:
+        """Read so many bytes."""
+        if self.at + size > self.end:
+            raise Malformed("a packet that ends too early")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def integer(self, size: int) -> int:
+        """Read an integer of so many bytes."""
+        return int.from_bytes(self.take(size), "big")
+
+    def text(self) -> bytes:
+        """Read a string, or binary data, with its length."""
+        return self.take(self.integer(2))
+
+    def number(self) -> int:
+        """Read a variable byte integer."""
+        value = 0
+        for shift in (0, 7, 14, 21):
+            digit = self.integer(1)
+            value |= (digit & _DIGIT) << shift
+            if digit < _MORE:
+                return value
+        raise Malformed("a number of more than four bytes")
+
+    def properties(self) -> Properties:
+        """Read properties (2.2.2) with their length."""
+        found: Properties = {}
+        inner = Cursor(self.data, *self._span(self.number()))
+        while inner.left:
+            identifier = inner.number()
+            if identifier in found and identifier not in _MANY_TIMES:
+                raise Malformed("a property twice")
+            if identifier in _FIXED:
+                found[identifier] = inner.integer(_FIXED[identifier])
+            elif identifier == _SUBSCRIPTION_IDENTIFIER:
+                found[identifier] = inner.number()
+            elif identifier in _TEXTS:
+                found[identifier] = sum(len(inner.text()) for _ in range(_TEXTS[identifier]))
+            else:
+                raise Malformed("a property that MQTT 5 does not have")
+        return found
+
+    def _span(self, size: int) -> tuple[int, int]:
+        self.take(size)
+        return self.at - size, self.at
+
+    def finish(self) -> None:
+        """Refuse what follows the last field."""
+        if self.left:
+            raise Malformed("a packet that is too long")
+
+
+# Reasons ------------------------------------------------------------------------------------------
+
+_CANNOT: Final = {
+    1: "the broker does not speak this version",
+    2: "the broker does not accept the client id",
+    3: "the broker is not available",
+    4: "the user name or the password is malformed",
+    5: "the broker does not let this client in",
+}
+"""What MQTT 3.1.1's return codes say (3.2.2.3)."""
+_REASONS: Final = {
+    0x00: "normal disconnection",
+    0x80: "unspecified error",
+    0x81: "malformed packet",
+    0x82: "protocol error",
+    0x83: "implementation specific error",
+    0x84: "the broker does not speak this version",
+    0x85: "the broker does not accept the client id",
+    0x86: "bad user name or password",
+    0x87: "not authorised",
+    0x88: "the broker is not available",
+    0x89: "the broker is busy",
+    0x8A: "banned",
+    0x8B: "the broker is shutting down",
+    0x8C: "bad authentication method",
+    0x8D: "keep alive timeout",
+    0x8E: "another client has this client id",
+    0x90: "topic name invalid",
+    0x93: "receive maximum exceeded",
+    0x95: "packet too large",
+    0x96: "message rate too high",
+    0x97: "quota exceeded",
+    0x98: "administrative action",
+    0x99: "payload format invalid",
+    0x9A: "the broker does not keep retained messages",
+    0x9B: "the broker does not take this QoS",
+    0x9C: "use another server",
+    0x9D: "server moved",
+    0x9F: "connection rate exceeded",
+}
+"""What MQTT 5's reason codes say of a connection (3.2.2.2, 3.14.2.1)."""
+
+
+def reason_text(level: int, reason: int) -> str:
+    """Return what a code of CONNACK or DISCONNECT says."""
+    return (_CANNOT if level == MQTT_3 else _REASONS).get(reason, "no reason that MQTT knows")

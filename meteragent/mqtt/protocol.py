@@ -1,0 +1,375 @@
+"""The client's side of one MQTT connection: bytes in, events out, and the bytes of what is asked for.
+
+There is no socket here and no clock. `receive` takes what the network brings, in pieces of any size, and
+yields what it means; the other methods return what is to be written. Nothing is acknowledged, repeated or
+kept here: `session` does that.
+
+Rules
+    1. What the standard forbids a broker is a `Violation`, the last event of its connection. It names the
+       rule, and nothing of the packet, which may hold a reading.
+    2. A PUBLISH of more than `max_packet_bytes` is not kept: it is an `Oversized` as soon as its packet id
+       has come, and the rest is skipped as it arrives. MQTT 5 brokers are told the limit, older ones are not.
+    3. A piece is copied once, however small the pieces of a packet are.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from meteragent.errors import LinkError
+from meteragent.mqtt import packets
+from meteragent.mqtt.packets import MQTT_5, Cursor, Kind, Malformed, Will
+
+REFUSED: Final = 0x80
+"""Reason codes from here on are refusals."""
+LAST_ID: Final = 65_535
+
+_SESSION_EXPIRY, _SERVER_KEEP_ALIVE, _RECEIVE_MAXIMUM, _MAXIMUM_PACKET = 0x11, 0x13, 0x21, 0x27
+_UNLIMITED: Final = 65_535
+_PUBLISH: Final = int(Kind.PUBLISH)  # to compare integers alone takes a third of the time
+
+
+class Accepted(NamedTuple):
+    """CONNACK: yes. What the broker grants; None where it says nothing, so that what was asked for stands."""
+
+    session_present: bool
+    receive_maximum: int = _UNLIMITED
+    session_expiry_s: int | None = None
+    keepalive_s: int | None = None
+    max_packet_bytes: int | None = None
+
+
+class Refused(NamedTuple):
+    """CONNACK: no, with the reason code and what it says."""
+
+    reason: int
+    text: str
+
+
+class Message(NamedTuple):
+    """PUBLISH; `packet_id` is 0 at QoS 0, `duplicate` says that the broker has sent it before."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    packet_id: int
+    duplicate: bool
+
+
+class Oversized(NamedTuple):
+    """A PUBLISH that is too large, and skipped."""
+
+    packet_id: int
+    size_bytes: int
+
+
+class Answered(NamedTuple):
+    """PUBACK of one of our publications."""
+
+    packet_id: int
+    reason: int
+
+
+class Subscribed(NamedTuple):
+    """SUBACK: the QoS that is granted, or a reason from 0x80 on."""
+
+    packet_id: int
+    reason: int
+
+
+class Pong(NamedTuple):
+    """PINGRESP."""
+
+
+class Ended(NamedTuple):
+    """DISCONNECT of an MQTT 5 broker."""
+
+    reason: int
+    text: str
+
+
+class Violation(NamedTuple):
+    """The broker broke the protocol."""
+
+    rule: str
+
+
+Event = Accepted | Refused | Message | Oversized | Answered | Subscribed | Pong | Ended | Violation
+
+
+class TooMany(LinkError):
+    """More publications would be unanswered than the broker takes, or than there are packet ids."""
+
+
+class Protocol:
+    """One connection, from CONNECT on."""
+
+    def __init__(self, level: int, *, max_packet_bytes: int) -> None:
+        """`level` is 5, or 4 for MQTT 3.1.1."""
+        self.level = level
+        self._max_packet_bytes = max_packet_bytes
+        self._accepted = False
+        self._over = False
+        self._pieces: list[bytes] = []
+        self._have = 0
+        self._need = 2
+        self._skip = 0
+        self._waiting: dict[int, Kind] = {}
+        self._unanswered = 0
+        self._receive_maximum = _UNLIMITED
+        self._last_id = 0
+
+    # --- what is written -----------------------------------------------------------------------
+
+    def connect(
+        self,
+        client_id: str,
+        *,
+        session_expiry_s: int,
+        receive_maximum: int,
+        keepalive_s: int,
+        username: str | None = None,
+        password: str | None = None,
+        will: Will | None = None,
+    ) -> bytes:
+        """Return the CONNECT. With an expiry of 0 the broker keeps no session, in no version."""
+        properties = b""
+        if self.level == MQTT_5:
+            asked = (
+                (_SESSION_EXPIRY, session_expiry_s, 4),
+                (_RECEIVE_MAXIMUM, receive_maximum, 2),
+                (_MAXIMUM_PACKET, self._max_packet_bytes, 4),
+            )
+            properties = b"".join(bytes((name,)) + value.to_bytes(size, "big") for name, value, size in asked)
+        return packets.connect(
+            self.level,
+            client_id,
+            clean=session_expiry_s == 0,
+            keepalive_s=keepalive_s,
+            username=username,
+            password=password,
+            will=will,
+            properties=properties,
+        )
+
+    def subscribe(self, topic_filter: str) -> tuple[int, bytes]:
+        """Return a packet id and the SUBSCRIBE that asks for QoS 1."""
+        packet_id = self._take_id(Kind.SUBACK)
+        return packet_id, packets.subscribe(self.level, packet_id, topic_filter)
+
+    def unsubscribe(self, topic_filter: str) -> bytes:
+        """Return an UNSUBSCRIBE."""
+        return packets.unsubscribe(self.level, self._take_id(Kind.UNSUBACK), topic_filter)
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
+        """Return a packet id and a PUBLISH at QoS 1; raises TooMany beyond what the broker takes at once."""
+        if self._unanswered >= self._receive_maximum:
+            raise TooMany("the broker takes no more unanswered publications")
+        packet_id = self._take_id(Kind.PUBACK)
+        self._unanswered += 1
+        return packet_id, packets.publish(self.level, packet_id, topic, payload, retain=retain)
+
+    def acknowledge(self, packet_ids: Iterable[int]) -> bytes:
+        """Return PUBACKs."""
+        return b"".join(map(packets.puback, packet_ids))
+
+    def ping(self) -> bytes:
+        """Return a PINGREQ."""
+        return packets.PINGREQ
+
+    def disconnect(self, reason: int = 0) -> bytes:
+        """Return a DISCONNECT; before MQTT 5 it has no reason."""
+        return packets.disconnect(self.level, reason)
+
+    def _take_id(self, answer: Kind) -> int:
+        """Return the next packet id that is not in use; it is free again once it is answered."""
+        if len(self._waiting) == LAST_ID:
+            raise TooMany("no packet id is free")
+        while True:
+            self._last_id = self._last_id % LAST_ID + 1
+            if self._last_id not in self._waiting:
+                self._waiting[self._last_id] = answer
+                return self._last_id
+
+    # --- what is read --------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> Iterator[Event]:
+        """Yield what the next bytes mean. After a Violation nothing is read any more."""
+        if self._over:
+            return
+        if self._skip:
+            data = self._skipped(data)
+        if self._pieces:
+            self._pieces.append(data)
+            self._have += len(data)
+            if self._have < self._need:
+                return
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+        try:
+            yield from self._read(data)
+        except Malformed as error:
+            self._over = True
+            yield Violation(str(error))
+
+    def _read(self, data: bytes) -> Iterator[Event]:
+        """Read whole packets, and keep what is left of the data."""
+        at = 0
+        while (found := packets.header(data, at)) is not None:
+            begin, end = found
+            if end - at > self._max_packet_bytes:
+                oversized = self._oversized(data, at, begin, end)
+                if oversized is None:
+                    break
+                yield oversized
+                self._skip = max(end - len(data), 0)
+            elif end > len(data):
+                self._need = end - at
+                break
+            else:
+                event = self._packet(data[at], data, begin, end)
+                if event is not None:
+                    yield event
+            if self._over:
+                return
+            at = min(end, len(data))
+        else:
+            self._need = len(data) - at + 1
+        if at < len(data):
+            self._pieces.append(data[at:])
+            self._have = len(data) - at
+
+    def _skipped(self, data: bytes) -> bytes:
+        """Return what follows an oversized packet."""
+        rest = data[self._skip :]
+        self._skip = max(self._skip - len(data), 0)
+        return rest
+
+    def _oversized(self, data: bytes, at: int, begin: int, end: int) -> Oversized | None:
+        """Return what is known of a packet too large once its packet id has come, else None."""
+        if data[at] & 0xF0 != Kind.PUBLISH:
+            raise Malformed("a packet that is too large")
+        cursor = Cursor(data, begin, len(data))
+        self._need = begin - at + 2
+        if cursor.left < 2:
+            return None
+        self._need += cursor.integer(2) + 2
+        if at + self._need > len(data):
+            return None
+        cursor.at = at + self._need - 2
+        packet_id = cursor.integer(2) if _qos(data[at]) else 0
+        return Oversized(packet_id, end - begin)
+
+    def _packet(self, first: int, data: bytes, begin: int, end: int) -> Event | None:
+        """Read one packet; None: nobody needs to know of it."""
+        kind = first & 0xF0
+        if kind == _PUBLISH and self._accepted:
+            return self._publish(first, data, begin, end)
+        cursor = Cursor(data, begin, end)
+        if kind not in (first, Kind.PUBLISH):
+            raise Malformed("flags that are reserved")
+        event = self._other(kind, cursor)
+        cursor.finish()
+        return event
+
+    def _other(self, kind: int, cursor: Cursor) -> Event | None:
+        """Read a packet that is no PUBLISH."""
+        if not self._accepted:
+            if kind != Kind.CONNACK:
+                raise Malformed("a packet before the answer to CONNECT")
+            return self._connack(cursor)
+        if kind == Kind.PUBACK:
+            return self._puback(cursor)
+        if kind in (Kind.SUBACK, Kind.UNSUBACK):
+            return self._suback(Kind(kind), cursor)
+        if kind == Kind.PINGRESP:
+            return Pong()
+        if kind == Kind.DISCONNECT and self.level == MQTT_5:
+            return self._disconnect(cursor)
+        raise Malformed("a packet that no client at QoS 1 is sent")
+
+    def _connack(self, cursor: Cursor) -> Event:
+        flags, reason = cursor.integer(1), cursor.integer(1)
+        granted = cursor.properties() if self.level == MQTT_5 and cursor.left else {}
+        if flags > 1 or (reason and flags):
+            raise Malformed("flags of CONNACK that are reserved")
+        if reason:
+            return Refused(reason, packets.reason_text(self.level, reason))
+        self._accepted = True
+        self._receive_maximum = granted.get(_RECEIVE_MAXIMUM, _UNLIMITED)
+        if not self._receive_maximum or granted.get(_MAXIMUM_PACKET) == 0:
+            raise Malformed("a maximum of 0")
+        return Accepted(
+            bool(flags),
+            self._receive_maximum,
+            granted.get(_SESSION_EXPIRY),
+            granted.get(_SERVER_KEEP_ALIVE),
+            granted.get(_MAXIMUM_PACKET),
+        )
+
+    def _publish(self, first: int, data: bytes, begin: int, end: int) -> Event:
+        """Read a PUBLISH where it lies: they come by the thousand."""
+        qos = _qos(first)
+        name_end = begin + 2 + (data[begin] << 8 | data[begin + 1]) if end - begin > 1 else end + 1
+        at = name_end + 2 * qos
+        if self.level == MQTT_5:
+            if at < end and not data[at]:
+                at += 1  # no properties, as with most
+            elif at <= end:
+                cursor = Cursor(data, at, end)
+                cursor.properties()
+                at = cursor.at
+        if at > end:
+            raise Malformed("a packet that ends too early")
+        packet_id = data[name_end] << 8 | data[name_end + 1] if qos else 0
+        if qos and not packet_id:
+            raise Malformed("a packet id of 0")
+        try:
+            topic = data[begin + 2 : name_end].decode()
+        except UnicodeDecodeError:
+            raise Malformed("a topic that is not UTF-8") from None
+        if not topic or "\0" in topic or "+" in topic or "#" in topic:
+            raise Malformed("a topic that names none")
+        return Message(topic, data[at:end], qos, bool(first & 1), packet_id, bool(first & 8))
+
+    def _puback(self, cursor: Cursor) -> Event | None:
+        packet_id, reason = cursor.integer(2), 0
+        if self.level == MQTT_5 and cursor.left:
+            reason = cursor.integer(1)
+            if cursor.left:
+                cursor.properties()
+        return Answered(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
+
+    def _suback(self, kind: Kind, cursor: Cursor) -> Event | None:
+        """Read a SUBACK, or an UNSUBACK, which nobody waits for and which has no reason before MQTT 5."""
+        packet_id = cursor.integer(2)
+        if self.level == MQTT_5:
+            cursor.properties()
+        reason = cursor.integer(1) if kind == Kind.SUBACK or self.level == MQTT_5 else 0
+        known = self._free(packet_id, kind)
+        return Subscribed(packet_id, reason) if known and kind == Kind.SUBACK else None
+
+    def _disconnect(self, cursor: Cursor) -> Event:
+        reason = cursor.integer(1) if cursor.left else 0
+        if cursor.left:
+            cursor.properties()
+        self._over = True
+        return Ended(reason, packets.reason_text(self.level, reason))
+
+    def _free(self, packet_id: int, answer: Kind) -> bool:
+        """Return whether an id waited for this answer; it is free now. What answers nothing is ignored."""
+        if self._waiting.get(packet_id) != answer:
+            return False
+        del self._waiting[packet_id]
+        self._unanswered -= answer == Kind.PUBACK
+        return True
+
+
+def _qos(first: int) -> int:
+    """Return the QoS of a PUBLISH: 0 or 1, as we subscribe at 1."""
+    qos = first >> 1 & 3
+    if qos > 1:
+        raise Malformed(f"a message at QoS {qos}")
+    if first & 8 and not qos:
+        raise Malformed("a message at QoS 0 that is sent again")
+    return qos

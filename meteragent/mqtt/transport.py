@@ -1,0 +1,129 @@
+"""A socket under a `Protocol`: writes once a turn of the event loop, and notices a broker that is gone."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, cast
+
+from meteragent.mqtt.protocol import Event, Protocol
+
+CLOSE_TIMEOUT_S: Final = 2.0
+"""A closing transport waits until the peer has taken everything, which a dead one never does."""
+SILENT_KEEPALIVES: Final = 2
+"""A broker that is silent for so many keep-alives is given up."""
+
+
+class Transport(asyncio.Protocol):
+    """One connection of a `Protocol`.
+
+    `on_event` takes what the broker says. `on_lost` is called once, when the connection is gone, however it
+    ended. `on_tick` is called a few times in each keep-alive, and returns False to end the connection.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        on_event: Callable[[Event], None],
+        on_lost: Callable[[], None],
+        on_tick: Callable[[], bool],
+    ) -> None:
+        self._protocol = protocol
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self._on_tick = on_tick
+        self._loop = asyncio.get_running_loop()
+        self._socket: asyncio.Transport | None = None
+        self._packets: list[bytes] = []
+        self._reading = True
+        self._heard_s = self._written_s = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._gone = self._loop.create_future()
+
+    async def connect(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        """Open the socket; raises OSError."""
+        await self._loop.create_connection(lambda: self, host, port, ssl=tls)
+
+    def keep_alive(self, keepalive_s: float) -> None:
+        """Ping when nothing was written for half a keep-alive; give up a broker that is silent for two."""
+        self._heard_s = self._loop.time()
+        self._tick(keepalive_s)
+
+    def _tick(self, keepalive_s: float) -> None:
+        now_s = self._loop.time()
+        if not self._reading:
+            self._heard_s = now_s  # nothing can be heard
+        if now_s - self._heard_s >= SILENT_KEEPALIVES * keepalive_s or not self._on_tick():
+            self.abort()
+            return
+        if now_s - self._written_s >= keepalive_s / 2 or now_s - self._heard_s >= keepalive_s:
+            self.write(self._protocol.ping())
+        self._timer = self._loop.call_later(keepalive_s / 4, self._tick, keepalive_s)
+
+    def write(self, packets: bytes) -> None:
+        """Write packets at the end of this turn of the event loop."""
+        if not self._packets:
+            self._loop.call_soon(self._flush)
+        self._packets.append(packets)
+
+    def _flush(self) -> None:
+        if self._packets and self._socket is not None and not self._socket.is_closing():
+            self._socket.write(b"".join(self._packets))
+            self._written_s = self._loop.time()
+        self._packets.clear()
+
+    def pause(self, *, reading: bool) -> None:
+        """Read no more, or again."""
+        if self._socket is None or reading == self._reading or self._socket.is_closing():
+            return
+        self._reading = reading
+        self._heard_s = self._loop.time()
+        if reading:
+            self._socket.resume_reading()
+        else:
+            self._socket.pause_reading()
+
+    async def close(self, goodbye: bytes = b"") -> None:
+        """Write what waits and a goodbye, and close; drop what the peer does not take in time."""
+        if self._socket is None:
+            return
+        if goodbye:
+            self.write(goodbye)
+        self._flush()
+        self._socket.close()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await asyncio.shield(self._gone)
+        except TimeoutError:
+            pass
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Drop the connection, if there is one."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._socket is not None:
+            # In Python 3.11.2, Debian 12's, one of TLS has no protocol any more when its connection has ended
+            with suppress(AttributeError):
+                self._socket.abort()
+
+    # --- what asyncio calls --------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the socket."""
+        self._socket = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand over what the bytes mean."""
+        self._heard_s = self._loop.time()
+        for event in self._protocol.receive(data):
+            self._on_event(event)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Say so, once."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._gone.done():
+            self._gone.set_result(None)
+            self._on_lost()

@@ -45,7 +45,7 @@ A weaker bound in one line: moving each z_i away from 0, by w clip(z_i/tau, -1, 
     sum over i of P(|z_i| < tau) <= epsilon tau.
 
 The limits. Readings of a range [0, P] always have an answer within P/2, so a floor above that says only that
-nothing useful can leave. On the lattice the floor holds for |z| and z^2 as far as checked (n <= 4,
+nothing useful can leave. On the lattice the floor holds for |z| and z^2 as far as checked (n <= 7,
 `optimality.best_noise`) and fails for "wrong at all": the law exp(-a (second + delta largest)/(1+delta)) of
 the |z_i| in order is exactly right more often.
 """

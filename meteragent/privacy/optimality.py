@@ -266,7 +266,7 @@ def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> fl
     changes of signs and order is as private and as good, so one variable stands for each |z| in order.
     For a loss so large outside the box that loss(reach + 1) is no less than the result, no noise on Z^n
     is better: within the box each does no better than this, outside worse. Measured for |z| and z^2 and
-    n <= 4 it is the l_inf Laplace law's (THEORY 1.4); for other losses it may be less.
+    n <= 7 it is the l_inf Laplace law's (T.6); for other losses it may be less.
     """
     orbits = [key[::-1] for key in combinations_with_replacement(range(reach + 1), n)]
     number = {key: index for index, key in enumerate(orbits)}

@@ -175,6 +175,6 @@ def test_discover_says_why_it_heard_nothing(runs: Scenarios) -> None:
     """Without the right password, and where nothing is sent, it says so and ends with 1."""
     silent, refused = runs["nothing"]
     assert (refused.returncode, silent.returncode) == (1, 1)
-    assert "Not authorized" in refused.stderr
+    assert "not authorised" in refused.stderr
     assert "nothing was heard in 1 s" in silent.stderr
     assert "secret" not in (refused.stderr + silent.stderr).replace("/secret", "")

@@ -125,9 +125,9 @@ async def test_silence_is_told_after_an_hour(world: World) -> None:
     """Nothing for more than an hour is a problem, with what came instead; a reading ends it."""
     async with world.running(HALF_HOURS):
         await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
-        await quiet(world, 60)
+        await quiet(world, 59)
         assert await codes(world) == []
-        await quiet(world, 1)
+        await quiet(world, 2)
         [found] = await problems(world)
         assert (found.code, found.stream) == ("no_readings", "main")
         assert found.cause == "no reading has been accepted for more than 1h; nothing came"

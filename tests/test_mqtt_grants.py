@@ -50,6 +50,23 @@ async def test_a_message_that_is_too_large_is_skipped_and_acknowledged(
         await turns(1)
 
 
+async def test_a_message_that_is_too_large_and_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that announces 250 MB and sends other packets in their place is not waited for."""
+    monkeypatch.setattr(module, "SKIP_S", 0.05)
+
+    async def announces(wire: Wire) -> None:
+        await wire.accept(properties=b"\x13\0\1")
+        wire.send(b"\x32\x80\xe5\x9a\x77" + b"\0\1t\0\7\0" + bytes(1000) + wire.publish(8, b"swallowed"))
+        assert await wire.expect(PUBACK) == b"\0\7"
+        await wire.end()
+
+    async with FakeBroker(announces, accept) as broker, connected(broker.url) as peer:
+        assert "was skipped" in await peer.warned()
+        assert "has not ended a message that is too large" in await peer.warned()
+        await peer.session()
+        assert peer.messages.empty()
+
+
 async def test_a_publication_that_is_never_answered_ends_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

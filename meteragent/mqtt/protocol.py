@@ -193,6 +193,11 @@ class Protocol:
 
     # --- what is read --------------------------------------------------------------------------
 
+    @property
+    def skipping(self) -> bool:
+        """Whether more of an oversized packet is to come."""
+        return self._skip > 0
+
     def receive(self, data: bytes) -> Iterator[Event]:
         """Yield what the next bytes mean. After a Violation nothing is read any more."""
         if self._over:

@@ -43,6 +43,8 @@ that is too large."""
 
 MAX_PACKET_BYTES: Final = 4 * 2**20
 """The largest packet that is read: what is larger is skipped."""
+SKIP_S: Final = 60.0
+"""What has not come of a packet that is too large after so long is not waited for."""
 UNANSWERED_S: Final = 300.0
 """A publication that the broker has not answered for so long ends the connection: the next one repeats it."""
 
@@ -112,6 +114,7 @@ class Session:
         self._early: list[tuple[Message, Token | None]] | None = []
         self._subscribing: dict[int, asyncio.Future[int]] = {}
         self._published_s: dict[int, float] = {}
+        self._skipping_s = 0.0
         self._asked = False
         self._goodbye = _WITH_WILL if link.will else 0
         self._answered = asyncio.Event()
@@ -333,6 +336,7 @@ class Session:
     def _on_oversized(self, event: Oversized) -> None:
         """Acknowledge what nobody will read: left with the broker it would come again for ever."""
         self._link.count("oversized")
+        self._skipping_s = asyncio.get_running_loop().time()
         _log.warning("a message of %d bytes was skipped", event.size_bytes)
         if event.packet_id:
             self._transport.write(self._protocol.acknowledge([event.packet_id]))
@@ -359,12 +363,14 @@ class Session:
     # What the transport says
 
     def _on_tick(self) -> bool:
-        """Return whether the connection may stand: publications are answered."""
-        oldest_s = next(iter(self._published_s.values()), None)
-        if oldest_s is None or asyncio.get_running_loop().time() - oldest_s < UNANSWERED_S:
-            return True
-        self._end(LinkError(f"the broker has not answered a publication for {UNANSWERED_S:g} s"))
-        return False
+        """Return whether the connection may stand: publications are answered, and packets end."""
+        now_s = asyncio.get_running_loop().time()
+        oldest_s = next(iter(self._published_s.values()), now_s)
+        if now_s - oldest_s >= UNANSWERED_S:
+            self._end(LinkError(f"the broker has not answered a publication for {UNANSWERED_S:g} s"))
+        elif self._protocol.skipping and now_s - self._skipping_s >= SKIP_S:
+            self._end(LinkError(f"the broker has not ended a message that is too large for {SKIP_S:g} s"))
+        return not self._ended.done()
 
     def _on_lost(self) -> None:
         if self.accepted:

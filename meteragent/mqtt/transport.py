@@ -60,6 +60,10 @@ class Transport(asyncio.Protocol):
             self.write(self._protocol.ping())
         self._timer = self._loop.call_later(keepalive_s / 4, self._tick, keepalive_s)
 
+    def _stop_ticking(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
     def write(self, packets: bytes) -> None:
         """Write packets at the end of this turn of the event loop."""
         if not self._packets:
@@ -87,6 +91,7 @@ class Transport(asyncio.Protocol):
         """Write what waits and a goodbye, and close; drop what the peer does not take in time."""
         if self._socket is None:
             return
+        self._stop_ticking()
         if goodbye:
             self.write(goodbye)
         self._flush()
@@ -101,8 +106,7 @@ class Transport(asyncio.Protocol):
 
     def abort(self) -> None:
         """Drop the connection, if there is one."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_ticking()
         if self._socket is not None:
             # In Python 3.11.2, Debian 12's, one of TLS has no protocol any more when its connection has ended
             with suppress(AttributeError):
@@ -122,8 +126,7 @@ class Transport(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Say so, once."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_ticking()
         if not self._gone.done():
             self._gone.set_result(None)
             self._on_lost()

@@ -1,9 +1,8 @@
 """A world: the agent as it is, between two simulated brokers and over a disk that can die, in virtual time.
 
-What runs is `meteragent.agent`: its tasks, clocks, catch-up, source, sink, core and store, with seeded bits
-for noise. What stands in is `links` for MQTT, `disk` for the store's thread and its device, and `loop` for
-time. A life of the agent ends as the schedule says, and the next one begins with what is left on disk. At the
-end nothing goes wrong any more, and all that must have left has.
+What runs is `meteragent.agent`, whole, with seeded bits for noise. What stands in is `links` for MQTT, `disk`
+for the store's thread and its device, and `loop` for time. A life ends as the schedule says, and the next one
+begins with what is left on disk. At the end nothing goes wrong any more, and all that must have left has.
 """
 
 import asyncio
@@ -65,9 +64,8 @@ class World:
         self.plan = plan
         self.counts: Counter[str] = Counter()
         self.log: list[tuple[float, str, bytes, bool]] = []
-        self.alive, self._stops = False, 0
         self.broken: Broken | None = None
-        self._over = False
+        self._stops, self.alive, self._over, self._postponed = 0, False, False, False
         self._guard = Guard(self)
         self._loop = VirtualLoop()
         self._loop.execute = self._execute
@@ -79,12 +77,10 @@ class World:
         self._resumes = any(isinstance(event, s.Resume) for event in plan.events)
         self._books = Books(said=self._weather.said)
         self._shelf = Shelf(folder, keeps=any(isinstance(e, s.Crash) and e.store for e in plan.events))
-        self._keys = keys
-        self._make = make
+        self._keys, self._make = keys, make
         self._channels: set[str] = set()
         self._random = Random(f"disk {plan.seed}")
-        self._which = 0
-        self._armed: list[s.End] = []
+        self._which, self._armed = 0, list[s.End]()
         self._end: s.End | None = None
         self._files: power.Files | None = None
         self._clock: SteadyClock | None = None
@@ -98,7 +94,7 @@ class World:
     def run(self) -> None:
         """Let everything happen; raises Broken at the first thing that must not."""
         end_s = self.plan.end_ms / 1000
-        self._loop.until_s = end_s + EPILOGUE_S + _STOP_S
+        self._loop.until_s = end_s + 2 * (EPILOGUE_S + _STOP_S)
         self._source.reachable.set()
         self._sink.reachable.set()
         for event in self.plan.events:
@@ -279,11 +275,10 @@ class World:
 
     def _sprung(self, where: str) -> s.Crash | None:
         """The crash that waits for the process to get there."""
-        for trap in self._armed:
-            if isinstance(trap, s.Crash) and trap.where.startswith(where):
-                self._armed.remove(trap)
-                return trap
-        return None
+        traps = (trap for trap in self._armed if isinstance(trap, s.Crash) and trap.where.startswith(where))
+        if (trap := next(traps, None)) is not None:
+            self._armed.remove(trap)
+        return trap
 
     def _die(self, end: s.Crash, files: power.Files | None = None) -> NoReturn:
         self.counts[f"crash {end.where}"] += 1
@@ -293,8 +288,7 @@ class World:
 
     def _trap(self, where: str) -> None:
         """Die here if it is time."""
-        trap = self._sprung(where)
-        if trap is not None:
+        if (trap := self._sprung(where)) is not None:
             self._die(trap)
 
     # --- what crosses the border ---------------------------------------------------------------
@@ -354,10 +348,11 @@ class World:
                 self._armed.append(event)
             case s.Resume():
                 self._weather.happen(event)
-                known = self.alive and self._store and self._loop.time() > self._books.life.known_s
-                self._books.copied = bool(known) and not self._weather.set_back
+                alive = self.alive and self._store is not None
+                self._books.copied = alive and self._loop.time() > self._books.life.known_s
             case _:
                 self._weather.happen(event)
+        self._books.copied &= not self._weather.set_back  # who has not looked sees the sum of both steps
 
     def _settle(self) -> None:
         """From now on nothing goes wrong."""
@@ -375,6 +370,11 @@ class World:
 
     def _finish(self, owed: list[Token]) -> None:
         """The end of the world: SIGTERM; nothing is owed that was before."""
+        # A life that is stopping when the epilogue ends has not had one: its successor has.
+        if self.alive and self._end is not None and not self._postponed:
+            self._postponed = True
+            self._loop.call_later(EPILOGUE_S + _STOP_S - _ANSWER_S, self._look)
+            return
         self._over = True
         now = {id(token) for token in self._owed()}
         if never := [token for token in owed if id(token) in now]:
@@ -395,6 +395,6 @@ class World:
         with Store.open(self._shelf.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None) as store:
             books.settle(store, self._channels)
         books.marked()
-        self.counts.update(self._shelf.befell)
-        self.counts.update(windows=len(books.witness.windows), records=len(books.witness.committed_ever))
+        records, befell = len(books.witness.committed_ever), self._shelf.befell
+        self.counts.update(befell, windows=len(books.witness.windows), records=records)
         self.counts.update({"redelivered": self._source.again, "refused publications": self._sink.refused})

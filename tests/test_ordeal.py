@@ -57,7 +57,7 @@ def test_the_judge_errs_on_nobody(seed: int) -> None:
 
     An end between commit and acknowledgement; a crash just after a copy was taken in; a descriptor that is
     said on a connection while its row waits for a clock; a stop that a second signal cuts short; a copy whose
-    clock is set right and wrong again before it looks; a stop that takes all of the time in which nothing fails.
+    clock is set right and wrong again before it looks; a stop that lasts until the end of the schedule.
     """
     assert runs.block([seed]).broken is None
 

@@ -78,9 +78,9 @@ async def test_a_packet_that_cannot_be_read_ends_the_connection(bad: bytes) -> N
         await peer.session()
 
 
-@pytest.mark.parametrize("topic", [b"\xff", b"meters/a\0b/power", b"a/+", b"a/#", b""])
+@pytest.mark.parametrize("topic", [b"\xff", b"meters/a\0b/power", b""])
 async def test_a_topic_that_is_none_ends_the_connection(topic: bytes) -> None:
-    """MQTT forbids what is not UTF-8, a NUL, wildcards, and no topic at all."""
+    """MQTT forbids what is not UTF-8, a NUL, and no topic at all."""
 
     async def script(wire: Wire) -> None:
         await wire.accept()
@@ -89,6 +89,18 @@ async def test_a_topic_that_is_none_ends_the_connection(topic: bytes) -> None:
 
     async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
         assert "the broker sent what MQTT forbids" in await peer.warned()
+
+
+async def test_a_wildcard_in_a_topic_ends_nothing() -> None:
+    """RabbitMQ makes `+` of an AMQP sender's `*`: the message is handed over, and the source lives on."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        wire.send(b"".join(wire.publish(7, b"", topic=topic) for topic in (b"a/+", b"a/#", b"a/b")))
+        await wire.end()
+
+    async with FakeBroker(script) as broker, connected(broker.url) as peer:
+        assert [got.topic for got in await peer.get(3)] == ["a/+", "a/#", "a/b"]
 
 
 async def test_a_message_at_qos_2_ends_the_connection() -> None:

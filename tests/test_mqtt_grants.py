@@ -7,7 +7,7 @@ import pytest
 from meteragent.mqtt import session as module
 from meteragent.mqtt.endpoint import Version
 from tests.fake_broker import PINGREQ, PUBACK, PUBLISH, FakeBroker, Wire
-from tests.mqtt_peer import connected, soon, turns
+from tests.mqtt_peer import connected, soon, token, turns
 
 BOTH = pytest.mark.parametrize("version", ["5", "3.1.1"])
 
@@ -50,6 +50,31 @@ async def test_a_message_that_is_too_large_is_skipped_and_acknowledged(
         await turns(1)
 
 
+async def test_a_large_message_waits_for_the_earlier_one_of_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PUBACK is taken for the oldest message of its id, which may not be persisted yet (law 7)."""
+    monkeypatch.setattr(module, "MAX_PACKET_BYTES", 1000)
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        wire.send(wire.publish(7, b"small") + wire.publish(7, bytes(2000)) + wire.publish(8, b"next"))
+        assert await wire.expect(PUBACK) == b"\0\10"
+        assert await wire.expect(PUBACK) == b"\0\7"
+        assert await wire.expect(PUBACK) == b"\0\7"
+        wire.send(wire.publish(9, bytes(2000)) + wire.publish(10, b"last"))
+        await wire.end()
+
+    async with FakeBroker(script) as broker, connected(broker.url) as peer:
+        session = await peer.session()
+        small, following = await peer.get(2)
+        session.acknowledge([token(following)])
+        await turns(1)
+        session.acknowledge([token(small)])
+        await peer.get(1)
+        assert peer.counts == ["oversized", "oversized"]
+        assert "others will only be counted" in await peer.warned()
+        assert peer.log.empty()
+
+
 async def test_a_message_that_is_too_large_and_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that announces 250 MB and sends other packets in their place is not waited for."""
     monkeypatch.setattr(module, "SKIP_S", 0.05)
@@ -87,6 +112,25 @@ async def test_a_publication_that_is_never_answered_ends_the_connection(
         assert await soon(peer.delivered.get()) == (2, 0)
         assert "has not answered a publication" in await peer.warned()
         await peer.session()
+
+
+async def test_an_answered_publication_never_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long ago it was: only what is unanswered is waited for."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        await wire.expect(PUBLISH)
+        wire.send(wire.puback(1))
+        await wire.end()
+
+    async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
+        session = await peer.session()
+        session.publish("t", b"answered")
+        await soon(peer.delivered.get())
+        monkeypatch.setattr(module, "UNANSWERED_S", 1e-9)
+        assert session._on_tick()
+        session.publish("t", b"unanswered")
+        assert not session._on_tick()
 
 
 async def test_the_keep_alive_is_what_the_broker_says() -> None:

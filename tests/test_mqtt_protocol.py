@@ -78,7 +78,8 @@ def sent(level: int) -> st.SearchStrategy[tuple[bytes, Event]]:
         assert header is not None
         return header[0]
 
-    messages = st.builds(message, topics, st.binary(max_size=2 * LIMIT), ids, st.sampled_from([0, 1, 8, 9]))
+    received = topics | st.sampled_from(["a/+", "#"])
+    messages = st.builds(message, received, st.binary(max_size=2 * LIMIT), ids, st.sampled_from([0, 1, 8, 9]))
     return st.one_of(messages, st.just((b"\xd0\x00", Pong())))
 
 
@@ -89,10 +90,10 @@ def test_packets_come_in_any_pieces(level: int, data: st.DataObject) -> None:
     stream = data.draw(st.lists(sent(level), max_size=8))
     written = b"".join(packet for packet, _ in stream)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(written)), max_size=20)))
-    protocol, found = opened(level), list[Event]()
+    protocol, events = opened(level), list[Event]()
     for begin, end in zip([0, *cuts], [*cuts, len(written)], strict=True):
-        found += protocol.receive(written[begin:end])
-    assert found == [event for _, event in stream]
+        events += protocol.receive(written[begin:end])
+    assert events == [event for _, event in stream]
 
 
 @LEVELS
@@ -100,16 +101,38 @@ def test_a_byte_at_a_time(level: int) -> None:
     """Each event comes with the last byte of its packet, one too large with that of its packet id."""
     wire = broker(level)
     stream = [wire.publish(7, b"512", b"a/b"), wire.publish(9, bytes(300), b"c"), wire.puback(1), b"\xd0\x00"]
-    protocol, found = opened(level, publications=1), list[Event]()
+    protocol, events = opened(level, publications=1), list[Event]()
     for packet in stream:
         ends = []
         for at in range(len(packet)):
-            events = list(protocol.receive(packet[at : at + 1]))
-            ends += [at + 1] * len(events)
-            found += events
+            completed = list(protocol.receive(packet[at : at + 1]))
+            ends += [at + 1] * len(completed)
+            events += completed
         assert ends == [3 + 2 + 1 + 2 if len(packet) > LIMIT else len(packet)]
     oversized = Oversized(9, len(stream[1]) - 3)
-    assert found == [Message("a/b", b"512", 1, False, 7, False), oversized, Answered(1, 0), Pong()]
+    assert events == [Message("a/b", b"512", 1, False, 7, False), oversized, Answered(1, 0), Pong()]
+
+
+def test_a_piece_is_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A packet of 4 MiB in pieces of 1 KiB is looked at when its header, and when all of it, has come."""
+    looked_at = list[int]()
+    header = packets.header
+
+    def count(data: bytes, at: int) -> tuple[int, int] | None:
+        looked_at.append(len(data))
+        return header(data, at)
+
+    monkeypatch.setattr(packets, "header", count)
+    packet = broker(MQTT_3).publish(7, bytes(4 * 2**20), b"t")
+    protocol = Protocol(MQTT_3, max_packet_bytes=2 * len(packet))
+    list(protocol.receive(broker(MQTT_3).connack(0)))
+    looked_at.clear()
+    events = [
+        event for at in range(0, len(packet), 1024) for event in protocol.receive(packet[at : at + 1024])
+    ]
+    assert [type(event) for event in events] == [Message]
+    assert looked_at[:2] == [1024, len(packet)]
+    assert set(looked_at[2:]) <= {len(packet)}
 
 
 @given(st.binary(max_size=400), st.sampled_from([MQTT_3, MQTT_5]), st.booleans())
@@ -160,7 +183,7 @@ BROKEN: list[tuple[int, bytes, str]] = [
     (MQTT_5, b"\x50\x02\x00\x01", "a packet that no client at QoS 1 is sent"),
     (MQTT_5, b"\xf0\x00", "a packet that no client at QoS 1 is sent"),
     (MQTT_3, b"\x30\x04\x00\x01\xff1", "a topic that is not UTF-8"),
-    (MQTT_3, b"\x30\x03\x00\x01+", "a topic that names none"),
+    (MQTT_3, b"\x30\x03\x00\x01\x00", "a topic that names none"),
     (MQTT_3, b"\x30\x02\x00\x00", "a topic that names none"),
     (MQTT_3, b"\x32\x05\x00\x01t\x00\x00", "a packet id of 0"),
     (MQTT_3, b"\x34\x05\x00\x01t\x00\x01", "a message at QoS 2"),
@@ -234,8 +257,8 @@ def test_an_answer_is_to_what_was_asked(level: int) -> None:
     wire, protocol = broker(level), opened(level, publications=2)
     assert protocol.subscribe("a/+")[0] == 3
     refused = wire.puback(2, 0x97) if level == MQTT_5 else wire.puback(2)
-    told = list(protocol.receive(wire.puback(3) + wire.suback(1, 1) + wire.puback(9) + refused))
-    assert told == [Answered(2, 0x97 if level == MQTT_5 else 0)]
+    answers = list(protocol.receive(wire.puback(3) + wire.suback(1, 1) + wire.puback(9) + refused))
+    assert answers == [Answered(2, 0x97 if level == MQTT_5 else 0)]
     assert list(protocol.receive(wire.suback(3, 0x80) + wire.suback(3, 1))) == [Subscribed(3, 0x80)]
     assert list(protocol.receive(wire.puback(1) + wire.puback(1))) == [Answered(1, 0)]
 
@@ -335,8 +358,12 @@ def test_the_connection_is_asked_for_as_paho_does(  # noqa: PLR0917 -- one for e
         peer.will_set(will.topic, will.payload, 1, retain=True)
     expiry_s = 0 if clean else 604_800
     peer._clean_start = clean
-    peer._connect_properties = asked = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-    asked.SessionExpiryInterval, asked.ReceiveMaximum, asked.MaximumPacketSize = expiry_s, 1000, LIMIT
+    peer._connect_properties = properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    (
+        properties.SessionExpiryInterval,
+        properties.ReceiveMaximum,
+        properties.MaximumPacketSize,
+    ) = expiry_s, 1000, LIMIT
     peer._send_connect(keepalive_s)
     written = Protocol(level, max_packet_bytes=LIMIT).connect(
         client_id,

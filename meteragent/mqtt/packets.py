@@ -205,21 +205,21 @@ class Cursor:
 
     def properties(self) -> Properties:
         """Read properties (2.2.2) with their length."""
-        found: Properties = {}
+        values: Properties = {}
         inner = Cursor(self.data, *self._span(self.number()))
         while inner.left:
             identifier = inner.number()
-            if identifier in found and identifier not in _MANY_TIMES:
+            if identifier in values and identifier not in _MANY_TIMES:
                 raise Malformed("a property twice")
             if identifier in _FIXED:
-                found[identifier] = inner.integer(_FIXED[identifier])
+                values[identifier] = inner.integer(_FIXED[identifier])
             elif identifier == _SUBSCRIPTION_IDENTIFIER:
-                found[identifier] = inner.number()
+                values[identifier] = inner.number()
             elif identifier in _TEXTS:
-                found[identifier] = sum(len(inner.text()) for _ in range(_TEXTS[identifier]))
+                values[identifier] = sum(len(inner.text()) for _ in range(_TEXTS[identifier]))
             else:
                 raise Malformed("a property that MQTT 5 does not have")
-        return found
+        return values
 
     def _span(self, size: int) -> tuple[int, int]:
         self.take(size)

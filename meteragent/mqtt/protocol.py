@@ -111,8 +111,8 @@ class Protocol:
         self._accepted = False
         self._over = False
         self._pieces: list[bytes] = []
-        self._have = 0
-        self._need = 2
+        self._buffered_bytes = 0
+        self._needed_bytes = 2
         self._skip = 0
         self._waiting: dict[int, Kind] = {}
         self._unanswered = 0
@@ -135,12 +135,14 @@ class Protocol:
         """Return the CONNECT. With an expiry of 0 the broker keeps no session, in no version."""
         properties = b""
         if self.level == MQTT_5:
-            asked = (
+            requests = (
                 (_SESSION_EXPIRY, session_expiry_s, 4),
                 (_RECEIVE_MAXIMUM, receive_maximum, 2),
                 (_MAXIMUM_PACKET, self._max_packet_bytes, 4),
             )
-            properties = b"".join(bytes((name,)) + value.to_bytes(size, "big") for name, value, size in asked)
+            properties = b"".join(
+                bytes((identifier,)) + value.to_bytes(size, "big") for identifier, value, size in requests
+            )
         return packets.connect(
             self.level,
             client_id,
@@ -206,8 +208,8 @@ class Protocol:
             data = self._skipped(data)
         if self._pieces:
             self._pieces.append(data)
-            self._have += len(data)
-            if self._have < self._need:
+            self._buffered_bytes += len(data)
+            if self._buffered_bytes < self._needed_bytes:
                 return
             data = b"".join(self._pieces)
             self._pieces.clear()
@@ -220,8 +222,8 @@ class Protocol:
     def _read(self, data: bytes) -> Iterator[Event]:
         """Read whole packets, and keep what is left of the data."""
         at = 0
-        while (found := packets.header(data, at)) is not None:
-            begin, end = found
+        while (fields := packets.header(data, at)) is not None:
+            begin, end = fields
             if end - at > self._max_packet_bytes:
                 oversized = self._oversized(data, at, begin, end)
                 if oversized is None:
@@ -229,7 +231,7 @@ class Protocol:
                 yield oversized
                 self._skip = max(end - len(data), 0)
             elif end > len(data):
-                self._need = end - at
+                self._needed_bytes = end - at
                 break
             else:
                 event = self._packet(data[at], data, begin, end)
@@ -239,10 +241,10 @@ class Protocol:
                 return
             at = min(end, len(data))
         else:
-            self._need = len(data) - at + 1
+            self._needed_bytes = len(data) - at + 1
         if at < len(data):
             self._pieces.append(data[at:])
-            self._have = len(data) - at
+            self._buffered_bytes = len(data) - at
 
     def _skipped(self, data: bytes) -> bytes:
         """Return what follows an oversized packet."""
@@ -255,13 +257,13 @@ class Protocol:
         if data[at] & 0xF0 != Kind.PUBLISH:
             raise Malformed("a packet that is too large")
         cursor = Cursor(data, begin, len(data))
-        self._need = begin - at + 2
+        self._needed_bytes = begin - at + 2
         if cursor.left < 2:
             return None
-        self._need += cursor.integer(2) + 2
-        if at + self._need > len(data):
+        self._needed_bytes += cursor.integer(2) + 2
+        if at + self._needed_bytes > len(data):
             return None
-        cursor.at = at + self._need - 2
+        cursor.at = at + self._needed_bytes - 2
         packet_id = cursor.integer(2) if _qos(data[at]) else 0
         return Oversized(packet_id, end - begin)
 
@@ -333,7 +335,9 @@ class Protocol:
             topic = data[begin + 2 : name_end].decode()
         except UnicodeDecodeError:
             raise Malformed("a topic that is not UTF-8") from None
-        if not topic or "\0" in topic or "+" in topic or "#" in topic:
+        # A wildcard is forbidden here too, but RabbitMQ makes `+` of an AMQP sender's `*`: were that a
+        # violation, one such sender would end every connection of its source.
+        if not topic or "\0" in topic:
             raise Malformed("a topic that names none")
         return Message(topic, data[at:end], qos, bool(first & 1), packet_id, bool(first & 8))
 

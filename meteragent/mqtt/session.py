@@ -115,7 +115,8 @@ class Session:
         self._subscribing: dict[int, asyncio.Future[int]] = {}
         self._published_s: dict[int, float] = {}
         self._skipping_s = 0.0
-        self._asked = False
+        self._warned_of_size = False
+        self._connect_written = False
         self._goodbye = _WITH_WILL if link.will else 0
         self._answered = asyncio.Event()
         self._max_packet_bytes: int | None = None
@@ -149,12 +150,12 @@ class Session:
         packet_ids = []
         for token in tokens:
             packet_id = token[0]
-            named = self._unacked.get(packet_id, [])
-            named[:] = [None if held is token else held for held in named]  # by identity
-            while named and named[0] is None:
-                del named[0]
+            waiting = self._unacked.get(packet_id, [])
+            waiting[:] = [None if held is token else held for held in waiting]  # by identity
+            while waiting and waiting[0] is None:
+                del waiting[0]
                 packet_ids.append(packet_id)
-            if not named:
+            if not waiting:
                 self._unacked.pop(packet_id, None)
         if packet_ids:
             self._transport.write(self._protocol.acknowledge(packet_ids))
@@ -191,7 +192,7 @@ class Session:
         try:
             await self._first_of(connecting, "the connection")
         except NoAnswer as error:
-            raise NoConnack(str(error)) if self._asked else error from None
+            raise NoConnack(str(error)) if self._connect_written else error from None
         finally:
             connecting.cancel()
             await asyncio.wait({connecting})
@@ -211,7 +212,7 @@ class Session:
                     will=link.will,
                 )
             )
-            self._asked = True
+            self._connect_written = True
             await self._answered.wait()
         except OSError as error:
             self._end(LinkError(f"cannot connect: {error}"))
@@ -313,12 +314,17 @@ class Session:
         if message.packet_id:
             if message.duplicate and message.packet_id in self._unacked:
                 return  # what it repeats was sent on this connection
-            token = (message.packet_id,)
-            self._unacked.setdefault(message.packet_id, []).append(token)
+            token = self._hold(message.packet_id)
         if self._early is None:
             self._hand_over(message, token)
         else:
             self._early.append((message, token))
+
+    def _hold(self, packet_id: int) -> Token:
+        """Return the token of a message that has come; it is behind the earlier ones of its id."""
+        token = (packet_id,)
+        self._unacked.setdefault(packet_id, []).append(token)
+        return token
 
     def _hand_over_early(self) -> None:
         early, self._early = self._early or [], None
@@ -337,9 +343,11 @@ class Session:
         """Acknowledge what nobody will read: left with the broker it would come again for ever."""
         self._link.count("oversized")
         self._skipping_s = asyncio.get_running_loop().time()
-        _log.warning("a message of %d bytes was skipped", event.size_bytes)
+        if not self._warned_of_size:
+            self._warned_of_size = True  # a flood of them must not fill the log
+            _log.warning("a message of %d bytes was skipped; others will only be counted", event.size_bytes)
         if event.packet_id:
-            self._transport.write(self._protocol.acknowledge([event.packet_id]))
+            self.acknowledge([self._hold(event.packet_id)])
 
     def _on_answered(self, event: Answered) -> None:
         self._published_s.pop(event.packet_id, None)

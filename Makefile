@@ -6,6 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 DEMO_STAMP := .venv/installed-demo
+PROJECTS := pyproject.toml simulators/pyproject.toml
 ROUNDS ?= 5
 # Logs of long runs, by revision: a run goes on in its log, and a log of other code is refused.
 LOGS ?= faults-logs/$(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
@@ -73,16 +74,16 @@ bench: $(STAMP) $(BENCH_STAMP) ## every benchmark there is, side by side with th
 clean: ## back to a fresh clone
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist demo-out faults-logs
 
-$(STAMP): pyproject.toml | .venv/made
-	$(BIN)/python -m pip install --quiet --editable '.[sim,demo,page,spark]' --group dev
+$(STAMP): $(PROJECTS) | .venv/made
+	$(BIN)/python -m pip install --quiet --editable '.[page,spark]' --editable './simulators[sim,demo]' --group dev
 	@touch $@ $(DEMO_STAMP)
 
-$(DEMO_STAMP): pyproject.toml | .venv/made
-	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+$(DEMO_STAMP): $(PROJECTS) | .venv/made
+	$(BIN)/python -m pip install --quiet --editable . --editable './simulators[demo]'
 	@touch $@
 
-$(BENCH_STAMP): pyproject.toml | .venv/made
-	@if $(BIN)/python -m pip install --quiet --editable '.[archive,spark]' --group bench; then touch $@; \
+$(BENCH_STAMP): $(PROJECTS) | $(STAMP)
+	@if $(BIN)/python -m pip install --quiet --editable '.[archive,spark]' --editable './simulators[sim]' --group bench; then touch $@; \
 	  else echo "Not all peers could be installed: those that are missing are named below."; fi
 
 .venv/made:

@@ -1,7 +1,8 @@
 """The commands (DESIGN 5): parse arguments, call, say what happened, exit with the right code.
 
-0   done, or stopped by SIGTERM        3   a guarantee is violated (audit)
-1   crash; store in use or restored   78   bad configuration (EX_CONFIG)
+0   done, or stopped by SIGTERM        2   a command that cannot be run as it was typed
+1   crash; store in use or restored    3   a guarantee is violated (audit)
+                                      78   bad configuration (EX_CONFIG)
 """
 
 import argparse
@@ -15,7 +16,6 @@ import os
 import re
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 import traceback
@@ -52,6 +52,7 @@ _PARTS = (
     ("redact", "redact", "Make a recorded payload fit for a bug report: shape kept, nothing said."),
     ("sanitise", "archive.command", "Release an archive in Parquet, each window once, here or on Spark."),
     ("key", "archive.key_command", "Make, show and forget the key that archives' noise comes from."),
+    ("demo", "demo", "The whole chain with simulated homes, in about a minute."),
 )
 """Commands that bring their arguments with them: name, module, what they do."""
 
@@ -175,11 +176,6 @@ def _add_others(commands: Any, asked: Sequence[str]) -> None:
             sub.set_defaults(command=_guarded(part.run))
     describing = commands.add_parser("schema", help=_SCHEMA, description=_SCHEMA)
     describing.set_defaults(command=_schema)
-    demo = commands.add_parser("demo", help="The whole chain with simulated homes, in about a minute.")
-    demo.add_argument("--homes", metavar="N", help="default 100")
-    demo.add_argument("--days", metavar="N", help="default 1")
-    demo.add_argument("--out", metavar="DIR", help="where the picture and the text go")
-    demo.set_defaults(command=_demo)
 
 
 def _lacks(module: str, what: str, extra: str) -> bool:
@@ -188,16 +184,6 @@ def _lacks(module: str, what: str, extra: str) -> bool:
     if missing:
         print(f"meteragent: {what} needs the extra: pip install 'meteragent[{extra}]'", file=sys.stderr)
     return missing
-
-
-def _demo(options: argparse.Namespace) -> int:
-    """Run the simulators' demonstration in a process of its own: the agent never imports them."""
-    chosen = {"--homes": options.homes, "--days": options.days, "--out": options.out}
-    arguments = [text for flag, value in chosen.items() if value is not None for text in (flag, value)]
-    if _lacks("amqtt", "the demonstration", "demo"):
-        return EXIT_CRASH
-    command = [sys.executable, "-m", "simulators", "demo", *arguments]
-    return subprocess.run(command, check=False).returncode  # noqa: S603  our own module, no shell
 
 
 def _audit(options: argparse.Namespace) -> int:

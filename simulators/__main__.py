@@ -4,6 +4,8 @@ import argparse
 import sys
 from importlib import import_module
 
+from simulators.extras import lacking
+
 COMMANDS = {
     "demo": ("demo", "the whole chain at work in a minute: homes, broker, agent, receiver"),
     "generate": ("sim", "simulated homes to files: their load, and what ran in them"),
@@ -39,9 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         module = import_module(f"simulators.{parsed.command}")
     except ModuleNotFoundError as missing:
-        print(
-            f"{parsed.command}: {missing.name} is missing: pip install 'meteragent[{extra}]'", file=sys.stderr
-        )
+        print(f"{parsed.command}: {lacking(missing, extra)}", file=sys.stderr)
         return 1
     command = argparse.ArgumentParser(f"python -m simulators {parsed.command}", description=module.__doc__)
     module.add_arguments(command)

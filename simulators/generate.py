@@ -23,6 +23,7 @@ from aiomqtt import MqttError
 from tqdm import tqdm
 
 from meteragent.grid import DAY_MS, parse_duration
+from simulators.extras import lacking
 from simulators.fleet import Day, Events, Fleet
 from simulators.meter import Meter
 from simulators.signature import DAY_S
@@ -236,7 +237,7 @@ def _spread(plan: Plan, out: str) -> str:
     try:
         from simulators import spark  # noqa: PLC0415 - for those who have a cluster
     except ModuleNotFoundError as missing:
-        raise ValueError(f"{missing.name} is missing: pip install 'meteragent[spark]'") from missing
+        raise ValueError(lacking(missing, "spark")) from missing
     return spark.write(plan, Path(out))
 
 
@@ -244,7 +245,7 @@ def _plot(plan: Plan, path: Path) -> None:
     try:
         from simulators.plot import draw  # noqa: PLC0415 - matplotlib, for those who want a picture
     except ModuleNotFoundError as missing:
-        raise ValueError(f"{missing.name} is missing: pip install 'meteragent[analysis]'") from missing
+        raise ValueError(lacking(missing, "analysis")) from missing
     draw(next(plan.parts()), plan.first, path)
 
 

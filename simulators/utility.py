@@ -26,6 +26,7 @@ from simulators.adversary import hidden
 from simulators.adversary.library import quanta
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers
+from simulators.extras import lacking
 from simulators.fleet import Fleet
 
 UNUSABLE = 2
@@ -246,7 +247,7 @@ def _draw(rows: Sequence[Row], title: str, path: Path) -> None:
     try:
         from simulators.utility_picture import draw  # noqa: PLC0415 (it needs matplotlib)
     except ModuleNotFoundError as missing:
-        raise Unusable(f"a plot needs {missing.name}: pip install 'meteragent[analysis]'") from None
+        raise Unusable(f"a plot: {lacking(missing, 'analysis')}") from None
     try:
         draw(rows, title, path)
     except ValueError as error:

@@ -259,7 +259,7 @@ def test_what_is_not_installed_is_named(
     monkeypatch.setitem(sys.modules, needs, None)
     last = [str(data_folder())] if arguments[-1] == "--data" else ["--mechanism", "linf", "--plot", "f.png"]
     assert main([*arguments, *last, *SMALL, "--attack", "edges"]) == 2
-    assert f"pip install 'meteragent[{extra}]'" in capsys.readouterr().err
+    assert f"pip install 'meteragent-simulators[{extra}]'" in capsys.readouterr().err
 
 
 def test_plots_are_pdf_or_png(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

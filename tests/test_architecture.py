@@ -164,6 +164,7 @@ def test_the_agent_starts_light() -> None:
         "uvicorn",
         "aiomqtt",
         "simulators",
+        "meteragent.demo",
         "meteragent.discover",
         "meteragent.export",
         "meteragent.privacy.adversary",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meteragent import check, config, encode
+from meteragent import __version__, check, cli, config, encode
 from meteragent.errors import RecordError
 from simulators import __main__ as simulators
 from simulators.demo import SEED
@@ -215,7 +215,21 @@ def test_missing_part() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == "demo: amqtt is missing: pip install 'meteragent[demo]'\n"
+    assert done.stderr == "demo: amqtt is missing: pip install 'meteragent-simulators[demo]'\n"
+
+
+@pytest.mark.parametrize("part", ["simulators", "amqtt"])
+def test_what_the_command_needs(
+    part: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the simulators, or their broker, `meteragent demo` ends with 2 and says what to install."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == part else object())
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it has started"))
+    assert cli.main(["demo"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"pip install 'meteragent-simulators[demo]=={__version__}'" in err
+    assert err.count("\n") == 1
 
 
 def test_unwritable_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,7 @@ COMPOSE = yaml.safe_load((COMPOSE_FOLDER / "compose.yaml").read_text())
 SERVICES: Mapping[str, Any] = COMPOSE["services"]
 PROMETHEUS = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yaml").read_text())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SIMULATORS = tomllib.loads((ROOT / "simulators" / "pyproject.toml").read_text())["project"]
 ADDON = DEPLOY / "homeassistant" / "addon" / "meteragent"
 FILES = [DEPLOY / "container" / "Dockerfile", ADDON / "Dockerfile"]
 KEYS = {"image", "build", "command", "entrypoint", "environment", "user", "restart", "depends_on"}
@@ -135,10 +136,17 @@ def test_the_image_says_what_it_is() -> None:
 
 
 def test_what_is_installed_exists() -> None:
-    """Extras are those of the project, requirements are a file, and the exporter is where it is started."""
-    for name in ("agent", "simulator"):
-        (extra,) = re.findall(r"'\.\[(\w+)\]'", OURS[f"build-{name}"].last("RUN"))
-        assert extra in PROJECT["optional-dependencies"]
+    """Extras are those of the projects, requirements are a file, and the exporter is where it is started.
+
+    Only the simulators' image has the second distribution.
+    """
+    (extra,) = re.findall(r" '\.\[(\w+)\]' ", OURS["build-agent"].last("RUN"))
+    assert extra in PROJECT["optional-dependencies"]
+    (extra,) = re.findall(r" \. '\./simulators\[(\w+)\]' ", OURS["build-simulator"].last("RUN"))
+    assert extra in SIMULATORS["optional-dependencies"]
+    assert [name for name, stage in OURS.items() if "simulators" in " ".join(stage.all("COPY"))] == [
+        "build-simulator"
+    ]
     made = OURS["build-exporter"].last("RUN")
     for file in re.findall(r"deploy/[\w./]+\.\w+", made):
         assert (ROOT / file).exists()
@@ -152,7 +160,8 @@ def test_what_is_copied_is_sent_to_the_builder() -> None:
     rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"
     through = {rule[1:] for rule in rules if rule.startswith("!")}
-    copied = {name for text in OURS["source"].all("COPY") for name in text.split()[:-1]}
+    copies = [text for stage in OURS.values() for text in stage.all("COPY") if "--from=" not in text]
+    copied = {name for text in copies for name in text.split()[:-1]}
     assert copied == through
     assert all((ROOT / name).exists() for name in copied)
     again = [rule.removeprefix("**/") for rule in rules[1:] if not rule.startswith("!")]

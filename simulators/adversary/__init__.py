@@ -2,5 +2,5 @@
 
 `scene` says what is asked, `attackers` who answers, `mechanism` what noised it, `bound` what nobody beats if
 the promise is kept, `measure` how often each was right; `library` makes scenes, `hidden` confirms the figures
-of `meteragent check`, `curve` sets error against leakage. Needs scipy (`meteragent[analysis]`).
+of `meteragent check`, `curve` sets error against leakage. Needs scipy (`meteragent-simulators[analysis]`).
 """

@@ -21,6 +21,7 @@ from simulators.adversary.measure import Outcome, measure
 from simulators.adversary.mechanism import rival
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Scene
+from simulators.extras import lacking
 
 MECHANISMS = ("linf", "independent", "per-reading", "telegraf", "average")
 _DIGITS = 6
@@ -145,5 +146,5 @@ def draw(points: Sequence[Point], scene: Scene, path: Path) -> None:
     try:
         from simulators.adversary.picture import save  # noqa: PLC0415 (it needs matplotlib)
     except ModuleNotFoundError as missing:
-        raise Unusable(f"a plot needs {missing.name}: pip install 'meteragent[analysis]'") from None
+        raise Unusable(f"a plot: {lacking(missing, 'analysis')}") from None
     save(points, scene, path)

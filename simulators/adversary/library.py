@@ -16,6 +16,7 @@ from meteragent.event import EVENTS, Event
 from meteragent.grid import MINUTE_MS
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers, Scene, library, with_or_without
+from simulators.extras import lacking
 from simulators.fleet import Fleet
 from simulators.television import library_w
 
@@ -83,7 +84,7 @@ def _trace(path: Path) -> tuple[Floats, Floats]:
     try:
         from simulators.trace import TraceError, load  # noqa: PLC0415 (it needs pyarrow)
     except ModuleNotFoundError as missing:
-        raise Unusable(f"real traces need {missing.name}: pip install 'meteragent[sim]'") from None
+        raise Unusable(f"real traces: {lacking(missing, 'sim')}") from None
     try:
         trace = load(path)
     except TraceError as error:

@@ -8,13 +8,16 @@ Exit 2: something that was named cannot be used.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
 from simulators.adversary import curve
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.named import Unusable
+from simulators.adversary.scene import Scene
 from simulators.attack import UNUSABLE, add_scene_arguments, scene_of
+from simulators.extras import lacking
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,11 +54,20 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.out is not None:
             curve.write(points, arguments.out, arguments.seed)
         if arguments.plot is not None:
-            curve.draw(points, scene, arguments.plot)
+            _draw(points, scene, arguments.plot)
     except Unusable as unusable:
         print(f"frontier: {unusable}", file=sys.stderr)
         return UNUSABLE
     return 0
+
+
+def _draw(points: Sequence[curve.Point], scene: Scene, path: Path) -> None:
+    """Draw the points as PDF or PNG, the same bytes for the same points; raise Unusable if that cannot be."""
+    try:
+        from simulators.adversary.picture import save  # noqa: PLC0415 (it needs matplotlib)
+    except ModuleNotFoundError as missing:
+        raise Unusable(f"a plot: {lacking(missing, 'analysis')}") from None
+    save(points, scene, path)
 
 
 def _line(point: curve.Point) -> str:

@@ -14,7 +14,7 @@ from pyarrow import RecordBatch
 from pyspark.sql import DataFrame, SparkSession
 
 from simulators.fleet import Day, Fleet
-from simulators.generate import Plan, event_table
+from simulators.plan import Plan, event_table
 
 _TIME = pa.timestamp("us", "UTC")
 SERIES = "home bigint, time timestamp, watts float"
@@ -42,7 +42,7 @@ def simulate(
     first: int = 0,
     resolution_w: float = 1.0,
 ) -> Simulated:
-    """Homes 0 .. `homes` - 1 on `days` from number `first` on (`generate`), in no order.
+    """Homes 0 .. `homes` - 1 on `days` from number `first` on (`plan`), in no order.
 
     Raises ValueError when the step does not divide a day.
     """

@@ -28,41 +28,13 @@ from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers
 from simulators.extras import lacking
 from simulators.fleet import Fleet
+from simulators.utility_row import COVERAGE, Row
 
 UNUSABLE = 2
-COVERAGE = 0.95
 FEEDERS = (1, 10, 100, 1000)
 MONTH_DAYS = 30
 PEAK_DAYS, PEAKS = 7, 100
 """Peaks are of so many days, and of so many feeders of one size on each, at most: each takes a while."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One use: errors of `count` numbers, each the mean of so many homes, in `unit`.
-
-    95 times of 100 `promised` is the most that one is off, and `measured` what it was; the truth was within
-    the interval `held` of the times; `bias` is the mean error, `use` the mean of the truth. Of a peak, whose
-    intervals differ, `promised` is half their mean width. None: nothing is promised.
-    """
-
-    what: str
-    homes: int
-    unit: str
-    promised: float | None
-    measured: float
-    held: float | None
-    bias: float
-    use: float
-    count: int
-
-    @classmethod
-    def of(cls, what: str, homes: int, unit: str, true: Floats, errors: Floats, promised: float) -> Self:
-        """By errors and one promise for all of them."""
-        size = np.abs(errors)
-        measured, held = float(np.quantile(size, COVERAGE)), float(np.mean(size <= promised))
-        bias, use = float(errors.mean()), float(true.mean())
-        return cls(what, homes, unit, promised, measured, held, bias, use, errors.size)
 
 
 def dithered(noise: LInfLaplace) -> DitheredLaplace:

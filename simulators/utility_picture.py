@@ -2,19 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-if TYPE_CHECKING:
-    from simulators.utility import Row
+from simulators.utility_row import Row
 
 _COLOURS, _MARKS = ("#0072B2", "#E69F00", "#D55E00"), "osx"
 _UNDATED = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}
 
 
-def draw(rows: Sequence["Row"], title: str, path: Path) -> None:
+def draw(rows: Sequence[Row], title: str, path: Path) -> None:
     """One home on the left, feeders by their number of homes on the right.
 
     Raises:
@@ -43,9 +41,7 @@ def draw(rows: Sequence["Row"], title: str, path: Path) -> None:
     figure.savefig(path, metadata=_UNDATED[path.suffix])
 
 
-def _line(
-    axes: Axes, at: Sequence[str] | Sequence[int], rows: Sequence["Row"], style: int, name: str
-) -> None:
+def _line(axes: Axes, at: Sequence[str] | Sequence[int], rows: Sequence[Row], style: int, name: str) -> None:
     """Measured as marks, promised as a line."""
     measured = [100 * row.measured / row.use for row in rows]
     colour, mark = _COLOURS[style], _MARKS[style]

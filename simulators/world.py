@@ -44,8 +44,8 @@ from simulators import fault
 from simulators.account import Account, BrokenError, Slot, first_window_ms
 from simulators.fault import Arrivals, Faults, Row
 from simulators.fleet import Fleet
-from simulators.generate import DAY_0, event_table
 from simulators.meter import Meter, Readings
+from simulators.plan import DAY_0, event_table
 
 STEP_S = 60
 TURN_MS = 60_000

@@ -10,11 +10,11 @@ import pytest
 from aiomqtt import Client
 from pyarrow import csv, parquet
 
-from simulators import generate
+from simulators import plan
 from simulators.__main__ import main
 from simulators.compare import BEGIN, END, Kind, Row, runs_of, table
 from simulators.fleet import Fleet
-from simulators.generate import Files, Plan
+from simulators.plan import Files, Plan
 from tests.broker import Broker, free_port
 from tests.not_run import ROOT, data_folder
 
@@ -64,7 +64,7 @@ def test_the_same_bytes(name: str, tmp_path: Path) -> None:
 def test_parts_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Homes that do not fit in memory at once are the same as those that do."""
     Plan(5, 5, 2, 900).write(Files.at(tmp_path / "whole"))
-    monkeypatch.setattr(generate, "_READINGS_AT_ONCE", 2 * 96)
+    monkeypatch.setattr(plan, "_READINGS_AT_ONCE", 2 * 96)
     assert [len(part.homes) for part in Plan(5, 5, 2, 900).parts()] == [2, 2, 1]
     Plan(5, 5, 2, 900).write(Files.at(tmp_path / "parts"))
     for name, key in (("series", "time"), ("events", "start")):
@@ -139,7 +139,7 @@ def test_a_picture(tmp_path: Path) -> None:
 
 def test_messages_are_the_series(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each meter sends its readings in order of time, in parts too, and the last one again when it ends."""
-    monkeypatch.setattr(generate, "_READINGS_AT_ONCE", 2 * 24)
+    monkeypatch.setattr(plan, "_READINGS_AT_ONCE", 2 * 24)
     sent = list(Plan(0, 3, 2, 3600, 1).messages("m/{meter}"))
     watts = np.concatenate([day.watts for day in Fleet(0, range(3)).days(1, 2, 3600)], axis=1)
     for home in range(3):

@@ -12,7 +12,8 @@ from meteragent.consume import collect, mean_value
 from meteragent.grid import DAY_MS
 from meteragent.privacy import SeededBits, half_width
 from simulators.__main__ import main
-from simulators.utility import Row, Street, _sums, report
+from simulators.utility import Street, _sums, report
+from simulators.utility_row import Row
 from tests.messages import SPLIT, wording
 
 PRESETS = ("television", "appliance", "street", "day")

@@ -19,9 +19,7 @@ from pathlib import Path
 from meteragent.privacy import LInfLaplace, sd
 from simulators.adversary.measure import Outcome, measure
 from simulators.adversary.mechanism import rival
-from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Scene
-from simulators.extras import lacking
 
 MECHANISMS = ("linf", "independent", "per-reading", "telegraf", "average")
 _DIGITS = 6
@@ -135,16 +133,3 @@ def write(points: Sequence[Point], path: Path, seed: int) -> None:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(COLUMNS)
         rows.writerows(point.row(seed) for point in points)
-
-
-def draw(points: Sequence[Point], scene: Scene, path: Path) -> None:
-    """The points as a picture, PDF or PNG, the same bytes for the same points.
-
-    Raises:
-        Unusable: matplotlib is missing, or it writes no such files.
-    """
-    try:
-        from simulators.adversary.picture import save  # noqa: PLC0415 (it needs matplotlib)
-    except ModuleNotFoundError as missing:
-        raise Unusable(f"a plot: {lacking(missing, 'analysis')}") from None
-    save(points, scene, path)

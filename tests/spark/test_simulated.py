@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from simulators import spark as on_spark
 from simulators.__main__ import main
-from simulators.generate import EVENTS, SERIES, Files, Plan
+from simulators.plan import EVENTS, SERIES, Files, Plan
 from simulators.spark import simulate
 
 pytestmark = pytest.mark.spark

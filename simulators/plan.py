@@ -1,0 +1,160 @@
+"""What `generate` makes: the series and the events of simulated homes, as tables, files and messages."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from tqdm import tqdm
+
+from meteragent.grid import DAY_MS
+from simulators.fleet import Day, Events, Fleet
+from simulators.meter import Meter
+from simulators.signature import DAY_S
+from simulators.trace import writer
+from simulators.wire import connect, publish
+
+DAY_0 = date(2025, 1, 6)
+"""A Monday; days are numbered from it, so that a date is the same day in every file of a seed."""
+_DAY_0_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
+_READINGS_AT_ONCE = 1 << 22
+"""Of a day: more homes come in parts, one part after the other."""
+
+_TIME = pa.timestamp("ms", "UTC")
+SERIES = pa.schema([("home", pa.uint32()), ("time", _TIME), ("watts", pa.float32())])
+EVENTS = pa.schema(
+    [
+        ("home", pa.uint32()),
+        ("appliance", pa.string()),
+        ("start", _TIME),
+        ("end", _TIME),
+        ("watts", pa.float32()),
+        ("channel", pa.int8()),
+    ]
+)
+
+
+class Files(NamedTuple):
+    """Where the series and the events go."""
+
+    series: Path
+    events: Path
+
+    @classmethod
+    def at(cls, out: Path) -> "Files":
+        """FILE.parquet or FILE.csv and its events, or a folder.
+
+        Raises:
+            ValueError: the name ends otherwise.
+        """
+        if out.suffix in (".parquet", ".csv"):
+            return cls(out, out.with_name(f"{out.stem}.events{out.suffix}"))
+        if out.suffix:
+            raise ValueError(f"{out} is neither FILE.parquet nor FILE.csv nor a folder")
+        return cls(out / "series.parquet", out / "events.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to generate: homes 0 .. `homes` - 1, `days` from number `first` on, in steps of `step_s`."""
+
+    seed: int
+    homes: int
+    days: int
+    step_s: int
+    first: int = 0
+    resolution_w: float = 1.0
+
+    def parts(self, homes: Sequence[int] | None = None) -> Iterator[Fleet]:
+        """The homes, or some of them, as many at once as memory is meant for."""
+        chosen = range(self.homes) if homes is None else homes
+        at_once = max(1, _READINGS_AT_ONCE * self.step_s // DAY_S)
+        for begin in range(0, len(chosen), at_once):
+            yield Fleet(self.seed, chosen[begin : begin + at_once])
+
+    def write(self, files: Files) -> tuple[int, int]:
+        """Write the files; returns how many readings and events there are.
+
+        Raises:
+            ValueError: the step does not divide a day, or the seed is none.  OSError: as the system says.
+        """
+        readings = events = 0
+        files.series.parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            series, table = (
+                stack.enter_context(writer(path, schema))
+                for path, schema in zip(files, (SERIES, EVENTS), strict=True)
+            )
+            bar = stack.enter_context(tqdm(total=self.homes * self.days, unit=" home-days", disable=None))
+            for fleet in self.parts():
+                for day in fleet.days(self.first, self.days, self.step_s):
+                    series.write_table(self.series(fleet, day))
+                    table.write_table(event_table(day.events))
+                    readings, events = readings + day.watts.size, events + len(day.events)
+                    bar.update(len(fleet.homes))
+        return readings, events
+
+    def messages(self, topic: str) -> Iterator[tuple[str, bytes]]:
+        """All readings as (topic, JSON payload), `{meter}` in the topic being m0, m1 ..; a meter's in order.
+
+        One more of each meter follows its last: it says how long that one stood.
+        """
+        for fleet in self.parts():
+            topics = [topic.replace("{meter}", f"m{home}") for home in fleet.homes]
+            for day in fleet.days(self.first, self.days, self.step_s):
+                start_s = _DAY_0_MS // 1000 + day.day * DAY_S
+                shown = Meter(self.resolution_w).shown_w(day.watts)
+                for at, column in enumerate(shown.T):
+                    yield from _readings(topics, start_s + at * self.step_s, column.tolist())
+            yield from _readings(topics, start_s + DAY_S, shown[:, -1].tolist())
+
+    async def send(self, url: str, topic: str) -> int:
+        """Publish all readings at QoS 1; returns how many the broker has acknowledged: all.
+
+        Raises:
+            MqttError: the broker is away or does not acknowledge.
+        """
+        readings = self.homes * (self.days * DAY_S // self.step_s + 1)
+
+        async def messages() -> AsyncIterator[tuple[str, bytes]]:
+            for message in self.messages(topic):
+                yield message
+
+        async with connect(url) as client:
+            with tqdm(total=readings, unit=" readings", disable=None) as bar:
+                await publish(client, messages(), bar.update)
+        return readings
+
+    def series(self, fleet: Fleet, day: Day) -> Any:
+        """A day of homes as the meter shows it, as an Arrow table."""
+        homes, steps = day.watts.shape
+        times_ms = _DAY_0_MS + day.day * DAY_MS + 1000 * self.step_s * np.arange(steps)
+        columns = [
+            np.repeat(np.array(fleet.homes, np.uint32), steps),
+            np.tile(times_ms, homes),
+            Meter(self.resolution_w).shown_w(day.watts).astype(np.float32).ravel(),
+        ]
+        return _table(columns, SERIES)
+
+
+def _readings(topics: list[str], time_s: int, watts: list[float]) -> Iterator[tuple[str, bytes]]:
+    for topic, power in zip(topics, watts, strict=True):
+        yield topic, f'{{"t": {time_s}, "power": {power!r}}}'.encode()
+
+
+def event_table(events: Events) -> Any:
+    """Events as an Arrow table; the channel is null where nothing was shown."""
+    channel = pa.array(events.channel.astype(np.int8), mask=events.channel < 0)
+    names = pa.array(events.names).take(pa.array(events.appliance))
+    start, end = (_DAY_0_MS + 1000 * seconds for seconds in (events.start_s, events.end_s))
+    columns = [events.home.astype(np.uint32), names, start, end, events.watts.astype(np.float32), channel]
+    return _table(columns, EVENTS)
+
+
+def _table(columns: list[Any], schema: Any) -> Any:
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+    return pa.table(arrays, schema=schema)

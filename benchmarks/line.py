@@ -14,14 +14,15 @@ from fractions import Fraction
 from pathlib import Path
 
 from benchmarks.contestants import ROOT
-from meteragent import config, ledger, outbox
+from meteragent import config
 from meteragent.agent.parts import Links, core
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain.commit import Charge, Commit, Outgoing
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message
 from meteragent.privacy.bits import SystemBits
-from meteragent.reading import Message
-from meteragent.release import Charge, Commit, Outgoing
-from meteragent.store import Store
+from meteragent.store import Store, ledger, outbox
 
 NOW_MS, SLOT_MS, DAY_MS = 1_800_000_000_000, 1_800_000, 86_400_000
 CHANNEL, EPSILON = "main", Fraction(1, 220)

@@ -14,16 +14,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent import grid
-from meteragent.ledger import Spent
-from meteragent.release import MICRO, Terms
+from meteragent.domain import grid
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import MICRO, MINUTE_MS
+from meteragent.store.ledger import Spent
 from simulators.chance import Integers
 from simulators.fault import Row
 from simulators.meter import Readings
 
 HARMLESS = frozenset({"duplicate", "reorder"})
 """Faults that cost nothing: what comes again is not counted, what comes within `lateness` is."""
-_MARGIN_MS = 2 * grid.MINUTE_MS
+_MARGIN_MS = 2 * MINUTE_MS
 """More than a step between readings and than what a clock is off."""
 
 

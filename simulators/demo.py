@@ -14,7 +14,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from meteragent import check, config
+from meteragent import config
+from meteragent.report import check
 from simulators.outcome import Outcome
 from simulators.picture import draw
 from simulators.screen import text

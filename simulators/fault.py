@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent.grid import DAY_MS, MINUTE_MS
+from meteragent.domain.units import DAY_MS, MINUTE_MS
 from simulators.chance import Floats, Integers, uniforms
 from simulators.meter import Readings
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aiomqtt import MqttError
 
-from meteragent.grid import parse_duration
+from meteragent.domain.grid import parse_duration
 from simulators.extras import lacking
 from simulators.plan import DAY_0, Files, Plan
 from simulators.signature import DAY_S

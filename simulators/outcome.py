@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.consume import Descriptor, Estimate, Series, collect, mean_energy, mean_value
-from meteragent.grid import DAY_MS, HOUR_MS
+from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy.totals import Part, half_width_of_total
 from simulators.street import START_MS, Street
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from meteragent import config, encode
+from meteragent import config
 from meteragent.privacy import SeededBits
+from meteragent.wire import record as encode
 from simulators import option
 from simulators.adversary.library import quanta
 from simulators.outcome import Outcome

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from aiomqtt import MqttError
 from tqdm import tqdm
 
-from meteragent.grid import iso_time, parse_duration, parse_time
+from meteragent.domain.grid import iso_time, parse_duration, parse_time
 from simulators.trace import Trace, load, write
 from simulators.wire import broker, connect, lost, publish
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meteragent.grid import DAY_MS
+from meteragent.domain.units import DAY_MS
 from simulators.chance import Floats, Integers, uniforms
 from simulators.fault import Row
 from simulators.meter import Readings

@@ -7,7 +7,7 @@ from typing import Any
 
 import amqtt
 
-from meteragent.check import MEAN_W, MONTH_DAYS
+from meteragent.report.check import MEAN_W, MONTH_DAYS
 from simulators.outcome import Compared, Measured, Outcome
 
 MANY = 1000

@@ -7,7 +7,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent.grid import DAY_MS, parse_time
+from meteragent.domain.grid import parse_time
+from meteragent.domain.units import DAY_MS
 from simulators.fleet import Fleet
 
 START_MS = parse_time("2025-01-06T00:00:00Z")

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
-from meteragent.grid import DAY_MS
+from meteragent.domain.units import DAY_MS
 
 _EPOCH = date(1970, 1, 1)
 _TIME = pa.timestamp("ms", "UTC")

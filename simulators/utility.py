@@ -16,11 +16,13 @@ from typing import Self
 
 import numpy as np
 
-from meteragent import config, encode
+from meteragent import config
 from meteragent.consume import Descriptor, Record, Series, peak
-from meteragent.grid import DAY_MS, HOUR_MS, format_duration
+from meteragent.domain.grid import format_duration
+from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import DitheredLaplace, LInfLaplace, SeededBits
 from meteragent.privacy.totals import Part, half_width_of_total
+from meteragent.wire import record as encode
 from simulators import option
 from simulators.adversary import hidden
 from simulators.adversary.library import quanta

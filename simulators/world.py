@@ -31,15 +31,20 @@ import pyarrow as pa
 from pyarrow import parquet
 from tqdm import tqdm
 
-from meteragent import config, grid, ledger, outbox
-from meteragent.errors import StoreError
-from meteragent.health import Counts
-from meteragent.pipeline import Effects, Pipeline, Spending, Stream
+from meteragent import config
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects, Stream
+from meteragent.domain import grid
+from meteragent.domain.commit import Commit
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import StoreError
+from meteragent.domain.identity import SourceTopic
+from meteragent.domain.reading import Message
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS, MICRO
 from meteragent.privacy.bits import SeededBits
-from meteragent.reading import Message
-from meteragent.release import MICRO, Commit, Terms
-from meteragent.store import Store
-from meteragent.topic import SourceTopic
+from meteragent.store import Store, ledger, outbox
 from simulators import fault
 from simulators.account import Account, BrokenError, Slot, first_window_ms
 from simulators.fault import Arrivals, Faults, Row
@@ -50,7 +55,7 @@ from simulators.plan import DAY_0, event_table
 STEP_S = 60
 TURN_MS = 60_000
 """Virtual time between two turns; windows, slots and `lateness` are multiples, so that all opens on time."""
-START_MS = (DAY_0 - date(1970, 1, 1)).days * grid.DAY_MS
+START_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
 CONFIG = """
 [source]
 topic = "meters/{meter}/power"
@@ -113,7 +118,7 @@ class World:
     @property
     def end_ms(self) -> int:
         """When the last reading has stood for its step."""
-        return START_MS + self.days * grid.DAY_MS
+        return START_MS + self.days * DAY_MS
 
     @cached_property
     def stream(self) -> Stream:
@@ -147,7 +152,7 @@ class World:
     @cached_property
     def struck(self) -> tuple[dict[int, Arrivals], list[Row]]:
         """What arrives from each home, and the table of faults."""
-        sent_ms = START_MS + 1000 * STEP_S * np.arange(self.days * grid.DAY_MS // (1000 * STEP_S))
+        sent_ms = START_MS + 1000 * STEP_S * np.arange(self.days * DAY_MS // (1000 * STEP_S))
         arrivals, rows = {}, list[Row]()
         for home, readings in self.load[1].items():
             arrivals[home], more = self.faults.strike(self.seed, home, sent_ms, readings)

@@ -14,11 +14,12 @@ from meteragent import agent, config
 from meteragent.agent import Agent
 from meteragent.agent.clock import BootClock
 from meteragent.agent.notify import Notify
-from meteragent.grid import parse_time
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects
+from meteragent.domain.grid import parse_time
+from meteragent.domain.reading import Message
 from meteragent.mqtt import Endpoint, Session, Token
-from meteragent.pipeline import Effects, Pipeline
 from meteragent.privacy.bits import SecretBits
-from meteragent.reading import Message
 from tests.fake_session import LIMIT_S, FakeSession, Publication
 
 START_MS = 1_800_000_000_000
@@ -80,7 +81,7 @@ def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "World":
     monkeypatch.setattr(agent, "keep_connected", made.keep_connected)
     for place in (agent, agent.runner):
         monkeypatch.setattr(place, "POLL_S", 0.002)
-    monkeypatch.setattr("meteragent.sink.POLL_S", 0.002)
+    monkeypatch.setattr("meteragent.agent.sink.POLL_S", 0.002)
     feed = Pipeline.feed
 
     def counted(core: Pipeline, batch: Sequence[Message], now_ms: int, *more: Any) -> Effects:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from meteragent import config
-from meteragent.errors import ConfigError
-from meteragent.release import Terms
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.terms import Terms
 
 FLAT = """
 [source]

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meteragent.pipeline.noise import Noise
+from meteragent.core.noise import Noise
+from meteragent.core.timeline import Timeline
+from meteragent.core.window import Used, Window
+from meteragent.domain.commit import OpenWindow, Slot
+from meteragent.domain.terms import Terms
 from meteragent.privacy.sampling import below
-from meteragent.release import OpenWindow, Slot, Terms
 from meteragent.store import schema
-from meteragent.window import Timeline
-from meteragent.window.slot import Used, Window
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 DRAW, CLOSE, STATE = Window.draw, Window.close, Window.state

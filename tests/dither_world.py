@@ -12,13 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Stream
 from meteragent.decode import number, one
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending, Stream
+from meteragent.domain.commit import Commit, Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
 from meteragent.privacy.sampling import SecretBits
-from meteragent.reading import Message
-from meteragent.release import Commit, Kind, Snapshot, Terms
 from meteragent.store import schema
 from tests.stores import TERMS
 from tests.world import BASE_MS, stream

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from meteragent import config
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending, Stream
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Stream
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message
 from meteragent.privacy import SeededBits
-from meteragent.reading import Message
 from meteragent.store import Store
 from tests.stores import persist
 

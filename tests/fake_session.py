@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import NamedTuple, Protocol
 
-from meteragent.errors import LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session, Token
 
 LIMIT_S = 10.0

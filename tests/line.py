@@ -10,19 +10,21 @@ from fractions import Fraction
 from meteragent.agent import runner as module
 from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.agent.runner import Runner, StoreThread
+from meteragent.agent.sink import Sink
+from meteragent.agent.source import Source
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Stream
 from meteragent.decode import number, one
-from meteragent.grid import Epoch, parse_time
-from meteragent.health import Counts
-from meteragent.ledger import Budget
-from meteragent.outbox import Waiting
-from meteragent.pipeline import Pipeline, Spending, Stream
+from meteragent.domain.commit import Commit
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import Epoch, parse_time
+from meteragent.domain.identity import SourceTopic
+from meteragent.domain.schedule import Schedule
 from meteragent.privacy.sampling import SystemBits
-from meteragent.release import Commit
-from meteragent.schedule import Schedule
-from meteragent.sink import Sink
-from meteragent.source import Source
 from meteragent.store import Store
-from meteragent.topic import SourceTopic
+from meteragent.store.ledger import Budget
+from meteragent.store.outbox import Waiting
 from tests.fake_session import LIMIT_S, FakeSession
 from tests.stores import TERMS, opened
 

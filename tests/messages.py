@@ -7,8 +7,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from meteragent import encode
-from meteragent.release import Kind, Terms
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import Kind
+from meteragent.wire import record as encode
 from tests.stores import TERMS
 
 NOON_MS = 1_795_176_000_000

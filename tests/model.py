@@ -14,8 +14,9 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any, NamedTuple
 
-from meteragent.release import Clock, Kind, Terms
-from meteragent.schedule import Schedule
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import Kind
 
 
 class Arrival(NamedTuple):

@@ -7,21 +7,21 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meteragent import ledger, outbox
 from meteragent.agent import Agent
 from meteragent.agent.clock import BootClock, CatchUp, SteadyClock
 from meteragent.agent.runner import Runner, StoreThread
-from meteragent.health import Counts
-from meteragent.outbox import Waiting
-from meteragent.pipeline import Effects, Pipeline
-from meteragent.pipeline.intake import Found, Intake
-from meteragent.reading import Message, Token
-from meteragent.release import Charge, Commit, Outgoing
-from meteragent.sink import Sink
-from meteragent.source import Source
-from meteragent.store import Store, generation
-from meteragent.window import Timeline
-from meteragent.window.slot import Window
+from meteragent.agent.sink import Sink
+from meteragent.agent.source import Source
+from meteragent.core.intake import Found, Intake
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects
+from meteragent.core.timeline import Timeline
+from meteragent.core.window import Window
+from meteragent.domain.commit import Charge, Commit, Outgoing
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message, Token
+from meteragent.store import Store, generation, ledger, outbox
+from meteragent.store.outbox import Waiting
 
 
 class Mutant(NamedTuple):

@@ -8,11 +8,15 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from meteragent import check, config, encode, page
+from meteragent import config
+from meteragent.agent import page
 from meteragent.agent.looking import Looking, Seen
-from meteragent.health import Counts
-from meteragent.problem import Problem
-from meteragent.release import MICRO, Outgoing
+from meteragent.domain.commit import Outgoing
+from meteragent.domain.counters import Counts
+from meteragent.domain.problem import Problem
+from meteragent.domain.units import MICRO
+from meteragent.report import check
+from meteragent.wire import record as encode
 from tests.configurations import written
 
 START_MS = 1_795_200_000_000

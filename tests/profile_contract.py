@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from meteragent.decode import Decoder, profile
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profiles import PROFILES
-from meteragent.errors import PayloadError
-from meteragent.health import REFUSALS
-from meteragent.release import MICRO, UNIT_FACTOR, Kind
+from meteragent.domain.counters import REFUSALS
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import MICRO, UNIT_FACTOR, Kind
 
 NAMES = {"other", *REFUSALS}
 """What a message that holds no reading may be counted as."""

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from meteragent import outbox
-from meteragent.health import Counts
-from meteragent.release import Commit, Descriptor, Outgoing
-from meteragent.sink import Beside, Outlet, Sink
-from meteragent.store import Store
+from meteragent.agent.sink import Beside, Outlet, Sink
+from meteragent.domain.commit import Commit, Descriptor, Outgoing
+from meteragent.domain.counters import Counts
+from meteragent.store import Store, outbox
 from tests.fake_session import LIMIT_S, FakeSession, Publication
 from tests.mqtt_peer import turns
 from tests.stores import persist

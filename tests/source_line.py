@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 
-from meteragent.health import Counts
-from meteragent.reading import Token
-from meteragent.source import (
-    Source,
-)
+from meteragent.agent.source import Source
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Token
 from tests.fake_session import FakeSession
 
 NOW_MS = 1_800_000_000_000

@@ -12,10 +12,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from meteragent import ledger, outbox
-from meteragent.ledger import Budget
-from meteragent.release import Charge, Clock, Commit, Kind, OpenWindow, Outgoing, Slot, Terms, TimelineState
-from meteragent.store import Store
+from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing, Slot, TimelineState
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import Kind
+from meteragent.store import Store, ledger, outbox
+from meteragent.store.ledger import Budget
 from simulators.ordeal.disk import settle
 
 LENGTH_MS = 1_800_000

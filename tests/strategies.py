@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from meteragent.grid import Epoch
-from meteragent.pipeline import Stream
-from meteragent.release import MICRO, UNITS, Band, Clock, Kind, Space, Terms
-from meteragent.schedule import Schedule
+from meteragent.core.stream import Stream
+from meteragent.domain.grid import Epoch
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Band, Clock, Space, Terms
+from meteragent.domain.units import MICRO, UNITS, Kind
 from tests.witness import TERMS
 from tests.world import BASE_MS, World, stream
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from meteragent import config
-from meteragent.admission import admit
 from meteragent.cli import main
+from meteragent.cli.admission import admit
 from tests.configurations import refused
 from tests.stores import open_store, opening, persist
 

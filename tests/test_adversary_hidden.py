@@ -5,9 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from meteragent import check, config
-from meteragent.event import EVENTS, Event, distances
+from meteragent import config
 from meteragent.privacy.statistics import clopper_pearson
+from meteragent.report import check
+from meteragent.report.event import EVENTS, Event, distances
 from simulators.adversary import hidden
 from simulators.adversary.measure import ALARM
 from simulators.adversary.named import Unusable

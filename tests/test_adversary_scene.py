@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from meteragent.event import EVENTS
+from meteragent.report.event import EVENTS
 from simulators.adversary import library
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Scene, with_or_without

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 import pytest
 
 import meteragent.agent as module
-from meteragent import config, outbox
+from meteragent import config
 from meteragent.agent import Agent, parts
-from meteragent.errors import ConfigError, StoreError
-from meteragent.grid import DAY_MS
-from meteragent.release import Charge, Commit, TimelineState
-from meteragent.store import read_only
+from meteragent.domain.commit import Charge, Commit, TimelineState
+from meteragent.domain.errors import ConfigError, StoreError
+from meteragent.domain.units import DAY_MS
+from meteragent.store import outbox, read_only
 from tests.agent_world import START_MS, STEP_MS, STREAM, World, quick, reading
 from tests.fake_session import LIMIT_S
 from tests.stores import LENGTH_MS, open_store, opening, persist

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from meteragent import errors
+from meteragent.domain import errors
 from tests.not_run import ROOT
 
 FUNCTION_LINES_MAX = 60
@@ -164,16 +164,16 @@ def test_the_agent_starts_light() -> None:
         "uvicorn",
         "aiomqtt",
         "simulators",
-        "meteragent.demo",
-        "meteragent.discover",
-        "meteragent.export",
+        "meteragent.cli.demo",
+        "meteragent.tools.discover",
+        "meteragent.tools.export",
         "meteragent.privacy.adversary",
         "meteragent.privacy.channel",
         "meteragent.privacy.mechanism.gaussian",
-        "meteragent.plan",
-        "meteragent.redact",
-        "meteragent.statement",
-        "meteragent.tap",
+        "meteragent.report.plan",
+        "meteragent.tools.redact",
+        "meteragent.report.statement",
+        "meteragent.tools.tap",
     ]
     code = f"import sys, meteragent.cli, meteragent.agent; print(*sorted(set({heavy}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

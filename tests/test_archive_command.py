@@ -15,7 +15,7 @@ from meteragent.archive.policy import Policy
 from meteragent.cli import main
 from meteragent.config import parse
 from meteragent.consume import Estimate, read_archive
-from meteragent.errors import ConfigError, RecordError
+from meteragent.domain.errors import ConfigError, RecordError
 from tests.archives import DAY_MS, ENERGY, LONG, QUARTERS, SPRING_MS, Place, long_rows, save, text, wide_rows
 from tests.configurations import refused, streams, written
 from tests.not_run import ROOT
@@ -185,7 +185,7 @@ def test_a_missing_extra_is_named(
 def test_the_agents_path_loads_no_arrow() -> None:
     """Neither the agent nor its commands load pyarrow, cryptography or tqdm."""
     code = (
-        "import sys, meteragent.agent, meteragent.cli, meteragent.consume, meteragent.archive.command\n"
+        "import sys, meteragent.agent, meteragent.cli, meteragent.consume, meteragent.cli.sanitise\n"
         "print([m for m in ('pyarrow', 'cryptography', 'tqdm', 'pyspark', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ import pytest
 from meteragent.archive import run
 from meteragent.archive.dry import Look, look
 from meteragent.cli import main
-from meteragent.errors import ArchiveError, ArchiveInUse, ConfigError, KeyMissing, MeteragentError
+from meteragent.domain.errors import ArchiveError, ArchiveInUse, ConfigError, KeyMissing, MeteragentError
 from tests.archives import DAY_MS, LONG, QUARTERS, SPRING_MS, Place, long_rows, save, silent, text, wide_rows
 
 DAY = SPRING_MS - SPRING_MS % DAY_MS

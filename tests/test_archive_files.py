@@ -11,7 +11,7 @@ import pytest
 
 from meteragent.archive import files, job, number, run
 from meteragent.archive.files import Source
-from meteragent.errors import ArchiveError
+from meteragent.domain.errors import ArchiveError
 from tests.archives import LONG, TIME, WIDE, Place, long_rows, save, wide_rows
 
 

@@ -17,7 +17,7 @@ from meteragent.archive import form
 from meteragent.archive import readings as archive
 from meteragent.archive.number import micro, milliseconds, whole_quanta
 from meteragent.archive.policy import Policy
-from meteragent.errors import ArchiveError
+from meteragent.domain.errors import ArchiveError
 from tests.archives import AUTUMN_MS, DAY_MS, ENERGY, LOCAL_DAY, QUARTERS, SPRING_MS, TIME, policy, readings
 
 DAY = policy(window=QUARTERS)

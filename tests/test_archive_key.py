@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.archive.key import EpochKey, Key, create, expand, extract, forget, hkdf
-from meteragent.errors import KeyForgotten, KeyMissing, KeyRefused
+from meteragent.domain.errors import KeyForgotten, KeyMissing, KeyRefused
 
 SECRET = bytes(range(100, 132))
 TIMES = st.datetimes(datetime(1970, 1, 1), datetime(2199, 12, 31))  # noqa: DTZ001  of UTC

@@ -11,7 +11,7 @@ import pytest
 from meteragent.archive import form, manifest, run
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.run import sanitise_archive
-from meteragent.errors import ArchiveError, ArchiveInUse, ConfigError, KeyForgotten, KeyMissing
+from meteragent.domain.errors import ArchiveError, ArchiveInUse, ConfigError, KeyForgotten, KeyMissing
 from tests.archives import (
     DAY_MS,
     KEY,

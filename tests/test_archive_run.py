@@ -16,7 +16,7 @@ from meteragent.archive import files, job, run
 from meteragent.archive.files import Source
 from meteragent.archive.ledger import Stretches
 from meteragent.archive.readings import Windows
-from meteragent.errors import ArchiveError
+from meteragent.domain.errors import ArchiveError
 from tests.archives import (
     DAY_MS,
     ENERGY,

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from meteragent.archive import readings as archive
 from meteragent.archive.policy import Policy
-from meteragent.errors import ArchiveError
-from meteragent.window import Pending, Timeline, Window
+from meteragent.core.timeline import Pending, Timeline
+from meteragent.core.window import Window
+from meteragent.domain.errors import ArchiveError
 from tests.archives import (
     AUTUMN_MS,
     BANDS,

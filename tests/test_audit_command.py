@@ -14,16 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meteragent import audit, config, encode
-from meteragent.audit import trials
+from meteragent import config
 from meteragent.cli import EXIT_CONFIG, EXIT_CRASH, EXIT_VIOLATED, main
-from meteragent.grid import DAY_MS, parse_time
-from meteragent.pipeline.noise import Noise
+from meteragent.core.noise import Noise
+from meteragent.core.window import Window
+from meteragent.domain.grid import parse_time
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS
 from meteragent.privacy.audit import ALARM, Audit
 from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.release import Terms
-from meteragent.window import Window
+from meteragent.report import audit
+from meteragent.report.audit import trials
+from meteragent.wire import record as encode
 from tests import controls
 from tests.configurations import energy, streams, written
 from tests.controls import CAUGHT, Control

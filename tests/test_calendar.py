@@ -1,4 +1,4 @@
-"""Windows of the local calendar (meteragent.grid.Calendar), against a clock seen every quarter of an hour."""
+"""Windows of the local calendar (meteragent.domain.grid), against a clock seen every quarter of an hour."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.grid import CALENDAR_UNITS, DAY_MS, HOUR_MS, MINUTE_MS, Calendar, Hours, parse_time
+from meteragent.domain.grid import CALENDAR_UNITS, Calendar, Hours, parse_time
+from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZONES = {

@@ -12,13 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent import config, encode
-from meteragent.grid import DAY_MS, HOUR_MS, Calendar, Hours, parse_time
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending
+from meteragent import config
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain.commit import Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import Calendar, Hours, parse_time
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits
-from meteragent.release import Clock, Snapshot, Terms
-from meteragent.schedule import Schedule
+from meteragent.wire import record as encode
 from tests.configurations import written
 from tests.world import BASE_MS, MemoryDisk, World, message, stream
 

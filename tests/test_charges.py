@@ -6,9 +6,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.grid import DAY_MS
-from meteragent.pipeline.charges import Charges, Spending
-from meteragent.release import Charge, Terms
+from meteragent.core.charges import Charges, Spending
+from meteragent.domain.commit import Charge
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS
 from tests.witness import TERMS
 
 KINDS = (TERMS, replace(TERMS, lateness_ms=TERMS.lateness_ms + 1), replace(TERMS, radius=3 * TERMS.radius))

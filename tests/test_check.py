@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from meteragent import check, config, encode, event
+from meteragent import config
+from meteragent.report import check, event
+from meteragent.wire import record as encode
 from tests.configurations import energy, settled, streams, written
 
 TIMED = "profile = 'json'\ntime = 't'"

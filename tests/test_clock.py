@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.agent.clock import EARLIEST_MS, CatchUp, SteadyClock
-from meteragent.health import Counts
+from meteragent.domain.counters import Counts
 
 NOW_MS = EARLIEST_MS + 10**9
 

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import meteragent.agent as module
-from meteragent import ledger
 from meteragent.agent.clock import STEP_MS, UNKNOWN_STEP_MS, BootClock, ClockJumped, SteadyClock
 from meteragent.agent.synchronised import kernel_state, synchronised
-from meteragent.grid import HOUR_MS, MINUTE_MS, parse_time
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import parse_time
+from meteragent.domain.reading import Message
+from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import bits
-from meteragent.reading import Message
-from meteragent.store import meta, read_only
+from meteragent.store import ledger, meta, read_only
 from tests.agent_world import START_MS, STREAM, World, quick, reading
 from tests.agent_world import STEP_MS as SLOT_MS
 from tests.fake_session import Publication

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from meteragent import config
-from meteragent.release import MICRO, Clock, Kind, Terms
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import MICRO, Kind
 from tests.configurations import BUDGET, FLAT, energy, refused, settled, streams, written
 
 HALF_HOUR_MS = 1_800_000

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from meteragent import config
 from meteragent.cli import main
 from meteragent.config import model
-from meteragent.errors import ConfigError
+from meteragent.domain.errors import ConfigError
 from tests.configurations import BUDGET, energy, streams, written
 from tests.not_run import ROOT
 from tests.test_config_refuse import REFUSED

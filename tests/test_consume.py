@@ -1,6 +1,6 @@
 """What a receiver makes of a stream: records in any order in, honest intervals out.
 
-Messages are made by `meteragent.encode`, as an agent makes them.
+Messages are made by `meteragent.wire.record`, as an agent makes them.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from meteragent.consume import Descriptor, Record, Series, collect, mean_energy, mean_value
-from meteragent.errors import RecordError
+from meteragent.domain.errors import RecordError
+from meteragent.domain.terms import Terms
 from meteragent.privacy import SeededBits, discrete_laplace, half_width, sd, sd_of_sum
 from meteragent.privacy.totals import Part, half_width_of_total
-from meteragent.release import Terms
 from tests.messages import (
     ALL_TERMS,
     ENERGY,

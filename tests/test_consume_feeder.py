@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 
 from meteragent.consume import Peak, Series, collect, peak
+from meteragent.domain.terms import Terms
 from meteragent.privacy import SeededBits, discrete_laplace, half_width
 from meteragent.privacy.totals import Part, half_width_of_total
-from meteragent.release import Terms
 from tests.messages import ENERGY, HALF_HOUR_MS, HOURLY, KILO, NOON_MS, described, recorded, wording
 from tests.stores import TERMS
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from meteragent.consume import PriorGuess, Series, collect, guess_under_prior
 from meteragent.consume.guess import Loss
+from meteragent.domain.terms import Rounding, Terms
 from meteragent.privacy import DitheredLaplace, LInfLaplace, SeededBits
 from meteragent.privacy.optimality import User, optimal_remap
-from meteragent.release import Rounding, Terms
 from tests.messages import HALF_HOUR_MS, HOURLY, NOON_MS, TEN_MIN_MS, described, recorded
 from tests.stores import TERMS
 from tests.test_consume_shapes import BANDS, JUNE, JUNE_MS, PROFILE, received, schedule

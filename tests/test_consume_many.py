@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from meteragent.consume import Cells, Descriptor, Rules, Series, Slots, by_feeder, collect, mean_value
+from meteragent.domain.terms import Space, Terms
+from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
 from meteragent.privacy.totals import Part, Weighted, half_width_of_total
-from meteragent.release import Kind, Space, Terms
 from tests.messages import ENERGY, HALF_HOUR_MS, HOURLY, KILO, NOON_MS, SPLIT, described, recorded, wording
 from tests.stores import TERMS
 

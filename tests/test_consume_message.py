@@ -1,6 +1,6 @@
 """Descriptors and records: read back as they were meant, refused where they are not (meteragent.consume).
 
-Messages are made by `meteragent.encode`, as an agent makes them.
+Messages are made by `meteragent.wire.record`, as an agent makes them.
 """
 
 import json
@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent.consume import Descriptor, Record, collect
-from meteragent.errors import MeteragentError, RecordError
-from meteragent.release import Rounding, Terms
+from meteragent.domain.errors import MeteragentError, RecordError
+from meteragent.domain.terms import Rounding, Terms
 from tests.messages import ALL_TERMS, KILO, NOON_MS, changed, described, recorded, wording
 from tests.stores import TERMS
 

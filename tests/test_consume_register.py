@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent.consume import Series, collect, mean_energy, total
+from meteragent.domain.terms import Terms
 from meteragent.privacy import SeededBits, discrete_laplace
 from meteragent.privacy.totals import Part, Weighted, half_width_of_total
-from meteragent.release import Terms
 from tests.messages import (
     ENERGY,
     HALF_HOUR_MS,

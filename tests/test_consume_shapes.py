@@ -1,6 +1,6 @@
 """What a receiver makes of curves, mean days and windows of the local calendar.
 
-Messages are made by `meteragent.encode`, under terms that `meteragent.config` makes.
+Messages are made by `meteragent.wire.record`, under terms that `meteragent.config` makes.
 """
 
 import functools
@@ -15,25 +15,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent import config, encode
-from meteragent.consume import (
-    Descriptor,
-    Series,
-    collect,
-    curve,
-    mean_day,
-    mean_energy,
-    mean_value,
-    total,
-)
-from meteragent.errors import RecordError
-from meteragent.grid import DAY_MS, HOUR_MS, iso_time, parse_time
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending
+from meteragent import config
+from meteragent.consume import Descriptor, Series, collect, curve, mean_day, mean_energy, mean_value, total
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain.commit import Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import RecordError
+from meteragent.domain.grid import iso_time, parse_time
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Space
+from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits, sd
 from meteragent.privacy.totals import Weighted, half_width_of_total, half_width_of_window
-from meteragent.release import Snapshot, Space
-from meteragent.schedule import Schedule
+from meteragent.wire import record as encode
 from tests.configurations import written
 from tests.messages import changed
 from tests.not_run import ROOT

@@ -8,10 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from meteragent import encode
 from meteragent.consume import collect, nonnegative
 from meteragent.consume.view import without_deficit
-from meteragent.grid import DAY_MS, parse_time
+from meteragent.domain.grid import parse_time
+from meteragent.domain.units import DAY_MS
+from meteragent.wire import record as encode
 from tests.messages import HALF_HOUR_MS, NOON_MS, described, recorded, wording
 from tests.stores import TERMS
 from tests.test_consume_shapes import BANDS, CURVE, JUNE, JUNE_10, JUNE_10_MS, PROFILE, received, schedule

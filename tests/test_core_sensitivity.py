@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 
 from meteragent import config
 from meteragent.agent.parts import Links, core
-from meteragent.health import Counts
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects, Stream
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message
 from meteragent.mqtt import Endpoint
-from meteragent.pipeline import Effects, Pipeline, Spending
-from meteragent.pipeline.stream import Stream
 from meteragent.privacy.sampling import SeededBits
-from meteragent.reading import Message
 from meteragent.store import schema
 from tests.world import MemoryDisk
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from meteragent.decode import json as json_profile
 from meteragent.decode import number as number_profile
-from meteragent.errors import PayloadError
-from meteragent.health import REFUSALS
-from meteragent.reading import Reading
-from meteragent.release import MICRO
+from meteragent.domain.counters import REFUSALS
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.reading import Reading
+from meteragent.domain.units import MICRO
 
 Decode = Callable[[bytes], Reading]
 

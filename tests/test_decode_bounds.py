@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from meteragent.decode import attempt, number
 from meteragent.decode import json as json_profile
-from meteragent.errors import PayloadError
-from meteragent.health import REFUSALS
-from meteragent.reading import Reading
+from meteragent.domain.counters import REFUSALS
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.reading import Reading
 
 Decode = Callable[[bytes], Reading]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from meteragent.decode import json as json_profile
 from meteragent.decode.number import finite, micro, scaled
-from meteragent.errors import PayloadError
-from meteragent.reading import Reading
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.reading import Reading
 
 FACTORS = (
     Fraction(1),

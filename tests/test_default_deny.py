@@ -10,11 +10,12 @@ import pytest
 
 import meteragent.agent as module
 from meteragent.agent import runner
-from meteragent.grid import parse_time
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain.commit import Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import parse_time
 from meteragent.privacy import SeededBits
-from meteragent.release import Snapshot
 from meteragent.store import read_only
 from tests.agent_world import START_MS, STEP_MS, STREAM, World
 from tests.fake_session import LIMIT_S, Publication
@@ -33,7 +34,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(module, "keep_connected", made.keep_connected)
     for place in (module, runner):
         monkeypatch.setattr(place, "POLL_S", 0.002)
-    monkeypatch.setattr("meteragent.sink.POLL_S", 0.002)
+    monkeypatch.setattr("meteragent.agent.sink.POLL_S", 0.002)
     return made
 
 
@@ -174,7 +175,7 @@ def form(publications: list[Publication]) -> list[tuple[str, bool, list[str], in
 @pytest.fixture
 def home(world: World, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Home:
     """Makes all that leaves of a home with these readings, in a world of its own."""
-    monkeypatch.setattr("meteragent.topic.delay_ms", lambda *_: -1000)
+    monkeypatch.setattr("meteragent.domain.identity.delay_ms", lambda *_: -1000)
     monkeypatch.setattr("meteragent.store.Store.claim_key", bytes(32))  # all homes are one store's
 
     async def made(*watts: int | None) -> list[Publication]:

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meteragent import __version__, check, cli, config, encode
-from meteragent.errors import RecordError
+from meteragent import __version__, cli, config
+from meteragent.domain.errors import RecordError
+from meteragent.report import check
+from meteragent.wire import record as encode
 from simulators import __main__ as simulators
 from simulators.demo import SEED
 from simulators.outcome import Outcome

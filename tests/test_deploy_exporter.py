@@ -1,6 +1,6 @@
 """The exporter on the receiving side: what it shows is what `meteragent.consume` says of what came.
 
-Messages are made by `meteragent.encode`, as an agent makes them.
+Messages are made by `meteragent.wire.record`, as an agent makes them.
 """
 
 import json
@@ -12,10 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.exporter import exporter
 from deploy.exporter.exporter import Board, client
-from meteragent import config, encode
+from meteragent import config
 from meteragent.consume import collect, mean_value
-from meteragent.grid import parse_time
+from meteragent.domain.grid import parse_time
 from meteragent.privacy import LInfLaplace, half_width, sd
+from meteragent.wire import record as encode
 from tests.configurations import written
 from tests.messages import HALF_HOUR_MS, HOURLY, NOON_MS, changed, described, recorded
 from tests.stores import TERMS

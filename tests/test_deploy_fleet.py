@@ -8,7 +8,7 @@ import pytest
 
 from meteragent import config
 from meteragent.config.model import Source
-from meteragent.topic import fnv1a
+from meteragent.domain.identity import fnv1a
 from tests.configurations import written
 from tests.not_run import ROOT, not_run
 from tests.tools.system_parts import find

@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from promql_parser import Expr, VectorSelector
 
 from deploy.exporter.exporter import Board
-from meteragent.health import COUNTERS
-from meteragent.problem import PROBLEMS, problem
-from meteragent.vitals import StreamVitals, Vitals, as_metrics
+from meteragent.agent.metrics import StreamVitals, Vitals, as_metrics
+from meteragent.domain.counters import COUNTERS
+from meteragent.domain.problem import PROBLEMS, problem
 from tests.messages import described, recorded
 from tests.not_run import ROOT
 from tests.stores import TERMS

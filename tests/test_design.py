@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from meteragent import config, encode
+from meteragent import config
 from meteragent.config import model
-from meteragent.grid import parse_time
-from meteragent.health import COUNTERS
+from meteragent.domain.counters import COUNTERS
+from meteragent.domain.grid import parse_time
+from meteragent.wire import record as encode
 from tests.not_run import ROOT
 
 DESIGN = (ROOT / "docs" / "design.md").read_text()
@@ -144,7 +145,7 @@ def test_modules_that_are_named_exist(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "dotted", ["meteragent.nothing", "meteragent.release.Terms.nothing", "benchmarks.x.y"]
+    "dotted", ["meteragent.nothing", "meteragent.domain.terms.Terms.nothing", "benchmarks.x.y"]
 )
 def test_what_does_not_exist_is_noticed(dotted: str) -> None:
     """Neither a module nor a name in one is taken for granted."""

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from meteragent import config, encode
+from meteragent import config
 from meteragent.cli import main
 from meteragent.decode import Decoder
-from meteragent.discover import heard as bounds
-from meteragent.discover.heard import Listener
-from meteragent.discover.propose import Access, candidates, report, toml
-from meteragent.errors import PayloadError
+from meteragent.domain.errors import PayloadError
+from meteragent.tools.discover import heard as bounds
+from meteragent.tools.discover.heard import Listener
+from meteragent.tools.discover.propose import Access, candidates, report, toml
+from meteragent.wire import record as encode
 from tests.broker import free_port
 from tests.configurations import settled
 from tests.profile_contract import Case
@@ -355,7 +356,7 @@ def test_a_crash_tells_no_payload(
     def broken(*_: object) -> None:
         raise RuntimeError("canary-7391155")
 
-    monkeypatch.setattr("meteragent.discover.command._listen", broken)
+    monkeypatch.setattr("meteragent.cli.discover._listen", broken)
     assert main(["discover", "--url", "mqtt://127.0.0.1"]) == 1
     said = capsys.readouterr()
     assert "crash: RuntimeError" in said.err

@@ -12,11 +12,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from meteragent.errors import MeteragentError
-from meteragent.pipeline.noise import Noise
+from meteragent.core.noise import Noise
+from meteragent.core.window import Window
+from meteragent.domain.errors import MeteragentError
+from meteragent.domain.terms import Terms
 from meteragent.privacy.mechanism.laplace import reach
-from meteragent.release import Terms
-from meteragent.window.slot import Window
 from tests.stores import TERMS
 from tests.tape import Tape
 

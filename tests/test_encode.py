@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import config, encode
-from meteragent.encode import canonical, decimal_text, descriptor, descriptor_topics, record
-from meteragent.release import MICRO, Clock, Kind, Terms
+from meteragent import config
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import MICRO, Kind
+from meteragent.wire import record as encode
+from meteragent.wire.record import canonical, decimal_text, descriptor, descriptor_topics, record
 
 NOON_MS = 1_795_176_000_000
 TEXT = """

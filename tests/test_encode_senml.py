@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import config, encode
+from meteragent import config
 from meteragent.consume import Record, collect
 from meteragent.decode import Found
 from meteragent.decode.senml import reader
-from meteragent.errors import RecordError
-from meteragent.grid import parse_time
-from meteragent.release import Clock, Kind, Terms
+from meteragent.domain.errors import RecordError
+from meteragent.domain.grid import parse_time
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import Kind
+from meteragent.wire import record as encode
 from tests.messages import ENERGY, HALF_HOUR_MS, KILO, NOON_MS, described, recorded, wording
 from tests.stores import TERMS
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.event import EVENTS, Event, distances, parse
-from meteragent.grid import HOUR_MS, MINUTE_MS
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 from meteragent.privacy import LInfLaplace
 from meteragent.privacy.inference import success_bound
-from meteragent.release import Kind, Terms
+from meteragent.report.event import EVENTS, Event, distances, parse
 from tests.configurations import energy, settled
 
 KETTLE = next(event for event in EVENTS if event.name == "a kettle")

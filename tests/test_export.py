@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from meteragent import encode, outbox
 from meteragent.cli import EXIT_CONFIG, main
 from meteragent.consume import collect, nonnegative
-from meteragent.export import COLUMNS
-from meteragent.grid import DAY_MS
-from meteragent.release import Commit, Outgoing, Terms
+from meteragent.domain.commit import Commit, Outgoing
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS
+from meteragent.store import outbox
+from meteragent.tools.export import COLUMNS
+from meteragent.wire import record as encode
 from tests.configurations import written
 from tests.messages import HOURLY, KILO, NOON_MS, recorded, wording
 from tests.not_run import ROOT

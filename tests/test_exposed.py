@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from meteragent import check, config
+from meteragent import config
+from meteragent.report import check
 from tests.agent_world import STREAM, quick
 from tests.configurations import written
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from meteragent.decode import json as json_format
 from meteragent.decode.expression import searcher
 from meteragent.decode.json import document_of
-from meteragent.errors import PayloadError
-from meteragent.release import MICRO
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import MICRO
 
 DOCUMENT = document_of(
     b"""{

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.grid import DAY_MS
+from meteragent.domain.units import DAY_MS
 from simulators.fault import NETWORK_MS, NONE, OVERTAKEN_MS, Arrivals, Faults, Row, count
 from simulators.meter import Readings
 from tests.channels import FEW

@@ -9,12 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.health import Counts
-from meteragent.pipeline import Effects, Pipeline, Spending
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects
+from meteragent.core.timeline import Outcome, Pending, Timeline
+from meteragent.domain.commit import Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import MICRO, UNITS, Kind
 from meteragent.privacy import SeededBits
-from meteragent.reading import Message
-from meteragent.release import MICRO, UNITS, Clock, Kind, Snapshot, Terms
-from meteragent.window import Outcome, Pending, Timeline
 from tests.strategies import all_terms
 from tests.test_pipeline import SLOT, core, feed
 from tests.test_window import timeline

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from meteragent import config, vitals
-from meteragent.agent import hearing, watch
+from meteragent import config
+from meteragent.agent import hearing, metrics, watch
 from meteragent.agent.hearing import LEAST, MOST, SOON_MS, Hearing, silence_ms
-from meteragent.grid import DAY_MS, HOUR_MS
-from meteragent.health import COUNTERS, REFUSALS, Counts
-from meteragent.problem import Problem
+from meteragent.domain.counters import COUNTERS, REFUSALS, Counts
+from meteragent.domain.problem import Problem
+from meteragent.domain.units import DAY_MS, HOUR_MS
 from tests.agent_world import START_MS, STREAM, World, quick, reading
 from tests.configurations import written
 
@@ -30,7 +30,7 @@ async def problems(world: World) -> list[Problem]:
     """What the running agent says is wrong, but for records that wait: this sink confirms none."""
     answer = await asyncio.to_thread(watch.ask, world.store)
     assert answer is not None
-    return [one for one in vitals.from_json(answer).problems if one.code != "messages_wait"]
+    return [one for one in metrics.from_json(answer).problems if one.code != "messages_wait"]
 
 
 async def codes(world: World) -> list[str]:

@@ -1,4 +1,4 @@
-"""Device discovery: meteragent.home_assistant, against what Home Assistant's own schemas allow."""
+"""Device discovery: meteragent.wire.home_assistant, against what Home Assistant's own schemas allow."""
 
 import json
 import re
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import encode
-from meteragent.home_assistant import Discovery
-from meteragent.release import UNITS
+from meteragent.domain.units import UNITS
+from meteragent.wire import record as encode
+from meteragent.wire.home_assistant import Discovery
 from tests.configurations import energy, settled
 
 # What Home Assistant's schemas allow and require: home-assistant/core in November 2026, of its integration

@@ -7,9 +7,10 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.pipeline import Pipeline
-from meteragent.reading import Message, Reading, Token
-from meteragent.release import MICRO, Kind, Terms
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain.reading import Message, Reading, Token
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import MICRO, Kind
 from tests.test_pipeline import SLOT, core, feed, records
 from tests.witness import TERMS
 from tests.world import BASE_MS

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from meteragent.archive import key_command
 from meteragent.archive.key import Key, create
 from meteragent.cli import EXIT_CONFIG, main
+from meteragent.cli import key as key_command
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from meteragent.archive.key import Key
 from meteragent.archive.label import Shape, keyed_rows
-from meteragent.errors import KeyForgotten
+from meteragent.domain.errors import KeyForgotten
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 START_MS = 1_767_225_600_000  # 2026-01-01

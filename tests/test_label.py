@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from meteragent.archive.key import Key
 from meteragent.archive.label import Shape, keyed_rows, label, tags
+from meteragent.domain.terms import Band, Terms
+from meteragent.domain.units import Kind
 from meteragent.privacy import keyed
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.release import Band, Kind, Terms
 from tests.witness import TERMS
 
 DAY_MS = 86_400_000

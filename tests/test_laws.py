@@ -6,9 +6,10 @@ Each program runs in a `World`, whose witness and model look at every commit and
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.pipeline import Stream
-from meteragent.release import MICRO, Kind, Terms
-from meteragent.schedule import Schedule
+from meteragent.core.stream import Stream
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import MICRO, Kind
 from tests import strategies as made
 from tests.strategies import Grid, Late, Step, Uneven, play
 from tests.witness import SlotSeen

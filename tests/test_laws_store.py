@@ -6,10 +6,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent import ledger, outbox
-from meteragent.pipeline import Stream
-from meteragent.release import Clock, Commit, Snapshot, Terms
-from meteragent.store import Store
+from meteragent.core.stream import Stream
+from meteragent.domain.commit import Commit, Snapshot
+from meteragent.domain.terms import Clock, Terms
+from meteragent.store import Store, ledger, outbox
 from tests import strategies as made
 from tests.stores import fresh, persist
 from tests.strategies import Step, play

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import ledger
-from meteragent.errors import StoreError
-from meteragent.ledger import Budget, Spent
-from meteragent.release import Charge, Commit
-from meteragent.store import Store
+from meteragent.domain.commit import Charge, Commit
+from meteragent.domain.errors import StoreError
+from meteragent.store import Store, ledger
+from meteragent.store.ledger import Budget, Spent
 from tests.stores import DAY_MS, LENGTH_MS, TERMS, fresh, open_store, opening, persist
 
 EPSILON = TERMS.epsilon_per_w

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from meteragent import ledger, topic, vitals
-from meteragent.agent import listener, watch
-from meteragent.errors import LinkError
-from meteragent.grid import iso_time
+from meteragent.agent import listener, metrics, watch
+from meteragent.domain import identity
+from meteragent.domain.errors import LinkError
+from meteragent.domain.grid import iso_time
 from meteragent.mqtt import SubscriptionRefused
-from meteragent.store import read_only, restored_at
+from meteragent.store import ledger, read_only, restored_at
 from tests.agent_world import START_MS, STEP_MS, STREAM, World, quick
 from tests.fake_session import Publication
 from tests.stores import open_store
@@ -72,7 +72,7 @@ async def codes(world: World) -> list[str]:
     """The codes of what the agent says is wrong, but for records that wait: nobody confirms any."""
     answer = await asyncio.to_thread(watch.ask, world.store)
     assert answer is not None
-    return [one.code for one in vitals.from_json(answer).problems if one.code != "messages_wait"]
+    return [one.code for one in metrics.from_json(answer).problems if one.code != "messages_wait"]
 
 
 def sent(world: World) -> list[Publication]:
@@ -174,7 +174,7 @@ async def test_a_store_knows_its_own_mark(world: World, clock: Loop) -> None:
         await seconds(world, 2)
         assert world.agent.counts["opened"] > 0
         assert world.sides["sink"].session.filters == []  # announced: nobody is asked
-    assert descriptor["store"] == topic.claim(descriptor_key(world), "private/m")
+    assert descriptor["store"] == identity.claim(descriptor_key(world), "private/m")
 
 
 def descriptor_key(world: World) -> bytes:
@@ -190,7 +190,7 @@ async def test_its_own_descriptor_is_an_answer_at_once(world: World, clock: Loop
     key = descriptor_key(world)
     async with world.running():
         await asked(world)
-        hear(world, store=topic.claim(key, "private/m"))
+        hear(world, store=identity.claim(key, "private/m"))
         await seconds(world, 2)
         assert (world.agent.counts["opened"] > 0, await codes(world)) == (True, [])
         assert clock.now_s == 100.0

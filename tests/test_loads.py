@@ -10,16 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import check, config, encode, loads
+from meteragent import config
 from meteragent.agent.parts import Links, core
-from meteragent.event import Event
-from meteragent.health import Counts
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain import loads
+from meteragent.domain.commit import Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message
 from meteragent.mqtt import Endpoint
-from meteragent.pipeline import Pipeline, Spending
 from meteragent.privacy.loads import counted, sampled
 from meteragent.privacy.sampling import SeededBits
-from meteragent.reading import Message
-from meteragent.release import Snapshot
+from meteragent.report import check
+from meteragent.report.event import Event
+from meteragent.wire import record as encode
 
 START_MS = 1_795_305_600_000
 HOUR_S = 3600

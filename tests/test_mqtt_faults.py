@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from meteragent.errors import LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt.endpoint import Version
 from tests.fake_broker import DISCONNECT, PUBLISH, SUBSCRIBE, FakeBroker, Packet, Wire, packet_id
 from tests.mqtt_peer import connected, soon

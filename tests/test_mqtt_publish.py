@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from meteragent.errors import LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session
 from tests.fake_broker import PUBLISH, FakeBroker, Wire, packet_id
 from tests.mqtt_peer import connected, soon, token, turns

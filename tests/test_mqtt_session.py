@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from meteragent.errors import LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session
 from meteragent.mqtt.endpoint import Version
 from tests.fake_broker import DISCONNECT, PUBACK, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, FakeBroker, Wire, packet_id

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from meteragent.errors import LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Endpoint, watch
 from tests.broker import Broker
 from tests.conftest import MakeBroker

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import topic
-from meteragent.pipeline.names import Name, Names
-from meteragent.reading import Message
-from meteragent.topic import Shard, SourceTopic
+from meteragent.core.names import Name, Names
+from meteragent.domain import identity
+from meteragent.domain.identity import Shard, SourceTopic
+from meteragent.domain.reading import Message
 from tests.test_pipeline import SLOT, core, feed
 from tests.world import BASE_MS, message, stream
 
@@ -22,9 +22,9 @@ def test_a_meter_leaves_under_the_same_name_every_time(
     known = stream(SLOT, pseudonym_key=key, spread_ms=spread_ms)
     names = Names(known)
     for meter in [*asked, *asked]:
-        label = meter if key is None else topic.pseudonym(key, meter)
-        delay_ms = topic.delay_ms(known.secret, "main", meter, spread_ms)
-        assert names[meter] == Name(label, topic.render(known.sink_topic, label), delay_ms)
+        label = meter if key is None else identity.pseudonym(key, meter)
+        delay_ms = identity.delay_ms(known.secret, "main", meter, spread_ms)
+        assert names[meter] == Name(label, identity.render(known.sink_topic, label), delay_ms)
         names.forget(asked[0])
     names.forget("never asked for")
 
@@ -95,8 +95,8 @@ def test_under_a_pseudonym_a_meter_may_have_any_name(name: str) -> None:
 @given(st.text(max_size=4))
 def test_what_is_no_refused_name_makes_a_topic_that_may_be_published_to(name: str) -> None:
     """Wherever the template has the meter's name."""
-    if topic.holds_name(name):
-        assert all(topic.holds_topic(topic.render(where, name)) for where in ("{meter}", "a/{meter}/b"))
+    if identity.holds_name(name):
+        assert all(identity.holds_topic(identity.render(where, name)) for where in ("{meter}", "a/{meter}/b"))
 
 
 def test_delays_of_two_streams_have_nothing_in_common() -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from meteragent.pipeline.noise import MANY, Noise
+from meteragent.core.noise import MANY, Noise
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import Bits, below, uniform_rows

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from meteragent import outbox
-from meteragent.release import Commit, Descriptor, Outgoing
-from meteragent.store import Store, read_only
+from meteragent.domain.commit import Commit, Descriptor, Outgoing
+from meteragent.store import Store, outbox, read_only
 from tests.stores import fresh, open_store, persist, sending
 
 LATE = 2**62

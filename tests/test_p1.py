@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from meteragent.decode.p1 import checksum, telegram
 from meteragent.decode.profiles.dsmr import P1
-from meteragent.errors import PayloadError
+from meteragent.domain.errors import PayloadError
 from tests.profile_fixtures import dsmr
 
 HEADER = "XMX5LGBBFG1009325446"

@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 
 import meteragent.agent as module
-from meteragent import check, config, outbox, page, topic
-from meteragent.agent import looking, runner
+from meteragent import config
+from meteragent.agent import looking, page, runner
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.looking import Looking, Seen, page_settings
+from meteragent.agent.page import say
+from meteragent.agent.page.viewers import Viewer, Viewers
 from meteragent.agent.runner import StoreThread
-from meteragent.errors import ConfigError
-from meteragent.health import Counts
-from meteragent.page import say
-from meteragent.page.viewers import Viewer, Viewers
+from meteragent.domain import identity
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import ConfigError
+from meteragent.report import check
+from meteragent.store import outbox
 from tests.agent_world import START_MS, STEP_MS, STREAM, World
 from tests.broker import free_port
 from tests.configurations import written
@@ -144,7 +147,7 @@ def test_records_are_looked_for_where_they_leave() -> None:
     [stream] = told(written()).view.streams
     assert stream.topic("m") == "private/m/power"
     [stream] = told(written(), key=b"key").view.streams
-    assert stream.topic("m") == f"private/{topic.pseudonym(b'key', 'm')}/power"
+    assert stream.topic("m") == f"private/{identity.pseudonym(b'key', 'm')}/power"
 
 
 async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:

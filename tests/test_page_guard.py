@@ -1,4 +1,4 @@
-"""Who may look at the page: meteragent.page.guard, by requests as browsers and attackers send them."""
+"""Who may look at the page: meteragent.agent.page.guard, by requests as browsers and attackers send them."""
 
 import logging
 from collections.abc import Mapping
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 import pytest
 from starlette.types import ASGIApp
 
-from meteragent import page
-from meteragent.errors import ConfigError
-from meteragent.page.app import BODY_LIMIT, application
-from meteragent.page.guard import COOKIE
+from meteragent.agent import page
+from meteragent.agent.page.app import BODY_LIMIT, application
+from meteragent.agent.page.guard import COOKIE
+from meteragent.domain.errors import ConfigError
 from tests.page_asker import Answer, ask
 from tests.page_world import TOKEN, PageWorld
 

@@ -1,4 +1,4 @@
-"""The page's server over real connections: meteragent.page.serve."""
+"""The page's server over real connections: meteragent.agent.page.serve."""
 
 import asyncio
 import json
@@ -10,11 +10,11 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from meteragent import page
-from meteragent.errors import ConfigError
-from meteragent.page import app, server
-from meteragent.page.viewers import VIEWERS, Viewer, Viewers
-from meteragent.problem import PROBLEMS, problem
+from meteragent.agent import page
+from meteragent.agent.page import app, server
+from meteragent.agent.page.viewers import VIEWERS, Viewer, Viewers
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.problem import PROBLEMS, problem
 from tests.broker import free_port
 from tests.page_asker import LIMIT_S, Line, ask, line
 from tests.page_world import START_MS, TOKEN, PageWorld
@@ -297,6 +297,6 @@ async def test_a_page_without_viewers_does_nothing(world: PageWorld, port: int) 
 async def test_without_the_extra_it_says_so(world: PageWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where Starlette or uvicorn is not installed, `[page]` is refused with what to install."""
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "meteragent.page.server", raising=False)
+    monkeypatch.delitem(sys.modules, "meteragent.agent.page.server", raising=False)
     with pytest.raises(ConfigError, match=r"meteragent\[page\]"):
         await page.serve(page.Settings(), world.view, world.viewers)

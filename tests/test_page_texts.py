@@ -9,7 +9,7 @@ import pytest
 
 from tests.not_run import ROOT
 
-STATIC = ROOT / "meteragent" / "page" / "static"
+STATIC = ROOT / "meteragent" / "agent" / "page" / "static"
 OURS = sorted(path for path in STATIC.glob("*") if path.suffix in {".html", ".js", ".css", ".svg"})
 PAGES = sorted(STATIC.glob("*.html"))
 TEXTS: dict[str, str] = json.loads((STATIC.parent / "texts" / "en.json").read_text())

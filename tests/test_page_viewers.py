@@ -1,9 +1,9 @@
-"""Who looks at the page, and what waits for them: meteragent.page.viewers."""
+"""Who looks at the page, and what waits for them: meteragent.agent.page.viewers."""
 
 import pytest
 
-from meteragent.page.viewers import VIEWERS, WAITING, Full, News, Viewers
-from meteragent.release import Outgoing
+from meteragent.agent.page.viewers import VIEWERS, WAITING, Full, News, Viewers
+from meteragent.domain.commit import Outgoing
 
 NOTHING = News([], [], 0)
 

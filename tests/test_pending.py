@@ -6,22 +6,26 @@ from typing import Any
 
 import pytest
 
-from meteragent import grid
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending, Stream
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.register import timeline_of
+from meteragent.core.stream import Stream
+from meteragent.core.timeline import PENDING, Outcome, Pending, Timeline
+from meteragent.core.window import Window
+from meteragent.domain.commit import Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.identity import SourceTopic
+from meteragent.domain.reading import Message
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import HOUR_MS, MICRO, Kind
 from meteragent.privacy import SeededBits
-from meteragent.reading import Message
-from meteragent.release import MICRO, Kind, Snapshot, Terms
-from meteragent.topic import SourceTopic
-from meteragent.window import Outcome, Pending, Timeline, Window, timeline_of
-from meteragent.window.timeline import PENDING
 from tests.witness import TERMS
 from tests.world import BASE_MS, stream
 
 LONG = replace(
     TERMS, rounding="half-up", length_ms=100_000, step_ms=100_000, hold_ms=100_000, high_u=10**6 * MICRO
 )
-REGISTER = replace(LONG, kind=Kind.REGISTER, unit="Wh", hold_ms=0, interval_ms=grid.HOUR_MS)
+REGISTER = replace(LONG, kind=Kind.REGISTER, unit="Wh", hold_ms=0, interval_ms=HOUR_MS)
 INTERVAL = replace(LONG, kind=Kind.INTERVAL_ENERGY, unit="Wh", hold_ms=0, interval_ms=1000)
 
 
@@ -54,7 +58,7 @@ def test_pending_readings_are_bounded_and_those_dropped_are_given_back(terms: Te
 
 def test_thinning_keeps_a_slot_nearly_right() -> None:
     """A ramp of power keeps its mean to a part in a thousand, and a register's slot is exact."""
-    cases: list[tuple[Terms, int]] = [(LONG, 99_995 * 100_000 // 2), (REGISTER, 99_995 * grid.HOUR_MS)]
+    cases: list[tuple[Terms, int]] = [(LONG, 99_995 * 100_000 // 2), (REGISTER, 99_995 * HOUR_MS)]
     for terms, expected in cases:
         timeline = opened(terms)
         for time_ms in range(0, 100_000, 5):
@@ -101,7 +105,7 @@ def test_readings_of_the_future_do_not_fill_the_memory() -> None:
 @pytest.mark.parametrize("speaking", ["a", "abc"])
 def test_phases_of_the_future_do_not_fill_the_memory(kind: Kind, speaking: str) -> None:
     """Nor do those of phases, whether all speak or one: sums are dropped, and what they were made of."""
-    unit, interval_ms = ("W", 0) if kind is Kind.POWER else ("Wh", grid.HOUR_MS)
+    unit, interval_ms = ("W", 0) if kind is Kind.POWER else ("Wh", HOUR_MS)
     terms = replace(TERMS, kind=kind, unit=unit, interval_ms=interval_ms)
     source = SourceTopic.parse("meters/{meter}/{phase}/power", phases=("a", "b", "c"))
     topics = [f"meters/m1/{phase}/power" for phase in speaking]

@@ -11,13 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent.grid import parse_time
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending, Stream
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Stream
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import parse_time
+from meteragent.domain.identity import SourceTopic
+from meteragent.domain.reading import Message
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import MICRO, Kind
 from meteragent.privacy import SeededBits
-from meteragent.reading import Message
-from meteragent.release import MICRO, Clock, Kind, Terms
-from meteragent.topic import SourceTopic
 from tests.test_pipeline import records
 from tests.witness import HALF_UP as TERMS
 from tests.world import BASE_MS, MemoryDisk, stream

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent.grid import parse_time
-from meteragent.release import MICRO
+from meteragent.domain.grid import parse_time
+from meteragent.domain.units import MICRO
 from tests.test_phases import END_MS, REGISTER, Home, Said, phased, released
 from tests.world import BASE_MS
 

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects
 from meteragent.decode import number, one
-from meteragent.grid import DAY_MS, iso_time
-from meteragent.health import Counts
-from meteragent.pipeline import Effects, Pipeline, Spending
+from meteragent.domain.commit import Charge, Outgoing, Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import iso_time
+from meteragent.domain.reading import Message
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import DAY_MS, MICRO, Kind
 from meteragent.privacy import Odometer, SeededBits
-from meteragent.reading import Message
-from meteragent.release import MICRO, Charge, Clock, Kind, Outgoing, Snapshot, Terms
 from tests.stores import opened
 from tests.witness import TERMS
 from tests.world import BASE_MS, MemoryDisk, World, message, stream

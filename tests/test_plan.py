@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import check, config, plan
+from meteragent import config
 from meteragent.config.model import PRESETS
-from meteragent.event import EVENTS, Event, parse
-from meteragent.grid import DAY_MS, MINUTE_MS
-from meteragent.plan import ask, setting
-from meteragent.plan.setting import Setting
-from meteragent.plan.solve import sliding
+from meteragent.domain.units import DAY_MS, MINUTE_MS
 from meteragent.privacy.curve.resolution import BoundedVariation, error_bound
+from meteragent.report import check, plan
+from meteragent.report.event import EVENTS, Event, parse
+from meteragent.report.plan import ask, setting
+from meteragent.report.plan.setting import Setting
+from meteragent.report.plan.solve import sliding
 
 ONE = Fraction(1)
 KETTLE, TV, AWAY_8H, AWAY_DAY = (EVENTS[place] for place in (1, 2, 5, 6))

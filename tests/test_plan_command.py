@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from meteragent import check, plan
 from meteragent.cli import EXIT_CRASH, main
-from meteragent.plan import ask, say, setting
+from meteragent.report import check, plan
+from meteragent.report.plan import ask, say, setting
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -7,8 +7,8 @@ import pytest
 from meteragent import config
 from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import PROFILES
-from meteragent.reading import Message
-from meteragent.release import UNITS, Kind
+from meteragent.domain.reading import Message
+from meteragent.domain.units import UNITS, Kind
 from tests.configurations import refused
 from tests.test_profile_leaks import PRIVACY, left
 

@@ -15,12 +15,14 @@ import pytest
 
 from meteragent import config
 from meteragent.agent import parts
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
 from meteragent.decode.profile import Quantity
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending
+from meteragent.domain.commit import Descriptor, Outgoing, Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message
+from meteragent.domain.units import UNITS, Kind
 from meteragent.privacy import SeededBits
-from meteragent.reading import Message
-from meteragent.release import UNITS, Descriptor, Kind, Outgoing, Snapshot
 from tests.profile_contract import Case, strings
 from tests.test_profiles import CASES
 

@@ -15,10 +15,9 @@ from meteragent import config
 from meteragent.config.model import Source
 from meteragent.config.source import interval_ms, lateness_ms
 from meteragent.decode.profiles import PROFILES
-from meteragent.errors import ConfigError, PayloadError
-from meteragent.grid import MINUTE_MS
-from meteragent.reading import Reading
-from meteragent.release import MICRO, Kind
+from meteragent.domain.errors import ConfigError, PayloadError
+from meteragent.domain.reading import Reading
+from meteragent.domain.units import MICRO, MINUTE_MS, Kind
 
 NOON_MS = 1_795_176_000_000
 ID = "51423977"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from meteragent.decode import number
 from meteragent.decode.profiles import PROFILES
-from meteragent.release import MICRO
+from meteragent.domain.units import MICRO
 from tests import profile_fixtures
 from tests.profile_contract import (
     Case,

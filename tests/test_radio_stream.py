@@ -7,12 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.grid import HOUR_MS, MINUTE_MS, iso_time
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending, Stream
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Stream
+from meteragent.domain.commit import Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import iso_time
+from meteragent.domain.reading import Message
+from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy.bits import SystemBits
-from meteragent.reading import Message
-from meteragent.release import Snapshot
 
 NOON_MS = 1_795_176_000_000
 ID = "51423977"

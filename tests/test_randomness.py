@@ -11,24 +11,18 @@ PACKAGE = ROOT / "meteragent"
 GENERATORS = {"random", "secrets", "uuid", "ssl", "hashlib", "numpy.random", "meteragent.privacy.bulk"}
 """Modules from which numbers that look random can be drawn; hashlib makes them from a seed."""
 ALLOWED = {
-    "encode.py": {"hashlib"},  # the id of a descriptor
-    "release.py": {"hashlib"},  # the id of terms
-    "topic.py": {"hashlib"},  # pseudonyms and delays, from a key
+    "wire/record.py": {"hashlib"},  # the id of a descriptor
+    "domain/terms.py": {"hashlib"},  # the id of terms
+    "domain/identity.py": {"hashlib"},  # pseudonyms and delays, from a key
     "mqtt": {"ssl"},  # TLS
-    "page/guard.py": {"hashlib", "secrets"},  # a browser's cookie
-    "page/app.py": {"hashlib"},
-    "archive": {"hashlib"},
+    "agent/page/guard.py": {"hashlib", "secrets"},  # a browser's cookie
+    "agent/page/app.py": {"hashlib"},
     "store": {"hashlib"},
-    "spark": {"hashlib"},
     "decode": {"hashlib"},
-    "home_assistant.py": {"hashlib"},
+    "wire/home_assistant.py": {"hashlib"},
 }
 """What else they are for on the agent's path, by file or folder."""
-ON_THE_PATH = (
-    *("agent", "pipeline", "window", "store", "mqtt", "page", "decode", "config"),
-    *("encode.py", "release.py", "topic.py", "sink.py", "source.py", "outbox.py", "ledger.py", "schedule.py"),
-    *("refusal.py", "home_assistant.py", "status.py", "vitals.py", "cli.py"),
-)
+ON_THE_PATH = ("agent", "core", "domain", "wire", "store", "mqtt", "decode", "config", "cli/__init__.py")
 
 
 def imported(path: Path) -> set[str]:
@@ -69,7 +63,7 @@ def test_the_agent_s_bits_are_the_operating_system_s() -> None:
 
 def test_what_the_pipeline_draws_it_draws_from_bits_that_it_was_given() -> None:
     """Every call of a sampler in the pipeline has the stream's bits as an argument."""
-    tree = ast.parse((PACKAGE / "pipeline" / "noise.py").read_text())
+    tree = ast.parse((PACKAGE / "core" / "noise.py").read_text())
     draws = {"radius", "radii", "draw", "slots", "below", "below_array", "dither", "dithers"}
     calls = [
         node

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meteragent.cli.redact import outcome
 from meteragent.decode.p1 import checksum
-from meteragent.redact import Redactor
-from meteragent.redact.command import outcome
-from meteragent.redact.words import WORDS, known
+from meteragent.tools.redact import Redactor
+from meteragent.tools.redact.words import WORDS, known
 from tests.profile_contract import Case
 from tests.test_profiles import CASES
 

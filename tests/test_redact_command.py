@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.cli import main
-from meteragent.redact.command import payloads
+from meteragent.cli.redact import payloads
 from tests.test_redact import TELEGRAM
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import refusal, sink
-from meteragent.refusal import ABRUPT, STRIKES, TRY_S, Refusals
+from meteragent.agent import refused_topics as refusal
+from meteragent.agent import sink
+from meteragent.agent.refused_topics import ABRUPT, STRIKES, TRY_S, Refusals
 from tests.fake_session import LIMIT_S, FakeSession, Publication
 from tests.mqtt_peer import turns
 from tests.sink_line import NOW_MS, Line

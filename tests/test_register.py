@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.errors import MeteragentError
-from meteragent.release import MICRO, Band, Kind, OpenWindow, Space, Terms, TimelineState
-from meteragent.window import Outcome, Pending, RegisterTimeline, Timeline, Window
-from meteragent.window.slot import Used
+from meteragent.core.register import RegisterTimeline
+from meteragent.core.timeline import Outcome, Pending, Timeline
+from meteragent.core.window import Used, Window
+from meteragent.domain.commit import OpenWindow, TimelineState
+from meteragent.domain.errors import MeteragentError
+from meteragent.domain.terms import Band, Space, Terms
+from meteragent.domain.units import MICRO, Kind
 from tests.witness import HALF_UP as TERMS
 
 HOUR = 4

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent import config, encode
-from meteragent.pipeline import Pipeline
+from meteragent import config
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.timeline import Timeline
+from meteragent.core.window import Window
+from meteragent.domain.terms import Clock, Rounding, Terms
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.dithered import DitheredLaplace
-from meteragent.rehearsal import Rehearsal
-from meteragent.release import Clock, Rounding, Terms
-from meteragent.window import Timeline, Window
+from meteragent.report.rehearsal import Rehearsal
+from meteragent.wire import record as encode
 from tests.configurations import energy, settled, written
 
 LEVEL = "level = 100\nquantum = 1\n"
@@ -160,7 +162,7 @@ def test_what_is_off_the_lattice_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
             text = text.replace(right, wrong)
         return text
 
-    monkeypatch.setattr("meteragent.encode.record", record)
+    monkeypatch.setattr("meteragent.wire.record.record", record)
     stream = config.parse(written(**SETTINGS["one slot"])).stream[0]
     terms = config.terms(stream, rounding="half-up")
     assert Rehearsal(terms).release([[0], [2]], bits=SeededBits(1)).tolist() == [[0.5], [1]]

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.release import MICRO, Clock, Outgoing, Terms
-from meteragent.window import Pending, Timeline, Window
+from meteragent.core.timeline import Pending, Timeline
+from meteragent.core.window import Window
+from meteragent.domain.commit import Outgoing
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import MICRO
 from simulators.meter import Meter, Readings
 from tests.test_pipeline import core
 from tests.witness import HALF_UP as TERMS

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from meteragent.grid import DAY_MS, HOUR_MS
+from meteragent.domain.units import DAY_MS, HOUR_MS
 from simulators.meter import Meter, Readings
 from simulators.reset import Resets
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from meteragent import ledger, outbox
 from meteragent.agent import runner as module
 from meteragent.agent.runner import StoreThread
-from meteragent.errors import StoreError
-from meteragent.health import Counts
-from meteragent.ledger import Budget
-from meteragent.pipeline import Effects
-from meteragent.release import Commit, Outgoing
+from meteragent.core.stream import Effects
+from meteragent.domain.commit import Commit, Outgoing
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import StoreError
+from meteragent.store import ledger, outbox
+from meteragent.store.ledger import Budget
 from tests.fake_session import LIMIT_S
 from tests.line import LENGTH_MS, START_MS, Line
 from tests.mqtt_peer import turns

@@ -6,10 +6,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import topic
-from meteragent.grid import DAY_MS
-from meteragent.release import MICRO
-from meteragent.schedule import Schedule
+from meteragent.domain import identity
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.units import DAY_MS, MICRO
 from tests import strategies as made
 from tests.witness import HALF_UP as TERMS
 from tests.world import BASE_MS, World, stream
@@ -85,7 +84,7 @@ def test_a_slot_leaves_at_its_end_and_lateness_and_the_meters_delay(
 ) -> None:
     """Due = the end of the slot's last stretch + lateness + a fixed delay of the meter in [0, spread]."""
     for slot, record in run(schedule, spread_ms, found).witness.records.items():
-        delay_ms = topic.delay_ms(b"secret", "main", slot.meter, spread_ms)
+        delay_ms = identity.delay_ms(b"secret", "main", slot.meter, spread_ms)
         assert record.row.due_ms == slot.end_ms + schedule.usual.lateness_ms + delay_ms
         assert 0 <= delay_ms <= spread_ms
 
@@ -116,7 +115,9 @@ def test_with_pseudonyms_slots_leave_in_the_order_of_those() -> None:
     for meter in names:
         world.send(meter, world.now_ms, MICRO)
     world.run_to(BASE_MS + 8)
-    assert [meter for meter, _, _ in seen(world)] == sorted(names, key=lambda m: topic.pseudonym(b"key", m))
+    assert [meter for meter, _, _ in seen(world)] == sorted(
+        names, key=lambda m: identity.pseudonym(b"key", m)
+    )
 
 
 def test_the_first_window_starts_at_the_first_boundary_after_arrival() -> None:
@@ -159,7 +160,7 @@ def test_an_agent_that_is_late_closes_everything_that_is_due() -> None:
     world.feed()
     world.now_ms = BASE_MS + 30
     world.feed()
-    delay_ms = topic.delay_ms(b"secret", "main", "m1", 3)
+    delay_ms = identity.delay_ms(b"secret", "main", "m1", 3)
     starts = [4, 8, 12, 16, 20, 24]
     assert seen(world) == [("m1", start, max(30, start + 5 + delay_ms)) for start in starts]
     assert world.witness.charged["m1"].windows == 7

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from meteragent import agent
-from meteragent.health import PUBLIC
+from meteragent.domain.counters import PUBLIC
 from tests.agent_world import quick
 
 NOBODY = 65_534
-FORBID = "from meteragent.secrecy import forbid_dumps; forbid_dumps()\n"
+FORBID = "from meteragent.cli.secrecy import forbid_dumps; forbid_dumps()\n"
 DUMPABLE = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))\n"
 ASK = f"""
 import asyncio, os
 from pathlib import Path
 from meteragent.agent.watch import _bound, ask
-from meteragent.secrecy import forbid_dumps
+from meteragent.cli.secrecy import forbid_dumps
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid({NOBODY})

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from meteragent import check, config, encode, loads
+from meteragent import config
 from meteragent.config.model import PRESETS, Source
-from meteragent.grid import HOUR_MS
-from meteragent.release import Terms
+from meteragent.domain import loads
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import HOUR_MS
+from meteragent.report import check
+from meteragent.wire import record as encode
 from tests.configurations import written
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,9 +13,9 @@ from meteragent import config
 from meteragent.decode import Found
 from meteragent.decode.profiles import PROFILES
 from meteragent.decode.senml import reader
-from meteragent.errors import ConfigError, PayloadError
-from meteragent.health import REFUSALS
-from meteragent.release import Kind
+from meteragent.domain.counters import REFUSALS
+from meteragent.domain.errors import ConfigError, PayloadError
+from meteragent.domain.units import Kind
 
 NOON_S = 1_795_176_000
 NOON_MS = NOON_S * 1000

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import check, config
-from meteragent.errors import ConfigError
-from meteragent.reading import Message
-from meteragent.tap.view import StreamView
-from meteragent.topic import Shard, SourceTopic, fnv1a, holds_name
+from meteragent import config
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.identity import Shard, SourceTopic, fnv1a, holds_name
+from meteragent.domain.reading import Message
+from meteragent.report import check
+from meteragent.tools.tap.view import StreamView
 from tests.configurations import refused, streams, written
 from tests.test_pipeline import core, feed
 from tests.world import BASE_MS, message

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from meteragent import outbox
+from meteragent.store import outbox
 from simulators import world
 from simulators.__main__ import main
 from simulators.account import Account, BrokenError, Slot, energy_u, first_window_ms

@@ -1,4 +1,4 @@
-"""Records out: meteragent.sink, from a real outbox to connections that a test drives."""
+"""Records out: meteragent.agent.sink, from a real outbox to connections that a test drives."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from meteragent import outbox, sink
+from meteragent.agent import sink
+from meteragent.store import outbox
 from tests.fake_session import LIMIT_S, Publication
 from tests.mqtt_peer import turns
 from tests.sink_line import NOW_MS, Line

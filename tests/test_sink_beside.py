@@ -1,4 +1,4 @@
-"""What leaves beside records: meteragent.sink's status, and devices for Home Assistant."""
+"""What leaves beside records: meteragent.agent.sink's status, and devices for Home Assistant."""
 
 import asyncio
 import json
@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from meteragent import encode, sink, status
-from meteragent.errors import LinkError
-from meteragent.grid import iso_time
-from meteragent.home_assistant import Discovery
-from meteragent.sink import Beside
+from meteragent.agent import sink
+from meteragent.agent.sink import Beside
+from meteragent.domain.errors import LinkError
+from meteragent.domain.grid import iso_time
+from meteragent.wire import record as encode
+from meteragent.wire import status
+from meteragent.wire.home_assistant import Discovery
 from tests.configurations import settled
 from tests.fake_session import FakeSession, Publication
 from tests.mqtt_peer import soon, turns
@@ -113,7 +115,7 @@ class FakeClock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0
-        monkeypatch.setattr("meteragent.sink._clock_s", lambda: self.now_s)
+        monkeypatch.setattr("meteragent.agent.sink._clock_s", lambda: self.now_s)
 
 
 async def test_without_a_clock_there_is_no_status(make: MakeLine) -> None:

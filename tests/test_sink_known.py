@@ -7,10 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from meteragent import outbox, sink
-from meteragent.outbox import Waiting
-from meteragent.release import Commit, Outgoing
-from meteragent.sink import Known
+from meteragent.agent import sink
+from meteragent.agent.sink import Known
+from meteragent.domain.commit import Commit, Outgoing
+from meteragent.store import outbox
+from meteragent.store.outbox import Waiting
 from tests.fake_session import LIMIT_S
 from tests.mqtt_peer import turns
 from tests.sink_line import NOW_MS, Line

@@ -1,4 +1,4 @@
-"""Messages in: meteragent.source, on connections that a test drives."""
+"""Messages in: meteragent.agent.source, on connections that a test drives."""
 
 import asyncio
 
@@ -6,13 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.errors import LinkError
-from meteragent.reading import Token
-from meteragent.source import (
-    BATCH,
-    HELD_3_1_1,
-    PACKET_IDS,
-)
+from meteragent.agent.source import BATCH, HELD_3_1_1, PACKET_IDS
+from meteragent.domain.errors import LinkError
+from meteragent.domain.reading import Token
 from tests.mqtt_peer import turns
 from tests.source_line import MAX_PAYLOAD, NOW_MS, Line
 

@@ -2,13 +2,8 @@
 
 import pytest
 
-from meteragent import source
-from meteragent.source import (
-    HELD_SURELY,
-    PROMPT_S,
-    SILENCES_S,
-    Allowance,
-)
+from meteragent.agent import source
+from meteragent.agent.source import HELD_SURELY, PROMPT_S, SILENCES_S, Allowance
 from tests.source_line import Line
 
 

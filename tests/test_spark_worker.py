@@ -13,7 +13,7 @@ from pyarrow import RecordBatch
 from meteragent.archive import form
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Policy
-from meteragent.errors import KeyForgotten, KeyMissing, KeyRotated
+from meteragent.domain.errors import KeyForgotten, KeyMissing, KeyRotated
 from meteragent.spark import worker
 from meteragent.spark.worker import Whose, WorkerError, key_of, safely
 from tests import archives

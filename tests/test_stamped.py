@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects
 from meteragent.decode import number, one
-from meteragent.grid import parse_time
-from meteragent.pipeline import Effects, Pipeline
-from meteragent.reading import Message, Reading
-from meteragent.release import MICRO, Clock, Kind, Terms
-from meteragent.topic import SourceTopic
+from meteragent.domain.grid import parse_time
+from meteragent.domain.identity import SourceTopic
+from meteragent.domain.reading import Message, Reading
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import MICRO, Kind
 from tests.test_pipeline import SLOT, core, feed, records
 from tests.world import BASE_MS
 

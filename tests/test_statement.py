@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from meteragent import __version__, config, encode, statement
+from meteragent import __version__, config
 from meteragent.cli import main
-from meteragent.event import parse
-from meteragent.release import Commit
+from meteragent.domain.commit import Commit
+from meteragent.report import statement
+from meteragent.report.event import parse
+from meteragent.wire import record as encode
 from tests.configurations import energy, streams, written
 from tests.stores import open_store, persist
 

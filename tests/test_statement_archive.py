@@ -7,8 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from meteragent import config, statement
+from meteragent import config
 from meteragent.cli import main
+from meteragent.report import statement
 from tests.archives import DAY_MS, LONG, QUARTERS, SPRING_MS, Place, long_rows, save, text, wide_rows
 from tests.configurations import written
 from tests.test_statement import section

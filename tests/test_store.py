@@ -14,21 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import ledger, outbox
-from meteragent.errors import StoreError
-from meteragent.release import (
-    Band,
-    Clock,
-    Commit,
-    Kind,
-    OpenWindow,
-    Rounding,
-    Slot,
-    Space,
-    Terms,
-    TimelineState,
-)
-from meteragent.store import Store, read_only, schema
+from meteragent.domain.commit import Commit, OpenWindow, Slot, TimelineState
+from meteragent.domain.errors import StoreError
+from meteragent.domain.terms import Band, Clock, Rounding, Space, Terms
+from meteragent.domain.units import Kind
+from meteragent.store import Store, ledger, outbox, read_only, schema
 from simulators.ordeal.disk import put
 from tests.stores import (
     LENGTH_MS,

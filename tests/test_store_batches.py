@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent import ledger, outbox
 from meteragent.agent import runner
 from meteragent.agent.runner import StoreThread
-from meteragent.errors import StoreError
-from meteragent.health import Counts
-from meteragent.outbox import Waiting
-from meteragent.release import Charge, Commit, OpenWindow, Outgoing, Slot, TimelineState
-from meteragent.store import Store, schema
+from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing, Slot, TimelineState
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import StoreError
+from meteragent.store import Store, ledger, outbox, schema
+from meteragent.store.outbox import Waiting
 from tests.fake_session import LIMIT_S
 from tests.line import LENGTH_MS as SECOND_MS
 from tests.line import Line

@@ -16,9 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent import ledger, outbox
-from meteragent.errors import StoreRestored
-from meteragent.store import Store, generation, meta, read_only, restored_at, wal
+from meteragent.domain.errors import StoreRestored
+from meteragent.store import Store, generation, ledger, meta, outbox, read_only, restored_at, wal
 from simulators.ordeal.disk import settle
 from simulators.ordeal.power import Files, Moment, Recorder
 from tests.stores import (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from meteragent import check
 from meteragent import config as settings
-from meteragent.errors import StoreError
+from meteragent.domain.errors import StoreError
+from meteragent.report import check
 from meteragent.store import examine as meaning
 from meteragent.store import file, mount
 from meteragent.store.mount import Mount, mount_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from meteragent.errors import StoreError
+from meteragent.domain.errors import StoreError
 from meteragent.store import Store, file, schema
 from tests import earlier
 from tests.stores import TERMS, bytes_on_disk

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from meteragent import ledger, outbox
-from meteragent.errors import StoreError, StoreInUse, StoreLost, StoreRestored
-from meteragent.store import read_only, restored_at, schema
+from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
+from meteragent.store import ledger, outbox, read_only, restored_at, schema
 from tests.stores import LENGTH_MS, bytes_on_disk, open_store, opening, persist, sending
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from meteragent import outbox
-from meteragent.errors import StoreError, StoreInUse, StoreRestored
-from meteragent.release import Commit
-from meteragent.store import Store, file, generation, meta, moved, restored_at
+from meteragent.domain.commit import Commit
+from meteragent.domain.errors import StoreError, StoreInUse, StoreRestored
+from meteragent.store import Store, file, generation, meta, moved, outbox, restored_at
 from simulators.ordeal.disk import put
 from simulators.ordeal.power import Moment, Recorder
 from tests.stores import LENGTH_MS, closing, in_memory, open_store, opening, persist, sending

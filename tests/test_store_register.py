@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.encode import Wording, Wordings
-from meteragent.errors import StoreError
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain.commit import Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import StoreError
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import MICRO, Kind
 from meteragent.privacy import Bits, LInfLaplace, SeededBits
-from meteragent.release import MICRO, Kind, Snapshot, Terms
 from meteragent.store import schema
+from meteragent.wire.record import Wording, Wordings
 from tests.stores import bytes_on_disk, fresh, persist, state
 from tests.witness import TERMS
 from tests.world import BASE_MS, message, stream

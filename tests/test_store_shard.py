@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent import config, ledger, vitals
-from meteragent.agent import watch
+from meteragent import config
+from meteragent.agent import metrics, watch
 from meteragent.cli import main
-from meteragent.errors import StoreError, StoreLost, StoreMoved
-from meteragent.release import Commit
-from meteragent.store import ALL_METERS, Store, meta, restored_at
-from meteragent.topic import Shard, SourceTopic
+from meteragent.domain.commit import Commit
+from meteragent.domain.errors import StoreError, StoreLost, StoreMoved
+from meteragent.domain.identity import Shard, SourceTopic
+from meteragent.store import ALL_METERS, Store, ledger, meta, restored_at
 from tests.agent_world import STREAM, World, quick
 from tests.configurations import written
 from tests.fake_session import LIMIT_S
@@ -170,9 +170,9 @@ async def test_an_agent_tells_its_shard(world: World) -> None:
     text = STREAM.format("", "").replace('profile = "json"', 'profile = "json"\nshard = "1/2"')
     async with world.running(text):
         answer = await asyncio.to_thread(watch.ask, world.store)
-    told = vitals.from_json(answer or "")
+    told = metrics.from_json(answer or "")
     assert [stream.shard for stream in told.streams] == ["1/2"]
-    assert "Stream main, shard 1/2: 0 meters" in vitals.as_text(told)
+    assert "Stream main, shard 1/2: 0 meters" in metrics.as_text(told)
 
 
 def test_the_ledger_tells_until_when_windows_are_open(

@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent import config, encode
+from meteragent import config
 from meteragent.cli import EXIT_CONFIG, main
-from meteragent.release import MICRO, Terms
-from meteragent.tap import StreamView, Trace, View
-from meteragent.tap import trace as bounds
-from meteragent.tap.command import Told
-from meteragent.topic import pseudonym
-from meteragent.window import timeline_of
-from meteragent.window.slot import Window
-from meteragent.window.timeline import Pending
+from meteragent.cli.tap import Told
+from meteragent.core.register import timeline_of
+from meteragent.core.timeline import Pending
+from meteragent.core.window import Window
+from meteragent.domain.identity import pseudonym
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import MICRO
+from meteragent.tools.tap import StreamView, Trace, View
+from meteragent.tools.tap import trace as bounds
+from meteragent.wire import record as encode
 from tests.configurations import energy, settled, written
 
 MINUTE = 60_000

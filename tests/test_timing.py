@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from meteragent import encode
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
 from meteragent.decode import number, one
-from meteragent.grid import HOUR_MS
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending
+from meteragent.domain.commit import Outgoing, Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import HOUR_MS
 from meteragent.privacy import SeededBits
-from meteragent.reading import Message
-from meteragent.release import Outgoing, Snapshot, Terms
+from meteragent.wire import record as encode
 from tests.stores import TERMS
 from tests.world import BASE_MS, stream
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.topic import SourceTopic, delay_ms, overlap, parse_template, pseudonym, render
+from meteragent.domain.identity import SourceTopic, delay_ms, overlap, parse_template, pseudonym, render
 
 TEMPLATE = "meters/{meter}/power"
 names = st.text(st.characters(exclude_characters="/+#\0", codec="utf-8"), min_size=1, max_size=128)

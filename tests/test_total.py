@@ -13,14 +13,18 @@ from hypothesis import strategies as st
 
 from meteragent import config
 from meteragent.agent import parts
-from meteragent.encode import wording
-from meteragent.errors import StoreError
-from meteragent.grid import parse_time
-from meteragent.health import Counts
-from meteragent.pipeline import Effects, Pipeline, Spending
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects
+from meteragent.domain.commit import Commit, Outgoing, Snapshot, Total
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import StoreError
+from meteragent.domain.grid import parse_time
+from meteragent.domain.terms import Band, Space, Terms
+from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
-from meteragent.release import Band, Commit, Kind, Outgoing, Snapshot, Space, Terms, Total
 from meteragent.store import restored_at, schema
+from meteragent.wire.record import wording
 from tests.configurations import written
 from tests.stores import open_store, persist
 from tests.test_pipeline import feed

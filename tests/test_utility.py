@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meteragent import encode
 from meteragent.consume import collect, mean_value
-from meteragent.grid import DAY_MS
+from meteragent.domain.units import DAY_MS
 from meteragent.privacy import SeededBits, half_width
+from meteragent.wire import record as encode
 from simulators.__main__ import main
 from simulators.utility import Street, _sums, report
 from simulators.utility_row import Row

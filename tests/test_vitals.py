@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from meteragent.health import COUNTERS
-from meteragent.problem import PROBLEMS, Alarms
-from meteragent.vitals import StreamVitals, Vitals, as_json, as_metrics, as_text, from_json
+from meteragent.agent.metrics import StreamVitals, Vitals, as_json, as_metrics, as_text, from_json
+from meteragent.domain.counters import COUNTERS
+from meteragent.domain.problem import PROBLEMS, Alarms
 
 MAIN = StreamVitals("main", True, True, 2, 0.5, 3, {"a": Fraction(1, 220), "b": Fraction(2, 220)})
 WELL = Vitals("1.0", 90.0, 4096, None, {"received": 7, "late": 2}, (MAIN,))

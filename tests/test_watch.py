@@ -12,13 +12,13 @@ from threading import Event
 
 import pytest
 
-from meteragent import cli, vitals
-from meteragent.agent import runner, watch
+from meteragent import cli
+from meteragent.agent import metrics, runner, watch
+from meteragent.agent.metrics import Vitals
 from meteragent.agent.notify import Notify
 from meteragent.agent.runner import StoreThread
 from meteragent.agent.watch import StreamWatch
-from meteragent.health import COUNTERS
-from meteragent.vitals import Vitals
+from meteragent.domain.counters import COUNTERS
 from tests.agent_world import STEP_MS, STREAM, World, quick
 from tests.fake_session import LIMIT_S
 
@@ -43,7 +43,7 @@ async def asked(world: World) -> Vitals:
     """What the agent says of itself to a process beside it."""
     answer = await asyncio.to_thread(watch.ask, world.store)
     assert answer is not None
-    return vitals.from_json(answer)
+    return metrics.from_json(answer)
 
 
 def texts(found: Vitals) -> list[str]:
@@ -134,7 +134,7 @@ async def test_what_a_part_raises_is_told(world: World) -> None:
 
 async def test_a_log_that_is_not_erased_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that keeps the log is a problem, then everything stands; when it ends everything goes on."""
-    monkeypatch.setattr(vitals, "UNERASED_S", 0.0)
+    monkeypatch.setattr(metrics, "UNERASED_S", 0.0)
     async with world.running():
         world.sides["source"].send(1)
         await world.until(lambda: world.agent.counts["opened"] == 1)

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.errors import MeteragentError
-from meteragent.release import MICRO, Kind, Terms
-from meteragent.window import Outcome, Pending, Timeline, Window
+from meteragent.core.timeline import Outcome, Pending, Timeline
+from meteragent.core.window import Window
+from meteragent.domain.errors import MeteragentError
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import MICRO, Kind
 from tests.strategies import VALUES, all_terms
 from tests.witness import HALF_UP as TERMS
 

@@ -13,19 +13,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from meteragent import grid
+from meteragent.domain import grid
+from meteragent.domain.commit import Commit, OpenWindow, Outgoing, Slot, TimelineState
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import MICRO, Kind
 from meteragent.privacy import Bits, LInfLaplace
-from meteragent.release import (
-    MICRO,
-    Clock,
-    Commit,
-    Kind,
-    OpenWindow,
-    Outgoing,
-    Slot,
-    Terms,
-    TimelineState,
-)
 
 STRIDE = 10**18
 """Labels of draws are this many quanta apart, far more than any reading."""

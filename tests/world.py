@@ -11,22 +11,25 @@ from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 from unittest.mock import patch
 
-from meteragent import grid
+from meteragent.core import window as slot
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects, Stream
 from meteragent.decode import json as json_profile
-from meteragent.encode import Wording, Wordings
-from meteragent.grid import Epoch
-from meteragent.health import Counts
-from meteragent.pipeline import Effects, Pipeline, Spending, Stream
+from meteragent.domain.commit import Commit, Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import Epoch
+from meteragent.domain.identity import SourceTopic, pseudonym
+from meteragent.domain.reading import Message, Reading
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS, MICRO
 from meteragent.privacy import SeededBits
-from meteragent.reading import Message, Reading
-from meteragent.release import MICRO, Commit, Snapshot, Terms
-from meteragent.schedule import Schedule
-from meteragent.topic import SourceTopic, pseudonym
-from meteragent.window import slot
+from meteragent.wire.record import Wording, Wordings
 from tests.model import Arrival, Meter, Model
 from tests.witness import TERMS, WIDE, Draws, Labelled, Witness
 
-BASE_MS = 23_148 * grid.DAY_MS
+BASE_MS = 23_148 * DAY_MS
 """A day of the year 2033; all times of the small world are near it."""
 
 
@@ -48,7 +51,7 @@ def stream(terms: Terms | Schedule = TERMS, **changes: Any) -> Stream:
         decode=decode,
         schedule=schedule,
         ahead_ms=100,
-        forget_ms=10 * grid.DAY_MS,
+        forget_ms=10 * DAY_MS,
         spread_ms=0,
         max_meters=100,
         max_payload=1000,

@@ -34,8 +34,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from meteragent.consume import Descriptor, Estimate, Record, Series, mean_value
-from meteragent.errors import RecordError
-from meteragent.grid import DAY_MS, HOUR_MS
+from meteragent.domain.errors import RecordError
+from meteragent.domain.units import DAY_MS, HOUR_MS
 
 COVERAGE = 0.95
 STREAMS = 100

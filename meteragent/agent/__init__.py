@@ -16,27 +16,30 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent import config as settings
-from meteragent import grid, ledger, outbox, page
-from meteragent.agent import parts
+from meteragent.agent import page, parts
 from meteragent.agent.clock import LOOK_S, BootClock, CatchUp, ClockJumped, SteadyClock
 from meteragent.agent.hearing import Hearing, silence_ms
 from meteragent.agent.listener import LISTEN_S, Listener
 from meteragent.agent.looking import Facts, Looking, Seen, page_settings, routes
 from meteragent.agent.notify import Notify
+from meteragent.agent.refused_topics import Refusals
 from meteragent.agent.runner import POLL_S, Patience, Runner, StoreThread
+from meteragent.agent.sink import Sink
+from meteragent.agent.source import Source
 from meteragent.agent.watch import StreamWatch, Watch
-from meteragent.health import Counts
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Stream
+from meteragent.domain import grid
+from meteragent.domain.counters import Counts
+from meteragent.domain.problem import Alarms
+from meteragent.domain.terms import Clock
+from meteragent.domain.units import DAY_MS
 from meteragent.mqtt import keep_connected
 from meteragent.mqtt.reconnect import WEEK_S
-from meteragent.pipeline import Pipeline, Spending, Stream
 from meteragent.privacy.composition import Odometer
 from meteragent.privacy.sampling import SecretBits, SystemBits
-from meteragent.problem import Alarms
-from meteragent.refusal import Refusals
-from meteragent.release import Clock
-from meteragent.sink import Sink
-from meteragent.source import Source
-from meteragent.store import Store, meta, read_only, restored_at
+from meteragent.store import Store, ledger, meta, outbox, read_only, restored_at
 from meteragent.store.file import AGAIN_S
 
 DRAIN_S = 10.0
@@ -45,7 +48,7 @@ TOTALS_S = 3600.0
 """How often the totals are logged: those that are public. The others tell when a home is busy (law 4)."""
 ALARM_S = 86_400.0
 """How long `health` tells of a jump of the clock."""
-FORGET_MS = 60 * grid.DAY_MS
+FORGET_MS = 60 * DAY_MS
 """Odometers forget periods older than this; a clock that stood still longer needs a restart."""
 
 _NOBODY = Notify()

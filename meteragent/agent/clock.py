@@ -8,8 +8,8 @@ clock: it is set forward, while the time since the machine's start has not moved
 import logging
 from collections.abc import Callable
 
-from meteragent.grid import HOUR_MS, MINUTE_MS
-from meteragent.health import Counts
+from meteragent.domain.counters import Counts
+from meteragent.domain.units import HOUR_MS, MINUTE_MS
 
 EARLIEST_MS = 1_767_225_600_000
 """2026-01-01: a clock before the software's own time is not synchronised."""

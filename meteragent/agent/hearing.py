@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from meteragent import config as settings
 from meteragent.config.source import every_ms, reports_on_change
-from meteragent.grid import HOUR_MS, format_duration
-from meteragent.health import REFUSALS, Counts
-from meteragent.problem import Problem, problem
-from meteragent.release import Clock
+from meteragent.domain.counters import REFUSALS, Counts
+from meteragent.domain.grid import format_duration
+from meteragent.domain.problem import Problem, problem
+from meteragent.domain.terms import Clock
+from meteragent.domain.units import HOUR_MS
 
 LEAST = 5
 """Fewer messages than this say nothing: devices send an odd one now and then."""

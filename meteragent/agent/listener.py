@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from meteragent import topic as topics
-from meteragent.errors import LinkError
-from meteragent.grid import parse_time
-from meteragent.health import Counts
+from meteragent.domain import identity
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import LinkError
+from meteragent.domain.grid import parse_time
+from meteragent.domain.problem import Alarms
 from meteragent.mqtt import Session, SubscriptionRefused, Token
-from meteragent.problem import Alarms
 
 LISTEN_S = 10.0
 """How long a descriptor may take to come: mosquitto sends what is retained at once, clusters may not."""
@@ -170,7 +170,7 @@ class Listener:
         """
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             facts = json.loads(payload)
-            if facts.get("store") == topics.claim(self._claim_key, sink_topic):
+            if facts.get("store") == identity.claim(self._claim_key, sink_topic):
                 return False
             return parse_time(facts["valid_from"]) >= self._taken_over_ms
         return None

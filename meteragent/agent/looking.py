@@ -8,16 +8,18 @@ from functools import partial
 from typing import Any
 
 from meteragent import config as settings
-from meteragent import grid, ledger, outbox, topic, vitals
+from meteragent.agent import metrics
 from meteragent.agent.clock import SteadyClock
+from meteragent.agent.page import Glance, Message, Promise, Promises, Route, Settings, StreamView, View
 from meteragent.agent.runner import StoreThread
 from meteragent.agent.watch import Watch
 from meteragent.config.model import PRESETS, Privacy
 from meteragent.config.refuse import refuse
-from meteragent.errors import ConfigError
-from meteragent.health import Counts
-from meteragent.page import Glance, Message, Promise, Promises, Route, Settings, StreamView, View
-from meteragent.problem import Problem
+from meteragent.domain import grid, identity
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.problem import Problem
+from meteragent.store import ledger, outbox
 
 Facts = Callable[[settings.Stream, Fraction], Mapping[str, Any]]
 """What is said of a stream before it releases anything, given what the others charge a day: `check.facts`."""
@@ -73,8 +75,8 @@ class Looking:
 
         def leaves_on(meter: str) -> str:
             key = seen.pseudonym_key
-            label = meter if key is None else topic.pseudonym(key, meter)
-            return topic.render(stream.sink.topic, label)
+            label = meter if key is None else identity.pseudonym(key, meter)
+            return identity.render(stream.sink.topic, label)
 
         terms = settings.terms(stream, seen.others)
         return StreamView(stream.name, terms, partial(self._promises, seen), leaves_on, seen.meters)
@@ -113,11 +115,11 @@ def routes(watch: Watch) -> tuple[Route, ...]:
         text = "\n".join([f"{one.code}: {one.text}" for one in problems] or ["all is well"])
         return 503 if problems else 200, "text/plain", f"{text}\n".encode()
 
-    async def metrics() -> tuple[int, str, bytes]:
-        text = vitals.as_metrics(await watch.vitals())
+    async def figures() -> tuple[int, str, bytes]:
+        text = metrics.as_metrics(await watch.vitals())
         return 200, "text/plain; version=0.0.4", text.encode()
 
-    return Route("/healthz", healthz, open=True), Route("/metrics", metrics)
+    return Route("/healthz", healthz, open=True), Route("/metrics", figures)
 
 
 def _under(stream: settings.Stream, preset: str) -> settings.Stream | None:

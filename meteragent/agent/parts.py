@@ -5,17 +5,18 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent import config as settings
-from meteragent import ledger, topic
-from meteragent.health import Counts
-from meteragent.home_assistant import Discovery
+from meteragent.agent.sink import Beside
+from meteragent.agent.source import Source
+from meteragent.core.stream import Stream
+from meteragent.domain import identity
+from meteragent.domain.counters import Counts
+from meteragent.domain.identity import pseudonym
+from meteragent.domain.terms import Clock
+from meteragent.domain.units import Kind
 from meteragent.mqtt import Endpoint
-from meteragent.pipeline import Stream
 from meteragent.privacy.composition import Odometer
-from meteragent.release import Clock, Kind
-from meteragent.sink import Beside
-from meteragent.source import Source
-from meteragent.store import Store
-from meteragent.topic import pseudonym
+from meteragent.store import Store, ledger
+from meteragent.wire.home_assistant import Discovery
 
 HOME_ASSISTANT_MS = 2000
 """Agents that hear Home Assistant start answer within this, each at its own time."""
@@ -75,7 +76,7 @@ def beside(stream: settings.Stream, secret: bytes) -> Beside:
     status, prefix = stream.sink.status, stream.sink.home_assistant
     if status is None or prefix is None:
         return Beside(status)
-    delay_ms = 1000 + topic.delay_ms(secret, stream.name, "home assistant", HOME_ASSISTANT_MS)
+    delay_ms = 1000 + identity.delay_ms(secret, stream.name, "home assistant", HOME_ASSISTANT_MS)
     return Beside(status, Discovery(prefix, status, stream.sink.total), delay_ms / 1000)
 
 

@@ -13,17 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from meteragent import ledger, outbox
 from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.agent.listener import Listener
-from meteragent.health import Counts
-from meteragent.page import Viewers
-from meteragent.pipeline import Effects, Pipeline
-from meteragent.reading import Message
-from meteragent.release import Commit, Descriptor
-from meteragent.sink import Outlet, Sink
-from meteragent.source import Source
-from meteragent.store import Store
+from meteragent.agent.page import Viewers
+from meteragent.agent.sink import Outlet, Sink
+from meteragent.agent.source import Source
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects
+from meteragent.domain.commit import Commit, Descriptor
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message
+from meteragent.store import Store, ledger, outbox
 
 POLL_S = 1.0
 """How long a runner sleeps at most: a wall clock may be set."""

@@ -13,18 +13,21 @@ from collections.abc import Awaitable, Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
-from meteragent import __version__, ledger, outbox, vitals
+from meteragent import __version__
+from meteragent.agent import metrics
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.hearing import Hearing
+from meteragent.agent.metrics import StreamVitals, Vitals
 from meteragent.agent.notify import Notify
 from meteragent.agent.runner import UNERASED_MAX_S, StoreThread
-from meteragent.grid import DAY_MS, floor
-from meteragent.health import Counts
+from meteragent.agent.sink import Sink
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import floor
+from meteragent.domain.problem import Alarms, Problem
+from meteragent.domain.units import DAY_MS
 from meteragent.mqtt import Session
-from meteragent.pipeline import Pipeline
-from meteragent.problem import Alarms, Problem
-from meteragent.sink import Sink
-from meteragent.vitals import StreamVitals, Vitals
+from meteragent.store import ledger, outbox
 
 STATUS_S = 10.0
 """How often systemd is told how the agent is, at least."""
@@ -94,7 +97,7 @@ class StreamWatch:
         waiting, first_ms = await thread.call(_waiting, thread, self.name, confirmed)
         lag_s = max(now_ms - first_ms, 0) / 1000 if now_ms is not None and first_ms is not None else 0.0
         spent: dict[str, Fraction] = {}
-        if len(labels) <= vitals.LABELS and now_ms is not None:
+        if len(labels) <= metrics.LABELS and now_ms is not None:
             spent = await thread.call(_spent, thread, labels, floor(now_ms, DAY_MS))
         ups = self.up["source"], self.up["sink"]
         refused = len(self._sink.refusals.held)
@@ -167,7 +170,7 @@ class Watch:
     async def _answer_one(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_ASK_S):
-                writer.write(vitals.as_json(await self.vitals()).encode())
+                writer.write(metrics.as_json(await self.vitals()).encode())
                 await writer.drain()
         writer.close()
 

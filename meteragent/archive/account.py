@@ -20,8 +20,8 @@ from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.archive.number import Flags, milliseconds
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.readings import Windows, opened
-from meteragent.errors import ArchiveError
-from meteragent.grid import format_duration, iso_time
+from meteragent.domain.errors import ArchiveError
+from meteragent.domain.grid import format_duration, iso_time
 
 Told = Callable[[int], object]
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from meteragent.archive.form import Form, form
 from meteragent.archive.policy import Policy
-from meteragent.errors import ArchiveError
+from meteragent.domain.errors import ArchiveError
 
 T = TypeVar("T")
 

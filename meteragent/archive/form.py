@@ -22,8 +22,9 @@ from meteragent.archive.kernel import milliseconds as ms_of
 from meteragent.archive.number import Flags, is_number, micro, milliseconds, whole_quanta
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.slots import Ragged, Spans, filled, windows
-from meteragent.errors import ArchiveError
-from meteragent.release import Kind, Terms
+from meteragent.domain.errors import ArchiveError
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import Kind
 
 Form = Literal["wide", "long"]
 

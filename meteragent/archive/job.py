@@ -21,7 +21,7 @@ from meteragent.archive.files import Group, Source
 from meteragent.archive.form import meters
 from meteragent.archive.number import Flags, milliseconds
 from meteragent.archive.policy import FIRST_MS, LAST_MS, Integers, Policy
-from meteragent.errors import ArchiveError
+from meteragent.domain.errors import ArchiveError
 
 T = TypeVar("T", int, str)
 

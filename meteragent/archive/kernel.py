@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from meteragent.archive.key import EpochKey, Key
 from meteragent.archive.label import Shape, keyed_rows
 from meteragent.archive.policy import Integers, Policy
-from meteragent.errors import ArchiveError
+from meteragent.domain.errors import ArchiveError
 
 TIME = pa.timestamp("ms", tz="UTC")
 WINDOWS = pa.schema([("meter", pa.string()), ("start", TIME), ("quanta", pa.list_(pa.int64()))])

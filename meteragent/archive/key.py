@@ -28,7 +28,7 @@ from typing import Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent.errors import KeyForgotten, KeyMissing, KeyRefused
+from meteragent.domain.errors import KeyForgotten, KeyMissing, KeyRefused
 
 EPOCHS: dict[str, Literal["M", "D"]] = {"month": "M", "day": "D"}
 """How long an epoch may be, and numpy's name for it."""

@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.archive.key import EpochKey
+from meteragent.domain.terms import Terms
 from meteragent.privacy import keyed
-from meteragent.release import Terms
 
 Integers = NDArray[np.int64]
 

@@ -30,7 +30,7 @@ from meteragent.archive.kernel import TIME
 from meteragent.archive.number import Flags
 from meteragent.archive.policy import Integers
 from meteragent.archive.readings import Windows, ranked
-from meteragent.errors import ArchiveError, ArchiveInUse
+from meteragent.domain.errors import ArchiveError, ArchiveInUse
 
 SCHEMA = pa.schema(
     [

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from meteragent import encode
 from meteragent.archive.account import Account
 from meteragent.archive.files import Source, attempt, is_part, write
 from meteragent.archive.key import EpochKey
 from meteragent.archive.policy import Policy
-from meteragent.errors import ArchiveError
+from meteragent.domain.errors import ArchiveError
+from meteragent.wire import record as encode
 
 NAME = "_manifest.json"
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from meteragent.archive.policy import FIRST_MS, LAST_MS, Integers, Policy
-from meteragent.errors import ArchiveError
-from meteragent.release import Terms
+from meteragent.domain.errors import ArchiveError
+from meteragent.domain.terms import Terms
 
 Flags = NDArray[np.bool_]
 Whole = NDArray[Any]

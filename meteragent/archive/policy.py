@@ -15,13 +15,16 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent import config, encode, grid
+from meteragent import config
 from meteragent.config import Config, Stream
-from meteragent.errors import ConfigError
-from meteragent.grid import Calendar
-from meteragent.release import MICRO, Kind, Terms
-from meteragent.schedule import Schedule
-from meteragent.topic import pseudonym
+from meteragent.domain import grid
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.grid import Calendar
+from meteragent.domain.identity import pseudonym
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import MICRO, Kind
+from meteragent.wire import record as encode
 
 Integers = NDArray[np.int64]
 

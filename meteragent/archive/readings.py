@@ -12,8 +12,8 @@ import numpy as np
 from meteragent.archive.number import Flags
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.slots import Ragged, windows
-from meteragent.errors import ArchiveError
-from meteragent.release import Kind
+from meteragent.domain.errors import ArchiveError
+from meteragent.domain.units import Kind
 
 _INT64_BITS = 63
 

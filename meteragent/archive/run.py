@@ -39,7 +39,7 @@ from meteragent.archive.number import Flags, micro, milliseconds
 from meteragent.archive.order import Order, row_groups, store
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings, Windows, opened, slots
-from meteragent.errors import ArchiveError
+from meteragent.domain.errors import ArchiveError
 
 COMPRESSION = "zstd"
 OPTIONS: dict[str, Any] = {"store_decimal_as_integer": True}

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from meteragent.archive.policy import Integers, Policy
-from meteragent.release import Kind, Terms
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import Kind
 
 _HALF_BITS = 20
 _INT64_BITS = 62

@@ -33,7 +33,7 @@ from meteragent.config.refuse import refuse
 from meteragent.config.schema import schema
 from meteragent.config.source import decoder, forget_ms, has_times, held, reports_on_change, topic_of
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
-from meteragent.errors import ConfigError
+from meteragent.domain.errors import ConfigError
 
 __all__ = [
     "Archive",

@@ -5,13 +5,14 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from meteragent import loads
 from meteragent.config.model import Config, Stream
 from meteragent.config.terms import terms
-from meteragent.encode import decimal_text
-from meteragent.errors import ConfigError
-from meteragent.grid import HOUR_MS, format_duration
-from meteragent.release import MICRO, UNIT_FACTOR, Kind, Terms
+from meteragent.domain import loads
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.grid import format_duration
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
+from meteragent.wire.record import decimal_text
 
 MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
 """The moves whose levels are stated."""

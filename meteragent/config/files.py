@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 from meteragent.config.model import Broker, Config
-from meteragent.errors import ConfigError
+from meteragent.domain.errors import ConfigError
 from meteragent.mqtt import Endpoint
 
 _SECRETS = ("password_file", "key_file", "pseudonym_key_file")

@@ -24,8 +24,8 @@ from meteragent.config.value import (
     Span,
     Template,
 )
-from meteragent.grid import DAY_MS, HOUR_MS
-from meteragent.release import Clock, Kind, Space
+from meteragent.domain.terms import Clock, Space
+from meteragent.domain.units import DAY_MS, HOUR_MS, Kind
 
 
 class _Section(BaseModel):

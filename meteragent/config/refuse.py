@@ -8,7 +8,6 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
 
-from meteragent import topic
 from meteragent.config.files import address
 from meteragent.config.model import PRESETS, Config, Page, Source, Stream
 from meteragent.config.source import (
@@ -22,10 +21,12 @@ from meteragent.config.source import (
 )
 from meteragent.config.terms import hours, length_ms, quantum, shapes, sink_url, space, terms, unit
 from meteragent.decode import json as json_profile
-from meteragent.errors import ConfigError
-from meteragent.grid import CALENDAR_UNITS, DAY_MS, Hours, format_duration
+from meteragent.domain import identity
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.grid import CALENDAR_UNITS, Hours, format_duration
+from meteragent.domain.terms import Space, Terms
+from meteragent.domain.units import DAY_MS, MICRO, UNITS, Kind
 from meteragent.mqtt import Endpoint
-from meteragent.release import MICRO, UNITS, Kind, Space, Terms
 
 RATIO_MAX = 2**45
 """n / (epsilon * quantum) stays below this (THEORY 2.1)."""
@@ -116,7 +117,7 @@ def _check_source(stream: Stream, at: str) -> None:
 
 def _leaves(stream: Stream, meter: str) -> bool:
     """Return whether a meter's name, or its pseudonym, can stand in the sink's topic."""
-    return stream.sink.pseudonym_key_file is not None or topic.holds_name(meter)
+    return stream.sink.pseudonym_key_file is not None or identity.holds_name(meter)
 
 
 def _check_kind(source: Source, at: str) -> None:
@@ -330,16 +331,16 @@ def _check_together(config: Config, *, flat: bool) -> None:
         prefix = "" if flat else f"stream[{at}]."
         if names.index(one.name) != at:
             raise ConfigError(f"{prefix}name", repr(one.name), "a name of its own for each stream")
-        out = topic.parse_template(one.sink.topic)
+        out = identity.parse_template(one.sink.topic)
         for other in config.stream:
             into = branches(other.source)
-            if _broker(sink_url(one)) == _broker(other.source.url) and topic.overlap(into, out):
+            if _broker(sink_url(one)) == _broker(other.source.url) and identity.overlap(into, out):
                 expected = "a topic that no source of this broker reads back"
                 raise ConfigError(f"{prefix}sink.topic", repr(one.sink.topic), expected)
         for other in config.stream[:at]:
             same = _broker(sink_url(one)) == _broker(sink_url(other))
-            before = topic.parse_template(other.sink.topic)
-            if same and (topic.overlap(before, out) or topic.overlap(out, before)):
+            before = identity.parse_template(other.sink.topic)
+            if same and (identity.overlap(before, out) or identity.overlap(out, before)):
                 expected = "a topic of its own: records of two streams would mix"
                 raise ConfigError(f"{prefix}sink.topic", repr(one.sink.topic), expected)
         _check_status(one, config.stream, at, prefix)
@@ -352,9 +353,9 @@ def _check_status(one: Stream, streams: tuple[Stream, ...], at: int, prefix: str
         return
     key, segments, broker = f"{prefix}sink.status", tuple(status.split("/")), _broker(sink_url(one))
     for other in streams:
-        reads = _broker(other.source.url) == broker and topic.overlap(branches(other.source), segments)
-        writes = _broker(sink_url(other)) == broker and topic.overlap(
-            segments, topic.parse_template(other.sink.topic)
+        reads = _broker(other.source.url) == broker and identity.overlap(branches(other.source), segments)
+        writes = _broker(sink_url(other)) == broker and identity.overlap(
+            segments, identity.parse_template(other.sink.topic)
         )
         if reads or writes:
             expected = "a topic that is no reading's and no record's"

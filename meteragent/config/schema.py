@@ -13,7 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from meteragent.config.model import PRESETS, Config
 from meteragent.config.source import FORMATS
 from meteragent.decode.profiles import PROFILES
-from meteragent.grid import format_duration
+from meteragent.domain.grid import format_duration
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _KIB = 1024

@@ -10,9 +10,8 @@ from meteragent.decode.number import found as found_number
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profile import decoder as decoder_of
 from meteragent.decode.profiles import PROFILES
-from meteragent.grid import DAY_MS, HOUR_MS
-from meteragent.release import UNIT_FACTOR, Kind
-from meteragent.topic import SourceTopic
+from meteragent.domain.identity import SourceTopic
+from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, Kind
 
 _HOLD_MS = 15 * 60_000
 FORMATS = ("number", "json")

@@ -6,18 +6,10 @@ from functools import lru_cache
 
 from meteragent.config.model import PRESETS, Config, Preset, Stream
 from meteragent.config.source import counters, dead_band, hold_ms, interval_ms, lateness_ms, period_ms
-from meteragent.grid import (
-    DAY_MS,
-    HOUR_MS,
-    MINUTE_MS,
-    Calendar,
-    Epoch,
-    Grid,
-    Hours,
-    parse_time,
-)
-from meteragent.release import MICRO, UNIT_FACTOR, Band, Kind, Rounding, Space, Terms
-from meteragent.schedule import Schedule
+from meteragent.domain.grid import Calendar, Epoch, Grid, Hours, parse_time
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Band, Rounding, Space, Terms
+from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
 
 USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
 """An ordinary window of the calendar, in days of 24 hours: what figures are stated for."""

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from meteragent import topic
-from meteragent.grid import CALENDAR_UNITS, Hours, parse_duration
-from meteragent.release import UNIT_FACTOR
+from meteragent.domain import identity
+from meteragent.domain.grid import CALENDAR_UNITS, Hours, parse_duration
+from meteragent.domain.units import UNIT_FACTOR
 
 _SIZE = re.compile(r"(\d{1,9})(B|KiB|MiB)", re.ASCII)
 _SIZE_BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2}
@@ -94,20 +94,20 @@ def _hours(value: Any) -> Hours:
 def _template(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("a topic such as 'meters/{meter}/power'")  # noqa: TRY004  see _number
-    topic.parse_template(value)
+    identity.parse_template(value)
     return value
 
 
 def _plain_topic(value: Any) -> str:
-    if not isinstance(value, str) or "{" in value or not topic.holds_topic(value):
+    if not isinstance(value, str) or "{" in value or not identity.holds_topic(value):
         raise ValueError("a topic without placeholders and wildcards, such as 'meteragent/status'")
     return value
 
 
-def _shard(value: Any) -> topic.Shard:
+def _shard(value: Any) -> identity.Shard:
     if not isinstance(value, str):
         raise ValueError("a text such as '2/8': which agent of how many, counted from 0")  # noqa: TRY004
-    return topic.Shard.parse(value)
+    return identity.Shard.parse(value)
 
 
 def _written(pattern: str, *examples: str) -> WithJsonSchema:
@@ -138,5 +138,5 @@ Energy = Annotated[
 ]
 Template = Annotated[str, BeforeValidator(_template), _written(".*[{]meter[}].*", "private/{meter}/power")]
 PlainTopic = Annotated[str, BeforeValidator(_plain_topic), _written("[^+#{]+", "meteragent/status")]
-Shard = Annotated[topic.Shard, BeforeValidator(_shard), _written("[0-9]{1,5}/[0-9]{1,5}", "0/8", "7/8")]
+Shard = Annotated[identity.Shard, BeforeValidator(_shard), _written("[0-9]{1,5}/[0-9]{1,5}", "0/8", "7/8")]
 Protocol = Literal["auto", "5", "3.1.1"]

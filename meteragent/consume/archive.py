@@ -12,7 +12,7 @@ from typing import Any
 
 from meteragent.consume.message import Descriptor, Record
 from meteragent.consume.series import Series
-from meteragent.errors import RecordError
+from meteragent.domain.errors import RecordError
 
 MANIFEST = "_manifest.json"
 

@@ -25,9 +25,10 @@ from meteragent.consume.message import Descriptor
 from meteragent.consume.rules import EVERYTHING, Flags, Rules, dominated, over_capacity
 from meteragent.consume.series import Floats, Integers
 from meteragent.consume.slots import Slots
+from meteragent.domain.terms import Rounding
+from meteragent.domain.units import MICRO
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
-from meteragent.release import MICRO, Rounding
 
 Noise = tuple[tuple[LInfLaplace, Rounding, int], ...]
 """How many meters of a cell are under each mechanism and rounding."""

@@ -16,13 +16,14 @@ from functools import lru_cache
 from typing import Any, Self, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from meteragent import encode
 from meteragent.consume import senml
-from meteragent.errors import RecordError
-from meteragent.grid import DAY_MS, HOUR_MS, Calendar, parse_time
+from meteragent.domain.errors import RecordError
+from meteragent.domain.grid import Calendar, parse_time
+from meteragent.domain.terms import Rounding, Space
+from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, UNITS, Kind
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.release import UNIT_FACTOR, UNITS, Kind, Rounding, Space
+from meteragent.wire import record as encode
 
 Message = bytes | str | Mapping[str, Any] | list[Any]
 """A message as it came, or already parsed by a JSON library; a list is a SenML pack."""

@@ -42,8 +42,8 @@ from numpy.typing import NDArray
 from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Floats, Integers
 from meteragent.consume.slots import Slots
+from meteragent.domain.units import MICRO
 from meteragent.privacy.totals import Weighted, half_width_of_total
-from meteragent.release import MICRO
 
 Flags = NDArray[np.bool_]
 Made = tuple[tuple[int, int, int], ...]

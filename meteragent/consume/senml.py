@@ -1,7 +1,7 @@
 """Records that came as SenML packs (RFC 8428), as the fields that a JSON record has.
 
 A pack holds one record: the value as ``<meter>/power`` or ``<meter>/energy``, and beside it, under the same
-name with ``_for``, ``_sd``, ``_terms`` and ``_band``, what else a record says (`meteragent.encode`). The base
+name with ``_for``, ``_sd``, ``_terms`` and ``_band``, what else a record says (`meteragent.wire`). The base
 fields may stand as they were sent, or resolved by whoever passed the pack on.
 """
 
@@ -12,9 +12,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from meteragent import encode
-from meteragent.errors import RecordError
-from meteragent.grid import iso_duration, iso_time
+from meteragent.domain.errors import RecordError
+from meteragent.domain.grid import iso_duration, iso_time
+from meteragent.wire import record as encode
 
 _QUANTITIES = ("power", "energy")
 _VERSIONS = (10, 26)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.consume.message import Descriptor, Message, Record, load
-from meteragent.errors import RecordError
+from meteragent.domain.errors import RecordError
 from meteragent.privacy.accuracy import sd
 from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 

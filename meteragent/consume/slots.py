@@ -14,7 +14,7 @@ import numpy as np
 from meteragent.consume import archive
 from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Integers, Series
-from meteragent.release import MICRO
+from meteragent.domain.units import MICRO
 
 
 @dataclass(frozen=True, eq=False)

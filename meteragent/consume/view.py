@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meteragent.consume.series import Floats, Integers, Series, frozen
-from meteragent.grid import DAY_MS
+from meteragent.domain.units import DAY_MS
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import NamedTuple, TypeVar
 
-from meteragent.errors import PayloadError
-from meteragent.reading import Reading
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.reading import Reading
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")

@@ -14,7 +14,7 @@ import jmespath
 from jmespath import functions
 
 from meteragent.decode.number import number_in, total
-from meteragent.errors import PayloadError
+from meteragent.domain.errors import PayloadError
 
 _MEAN = Context(prec=64, rounding=ROUND_HALF_UP)
 _TYPES = {str: "string", bool: "boolean", list: "array", dict: "object", type(None): "null"}

@@ -15,10 +15,10 @@ from jmespath.exceptions import JMESPathError
 from meteragent.decode import Found, attempt
 from meteragent.decode.expression import searcher
 from meteragent.decode.number import finite, number_in, scaled, text_of
-from meteragent.errors import PayloadError
-from meteragent.grid import parse_time
-from meteragent.reading import Reading
-from meteragent.release import MICRO
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.grid import parse_time
+from meteragent.domain.reading import Reading
+from meteragent.domain.units import MICRO
 
 _MILLISECONDS_FROM = 10**11
 """Unix times from here on are milliseconds: as seconds they would be past the year 5000."""

@@ -11,9 +11,9 @@ from fractions import Fraction
 from functools import partial
 
 from meteragent.decode import Found, attempt
-from meteragent.errors import PayloadError
-from meteragent.reading import Reading
-from meteragent.release import MICRO
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.reading import Reading
+from meteragent.domain.units import MICRO
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _NOT_FINITE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.ASCII | re.IGNORECASE)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from meteragent.decode import attempt
 from meteragent.decode.number import text_of
-from meteragent.errors import PayloadError
+from meteragent.domain.errors import PayloadError
 
 _LINE = re.compile(r"([0-9]-[0-9]:[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,2})(\(.*\))", re.ASCII)
 _VALUE = re.compile(r"\(([0-9]{1,10}(?:\.[0-9]{1,6})?)\*([A-Za-z0-9]+)\)", re.ASCII)

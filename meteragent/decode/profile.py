@@ -11,9 +11,9 @@ from fractions import Fraction
 
 from meteragent.decode import Decoder, Found
 from meteragent.decode.number import scaled
-from meteragent.errors import PayloadError
-from meteragent.reading import Reading
-from meteragent.release import UNIT_FACTOR, Kind
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.reading import Reading
+from meteragent.domain.units import UNIT_FACTOR, Kind
 
 
 @dataclass(frozen=True, slots=True)

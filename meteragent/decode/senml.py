@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 from meteragent.decode import Found
 from meteragent.decode.json import document_of, number_of
-from meteragent.errors import PayloadError
-from meteragent.release import Kind
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import Kind
 
 WATTS = {"W": 1, "kW": 1000}
 JOULES = {"J": 1, "Wh": 3600, "kWh": 3_600_000}

@@ -15,7 +15,7 @@ Rules
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from meteragent.errors import LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt import packets
 from meteragent.mqtt.packets import MQTT_5, Cursor, Kind, Malformed, Will
 

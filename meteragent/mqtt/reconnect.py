@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
-from meteragent.errors import LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt.endpoint import Endpoint, Version
 from meteragent.mqtt.packets import Will
 from meteragent.mqtt.session import (

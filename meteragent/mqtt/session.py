@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NoReturn, assert_never
 
-from meteragent.errors import LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt.endpoint import Endpoint
 from meteragent.mqtt.packets import MQTT_3, Will
 from meteragent.mqtt.protocol import (

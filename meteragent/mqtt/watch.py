@@ -7,7 +7,7 @@ and no session that the broker would keep, in any version of MQTT.
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-from meteragent.errors import LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt.endpoint import Endpoint
 from meteragent.mqtt.reconnect import Entropy, keep_connected
 from meteragent.mqtt.session import Session, Token

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 from meteragent.consume import Descriptor, Rules
 from meteragent.consume.many import Noise, error_of, figures, noise_of
 from meteragent.consume.rules import EVERYTHING, Made, cannot_rule_out, energy_kwh
-from meteragent.release import MICRO
+from meteragent.domain.units import MICRO
 from meteragent.spark.worker import Work, safely
 
 CELLS = (

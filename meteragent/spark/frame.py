@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, TimestampType
 from meteragent.archive import form, kernel
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Policy
-from meteragent.errors import ArchiveError
+from meteragent.domain.errors import ArchiveError
 from meteragent.spark import worker
 from meteragent.spark.worker import Whose, safely
 

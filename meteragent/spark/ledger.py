@@ -13,7 +13,7 @@ from meteragent.archive.kernel import TIME, milliseconds
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import SCHEMA, Ledger, parts_of
 from meteragent.archive.policy import Policy
-from meteragent.errors import ArchiveError
+from meteragent.domain.errors import ArchiveError
 from meteragent.spark import worker
 from meteragent.spark.frame import OPENED
 from meteragent.spark.worker import Whose, safely

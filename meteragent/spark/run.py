@@ -22,7 +22,6 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
-from meteragent import errors
 from meteragent.archive import manifest
 from meteragent.archive import run as archive
 from meteragent.archive.account import Account, misfits, twice
@@ -32,7 +31,8 @@ from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.policy import Policy
 from meteragent.archive.run import Done, Parts, Show
-from meteragent.errors import ArchiveError, MeteragentError
+from meteragent.domain import errors
+from meteragent.domain.errors import ArchiveError, MeteragentError
 from meteragent.spark import frame
 from meteragent.spark.ledger import named, others, rows
 

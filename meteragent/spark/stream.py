@@ -35,7 +35,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from meteragent import encode
 from meteragent.archive import files
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
@@ -45,6 +44,7 @@ from meteragent.spark import worker
 from meteragent.spark.frame import WINDOWS, form_of, gathered, marked, settled, touched, write
 from meteragent.spark.ledger import debit, others
 from meteragent.spark.worker import safely
+from meteragent.wire import record as encode
 
 Sink = Callable[[DataFrame, int], None]
 """Takes the releases of a micro-batch, and its number; a crash makes it take the same again."""

@@ -23,7 +23,7 @@ from pyarrow import RecordBatch
 from meteragent.archive import form, kernel, number
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Integers, Policy
-from meteragent.errors import KeyMissing, KeyRotated, MeteragentError
+from meteragent.domain.errors import KeyMissing, KeyRotated, MeteragentError
 
 Work = Callable[[RecordBatch], RecordBatch]
 

@@ -41,8 +41,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from meteragent.errors import StoreError, StoreInUse, StoreLost, StoreMoved
-from meteragent.release import Commit, Snapshot
+from meteragent.domain.commit import Commit, Snapshot
+from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreMoved
 from meteragent.store import file, generation, schema, wal
 from meteragent.store.acceptance import accepted, moved, releases_of
 from meteragent.store.batch import batch

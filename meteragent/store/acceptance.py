@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import ExitStack
 from pathlib import Path
 
-from meteragent.errors import StoreError, StoreLost, StoreRestored
+from meteragent.domain.errors import StoreError, StoreLost, StoreRestored
 from meteragent.store import file, generation, wal
 from meteragent.store.examine import meta
 from meteragent.store.generation import Generation

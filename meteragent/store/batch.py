@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from meteragent.errors import StoreError
+from meteragent.domain.errors import StoreError
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 

@@ -8,7 +8,7 @@ opened, so that no copy made afterwards has what went. Windows that were open fi
 import sqlite3
 from collections import defaultdict
 
-from meteragent.release import Commit, TimelineState
+from meteragent.domain.commit import Commit, TimelineState
 from meteragent.store.schema import decode_state, decode_terms
 from meteragent.store.states import States
 

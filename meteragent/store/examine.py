@@ -10,8 +10,10 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
-from meteragent.errors import StoreError
-from meteragent.release import UNITS, Kind, OpenWindow, Terms
+from meteragent.domain.commit import OpenWindow
+from meteragent.domain.errors import StoreError
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import UNITS, Kind
 from meteragent.store.schema import decode_state, decode_terms, decode_total
 
 _META: dict[str, tuple[type, ...]] = {

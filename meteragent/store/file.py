@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from meteragent.errors import StoreError, StoreInUse, StoreLost
+from meteragent.domain.errors import StoreError, StoreInUse, StoreLost
 from meteragent.store import examine as meaning
 from meteragent.store import generation, wal
 from meteragent.store.examine import meta

@@ -5,8 +5,8 @@ import sqlite3
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from meteragent.errors import StoreError
-from meteragent.release import Commit
+from meteragent.domain.commit import Commit
+from meteragent.domain.errors import StoreError
 from meteragent.store import schema
 from meteragent.store.batch import batch
 

@@ -10,20 +10,10 @@ from fractions import Fraction
 from typing import Any, cast, get_args
 from zlib import crc32
 
-from meteragent.errors import StoreError
-from meteragent.release import (
-    ENERGY_UNIT,
-    Band,
-    Clock,
-    Kind,
-    OpenWindow,
-    Rounding,
-    Slot,
-    Space,
-    Terms,
-    TimelineState,
-    Total,
-)
+from meteragent.domain.commit import OpenWindow, Slot, TimelineState, Total
+from meteragent.domain.errors import StoreError
+from meteragent.domain.terms import Band, Clock, Rounding, Space, Terms
+from meteragent.domain.units import ENERGY_UNIT, Kind
 
 APPLICATION_ID = 0x4D455445
 """How the file says that it is ours."""

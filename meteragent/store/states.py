@@ -7,7 +7,7 @@ one statement: SQLite runs it without the interpreter, which is free for the cor
 import sqlite3
 from collections import defaultdict
 
-from meteragent.release import Commit
+from meteragent.domain.commit import Commit
 from meteragent.store.batch import batch
 from meteragent.store.schema import encode_state
 

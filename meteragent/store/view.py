@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from meteragent.errors import StoreError
-from meteragent.release import Terms
+from meteragent.domain.errors import StoreError
+from meteragent.domain.terms import Terms
 from meteragent.store import file, schema
 
 

@@ -23,7 +23,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from meteragent.errors import StoreError
+from meteragent.domain.errors import StoreError
 
 HEADER_BYTES = 32
 TRIES = 20

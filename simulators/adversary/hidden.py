@@ -14,12 +14,15 @@ from typing import Self
 
 import numpy as np
 
-from meteragent import check, config, encode
-from meteragent.errors import ConfigError
-from meteragent.event import EVENTS, Event
-from meteragent.grid import DAY_MS, MINUTE_MS, format_duration
+from meteragent import config
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.grid import format_duration
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS, MINUTE_MS
 from meteragent.privacy.statistics import clopper_pearson
-from meteragent.release import Terms
+from meteragent.report import check
+from meteragent.report.event import EVENTS, Event
+from meteragent.wire import record as encode
 from simulators.adversary.library import quanta
 from simulators.adversary.measure import ALARM, SURE, rights
 from simulators.adversary.mechanism import Rival

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from meteragent.event import EVENTS, Event
-from meteragent.grid import MINUTE_MS
+from meteragent.domain.units import MINUTE_MS
+from meteragent.report.event import EVENTS, Event
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers, Scene, library, with_or_without
 from simulators.extras import lacking

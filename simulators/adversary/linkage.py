@@ -20,12 +20,13 @@ from typing import Self
 import numpy as np
 from scipy import linalg, optimize
 
-from meteragent import config, encode
-from meteragent.check import amount
-from meteragent.grid import DAY_MS
+from meteragent import config
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS
 from meteragent.privacy import SeededBits
 from meteragent.privacy.statistics import clopper_pearson
-from meteragent.release import Terms
+from meteragent.report.check import amount
+from meteragent.wire import record as encode
 from simulators.adversary.hidden import parsed
 from simulators.adversary.library import quanta
 from simulators.adversary.measure import ALARM

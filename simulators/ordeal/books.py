@@ -11,12 +11,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from meteragent.grid import DAY_MS, floor
-from meteragent.health import REFUSALS, Counts
+from meteragent.core.stream import Effects
+from meteragent.domain.commit import Commit
+from meteragent.domain.counters import REFUSALS, Counts
+from meteragent.domain.grid import floor
+from meteragent.domain.reading import Message
+from meteragent.domain.terms import Clock
+from meteragent.domain.units import DAY_MS
 from meteragent.mqtt import Token
-from meteragent.pipeline import Effects
-from meteragent.reading import Message
-from meteragent.release import Clock, Commit
 from meteragent.store import Store
 from simulators.ordeal.links import OF_TIMES
 from simulators.ordeal.mirror import Mirror

@@ -27,11 +27,10 @@ from random import Random
 from types import FrameType
 from typing import Any, Protocol, TypeVar
 
-from meteragent import ledger, outbox
 from meteragent.agent.runner import StoreThread
-from meteragent.errors import StoreError
-from meteragent.release import Commit
-from meteragent.store import generation
+from meteragent.domain.commit import Commit
+from meteragent.domain.errors import StoreError
+from meteragent.store import generation, ledger, outbox
 from simulators.ordeal.power import Files, Moment, Recorder
 from simulators.ordeal.schedule import Crash
 

@@ -9,10 +9,11 @@ from meteragent import config as settings
 from meteragent.agent import Agent
 from meteragent.agent.clock import BootClock, SteadyClock
 from meteragent.agent.runner import StoreThread
-from meteragent.errors import StoreError
-from meteragent.pipeline import Effects, Pipeline
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects
+from meteragent.domain.errors import StoreError
+from meteragent.domain.reading import Message
 from meteragent.privacy.bits import SeededBits
-from meteragent.reading import Message
 from meteragent.store import Store
 from simulators.ordeal.disk import Disk
 from simulators.ordeal.model import Line, Model

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple, NoReturn, Protocol, cast
 
-from meteragent.errors import LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session, Token
 from simulators.ordeal.loop import Killed
 

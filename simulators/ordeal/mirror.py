@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from meteragent import ledger, outbox
-from meteragent.grid import DAY_MS
-from meteragent.release import Commit, Outgoing, TimelineState
-from meteragent.store import Store
+from meteragent.domain.commit import Commit, Outgoing, TimelineState
+from meteragent.domain.units import DAY_MS
+from meteragent.store import Store, ledger, outbox
 
 _EVER_MS = 2**62
 

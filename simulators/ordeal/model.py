@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from meteragent.grid import DAY_MS
-from meteragent.release import Clock, Kind, Terms, TimelineState
-from meteragent.schedule import Schedule
+from meteragent.domain.commit import TimelineState
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import DAY_MS, Kind
 
 _WAIT_MS = 7 * DAY_MS
 """While readings that waited are still to come, nobody is forgotten before a broker forgets."""

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from meteragent import config
-from meteragent.grid import MINUTE_MS, format_duration, parse_time
+from meteragent.domain.grid import format_duration, parse_time
+from meteragent.domain.units import MINUTE_MS
 
 TICK_S = 0.1
 """A tick by the loop's time."""

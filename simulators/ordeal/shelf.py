@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from meteragent.errors import StoreLost, StoreRestored
+from meteragent.domain.errors import StoreLost, StoreRestored
 from meteragent.store import Store, generation, restored_at
 from simulators.ordeal import disk
 from simulators.ordeal.mirror import Mirror

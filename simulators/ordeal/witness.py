@@ -15,9 +15,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from meteragent import encode, grid, outbox, topic
-from meteragent.release import MICRO, Charge, Clock, Commit, OpenWindow, Outgoing, Terms
-from meteragent.store import Store
+from meteragent.domain import grid, identity
+from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import MICRO
+from meteragent.store import Store, outbox
+from meteragent.wire import record as encode
 from simulators.ordeal.mirror import Mirror
 from simulators.ordeal.model import Closed, Model
 
@@ -138,7 +141,7 @@ class Witness:
             must(start_ms >= max(before_ms, self.mirror.floor_ms), "a window opens before the mark", key)
             must(key not in self.windows, "a window is opened twice", key)
             name = _label(model.stream.pseudonym_key, meter)
-            self.windows[key] = Window(terms, name, topic.render(model.stream.sink_topic, name))
+            self.windows[key] = Window(terms, name, identity.render(model.stream.sink_topic, name))
 
     @staticmethod
     def _charges(model: Model, commit: Commit) -> None:
@@ -257,7 +260,7 @@ class Witness:
         self._apart(key, slot)
         due_ms = commit.clock_ms
         if model.stream.terms.clock is Clock.WALL:
-            delay_ms = topic.delay_ms(
+            delay_ms = identity.delay_ms(
                 model.stream.secret, model.stream.name, slot.meter, model.stream.spread_ms
             )
             due_ms = max(slot.due_ms + delay_ms, due_ms)
@@ -350,7 +353,7 @@ class Witness:
 
 
 def _label(key: bytes | None, meter: str) -> str:
-    return meter if key is None else topic.pseudonym(key, meter)
+    return meter if key is None else identity.pseudonym(key, meter)
 
 
 @lru_cache(maxsize=256)

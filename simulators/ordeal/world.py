@@ -17,12 +17,13 @@ from typing import Any, NoReturn
 from meteragent import config as settings
 from meteragent.agent.clock import BootClock, SteadyClock
 from meteragent.agent.runner import StoreThread
-from meteragent.health import Counts
+from meteragent.core.stream import Effects
+from meteragent.domain.commit import Commit
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message
+from meteragent.domain.terms import Clock
 from meteragent.mqtt import Token
-from meteragent.pipeline import Effects
 from meteragent.privacy.bits import SeededBits
-from meteragent.reading import Message
-from meteragent.release import Clock, Commit
 from meteragent.store import Store
 from simulators.ordeal import disk, power
 from simulators.ordeal import schedule as s

@@ -1,7 +1,7 @@
 """The page asked by who has no token: no answer of the server's own failure, and nothing that is measured."""
 
-from meteragent import page
-from meteragent.page.app import application
+from meteragent.agent import page
+from meteragent.agent.page.app import application
 from tests.page_asker import ask
 from tests.page_world import TOKEN, PageWorld
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from meteragent import config, encode
+from meteragent import config
 from meteragent.decode.profiles import PROFILES
+from meteragent.wire import record as encode
 from tests import configurations
 from tests.configurations import streams, written
 from tests.fake_broker import Wire

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from meteragent import config, ledger, outbox
+from meteragent import config
 from meteragent.agent import parts
-from meteragent.errors import MeteragentError, StoreError
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain.commit import Commit, Snapshot, TimelineState
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import MeteragentError, StoreError
+from meteragent.domain.reading import Message
 from meteragent.privacy import SeededBits
-from meteragent.reading import Message
-from meteragent.release import Commit, Snapshot, TimelineState
-from meteragent.store import Store
+from meteragent.store import Store, ledger, outbox
 from simulators.ordeal.disk import settle
 from tests.configurations import written
 from tests.stores import persist

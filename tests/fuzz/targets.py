@@ -21,10 +21,10 @@ from meteragent.decode import json as json_profile
 from meteragent.decode import number as number_profile
 from meteragent.decode.profile import decoder
 from meteragent.decode.profiles import PROFILES
-from meteragent.discover import candidate, heard, propose
-from meteragent.errors import ConfigError, MeteragentError, PayloadError, RecordError
-from meteragent.redact.text import Redactor
-from meteragent.release import Kind
+from meteragent.domain.errors import ConfigError, MeteragentError, PayloadError, RecordError
+from meteragent.domain.units import Kind
+from meteragent.tools.discover import candidate, heard, propose
+from meteragent.tools.redact.text import Redactor
 from tests.fuzz.broker import hostile
 from tests.fuzz.page import asked
 from tests.fuzz.stored import opened

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meteragent import config, consume
-from meteragent.errors import ConfigError, RecordError, StoreError
+from meteragent.domain.errors import ConfigError, RecordError, StoreError
 from meteragent.store import schema
 from tests.configurations import written
 from tests.fuzz import stored

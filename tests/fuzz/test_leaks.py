@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config, consume
-from meteragent.errors import ConfigError, MeteragentError, RecordError, StoreError
+from meteragent.domain.errors import ConfigError, MeteragentError, RecordError, StoreError
 from meteragent.store import Store, schema
 from tests.configurations import written
 from tests.fuzz.seeds import SEEDS

@@ -12,16 +12,18 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from meteragent import cli, source
+from meteragent import cli
+from meteragent.agent import source
+from meteragent.agent.source import Source
+from meteragent.core.noise import Noise
+from meteragent.core.timeline import Timeline
+from meteragent.domain.commit import OpenWindow, Slot, TimelineState
+from meteragent.domain.terms import Terms
 from meteragent.mqtt import Session, reconnect
 from meteragent.mqtt import Token as MqttToken
-from meteragent.pipeline.noise import Noise
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import SystemBits
-from meteragent.release import OpenWindow, Slot, Terms, TimelineState
-from meteragent.source import Source
 from meteragent.store import Store, wal
-from meteragent.window import Timeline
 from tests.integration.alone import listen_to_nobody
 
 

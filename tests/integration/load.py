@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from meteragent.grid import parse_time
+from meteragent.domain.grid import parse_time
 from meteragent.store import read_only, schema
 from tests.broker import Broker
 from tests.integration.clocked import set_clock

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
 from playwright.async_api import Browser, Page, Request, expect
 
-from meteragent.grid import HOUR_MS
+from meteragent.domain.units import HOUR_MS
 from tests.integration.service import until
 from tests.page_world import PageWorld
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 
 from aiomqtt import Client, MqttError
 
-from meteragent.grid import parse_time
+from meteragent.domain.grid import parse_time
 from simulators.replay import connect
 from tests.broker import Broker
 from tests.not_run import ROOT

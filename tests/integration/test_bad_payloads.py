@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from meteragent.grid import iso_time
-from meteragent.health import REFUSALS
+from meteragent.domain.counters import REFUSALS
+from meteragent.domain.grid import iso_time
 from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (

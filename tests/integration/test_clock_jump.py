@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meteragent.grid import MINUTE_MS, parse_time
+from meteragent.domain.grid import parse_time
+from meteragent.domain.units import MINUTE_MS
 from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.clocked import set_clock

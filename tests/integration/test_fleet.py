@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from meteragent import ledger
-from meteragent.store import read_only
-from meteragent.topic import fnv1a
+from meteragent.domain.identity import fnv1a
+from meteragent.store import ledger, read_only
 from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (

@@ -27,7 +27,7 @@ _WRITE = """
 import sys
 from itertools import count
 from pathlib import Path
-from meteragent.errors import StoreError
+from meteragent.domain.errors import StoreError
 from meteragent.store import file
 from tests.stores import closing, open_store, opening, persist
 from tests.integration.test_full_device import fill

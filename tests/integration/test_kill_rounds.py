@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meteragent.grid import iso_time
+from meteragent.domain.grid import iso_time
 from meteragent.privacy import sampling
 from meteragent.privacy.bits import SeededBits
 from simulators.long_run import LongRun

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import aiomqtt
 import pytest
 
-from meteragent.errors import LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session
 from meteragent.mqtt.endpoint import Version
 from tests.broker import Broker, Certificates

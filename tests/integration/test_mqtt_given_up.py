@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meteragent.errors import LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt.transport import CLOSE_TIMEOUT_S
 from tests.broker import Certificates
 from tests.fake_broker import PINGREQ, FakeBroker, Wire

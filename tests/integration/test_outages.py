@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meteragent import ledger
-from meteragent.store import read_only
+from meteragent.store import ledger, read_only
 from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (

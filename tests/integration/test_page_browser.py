@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from meteragent import page as page_module
-from meteragent.page import app
+from meteragent.agent import page as page_module
+from meteragent.agent.page import app
 from tests.broker import free_port
 from tests.browser import chromium
 from tests.integration.look import STEP_MS, Look, Site, serious, tab, window

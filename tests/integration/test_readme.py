@@ -25,10 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from meteragent import check, cli, config, encode, event
+from meteragent import cli, config
 from meteragent.config import model
-from meteragent.grid import parse_time
-from meteragent.release import Terms
+from meteragent.domain.grid import parse_time
+from meteragent.domain.terms import Terms
+from meteragent.report import check, event
+from meteragent.wire import record as encode
 from simulators import __main__ as simulators
 from simulators import screen
 from simulators.demo import SEED

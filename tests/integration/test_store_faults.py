@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meteragent.grid import iso_time, parse_time
+from meteragent.domain.grid import iso_time, parse_time
 from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (

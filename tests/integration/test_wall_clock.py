@@ -12,10 +12,11 @@ from typing import NamedTuple
 import pytest
 
 import meteragent.agent as agent_module
-from meteragent import config, ledger, sink, topic
-from meteragent.agent import Agent, runner
+from meteragent import config
+from meteragent.agent import Agent, runner, sink
 from meteragent.agent.clock import BootClock
-from meteragent.store import meta, read_only
+from meteragent.domain import identity
+from meteragent.store import ledger, meta, read_only
 from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (
@@ -121,7 +122,7 @@ async def _run(broker: Broker, folder: Path) -> Run:
             await agent.stop()
             with read_only(agent.store) as connection:
                 secret = meta(connection, "secret")
-    delays_ms = {home: topic.delay_ms(secret, "spread", home, SPREAD_MS) for home in HOMES}
+    delays_ms = {home: identity.delay_ms(secret, "spread", home, SPREAD_MS) for home in HOMES}
     times_ms = (start_ms, running_ms, told_ms, stopped_ms, restarted_ms)
     return Run(came, line.sent, *times_ms, delays_ms, ledger, first, agent.totals)
 

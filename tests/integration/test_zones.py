@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meteragent.release import TimelineState
+from meteragent.domain.commit import TimelineState
 from meteragent.store import read_only
 from meteragent.store.schema import decode_state
 from tests.broker import Broker

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from meteragent.release import Kind
+from meteragent.domain.units import Kind
 from tests.profile_contract import Case
 
 _MAC, _MPAN, _EUI, _SERIAL = "C0FFEE4D5599", "2711828182845", "70b3d5c0ffee4d66", "C0FFEE77"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from meteragent.release import Kind
+from meteragent.domain.units import Kind
 from tests.profile_contract import Case
 
 _SENSOR, _NODE = "hauszaehler_jansen_leistung", "keller-stromzaehler-4d7731"

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from meteragent.release import Kind
+from meteragent.domain.units import Kind
 from tests.profile_contract import Case
 
 _SERVER = "0a014c4f5800c0ffee77"

@@ -15,7 +15,7 @@ from meteragent.archive import form, kernel
 from meteragent.archive import readings as archive
 from meteragent.archive.number import micro
 from meteragent.archive.policy import Policy
-from meteragent.errors import ArchiveError, KeyMissing
+from meteragent.domain.errors import ArchiveError, KeyMissing
 from meteragent.spark import frame
 from meteragent.spark.worker import safely
 from tests import archives

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
 from meteragent.archive.ledger import SCHEMA, Ledger
-from meteragent.errors import ArchiveError
+from meteragent.domain.errors import ArchiveError
 from meteragent.spark import frame
 from meteragent.spark.ledger import debit, others
 from tests.spark import homes

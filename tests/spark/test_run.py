@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from meteragent.archive import command
 from meteragent.archive import run as local
 from meteragent.archive.policy import Policy
 from meteragent.archive.run import Done
-from meteragent.errors import ArchiveError, KeyForgotten
+from meteragent.cli import sanitise as command
+from meteragent.domain.errors import ArchiveError, KeyForgotten
 from meteragent.spark import sanitise_archive
 from tests import archives
 from tests.archives import DAY_MS, SPRING_MS

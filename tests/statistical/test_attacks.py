@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from meteragent import check, config
-from meteragent.event import EVENTS
+from meteragent import config
 from meteragent.privacy import LInfLaplace
 from meteragent.privacy.certificate import Library, best_attack
 from meteragent.privacy.statistics import clopper_pearson
+from meteragent.report import check
+from meteragent.report.event import EVENTS
 from simulators.adversary import hidden, library
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.measure import Outcome, measure

@@ -12,9 +12,10 @@ from math import exp, sqrt, tanh
 
 import pytest
 
-from meteragent.grid import MINUTE_MS, parse_time
-from meteragent.health import Counts
-from meteragent.reading import Message
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import parse_time
+from meteragent.domain.reading import Message
+from meteragent.domain.units import MINUTE_MS
 from tests.integration.law import ALARM, maxima_p, scale_passes, sign_p
 from tests.test_profile_leaks import core
 

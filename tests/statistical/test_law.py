@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from meteragent.pipeline.noise import Noise
+from meteragent.core.noise import Noise
 from meteragent.privacy import (
     Bits,
     LInfLaplace,

@@ -15,13 +15,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from meteragent import config, encode
+from meteragent import config
 from meteragent.cli import main
-from meteragent.grid import HOUR_MS, MINUTE_MS
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain.commit import Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import SeededBits
-from meteragent.release import Snapshot
+from meteragent.wire import record as encode
 from simulators.trace import load
 from tests.not_run import data_folder
 from tests.world import BASE_MS, message, stream

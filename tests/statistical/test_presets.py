@@ -25,13 +25,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from meteragent import check, config
-from meteragent.grid import DAY_MS, HOUR_MS, MINUTE_MS, parse_time
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending
+from meteragent import config
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain.commit import Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import parse_time
+from meteragent.domain.reading import Message
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, MINUTE_MS
 from meteragent.privacy import SeededBits
-from meteragent.reading import Message
-from meteragent.release import MICRO, Snapshot, Terms
+from meteragent.report import check
 from simulators.fleet import Fleet
 from simulators.trace import load
 from tests.configurations import written

@@ -15,12 +15,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from meteragent import check, config, encode
+from meteragent import config
 from meteragent.consume import Estimate, collect, mean_value
-from meteragent.event import EVENTS, Event, distances
-from meteragent.grid import DAY_MS, HOUR_MS, MINUTE_MS
+from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
 from meteragent.privacy import LInfLaplace, SeededBits, discrete_laplace
 from meteragent.privacy.inference import success_bound
+from meteragent.report import check
+from meteragent.report.event import EVENTS, Event, distances
+from meteragent.wire import record as encode
 from simulators.trace import load
 from tests.configurations import written
 from tests.not_run import data_folder

@@ -13,16 +13,18 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from meteragent import config, outbox
+from meteragent import config
 from meteragent.agent.parts import Links, core
 from meteragent.agent.runner import StoreThread
-from meteragent.grid import DAY_MS, HOUR_MS, format_duration, parse_time
-from meteragent.health import Counts
-from meteragent.pipeline import Pipeline, Spending
+from meteragent.agent.source import BATCH
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import format_duration, parse_time
+from meteragent.domain.reading import Message
+from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy.sampling import SystemBits
-from meteragent.reading import Message
-from meteragent.source import BATCH
-from meteragent.store import Store
+from meteragent.store import Store, outbox
 
 START_MS = parse_time("2026-06-01T00:00:00Z")
 EVERY_MS = 10_000

@@ -9,8 +9,8 @@ from pathlib import Path
 from meteragent.decode import profiles
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profiles import PROFILES
-from meteragent.grid import format_duration
-from meteragent.release import Kind
+from meteragent.domain.grid import format_duration
+from meteragent.domain.units import Kind
 
 README = Path(profiles.__file__).with_name("README.md")
 BEGIN, END = "<!-- the table, made by tests/tools/profile_table.py -->\n", "<!-- end of the table -->\n"

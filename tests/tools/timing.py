@@ -25,10 +25,11 @@ from scipy import stats
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from meteragent import config, encode  # noqa: E402
-from meteragent.grid import parse_time  # noqa: E402
-from meteragent.release import Terms  # noqa: E402
-from meteragent.window import Window  # noqa: E402
+from meteragent import config  # noqa: E402
+from meteragent.core.window import Window  # noqa: E402
+from meteragent.domain.grid import parse_time  # noqa: E402
+from meteragent.domain.terms import Terms  # noqa: E402
+from meteragent.wire import record as encode  # noqa: E402
 from simulators.replay import connect  # noqa: E402
 from tests.broker import Broker, mosquitto_program  # noqa: E402
 from tests.configurations import written  # noqa: E402

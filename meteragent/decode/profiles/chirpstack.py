@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from meteragent.decode import Found
 from meteragent.decode.json import at, document_of, finder, number_of, time_of
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.grid import HOUR_MS, MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 
 
 def _field(path: str) -> Callable[[bytes], Sequence[Found]]:

@@ -10,9 +10,8 @@ from meteragent.decode.number import found as bare
 from meteragent.decode.number import total
 from meteragent.decode.p1 import Telegram, telegram
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.errors import PayloadError
-from meteragent.grid import MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import MINUTE_MS, Kind
 
 _KILO, _WH = Fraction(1000), Fraction(1)
 _EVERY_MS = 10_000

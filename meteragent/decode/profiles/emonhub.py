@@ -14,9 +14,8 @@ from meteragent.decode.json import at, document_of, number_of, time_of
 from meteragent.decode.number import found as bare
 from meteragent.decode.number import number_in, text_of
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.errors import PayloadError
-from meteragent.grid import MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import MINUTE_MS, Kind
 
 _PLACE = re.compile(r"([1-9]\d?) of ([1-9]\d?)", re.ASCII)
 

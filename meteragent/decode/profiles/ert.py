@@ -18,9 +18,8 @@ from meteragent.decode import Found
 from meteragent.decode.json import at, document_of, number_of, time_of
 from meteragent.decode.number import number_in
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.errors import PayloadError
-from meteragent.grid import MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import MINUTE_MS, Kind
 
 _INTERVAL_MS = 5 * MINUTE_MS
 _TOLD_MS = 2 * _INTERVAL_MS

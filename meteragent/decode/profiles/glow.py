@@ -6,9 +6,8 @@ from fractions import Fraction
 from meteragent.decode import Found
 from meteragent.decode.json import at, document_of, number_of, time_of
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.errors import PayloadError
-from meteragent.grid import MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import MINUTE_MS, Kind
 
 _KILO, _WH = Fraction(1000), Fraction(1)
 

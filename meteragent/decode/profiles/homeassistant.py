@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from meteragent.decode import Found
 from meteragent.decode.number import found as bare
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.errors import PayloadError
-from meteragent.grid import HOUR_MS, MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 
 _NO_VALUE = (b"unknown", b"unavailable", b"none")
 

@@ -13,9 +13,8 @@ from typing import Any
 from meteragent.decode import Found
 from meteragent.decode.json import at, document_of, number_of
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.errors import PayloadError
-from meteragent.grid import MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import MINUTE_MS, Kind
 
 _POWER, _IMPORT, _EXPORT = 2, 3, 4
 _COLUMNS = (5, 7)

@@ -8,8 +8,7 @@ from fractions import Fraction
 
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.senml import J_IN_WH, reader
-from meteragent.grid import MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.units import MINUTE_MS, Kind
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
 

@@ -14,9 +14,8 @@ from meteragent.decode import Found
 from meteragent.decode.json import at, document_of, number_of, time_of
 from meteragent.decode.number import found as bare
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.errors import PayloadError
-from meteragent.grid import HOUR_MS, MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 
 _NOTIFICATIONS = ("NotifyStatus", "NotifyFullStatus")
 _WH, _MWH, _W_MIN = Fraction(1), Fraction(1, 1000), Fraction(1, 60)

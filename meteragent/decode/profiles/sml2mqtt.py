@@ -7,8 +7,7 @@ from fractions import Fraction
 
 from meteragent.decode.number import found
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.grid import MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.units import MINUTE_MS, Kind
 
 _WHOLE_KWH = Fraction(1000)
 """Without a PIN; with one, what the meter shows."""

@@ -8,9 +8,8 @@ from meteragent.decode import Found
 from meteragent.decode.json import at, document_of, number_of, number_or_text
 from meteragent.decode.number import total
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.errors import PayloadError
-from meteragent.grid import MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import MINUTE_MS, Kind
 
 _PERIOD_MS = 5 * MINUTE_MS
 _HOLD_MS = 3 * _PERIOD_MS

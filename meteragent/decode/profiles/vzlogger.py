@@ -8,8 +8,7 @@ from meteragent.decode import Found
 from meteragent.decode.json import at, document_of, number_of, time_of
 from meteragent.decode.number import found as bare
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.grid import MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.units import MINUTE_MS, Kind
 
 
 def _read(payload: bytes) -> tuple[Found]:

@@ -10,9 +10,8 @@ from fractions import Fraction
 from meteragent.decode import Found
 from meteragent.decode.json import at, document_of, number_of, time_of
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.errors import PayloadError
-from meteragent.grid import HOUR_MS, MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 
 _KILO = Fraction(1000)
 

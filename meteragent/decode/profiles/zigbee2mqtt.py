@@ -7,9 +7,8 @@ from meteragent.decode import Found
 from meteragent.decode.json import document_of, number_of
 from meteragent.decode.number import total
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.errors import PayloadError
-from meteragent.grid import HOUR_MS, MINUTE_MS
-from meteragent.release import Kind
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 
 
 def _sum(*names: str) -> Callable[[bytes], Sequence[Found]]:

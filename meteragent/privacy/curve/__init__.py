@@ -6,13 +6,7 @@ windows is one for curves; `reconstruction` makes a curve of numbers; `resolutio
 
 from meteragent.privacy.curve.functionals import Mean, Means, Projection, block_means, hat_means
 from meteragent.privacy.curve.reconstruction import Kind, lebesgue_constant, reconstruct
-from meteragent.privacy.curve.resolution import (
-    BoundedVariation,
-    Hoelder,
-    best_k,
-    chance_within,
-    error_bound,
-)
+from meteragent.privacy.curve.resolution import BoundedVariation, Hoelder, best_k, chance_within, error_bound
 
 __all__ = [
     "BoundedVariation",

@@ -13,15 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from meteragent.privacy.exact import Exact, positive
-from meteragent.privacy.metric import (
-    Distance,
-    Metric,
-    Scaled,
-    absolute,
-    chebyshev,
-    euclidean,
-    manhattan,
-)
+from meteragent.privacy.metric import Distance, Metric, Scaled, absolute, chebyshev, euclidean, manhattan
 from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_pairs, as_row, both_ways
 
 Norm = Literal["linf", "l1", "l2"]

@@ -1,0 +1,111 @@
+"""The page's server: uvicorn in the agent's event loop, without its signals, its logs and its timer.
+
+What is bounded here: connections, how long one may be silent before it asks, and how long one may leave what
+was sent to it unacknowledged. uvicorn wakes ten times a second to see whether it should stop; this one waits
+to be cancelled instead, so that a page nobody looks at costs nothing.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from meteragent.agent.page.app import application
+from meteragent.agent.page.view import Route, Settings, View
+from meteragent.agent.page.viewers import Viewers
+from meteragent.domain.errors import ConfigError
+
+CONNECTIONS = 64
+"""Connections at once, at most: a browser opens six."""
+PATIENCE_S = 20
+"""How long a connection may be silent before it asks, and leave what was sent unacknowledged."""
+GRACE_S = 2
+"""How long answers may take at a stop."""
+
+
+async def run(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> None:
+    """Serve until cancelled; raises as `meteragent.agent.page.serve`."""
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
+        logging.getLogger(name).disabled = True  # they write addresses, and tracebacks
+    config = uvicorn.Config(
+        application(settings, view, viewers, routes),
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    await _Server(config, viewers).serve([_listen(settings)])
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        number = error.errno or 0
+        if number <= 0 or number == errno.EADDRNOTAVAIL:  # names that are not found have negative ones
+            expected = "an address of this machine, such as 127.0.0.1:8321"
+            raise ConfigError("page.listen", settings.host, expected) from None
+        where = f"page.listen: {settings.host}:{settings.port}"
+        raise OSError(number, f"{where}: {os.strerror(number)}".lower()) from None
+
+
+class _Server(uvicorn.Server):
+    """Runs until it is cancelled."""
+
+    def __init__(self, config: uvicorn.Config, viewers: Viewers) -> None:
+        super().__init__(config)
+        self._viewers = viewers
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the agent's business."""
+        yield
+
+    async def main_loop(self) -> None:
+        """Wait to be cancelled, then end what is open."""
+        await self.on_tick(0)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._viewers.end()
+            await self.shutdown()
+
+
+class _Protocol(H11Protocol):
+    """A connection that is bounded in number and in patience."""
+
+    _silence: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, unless there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS:
+            transport.abort()
+            return
+        line = cast("socket.socket", transport.get_extra_info("socket"))
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(PATIENCE_S * 1000))
+        self._silence = asyncio.get_running_loop().call_later(PATIENCE_S, self._hang_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave nothing behind."""
+        super().connection_lost(exc)
+        if self._silence is not None:
+            self._silence.cancel()
+
+    def _hang_up(self) -> None:
+        """End a connection that has not asked for anything."""
+        if self.cycle is None:
+            self.transport.abort()

@@ -1,0 +1,116 @@
+"""The command `tap`: listen to both sides and show them, until Ctrl-C."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from meteragent import config as settings
+from meteragent import mqtt
+from meteragent.cli.secrecy import forbid_dumps
+from meteragent.domain.errors import LinkError
+from meteragent.tools.tap.view import StreamView, View
+
+_NO_TERMINAL = (
+    "meteragent: tap shows raw readings, which must not end in a file or a log: only in a terminal.\n"
+    "What has left can be had with: meteragent export CONFIG --csv"
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `tap`."""
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="the configuration file (TOML)")
+    parser.add_argument("--meter", metavar="M", help="this meter only, by the name that its topic has")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show until Ctrl-C; returns the exit code. Raises ConfigError."""
+    if not sys.stdout.isatty():
+        print(_NO_TERMINAL, file=sys.stderr)
+        return 1
+    config = settings.load(options.config)
+    forbid_dumps()
+    try:
+        asyncio.run(_show(config, options.meter))
+    except LinkError as error:
+        print(f"\nmeteragent: {error}", file=sys.stderr)
+        return 1
+    print()
+    return 0
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def _show(config: settings.Config, meter: str | None) -> None:
+    """Listen to both sides of all streams until a signal; raises LinkError."""
+    streams = [StreamView(config, stream, _key(stream), meter) for stream in config.stream]
+    view = View(streams, _write, _now_ms)
+    told = Told(view)
+    logging.getLogger("meteragent").addHandler(told)
+    sides = [
+        side
+        for stream, shown in zip(config.stream, streams, strict=True)
+        for side in _sides(stream, shown, view)
+    ]
+    view.begin()
+    try:
+        await _until_signal(sides)
+    finally:
+        logging.getLogger("meteragent").removeHandler(told)
+
+
+class Told(logging.Handler):
+    """A log that has lines of its own between the others: connections that are lost."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__(logging.WARNING)
+        self._view = view
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a record."""
+        self._view.say(record.getMessage())
+
+
+def _key(stream: settings.Stream) -> bytes | None:
+    path = stream.sink.pseudonym_key_file
+    return None if path is None else settings.read_secret("sink.pseudonym_key_file", path)
+
+
+def _sides(stream: settings.Stream, shown: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
+    """What listens to a stream's source, and to its sink; raises ConfigError."""
+    source = settings.endpoint("source", stream.source.url, stream.source)
+    sink = settings.endpoint("sink", settings.sink_url(stream), stream.sink)
+    into, out = shown.filters
+    return [
+        mqtt.watch(source, "tap", [into], partial(view.raw, shown), entropy=os.urandom),
+        mqtt.watch(sink, "tap", [out], partial(view.released, shown), entropy=os.urandom),
+    ]
+
+
+async def _until_signal(sides: list[Coroutine[Any, Any, None]]) -> None:
+    """Run all until SIGINT or SIGTERM; raises what one of them raises."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    tasks = {asyncio.ensure_future(side) for side in sides}
+    stopped = asyncio.ensure_future(stop.wait())
+    done, left = await asyncio.wait({*tasks, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    for task in left:
+        task.cancel()
+    await asyncio.wait(left or {stopped})
+    for task in done - {stopped}:
+        task.result()

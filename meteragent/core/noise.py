@@ -1,0 +1,61 @@
+"""The noise of the slots that open in one feed: nothing is drawn before it, nothing drawn outlives it.
+
+A window needs its radius and the noise of its first slot when it opens; its other slots' noise is drawn
+when each of them opens, and every slot has a dither. Of the pair (R, z), R has the mechanism's law and z is
+uniform on {-R .. R}; pairs are independent. So it does not matter how many are drawn together, as long as
+each goes to one window: readings have no part in it. Where thousands of windows open at once, that is
+several times faster.
+
+Noise that waits in memory for a window to come would be in a copy of the memory, such as the snapshot of a
+virtual machine: the copy and the original would then give two windows the same noise. Hence `forget`,
+with which a feed ends: the pairs that are not used go, and so do the bits.
+"""
+
+from meteragent.domain.terms import Terms
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.privacy.sampling import SecretBits
+from meteragent.privacy.sampling.uniform import below
+
+MANY = 256
+"""So many pairs of a feed are drawn one by one: few windows open in a home. From then on, so many at once."""
+
+
+class Noise:
+    """The draws of a feed: radius and first noise of windows by the id of their terms, noise and dither."""
+
+    __slots__ = ("_ahead", "_bits", "_used")
+
+    def __init__(self, bits: SecretBits) -> None:
+        self._bits = bits
+        self._used: dict[str, int] = {}
+        self._ahead: dict[str, list[tuple[int, int]]] = {}
+
+    def open(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
+        """Return R of the next window of these terms, whose mechanism it is, and its first slot's noise."""
+        used = self._used.get(terms_id, 0)
+        self._used[terms_id] = used + 1
+        ahead = self._ahead.get(terms_id)
+        if ahead:
+            return ahead.pop()
+        if used < MANY:
+            radius = mechanism.radius(self._bits)
+            return radius, mechanism.draw(radius, self._bits)
+        radii = mechanism.radii(MANY, self._bits)
+        noise = mechanism.slots(radii, self._bits)
+        ahead = self._ahead[terms_id] = list(zip(radii, noise, strict=True))[::-1]
+        return ahead.pop()
+
+    def slot(self, radius: int, mechanism: LInfLaplace) -> int:
+        """Return the noise of a further slot of a window."""
+        return mechanism.draw(radius, self._bits)
+
+    def dither(self, terms: Terms, place: int) -> int | None:
+        """Return u of a slot, uniform on {0, ..., L - 1}; None for half-up terms, which have none."""
+        return below(terms.lattice(place), self._bits) if terms.rounding == "dithered" else None
+
+    def forget(self) -> None:
+        """Drop all that was drawn and not used: the feed has ended."""
+        if self._used:
+            self._used.clear()
+            self._ahead.clear()
+        self._bits.discard()

@@ -1,0 +1,1 @@
+"""What a configuration means: units, terms, grids, names, and what one step of the core commits."""

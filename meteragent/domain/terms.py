@@ -1,0 +1,157 @@
+"""The terms of a release: under which promise, and on which grid, windows leave."""
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR, Kind
+
+
+class Clock(StrEnum):
+    """Whose time opens and closes windows: the wall clock, or each meter's newest timestamp."""
+
+    WALL = "wall"
+    EVENT = "event"
+
+
+class Space(StrEnum):
+    """What the slots of a window are: a vector, the blocks of a curve, or the bands of a mean day."""
+
+    LINF = "linf"
+    CURVE = "curve"
+    PROFILE = "profile"
+
+
+Rounding = Literal["half-up", "dithered"]
+"""How a slot's energy S becomes whole quanta of L accumulator units: floor(S / L + 1/2), or
+floor((S + u) / L) with u uniform on {0, ..., L - 1}, which is S / L on average (THEORY-2 A.1)."""
+
+
+class Band(NamedTuple):
+    """Hours of the day as one slot, and where it lies: (from, to) in ms after its window's start."""
+
+    name: str
+    stretches: tuple[tuple[int, int], ...]
+
+
+_CAME_LATER = (", rounding='half-up'", ", every_ms=None", ", dead_band=None", ", counters=1")
+
+
+@dataclass(frozen=True)  # without slots: what follows from the fields is worked out once
+class Terms:
+    """The terms of a release: a window finishes under those it opened with (law 1).
+
+    `radius` and `quantum_u` (millionths) are in the stream's unit; epsilon = level / radius.
+    `hold_ms` is used by power (how long a reading stands), `interval_ms` by interval energy (what
+    a reading covers) and by a register (the hour that its rates are per). `gap_u`, `low_u`, `high_u` are
+    a reading's value where there is none and the range it is clamped to, in millionths of the unit (of
+    a register, per hour).
+
+    A window's slots are equal stretches of `step_ms`, or `bands`, in the order in which they begin; then
+    `step_ms` is what the shortest of them lasts in all. `timezone` is that of the local calendar.
+    `others_per_day` is what the meter's other streams charge it on a day, as epsilon in 1/W. `modulus_u` is
+    where a register begins again at 0, if that is known. `rounding` is how a slot's value becomes whole
+    quanta; stored terms and descriptors without it are half-up.
+
+    `every_ms` is how far apart readings are at most (0: they are sent on change), `dead_band` how far the
+    power may be from what was sent last, or the step in which an energy is counted, in the unit; None: not
+    known. `counters` are truncated and summed in one number.
+    """
+
+    kind: Kind
+    unit: str
+    clock: Clock
+    length_ms: int
+    step_ms: int
+    lateness_ms: int
+    level: Fraction
+    radius: Fraction
+    quantum_u: int
+    hold_ms: int
+    interval_ms: int
+    gap_u: int
+    low_u: int
+    high_u: int
+    preset: str | None = None
+    space: Space = Space.LINF
+    timezone: str | None = None
+    bands: tuple[Band, ...] = ()
+    others_per_day: Fraction = Fraction(0)
+    modulus_u: int | None = None
+    rounding: Rounding = "half-up"
+    every_ms: int | None = None
+    dead_band: Fraction | None = None
+    counters: int = 1
+
+    @cached_property
+    def id(self) -> str:
+        """A name for exactly these terms: 16 hex digits.
+
+        What has the default of a field that came later has no part in it: stores keep the names they gave.
+        """
+        named = repr(self)
+        for default in _CAME_LATER:
+            named = named.replace(default, "")
+        return hashlib.sha256(named.encode()).hexdigest()[:16]
+
+    @cached_property
+    def n(self) -> int:
+        """Slots in a window."""
+        return len(self.bands) or self.length_ms // self.step_ms
+
+    def stretches(self, place: int) -> tuple[tuple[int, int], ...]:
+        """Where a slot lies in its window: (from, to) in ms after the window's start, in order."""
+        if self.bands:
+            return self.bands[place].stretches
+        return ((place * self.step_ms, (place + 1) * self.step_ms),)
+
+    def slot_ms(self, place: int) -> int:
+        """How long a slot lasts in all."""
+        if not self.bands:
+            return self.step_ms
+        return sum(end_ms - start_ms for start_ms, end_ms in self.stretches(place))
+
+    @cached_property
+    def epsilon(self) -> Fraction:
+        """The privacy parameter, in 1/unit: level / radius (DESIGN 2)."""
+        return self.level / self.radius
+
+    @cached_property
+    def quantum(self) -> Fraction:
+        """The lattice of slot values, in the unit."""
+        return Fraction(self.quantum_u, MICRO)
+
+    def lattice(self, place: int) -> int:
+        """One quantum in a slot's accumulator (THEORY 3.4's q*T).
+
+        A slot's value is sum(value * duration) / T, T the slot for power (a mean) and the interval for
+        energy (a sum), so an accumulator counts in millionths of the unit times milliseconds.
+        """
+        return self.quantum_u * (self.slot_ms(place) if self.kind is Kind.POWER else self.interval_ms)
+
+    @property
+    def radius_w(self) -> Fraction:
+        """The radius as power over a slot, in W; of bands that are energies, over the longest."""
+        base = self.radius * UNIT_FACTOR[self.unit]
+        if self.kind is Kind.POWER:
+            return base
+        return base * HOUR_MS / max(map(self.slot_ms, range(len(self.bands))), default=self.step_ms)
+
+    @property
+    def hides_wh(self) -> Fraction:
+        """The energy moved within a slot that is hidden: radius * step (THEORY 3.5)."""
+        base = self.radius * UNIT_FACTOR[self.unit]
+        return base * self.step_ms / HOUR_MS if self.kind is Kind.POWER else base
+
+    @cached_property
+    def epsilon_per_w(self) -> Fraction:
+        """The charge of one window in 1/W, the one unit in which charges of streams add."""
+        return self.level / self.radius_w
+
+    @property
+    def per_day(self) -> Fraction:
+        """What a meter is charged on a day of 24 hours, as epsilon in 1/W."""
+        return self.epsilon_per_w * DAY_MS / self.length_ms

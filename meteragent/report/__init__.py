@@ -1,0 +1,1 @@
+"""What a stream promises and costs, for people and programs."""

@@ -1,0 +1,192 @@
+"""What a person asks `plan` for, as they write it: what to hide, what to share, at what error."""
+
+import difflib
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from meteragent.domain.terms import Space
+from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, UNIT_FACTOR
+from meteragent.report import event
+from meteragent.report.check import MEAN_W
+from meteragent.report.event import EVENTS, Event
+
+_ENERGY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(Wh|kWh)", re.ASCII)
+_GOAL = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(%|Wh|kWh|W|kW)", re.ASCII)
+_WORDS = re.compile(r"[a-z]+|\d+", re.ASCII)
+ENERGY_MAX_WH = 10**7
+_EVENT_MAX_MS = 31 * DAY_MS
+_ARTICLES = {"a", "an", "the"}
+_ALIASES = {"television": "tv", "telly": "tv", "washer": "washing", "program": "programme", "empty": "away"}
+
+
+class Hide(NamedTuple):
+    """What to hide: an event, or any change that moves so much energy, whatever its shape."""
+
+    name: str
+    energy_wh: Fraction
+    event: Event | None = None
+
+
+class Share(NamedTuple):
+    """What to share: numbers of `step_ms` each, on the epoch grid or the calendar (`unit`).
+
+    `blocks` are the numbers in a window of the calendar, as far as they are given; `step_ms` is then
+    what one lasts in all in an ordinary window. `quantum_w` is the coarsest lattice that it needs.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    step_ms: int
+    quantum_w: Fraction
+    unit: str | None = None
+    blocks: int = 1
+    space: Space = Space.LINF
+
+    @property
+    def hours(self) -> Fraction:
+        """How long one number lasts in all."""
+        return Fraction(self.step_ms, HOUR_MS)
+
+    @property
+    def in_kwh(self) -> bool:
+        """Whether people read it as an energy (a day, a month) rather than as a power."""
+        return self.step_ms >= DAY_MS and self.space is Space.LINF
+
+
+HALF_HOUR = Share("half hours", ("half hour", "30min"), 30 * MINUTE_MS, Fraction(1))
+DAY = Share("days", ("day", "1d", "daily"), DAY_MS, Fraction(1, 10), "1d")
+MONTH = Share("months", ("month", "1mo", "monthly", "bill"), 30 * DAY_MS, Fraction(1, 100), "1mo")
+TYPICAL_DAY = Share(
+    "a typical day of each month",
+    ("typical day", "typical", "profile"),
+    30 * DAY_MS // 4,
+    Fraction(1, 100),
+    "1mo",
+    4,
+    Space.PROFILE,
+)
+SHARES = (HALF_HOUR, DAY, TYPICAL_DAY, MONTH)
+"""What is chosen from, the finest first."""
+CURVE = Share("days as curves", ("curve", "day curve"), DAY_MS, Fraction(1, 10), "1d", 0, Space.CURVE)
+"""The number of its blocks is advised (`setting.advised`)."""
+OTHERS = (
+    Share("quarter hours", ("quarter hour", "15min"), 15 * MINUTE_MS, Fraction(1)),
+    Share("hours", ("hour", "1h", "60min", "hourly"), HOUR_MS, Fraction(1)),
+    CURVE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """The error that is wanted, one standard deviation of the mean over the homes."""
+
+    amount: Fraction
+    unit: str
+
+    @property
+    def text(self) -> str:
+        """As people write it."""
+        return (
+            f"{float(self.amount):g}{self.unit}"
+            if self.unit == "%"
+            else f"{float(self.amount):g} {self.unit}"
+        )
+
+    def watts(self, share: Share) -> float:
+        """The same as a power over a number's time; `%` is of a home of `MEAN_W`.
+
+        Raises:
+            ValueError: an energy for what is no energy: the bands of a typical day, the blocks of a curve.
+        """
+        if self.unit == "%":
+            return float(self.amount * MEAN_W / 100)
+        base = self.amount * UNIT_FACTOR[self.unit]
+        if self.unit in ("W", "kW"):
+            return float(base)
+        if share.space is not Space.LINF:
+            raise ValueError(f"a percentage such as 5%, or watts such as 20W: {share.name} are powers")
+        return float(base / share.hours)
+
+
+def hide(text: str) -> Hide:
+    """What to hide: ``kettle``, ``tv evening``, ``110Wh``, ``0.3kWh``, ``2000W 30min``.
+
+    Raises:
+        ValueError: it is none of these; the text says what would be.
+    """
+    if match := _ENERGY.fullmatch(text.strip()):
+        energy_wh = Fraction(match[1]) * UNIT_FACTOR[match[2]]
+        if not 0 < energy_wh <= ENERGY_MAX_WH:
+            raise ValueError("an energy above zero and up to 10000kWh, such as 110Wh")
+        return Hide(f"whatever moves {match[1]} {match[2]}", energy_wh)
+    try:
+        own = event.parse(text)
+    except ValueError:
+        own = _named(text)
+    if own.duration_ms > _EVENT_MAX_MS:
+        raise ValueError("an event of at most 31 days, such as '250W 7d'")
+    return Hide(own.name, own.energy_wh, own)
+
+
+def _named(text: str) -> Event:
+    """The public event whose name has all the words of the text."""
+    words = _words(text)
+    found = [one for one in EVENTS if words and words <= _words(one.name)]
+    exact = [one for one in found if words == _words(one.name)]
+    if len(found) == 1 or exact:
+        return (exact or found)[0]
+    names = [one.name for one in found or EVENTS]
+    close = [] if found else difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
+    which = f"{close[0]!r}, or one of " if close else "one of "
+    listed = ", ".join(map(repr, names))
+    raise ValueError(f"{which}{listed}; an energy such as 110Wh; or an event such as '2000W 30min'")
+
+
+def _words(text: str) -> set[str]:
+    words = _WORDS.findall(text.lower())
+    return {_ALIASES.get(word, word) for word in words} - _ARTICLES
+
+
+def share(text: str) -> Share:
+    """What to share: ``half-hour``, ``day``, ``month``, ``typical-day``, and a few more.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    plain = " ".join(_WORDS.findall(text.lower()))
+    for one in (*SHARES, *OTHERS):
+        if plain in {form for word in one.words for form in _forms(word)}:
+            return one
+    raise ValueError("half-hour, day, month or typical-day; also 15min, hour or curve")
+
+
+def _forms(word: str) -> tuple[str, ...]:
+    """A name as the words that are found in it, one or more of the thing."""
+    plain = " ".join(_WORDS.findall(word))
+    return plain, f"{plain}s"
+
+
+def goal(text: str) -> Goal:
+    """The error that is wanted: ``5%``, ``20W``, ``0.5kWh``.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    match = _GOAL.fullmatch(text.strip())
+    if match is None or not Fraction(match[1]):
+        raise ValueError(f"a percentage of a home of {MEAN_W} W such as 5%, a power such as 20W, or 0.5kWh")
+    return Goal(Fraction(match[1]), match[2])
+
+
+def homes(text: str) -> int:
+    """How many homes.
+
+    Raises:
+        ValueError: it is no whole number from 1 on.
+    """
+    plain = text.replace(",", "").replace("_", "")
+    if not re.fullmatch(r"\d{1,9}", plain, re.ASCII) or not int(plain):
+        raise ValueError("a whole number from 1 on, such as 1000")
+    return int(plain)

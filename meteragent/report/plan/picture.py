@@ -1,0 +1,98 @@
+"""The picture of a plan: error against what is hidden, with the floor drawn (needs matplotlib)."""
+
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from meteragent.report import check
+from meteragent.report.event import EVENTS
+from meteragent.report.plan.ask import Hide
+from meteragent.report.plan.say import error
+from meteragent.report.plan.setting import Setting, enough
+from meteragent.report.plan.solve import Answer, around
+
+ONE, MANY, FLOOR = "#0072B2", "#D55E00", "#222222"
+"""Blue, orange and dark: they differ in brightness and in their strokes too."""
+_REACH, _POINTS = 16, 33
+_APART = 1.2
+"""Labels nearer than that would lie on each other."""
+
+
+def draw(answer: Answer, path: Path) -> None:
+    """Draw the answer's setting, or the first that is near, among what hides more and less.
+
+    The suffix of `path` says the format.
+
+    Raises:
+        ValueError: the suffix is no format, or no setting is near.
+    """
+    setting = answer.setting if answer.possible else next((near.setting for near in answer.nearest), None)
+    if setting is None:
+        raise ValueError("a picture needs a setting that is possible")
+    homes = answer.homes if answer.homes > 1 else check.HOMES[0]
+    figure = Figure(figsize=(9, 6), dpi=120, layout="constrained")
+    axes = figure.subplots()
+    axes.loglog()
+    _lines(axes, setting, homes)
+    _examples(axes, setting)
+    _wanted(axes, answer, setting)
+    axes.set_title(f"What hiding costs: {setting.share.name}", loc="left", fontweight="bold", pad=64)
+    axes.set_xlabel("energy hidden in each number, in Wh")
+    unit = "kWh" if setting.share.in_kwh else "W"
+    axes.set_ylabel(f"error (one standard deviation), in {unit}")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="upper left", frameon=False, fontsize=9)
+    figure.savefig(path)
+
+
+def _unit(setting: Setting) -> float:
+    """What a watt of error is in the unit of the picture."""
+    return float(setting.share.hours) / 1000 if setting.share.in_kwh else 1.0
+
+
+def _lines(axes: Axes, setting: Setting, homes: int) -> None:
+    """One home and many, each on its floor, and the chosen point."""
+    factors = tuple(Fraction(f"{factor:.3g}") for factor in np.geomspace(1 / _REACH, _REACH, _POINTS))
+    some, unit = around(setting, factors), _unit(setting)
+    hidden_wh = [float(one.hide_wh) for one in some]
+    for count, color, name in ((1, ONE, "one home"), (homes, MANY, f"the mean of {homes:,} homes")):
+        errors = [one.error_w(count) * unit for one in some]
+        axes.plot(hidden_wh, errors, color=color, linewidth=5, alpha=0.45, label=name)
+        floors = [one.floor_w / math.sqrt(count) * unit for one in some]
+        label = "the floor: no noise that keeps the promise is below" if count == 1 else None
+        axes.plot(hidden_wh, floors, color=FLOOR, linewidth=1.2, linestyle="--", label=label)
+        here = setting.error_w(count) * unit
+        chosen = (
+            f"this setting: {error(setting.error_w(), setting.share)} for one home" if count == 1 else None
+        )
+        axes.plot([float(setting.hide_wh)], [here], "o", color=color, markersize=10, label=chosen)
+
+
+def _examples(axes: Axes, setting: Setting) -> None:
+    """The public examples, where they begin to be hidden."""
+    wanted = [Hide(event.name, event.energy_wh, event) for event in EVENTS]
+    starts = [(enough(one, setting).hide_wh, one.name) for one in wanted]
+    labels: list[tuple[float, str]] = []
+    for at_wh, name in sorted(starts):
+        if not setting.hide_wh / _REACH <= at_wh <= setting.hide_wh * _REACH:
+            continue
+        axes.axvline(float(at_wh), color="#888888", linewidth=0.8, linestyle=":")
+        if labels and at_wh < labels[-1][0] * _APART:
+            labels[-1] = (labels[-1][0], f"{labels[-1][1]}, {name}")
+        else:
+            labels.append((float(at_wh), name))
+    for at, text in labels:
+        place = axes.get_xaxis_transform()
+        axes.text(at, 1.01, text, transform=place, rotation=25, fontsize=8, ha="left", va="bottom")
+
+
+def _wanted(axes: Axes, answer: Answer, setting: Setting) -> None:
+    """The error that was asked for."""
+    if answer.question.goal is not None:
+        wanted = answer.question.goal.watts(setting.share) * _unit(setting)
+        axes.axhline(wanted, color="#009E73", linewidth=1.2, linestyle="-.", label="the error that is wanted")

@@ -1,0 +1,299 @@
+"""One setting: a configuration to paste, the noise that it means, and the one that hides an event."""
+
+import math
+from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+from meteragent import config
+from meteragent.config.model import PRESETS
+from meteragent.domain.grid import format_duration
+from meteragent.domain.terms import Space, Terms
+from meteragent.domain.units import DAY_MS, HOUR_MS
+from meteragent.privacy import LInfLaplace, sd, success_bound
+from meteragent.privacy.curve.resolution import BoundedVariation, error_bound
+from meteragent.privacy.floor import WindowFloor
+from meteragent.report import check
+from meteragent.report.event import EVENTS, Event, distances
+from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, Share
+from meteragent.wire import record as encode
+
+_HEAD = """\
+source.topic = "meters/{meter}/power"    # where the readings of your meters arrive
+source.kind = "power"
+source.unit = "W"
+sink.topic = "private/{meter}/power"
+"""
+_ZONE = '    # the zone of your homes, such as "Europe/Amsterdam"'
+_FIGURES = 3
+"""Energies to hide are rounded up to so many figures."""
+_FINE = 50
+"""A quantum is at most this part of the radius: an event that lies off the grid costs 2 % more at most."""
+_ALIKE = 1.02
+"""Chances above a coin's that differ by less are alike to who reads numbers of 100."""
+_FINEST_W = Fraction(1, 10**6)
+_SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
+_BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)
+"""Blocks of a local day: each divides 23, 24 and 25 hours."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is shared, in windows of `slots` numbers, each of which hides `hide_wh`, at `level` a window."""
+
+    share: Share
+    slots: int
+    hide_wh: Fraction
+    level: Fraction
+    timezone: str = "UTC"
+
+    @cached_property
+    def quantum_w(self) -> Fraction:
+        """The share's quantum, or so fine a power of ten that it adds next to nothing."""
+        if self.preset is not None:
+            return PRESETS[self.preset].quantum_w
+        finest = Fraction(10) ** math.floor(math.log10(self.hide_wh / self._hours / _FINE))
+        return max(min(finest, self.share.quantum_w), _FINEST_W)
+
+    @property
+    def _hours(self) -> Fraction:
+        """How long one number lasts: of a curve a block, else what is said of the share."""
+        return self.share.hours / self.slots if self.share.space is Space.CURVE else self.share.hours
+
+    @cached_property
+    def radius_w(self) -> Fraction:
+        """What is hidden over a slot, rounded up to the quantum (DESIGN 2)."""
+        return -(-self.hide_wh / self._hours // self.quantum_w) * self.quantum_w
+
+    @cached_property
+    def noise(self) -> LInfLaplace:
+        """The mechanism."""
+        return LInfLaplace(self.level / self.radius_w, self.quantum_w, self.slots)
+
+    @cached_property
+    def floor_w(self) -> float:
+        """The least deviation of any noise that keeps the same promise (THEORY 1.4), on real numbers."""
+        return math.sqrt(WindowFloor(self.slots, self.noise.epsilon).mean_square)
+
+    def error_w(self, homes: int = 1) -> float:
+        """One standard deviation of a number's noise, averaged over homes; a power over its time."""
+        return sd(self.noise, self.terms.rounding) / math.sqrt(homes)
+
+    @cached_property
+    def terms(self) -> Terms:
+        """The terms of an ordinary window."""
+        shape = _shape(self.share, self.slots, self.timezone)
+        return replace(
+            shape, level=self.level, radius=self.radius_w, quantum_u=int(self.quantum_w * 10**6), preset=None
+        )
+
+    @cached_property
+    def shared(self) -> encode.Wording:
+        """The noise and the descriptor's facts."""
+        return encode.wording(self.terms)
+
+    @cached_property
+    def preset(self) -> str | None:
+        """The preset that is exactly this."""
+        numbers = (*_grid(self), self.hide_wh, self.level)
+        for name, one in PRESETS.items():
+            if (one.length, one.blocks, one.space, one.hide_wh, one.level) == numbers:
+                return name
+        return None
+
+    @cached_property
+    def text(self) -> str:
+        """The configuration to paste."""
+        zone = {} if self.share.unit is None else {"window.timezone": f'"{self.timezone}"'}
+        if self.timezone == "UTC" and zone:
+            zone["window.timezone"] += _ZONE
+        if self.preset is not None:
+            return _written(zone | {"privacy.preset": f'"{self.preset}"'})
+        number = f'"{self.level}"' if self.level.denominator > 1 else str(self.level)
+        privacy = {
+            "privacy.hide": f'"{energy(self.hide_wh)}"',
+            "privacy.level": number,
+            "privacy.quantum": _decimal(self.quantum_w),
+        }
+        return _written(_window(self.share, self.slots) | zone | privacy)
+
+    @property
+    def stream(self) -> config.Stream:
+        """The stream of the configuration."""
+        return config.parse(self.text).stream[0]
+
+
+def _grid(setting: Setting) -> tuple[int | str, int, Space]:
+    """What a preset says of the same: length, blocks, space."""
+    share = setting.share
+    return share.unit or share.step_ms * setting.slots, setting.slots, share.space
+
+
+def _written(keys: dict[str, str]) -> str:
+    return _HEAD + "".join(f"{key} = {value}\n" for key, value in keys.items())
+
+
+def _window(share: Share, slots: int) -> dict[str, str]:
+    """The grid's keys, and the space that its slots are of."""
+    if share.unit is None:
+        keys = {"window.length": f'"{format_duration(share.step_ms * slots)}"'}
+        return keys | ({"window.step": f'"{format_duration(share.step_ms)}"'} if slots > 1 else {})
+    keys = {"window.length": f'"{share.unit}"'}
+    if share.space is not Space.LINF:
+        keys |= {"window.blocks": str(slots), "privacy.space": f'"{share.space}"'}
+    return keys
+
+
+@lru_cache(maxsize=256)
+def _shape(share: Share, slots: int, timezone: str) -> Terms:
+    """The terms of such windows but for their noise."""
+    zone = {} if share.unit is None else {"window.timezone": f'"{timezone}"'}
+    return config.terms(config.parse(_written(_window(share, slots) | zone)).stream[0])
+
+
+def energy(wh: Fraction) -> str:
+    """An energy as the configuration has it."""
+    return f"{_decimal(wh / 1000)}kWh" if wh >= 1000 else f"{_decimal(wh)}Wh"
+
+
+def _decimal(number: Fraction) -> str:
+    with localcontext(prec=40):
+        text = f"{Decimal(number.numerator) / Decimal(number.denominator):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def figures(wh: float) -> Fraction:
+    """The last place of an energy of three figures."""
+    return Fraction(10) ** (math.floor(math.log10(wh) + 1e-12) - _FIGURES + 1)
+
+
+# What hides an event --------------------------------------------------------------------------------
+
+
+def ways(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
+    """How far an event moves each window that it touches, in W, for each way to lie: the farthest first."""
+    return _ways(event, setting.share, setting.slots, setting.timezone)
+
+
+@lru_cache(maxsize=256)
+def _ways(event: Event, share: Share, slots: int, timezone: str) -> tuple[tuple[Fraction, ...], ...]:
+    return tuple(sorted(distances(event, _shape(share, slots, timezone)), key=sum, reverse=True))
+
+
+def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
+    """Whether an event is as hard to tell as any change of the radius in one window.
+
+    So whoever guesses whether it happened is right no more often than what the level says: 70 of 100 at
+    level 1 (`success_bound`), wherever the event lies on the grid and however many windows it touches.
+    With `slack` the chance above a coin's may be so much larger.
+    """
+    noise = setting.noise
+    most = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)
+    return all(success_bound(noise, way) <= most for way in ways(event, setting))
+
+
+def bet(setting: Setting) -> int:
+    """How often of 100 anybody is right about a change of the radius in one window, rounded up."""
+    return math.ceil(100 * success_bound(setting.noise, (setting.radius_w,)) - 1e-6)
+
+
+def is_covered(setting: Setting, event: Event) -> bool:
+    """Whether an event is hidden as far as `check` can tell: its number of 100 is rounded up."""
+    return hides(setting, event, _ALIKE) and check.right_of_100(event, setting.shared, 1) <= bet(setting)
+
+
+def covered(setting: Setting) -> list[Event]:
+    """The public events that it hides."""
+    return [event for event in EVENTS if is_covered(setting, event)]
+
+
+def odds_level(setting: Setting, event: Event) -> float:
+    """The level of a whole event: what it costs in all windows that it touches, added up.
+
+    One that starts off the grid is rounded up in two windows instead of one, which a quantum covers.
+    """
+    noise = setting.noise
+    return float(max(sum(map(noise.loss, way)) for way in ways(event, setting)) + noise.a)
+
+
+def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
+    """The setting of least error that hides what is asked for, of all numbers of slots in a window.
+
+    A preset that hides it, as `check` rounds, at no more error is taken for its name.
+    """
+    found = min(candidates(hide, share, level, timezone), key=Setting.error_w)
+    for one in PRESETS.values():
+        named = replace(found, hide_wh=one.hide_wh)
+        if hide.event and named.preset and one.hide_wh <= found.hide_wh and is_covered(named, hide.event):
+            return named
+    return found
+
+
+@lru_cache(maxsize=256)
+def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tuple[Setting, ...]:
+    """The least setting that hides it for each number of slots, in windows of at most a day.
+
+    Energy of any shape may all lie in one slot. So may an event that is no longer than a slot: further
+    slots only add noise. A longer one moves a window of many slots only by its power; numbers of slots
+    that cost more than fewer, even if that were enough, are left out.
+    """
+    if share.space is Space.CURVE:
+        return (advised(hide, share, level, timezone),)
+    event, start = hide.event, Setting(share, share.blocks or 1, hide.energy_wh, level, timezone)
+    found = [enough(hide, start)]
+    if event is None or share.unit is not None or event.duration_ms <= share.step_ms:
+        return tuple(found)
+    power_wh = event.power_w * share.hours
+    for n in _SLOTS:
+        if n * share.step_ms > DAY_MS:
+            break
+        # Some slot is filled, so no radius below the power is enough.
+        if replace(start, slots=n, hide_wh=power_wh).error_w() < min(one.error_w() for one in found):
+            found.append(enough(hide, replace(start, slots=n)))
+    return tuple(found)
+
+
+def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
+    """A curve whose number of blocks is that of least `error_bound` for a day of all public events.
+
+    Each goes up and down by its power once. Nobody's readings take part: a number of blocks that is
+    chosen on a private trace is a release of its own.
+    """
+    curves = BoundedVariation(sum(2 * event.power_w for event in EVENTS))
+    found = [enough(hide, Setting(share, k, hide.energy_wh, level, timezone)) for k in _BLOCKS]
+    return min(found, key=lambda one: error_bound(curves, one.noise.epsilon, DAY_MS // 1000, one.slots))
+
+
+def enough(hide: Hide, setting: Setting) -> Setting:
+    """The same windows, with the least energy of three figures that hides it."""
+    if hide.event is None:
+        return setting
+    hours = setting.terms.step_ms / Fraction(HOUR_MS)
+    found = ways(hide.event, setting)
+    lowest = max(map(max, found)) * hours
+    step = figures(float(lowest))
+    low, high = -(-lowest // step) - 1, -(-sum(found[0]) * hours // step)
+    while not hides(replace(setting, hide_wh=high * step), hide.event):
+        low, high = high, high + max(1, high // 8)
+    while high - low > 1:
+        middle = (low + high) // 2
+        right = hides(replace(setting, hide_wh=middle * step), hide.event)
+        low, high = (low, middle) if right else (middle, high)
+    return replace(setting, hide_wh=high * step)
+
+
+def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0) -> Setting | None:
+    """The setting that hides the most energy in a number at no more error for one home; None below 1 mW."""
+    n = slots or share.blocks or 1
+    hours = share.hours / n if share.space is Space.CURVE else share.hours
+    near_w = min(error_w * float(level) / math.sqrt((n + 1) * (n + 2) / 3), ENERGY_MAX_WH / float(hours))
+    if near_w < 1e-3:
+        return None
+    step = figures(near_w * float(hours))
+    many = math.floor(near_w * float(hours) / float(step)) + 2
+    found = Setting(share, n, many * step, level, timezone)
+    while many > 1 and found.error_w() > error_w:
+        many -= 1
+        found = replace(found, hide_wh=many * step)
+    return found if found.error_w() <= error_w else None

@@ -1,0 +1,1 @@
+"""Tools beside the agent: each is a command, and the agent runs without it."""

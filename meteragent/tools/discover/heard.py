@@ -1,0 +1,78 @@
+"""What was heard, by topic: how often, when, and the last few payloads."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median_low
+
+from meteragent.consume import Descriptor, Record
+from meteragent.domain.errors import RecordError
+
+TOPICS_MAX = 5_000
+PAYLOADS_KEPT = 30
+TIMES_KEPT = 1_000
+PAYLOAD_MAX = 64 * 1024
+KEPT_MAX = 32 * 2**20
+"""All payloads together, in bytes."""
+
+
+@dataclass(slots=True)
+class Heard:
+    """One topic; `times_ms` are arrivals of messages that were not retained."""
+
+    topic: str
+    count: int = 0
+    retained: int = 0
+    times_ms: deque[int] = field(default_factory=lambda: deque(maxlen=TIMES_KEPT))
+    payloads: deque[bytes] = field(default_factory=lambda: deque(maxlen=PAYLOADS_KEPT))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a private stream: records or descriptors of meteragent."""
+        return bool(self.payloads) and _is_ours(self.payloads[-1])
+
+
+class Listener:
+    """Takes in messages; `now_ms` stamps them."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.topics: dict[str, Heard] = {}
+        self.shed = 0
+        self._now_ms = now_ms
+        self._room = KEPT_MAX
+
+    @property
+    def messages(self) -> int:
+        """How many there were."""
+        return sum(heard.count for heard in self.topics.values()) + self.shed
+
+    def on_message(self, topic: str, payload: bytes, retain: bool) -> None:
+        """Take in one; beyond the bounds it is only counted."""
+        if topic not in self.topics and len(self.topics) >= TOPICS_MAX:
+            self.shed += 1
+            return
+        heard = self.topics.setdefault(topic, Heard(topic))
+        heard.count += 1
+        heard.retained += retain
+        if not retain:
+            heard.times_ms.append(self._now_ms())
+        if len(payload) <= min(PAYLOAD_MAX, self._room):
+            self._room -= len(payload)
+            if len(heard.payloads) == PAYLOADS_KEPT:
+                self._room += len(heard.payloads[0])
+            heard.payloads.append(payload)
+
+
+def cadence_ms(topics: Iterable[Heard]) -> int | None:
+    """How far apart messages usually came; None when there were not two on a topic."""
+    gaps = [b - a for heard in topics for a, b in pairwise(heard.times_ms)]
+    return median_low(gaps) if gaps else None
+
+
+def _is_ours(payload: bytes) -> bool:
+    for parse in (Record.parse, Descriptor.parse):
+        with suppress(RecordError):
+            return parse(payload) is not None
+    return False

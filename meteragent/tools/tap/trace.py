@@ -1,0 +1,125 @@
+"""The raw readings of one meter since they were tapped, and what they say of any time.
+
+They count as the agent counts them (DESIGN 2): a power stands until the next one, for at most `hold`; an
+interval's energy is spread over it; a register is interpolated; values are clamped; what is not covered is
+gap. Only that the agent may have refused one as late is not known here.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+from meteragent.core.phases import phases_of
+from meteragent.core.share import give_back
+from meteragent.core.timeline import Pending
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import MICRO, Kind
+
+KEPT_MAX = 200_000
+"""Readings that are kept of one meter; where more come in a slot, it is partial."""
+
+Stretch = tuple[int, int]
+"""From and to, in ms."""
+
+
+class Raw(NamedTuple):
+    """What was used in some time, in the stream's unit: a mean of power, or an energy.
+
+    `partial`: some of the time was before the tap.
+    """
+
+    value: Fraction
+    partial: bool
+
+
+class Trace:
+    """One meter: readings as (time, value in millionths of the unit), in order of time.
+
+    `since_ms`: from when on it is known what was used.
+    """
+
+    def __init__(self, phases: Sequence[str], rules: Terms) -> None:
+        """`rules` say how readings count."""
+        self.since_ms = 0
+        self.readings: list[tuple[int, int]] = []
+        self._phases = phases_of(phases, rules)
+        self._rules = rules
+
+    def add(self, phase: str | None, time_ms: int, value_u: int) -> None:
+        """Take in a reading; of phases their sum counts, once all of them are known."""
+        if phase is not None:
+            heard = self._phases.hear(phase, Pending(time_ms, value_u, None))
+            give_back(heard.free if heard.sum is None else [*heard.free, heard.sum.token])
+            if heard.sum is None:
+                return
+            time_ms, value_u = heard.sum.time_ms, heard.sum.value_u
+        if not self.readings:
+            before_ms = self._rules.interval_ms if self._rules.kind is Kind.INTERVAL_ENERGY else 0
+            self.since_ms = time_ms - before_ms
+        self._insert(time_ms, value_u, again=phase is not None)
+        if len(self.readings) > KEPT_MAX:
+            self._drop(1 + KEPT_MAX // 10)
+
+    def _insert(self, time_ms: int, value_u: int, *, again: bool) -> None:
+        """Put a reading in its place; of one time the first counts, of a sum the last."""
+        at = bisect_left(self.readings, (time_ms,))
+        if at == len(self.readings) or self.readings[at][0] != time_ms:
+            self.readings.insert(at, (time_ms, value_u))
+        elif again:
+            self.readings[at] = (time_ms, value_u)
+
+    def forget(self, before_ms: int) -> None:
+        """Drop what came before a time, but for the last one, which may stand."""
+        self._drop(bisect_left(self.readings, (before_ms,)) - 1)
+
+    def _drop(self, count: int) -> None:
+        if count > 0:
+            del self.readings[:count]
+            self.since_ms = max(self.since_ms, self.readings[0][0])
+
+    def used(self, stretches: Sequence[Stretch], until_ms: int, terms: Terms) -> Raw | None:
+        """What was used in some stretches of time, as far as it was tapped; None when nothing of it was."""
+        tapped = [(max(a, self.since_ms), min(b, until_ms)) for a, b in stretches]
+        tapped = [(a, b) for a, b in tapped if a < b]
+        duration_ms = sum(b - a for a, b in tapped)
+        if not duration_ms or not self.readings:
+            return None
+        covered_ms, total = 0, Fraction(0)
+        for start_ms, end_ms, measured_u in self._spans(terms):
+            rate_u = min(max(measured_u, Fraction(terms.low_u)), Fraction(terms.high_u))
+            for a, b in tapped:
+                shared_ms = max(0, min(b, end_ms) - max(a, start_ms))
+                covered_ms += shared_ms
+                total += rate_u * shared_ms
+        total += terms.gap_u * (duration_ms - covered_ms)
+        per_ms = duration_ms if terms.kind is Kind.POWER else terms.interval_ms
+        return Raw(total / per_ms / MICRO, min(a for a, _ in stretches) < self.since_ms)
+
+    def _spans(self, terms: Terms) -> Iterator[tuple[int, int, Fraction]]:
+        """The readings as (start, end, rate): of power itself, of energy per interval."""
+        if terms.kind is Kind.POWER:
+            ends = [time_ms for time_ms, _ in self.readings[1:]] + [1 << 62]
+            for (start_ms, value_u), end_ms in zip(self.readings, ends, strict=True):
+                yield start_ms, min(end_ms, start_ms + terms.hold_ms), Fraction(value_u)
+        elif terms.kind is Kind.INTERVAL_ENERGY:
+            before_ms = 0
+            for end_ms, value_u in self.readings:
+                yield max(before_ms, end_ms - terms.interval_ms), end_ms, Fraction(value_u)
+                before_ms = end_ms
+        else:
+            yield from self._register(terms)
+
+    def _register(self, terms: Terms) -> Iterator[tuple[int, int, Fraction]]:
+        """A register's rates; one that fell rolled over where the modulus is known, else it is a reset."""
+        for (start_ms, before_u), (end_ms, after_u) in pairwise(self.readings):
+            moved_u = after_u - before_u
+            rate_u = Fraction(moved_u * terms.interval_ms, end_ms - start_ms)
+            if moved_u < 0 and rate_u < terms.low_u:
+                if terms.modulus_u is None:
+                    continue
+                rate_u += Fraction(terms.modulus_u * terms.interval_ms, end_ms - start_ms)
+                if not terms.low_u <= rate_u <= terms.high_u:
+                    continue
+            yield start_ms, end_ms, rate_u

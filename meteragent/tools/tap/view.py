@@ -1,0 +1,210 @@
+"""What the terminal shows: a line for each slot that has left, and one for the slot that is open."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from meteragent import config as settings
+from meteragent.consume import Record
+from meteragent.domain import identity
+from meteragent.domain.errors import PayloadError, RecordError
+from meteragent.domain.grid import Calendar, floor, iso_time
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import MICRO
+from meteragent.tools.tap.trace import Raw, Stretch, Trace
+from meteragent.wire import record as encode
+
+WIDTH = 79
+_ROW = "{:<10} {:<14} {:>10} {:>9} {:>7} {:>8} {:>8} {:>6}"
+HEAD = _ROW.format("meter", "slot, UTC", "raw", "released", "sd", "95%: low", "high", "err/sd")
+LEGEND = "raw with *: only since the meter was first heard here, so it is not compared"
+
+
+class StreamView:
+    """One stream: its meters' traces, and how its topics are read."""
+
+    def __init__(
+        self, config: settings.Config, stream: settings.Stream, key: bytes | None, meter: str | None
+    ) -> None:
+        """`key` is that of pseudonyms; `meter`: this one only."""
+        others = settings.others_per_day(config, stream)
+        self.name = stream.name
+        self.unit = stream.source.unit
+        self._source = settings.topic_of(stream.source)
+        self._decode = settings.decoder(stream.source)
+        self._max_payload, self._max_meters = stream.source.max_payload, stream.source.max_meters
+        self._sink_topic = stream.sink.topic
+        self._key, self._only = key, meter
+        self._schedule = settings.schedule(stream, others)
+        self._traces: dict[str, Trace] = {}
+        self._meters: dict[str, str] = {}
+        self._half_widths = _half_widths(settings.shapes(stream), self._schedule.usual)
+        self.last: tuple[str, int] | None = None
+
+    @property
+    def filters(self) -> tuple[str, str]:
+        """What to subscribe to: the source's topics, and the sink's."""
+        label = "+" if self._only is None else self._label(self._only)
+        return self._source.filter, identity.render(self._sink_topic, label)
+
+    def _label(self, meter: str) -> str:
+        return meter if self._key is None else identity.pseudonym(self._key, meter)
+
+    def raw(self, at: str, payload: bytes, retain: bool, now_ms: int) -> bool:
+        """Take in a message of a meter; whether it held readings of one that is looked at."""
+        place = self._source.place(at)
+        if place is None or retain or len(payload) > self._max_payload or self._only not in (None, place[0]):
+            return False
+        meter, phase = place
+        if not self._source.holds(meter):
+            return False
+        if meter not in self._traces and len(self._traces) >= self._max_meters:
+            return False
+        readings = []
+        with suppress(PayloadError):
+            readings = list(self._decode(payload))
+        for reading in readings:
+            time_ms = now_ms if reading.time_ms is None else reading.time_ms
+            time_ms += now_ms if time_ms < 0 else 0
+            self._trace(meter).add(phase, time_ms, reading.value_u)
+            self.last = (meter, reading.value_u)
+        return bool(readings)
+
+    def _trace(self, meter: str) -> Trace:
+        if meter not in self._traces:
+            self._traces[meter] = Trace(self._source.phases, self._schedule.usual)
+            self._meters[identity.render(self._sink_topic, self._label(meter))] = meter
+        return self._traces[meter]
+
+    def released(self, at: str, payload: bytes) -> str | None:
+        """The line of a record; None when the message is none."""
+        try:
+            record = Record.parse(payload)
+        except RecordError:
+            return None
+        meter = self._meters.get(at)
+        raw = None
+        if meter is not None:
+            stretches = self._stretches(record)
+            raw = self._traces[meter].used(stretches, stretches[-1][1], self._terms_at(record.time_ms))
+            self._traces[meter].forget(record.time_ms)
+        return self._row(meter or record.meter, record, raw)
+
+    def _row(self, meter: str, record: Record, raw: Raw | None) -> str:
+        half = self._half_widths.get(record.descriptor)
+        value = float(record.value)
+        error = "-"
+        if raw is not None and not raw.partial and record.sd:
+            error = f"{(value - float(raw.value)) / record.sd:+.2f}"
+        return _ROW.format(
+            _cut(meter, 10),
+            iso_time(record.time_ms)[5:19].replace("T", " ") if record.band is None else record.band,
+            "-" if raw is None else f"{number(float(raw.value))}{'*' if raw.partial else ' '}",
+            number(value),
+            number(record.sd),
+            "?" if half is None else number(value - half),
+            "?" if half is None else number(value + half),
+            error,
+        )
+
+    def _terms_at(self, window_ms: int) -> Terms:
+        return self._schedule.terms(self._window_ms(window_ms))
+
+    def _window_ms(self, time_ms: int) -> int:
+        """The start of the window that a time lies in."""
+        grid = self._schedule.grid
+        if isinstance(grid, Calendar):
+            return grid.start_ms(time_ms)
+        return floor(time_ms, self._schedule.usual.length_ms)
+
+    def _stretches(self, record: Record) -> list[Stretch]:
+        """Where a record's slot lies: of a band, all its hours in the window."""
+        terms = self._terms_at(record.time_ms)
+        for band in terms.bands:
+            if band.name == record.band:
+                return [(record.time_ms + a, record.time_ms + b) for a, b in band.stretches]
+        return [(record.time_ms, record.time_ms + record.step_ms)]
+
+    def status(self, now_ms: int) -> str:
+        """The newest reading, and what the open slot has so far."""
+        if self.last is None:
+            return ""
+        meter, value_u = self.last
+        text = f"{_cut(meter, 16)}: {number(value_u / MICRO)} {self.unit}"
+        start_ms = self._window_ms(now_ms)
+        terms = self._schedule.terms(start_ms)
+        for place in range(terms.n):
+            stretches = [(start_ms + a, start_ms + b) for a, b in terms.stretches(place)]
+            if any(a <= now_ms < b for a, b in stretches):
+                return f"{text}; {self._so_far(meter, stretches, now_ms, terms)}"
+        return text
+
+    def _so_far(self, meter: str, stretches: list[Stretch], now_ms: int, terms: Terms) -> str:
+        trace = self._traces[meter]
+        raw = trace.used(stretches, now_ms, terms)
+        from_ms = max(stretches[0][0], trace.since_ms)
+        slot = f"slot {_clock(stretches[0][0])}-{_clock(stretches[-1][1])}"
+        if raw is None:
+            return slot
+        what = "mean" if terms.kind == "power" else "used"
+        return f"{slot}: {what} {number(float(raw.value))} since {_clock(from_ms)}"
+
+
+class View:
+    """All streams, and what is written: `write` is called with text for the terminal."""
+
+    def __init__(
+        self, streams: list[StreamView], write: Callable[[str], None], now_ms: Callable[[], int]
+    ) -> None:
+        self._streams = streams
+        self._write = write
+        self._now_ms = now_ms
+        self._said: StreamView | None = None
+
+    def begin(self) -> None:
+        """Write what the columns are."""
+        self.say(LEGEND)
+        self.say(HEAD)
+
+    def raw(self, stream: StreamView, at: str, payload: bytes, retain: bool) -> None:
+        """A message of a meter."""
+        if stream.raw(at, payload, retain, self._now_ms()):
+            name = f"{stream.name}, " if len(self._streams) > 1 else ""
+            self._write("\r" + _cut(name + stream.status(self._now_ms()), WIDTH).ljust(WIDTH))
+
+    def released(self, stream: StreamView, at: str, payload: bytes, retain: bool) -> None:
+        """A message that left."""
+        line = None if retain else stream.released(at, payload)
+        if line is None:
+            return
+        if stream is not self._said:
+            self.say(f"-- stream {stream.name}, in {stream.unit}")
+            self._said = stream
+        self.say(line)
+
+    def say(self, text: str) -> None:
+        """Write a line that stays."""
+        self._write("\r" + text.ljust(WIDTH) + "\n")
+
+
+def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:
+    """Half the 95 % band of each descriptor that the configuration has."""
+    found = {}
+    for one in {*shapes, usual}:
+        wording = encode.wording(replace(one, others_per_day=usual.others_per_day))
+        found[wording.id] = float(wording.facts["ci95"])
+    return found
+
+
+def number(value: float) -> str:
+    """Some four digits, never a power of ten: it has to fit a column."""
+    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 3
+    return f"{value:.{digits}f}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "~"
+
+
+def _clock(time_ms: int) -> str:
+    return iso_time(time_ms)[11:19]

@@ -1,0 +1,1 @@
+"""Every byte that leaves: records, descriptors, totals, status."""

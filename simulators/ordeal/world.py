@@ -48,9 +48,8 @@ _SETTLED_S, _ANSWER_S = 2.5, 0.5
 class World:
     """Everything around the agent; `run` lets a schedule happen to it.
 
-    `keys` is the folder of `setting.write_keys`, `folder` its own. `scramble`: the readings have other
-    values, at the same times. `make` makes a life of the agent. `log` is what was published, and when;
-    `counts` what was exercised.
+    `keys` is the folder of `setting.write_keys`, `folder` its own. `scramble` gives the readings other values
+    at the same times; `make` makes a life of the agent. `log`: what was published; `counts`: was exercised.
     """
 
     def __init__(

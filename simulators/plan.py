@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from meteragent.grid import DAY_MS
 from tqdm import tqdm
 
+from meteragent.domain.units import DAY_MS
 from simulators.fleet import Day, Events, Fleet
 from simulators.meter import Meter
 from simulators.signature import DAY_S

@@ -130,6 +130,7 @@ class Line:
         finally:
             task.cancel()
             await asyncio.wait({task})
+            self.store._beside.shutdown()
             self.store._thread.shutdown()
 
     @asynccontextmanager

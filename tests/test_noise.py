@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from meteragent.core.noise import MANY, Noise
+from meteragent.core.noise import FEW, MANY, Noise
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import Bits, below, uniform_rows
@@ -58,7 +58,7 @@ class Forgetful(SeededBits):
 def one_by_one(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
     """The first windows of a feed: each its radius, then its slot."""
     drawn = []
-    for _ in range(MANY):
+    for _ in range(FEW):
         radius = mechanism.radius(bits)
         drawn.append((radius, mechanism.draw(radius, bits)))
     return drawn
@@ -74,7 +74,7 @@ def test_the_first_are_drawn_one_by_one() -> None:
     """A feed that opens few windows draws for these alone: the mechanism's radii and noise, bit for bit."""
     bits, plain = SeededBits(1), SeededBits(1)
     noise = Noise(bits)
-    assert [noise.open("a", FINE) for _ in range(MANY)] == one_by_one(FINE, plain)
+    assert [noise.open("a", FINE) for _ in range(FEW)] == one_by_one(FINE, plain)
     assert bits.integer(64) == plain.integer(64)
 
 
@@ -82,7 +82,7 @@ def test_later_ones_are_those_of_the_mechanism_draw_for_draw() -> None:
     """From the same bits, pairs that are drawn at once come in the order in which the mechanism drew them."""
     bits, plain = SeededBits(2), SeededBits(2)
     noise = Noise(bits)
-    drawn = [noise.open("a", FINE) for _ in range(3 * MANY)]
+    drawn = [noise.open("a", FINE) for _ in range(FEW + 2 * MANY)]
     assert drawn == one_by_one(FINE, plain) + at_once(FINE, plain) + at_once(FINE, plain)
     assert bits.integer(64) == plain.integer(64)
 
@@ -98,22 +98,22 @@ def test_noise_of_many_windows_is_uniform_on_the_cube_of_each() -> None:
 def test_no_noise_is_given_to_two_windows() -> None:
     """Each radius is given once, in order, with its own noise; never more than MANY wait."""
     noise, mechanism = Noise(SeededBits(0)), Numbered()
-    windows = 5 * MANY + 1
+    windows = FEW + 4 * MANY + 1
     assert [noise.open("a", mechanism) for _ in range(windows)] == [(k, -k) for k in range(windows)]
-    assert Counter(mechanism.asked) == {1: MANY, MANY: 5}  # type: ignore[attr-defined]
+    assert Counter(mechanism.asked) == {1: FEW, MANY: 5}  # type: ignore[attr-defined]
 
 
 def test_nothing_that_was_drawn_outlives_its_feed() -> None:
     """Pairs that a feed has not used are never given; the next feed draws its own, and from new bits."""
     bits, mechanism = Forgetful(), Numbered()
     noise = Noise(bits)
-    used = [noise.open("a", mechanism) for _ in range(MANY + 1)]
-    assert used[-1] == (MANY, -MANY)
+    used = [noise.open("a", mechanism) for _ in range(FEW + 1)]
+    assert used[-1] == (FEW, -FEW)
     counted = [bits.discarded]
     noise.forget()
     assert [*counted, bits.discarded] == [0, 1]
-    assert noise.open("a", mechanism) == (2 * MANY, -2 * MANY)
-    assert mechanism.asked == [1] * MANY + [MANY, 1]  # type: ignore[attr-defined]
+    assert noise.open("a", mechanism) == (FEW + MANY, -FEW - MANY)
+    assert mechanism.asked == [1] * FEW + [MANY, 1]  # type: ignore[attr-defined]
 
 
 def test_a_dither_is_uniform_on_the_lattice_and_half_up_windows_have_none() -> None:

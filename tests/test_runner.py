@@ -271,6 +271,7 @@ async def test_a_commit_is_one_transaction(tmp_path: Path) -> None:
         await thread.persist(commit, [1], Budget(TERMS.epsilon_per_w, 86_400_000))
         assert [row.due_ms for row in outbox.pending(store.connection, "main", START_MS, 9)] == [7]
         assert store.snapshot("main").marks
+        thread._beside.shutdown()
         thread._thread.shutdown()
 
 
@@ -283,4 +284,19 @@ async def test_delivered_records_are_kept_for_their_time(tmp_path: Path) -> None
         for now_ms, kept in ((1100, 1), (1101, 0)):
             await thread.persist(Commit("main", now_ms), [], None)
             assert len(list(outbox.export(store.connection))) == kept
+        thread._beside.shutdown()
+        thread._thread.shutdown()
+
+
+async def test_the_next_generation_file_is_prepared_after_each_commit_with_records(tmp_path: Path) -> None:
+    """When a commit with records has returned the next such commit's file is written, and for no other."""
+    with open_store(tmp_path / "db") as store:
+        thread, new = StoreThread(store, 1000, 2**20, {"main"}, Counts()), tmp_path / "db.gen.new"
+        await thread.persist(opening(0, "m"), [], None)
+        thread._beside.submit(int).result()
+        assert not new.exists()
+        await thread.persist(sending(5), [], None)
+        thread._beside.submit(int).result()
+        assert new.exists()
+        thread._beside.shutdown()
         thread._thread.shutdown()

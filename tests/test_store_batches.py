@@ -246,6 +246,7 @@ async def test_what_may_leave_does_not_wait_for_the_erasing(tmp_path: Path) -> N
         await thread.erased()
         assert steps[:3] == ["written", "erased", "written"]
         store.erase = erase  # type: ignore[method-assign]
+        thread._beside.shutdown()
         thread._thread.shutdown()
 
 
@@ -308,6 +309,7 @@ async def test_there_is_room_until_what_waits_and_is_on_its_way_fills_it(tmp_pat
         await thread.persist(Commit("main", 0), [2], None)
         assert await thread.room()
         assert outbox.total(store.connection) == 2 * row  # what had left has made room
+        thread._beside.shutdown()
         thread._thread.shutdown()
 
 

@@ -56,6 +56,7 @@ class StoreThread:
         self._keep_ms = keep_ms
         self._max_bytes = max_bytes
         self._thread = ThreadPoolExecutor(1, "store")
+        self._beside = ThreadPoolExecutor(1, "generation")
         self._bytes: int | None = None
         self._added = 0
         self._refused_bytes: dict[str, int] = {}
@@ -85,6 +86,8 @@ class StoreThread:
             rows, self._bytes = await written
         finally:
             self._added -= added
+        if rows:
+            self._beside.submit(self.store.prepare)
         return rows
 
     def _persist(
@@ -156,6 +159,7 @@ class StoreThread:
     async def close(self) -> None:
         """Close the store and end its thread; raises StoreError, also when the last erasing has failed."""
         try:
+            self._beside.shutdown()
             await self.call(self.store.close)
             await self.erased()
         finally:

@@ -16,8 +16,10 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import SecretBits
 from meteragent.privacy.sampling.uniform import below
 
+FEW = 10
+"""So many pairs of a feed are drawn one by one: few windows open in a home."""
 MANY = 256
-"""So many pairs of a feed are drawn one by one: few windows open in a home. From then on, so many at once."""
+"""From then on so many at once, which takes as long as a dozen one by one."""
 
 
 class Noise:
@@ -37,7 +39,7 @@ class Noise:
         ahead = self._ahead.get(terms_id)
         if ahead:
             return ahead.pop()
-        if used < MANY:
+        if used < FEW:
             radius = mechanism.radius(self._bits)
             return radius, mechanism.draw(radius, self._bits)
         radii = mechanism.radii(MANY, self._bits)

@@ -20,7 +20,8 @@ Rules:
 3. A store is accepted when the file `<path>.gen` names its generation or its previous one, is the file that
    it names, and counts no more commits with records than the store. A new generation is first committed,
    with what the file says at that moment as the previous one, and then put into the file; so is each commit
-   with records counted, before anything of it leaves. A crash at any point leaves the store accepted. A copy
+   with records counted, before anything of it leaves. The file with the next number is written beforehand,
+   under another name, which nothing reads (`prepare`). A crash at any point leaves the store accepted. A copy
    from before the last start, clean stop or record is refused, and so is a folder that was put back. Each
    transaction sees that the generation is still its own: of two agents that a lock did not keep apart the
    first can write no more.
@@ -83,6 +84,7 @@ class Store:
         self._states = States()
         self._due = False
         self._generation = generation.read(path)
+        self._generations = generation.Writer(path)
         self._owned = False
         self._counted = False
 
@@ -113,6 +115,7 @@ class Store:
             found = file.find(path, now_ms, floor_ms, again_s, descriptors)
             undo.callback(wal.close, found.connection, path)
             store = cls(path, found)
+            undo.callback(store._generations.close)
             store.erase()  # what a killed agent left in the log
             if found.exists and restored_at_ms is None:
                 store._generation = accepted(found.connection, path)
@@ -191,6 +194,17 @@ class Store:
             except (OSError, sqlite3.Error, StoreError):
                 self._failed = True
                 raise
+
+    def prepare(self) -> None:
+        """Write the generation file of the next commit with records, so that it need not wait for that.
+
+        Without it, as where the disk is full, that commit writes it.
+        """
+        known = self._generation
+        if self._failed or known is None or known.releases is None:
+            return
+        with suppress(OSError):
+            self._generations.prepare(known._replace(releases=known.releases + 1))
 
     def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
         """Marks, terms, states and clock of a commit; raises StoreError if it would break law 1."""
@@ -320,7 +334,7 @@ class Store:
         claim_key = known.claim_key or os.urandom(32).hex()
         self._generation = Generation(name, claim_key, releases)
         self._owned = True
-        generation.write(self.path, self._generation)
+        self._generations.put(self._generation)
 
     def _see_generation(self) -> None:
         """Refuse to write into a store that another agent has opened since (rule 3)."""
@@ -332,7 +346,7 @@ class Store:
         if self._counted and self._generation:
             self._counted = False
             self._generation = self._generation._replace(releases=releases_of(self.connection))
-            generation.write(self.path, self._generation)
+            self._generations.put(self._generation)
 
     def _check_openings(self, tx: sqlite3.Connection, commit: Commit) -> None:
         self._openings.check(tx, commit, self.floor_ms)

@@ -1,7 +1,8 @@
 """The store as files: lock, generation, examination, setting aside. It knows nothing of commits.
 
 Beside `<path>` stand `<path>.lock` (held by the agent that has it open), `<path>.gen` (which store may be
-used: `generation`), SQLite's `-wal` and `-shm`, and the newest of `<path>.corrupt-<ms>`; all mode 0600.
+used: `generation`) and at times the next of it, `<path>.gen.new`, SQLite's `-wal` and `-shm`, and the newest
+of `<path>.corrupt-<ms>`; all mode 0600.
 """
 
 import errno

@@ -13,6 +13,7 @@ import re
 import struct
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple, Self
 
 _GETVERSION = (2 << 30) | (struct.calcsize("l") << 16) | (ord("v") << 8) | 1
@@ -59,12 +60,31 @@ def read(path: Path) -> Generation | None:
     return Generation(UNREADABLE, "")
 
 
-def write(path: Path, generation: Generation) -> None:
-    """Replace the file, on disk when this returns. The new file names its own inode."""
-    new = Path(f"{path}.gen.new")
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
+class Writer:
+    """Replaces a generation file by a new one, which any thread may write before it is needed.
+
+    A file that was replaced stays open until the next is prepared: freeing its blocks takes a file system a
+    millisecond, and nothing may leave before `put` has returned.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._new = Path(f"{path}.gen.new")
+        self._lock = Lock()
+        self._prepared: Generation | None = None
+        self._open: list[int] = []
+
+    def prepare(self, generation: Generation) -> None:
+        """Write the file that `put` gives its name, on disk when this returns; it names its own inode."""
+        with self._lock:
+            if self._prepared != generation:
+                self._prepare(generation)
+
+    def _prepare(self, generation: Generation) -> None:
+        self._let_go()
+        self._new.unlink(missing_ok=True)
+        descriptor = os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self._open.append(descriptor)
         known = {
             "generation": generation.name,
             "releases": generation.releases,
@@ -73,10 +93,37 @@ def write(path: Path, generation: Generation) -> None:
         }
         os.write(descriptor, json.dumps(known).encode("ascii"))
         os.fsync(descriptor)  # before the rename: a power cut must not leave an empty file under the name
+        self._prepared = generation
+
+    def put(self, generation: Generation) -> None:
+        """Replace the file, on disk when this returns; what was prepared for another is written anew."""
+        with self._lock:
+            if self._prepared != generation or not self._new.exists():
+                self._prepare(generation)
+            self._prepared = None
+            with suppress(FileNotFoundError):
+                self._open.append(os.open(f"{self._path}.gen", os.O_RDONLY))
+            self._new.replace(f"{self._path}.gen")
+            sync_folder(self._path)
+
+    def close(self) -> None:
+        """Close what is open; what was prepared is not used any more."""
+        with self._lock:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._prepared = None
+        while self._open:
+            os.close(self._open.pop())
+
+
+def write(path: Path, generation: Generation) -> None:
+    """Replace the file, on disk when this returns."""
+    writer = Writer(path)
+    try:
+        writer.put(generation)
     finally:
-        os.close(descriptor)
-    new.replace(f"{path}.gen")
-    sync_folder(path)
+        writer.close()
 
 
 def is_in_place(path: Path, generation: Generation) -> bool:

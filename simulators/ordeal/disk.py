@@ -8,7 +8,8 @@ would hold, and the next life of the agent opens that one:
                     and rubbish after it; or while `.gen` counts a commit with records
     commit-written  the transaction is in the WAL and nowhere else; some of it has left, perhaps
     commit-moved    power cut while the WAL is moved into the file: any of the pages, and the whole WAL; or
-                    while it is erased: any of the blocks that were overwritten since the last sync (`power`)
+                    while it is erased: any of the blocks that were overwritten since the last sync (`power`);
+                    or while the next `.gen` is prepared
     commit-done     all is done
     open, close     at any line of the store's own code at which its files differ from those before
 
@@ -176,11 +177,13 @@ class Disk(StoreThread):
             self._look_alive()
             if trap is None:
                 self.store.erase()
+                self.store.prepare()
                 self._keeper.spared()
                 return
             written = look(self.store.path.parent)
             with Recorder(self.store.path.parent) as recorder:
                 self.store.erase()
+                self.store.prepare()
             self._keeper.spared()
             self._keeper.died(trap, self._left(trap, written, recorder.moments))
         finally:

@@ -59,6 +59,8 @@ _PARTS = (
 )
 """Commands that bring their arguments with them, each a module here: name, what they do."""
 
+_LEVELS = ("debug", "info", "warning", "error")
+
 _SCHEMA = "The JSON Schema of the configuration, for editors and programs."
 
 _Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
@@ -108,7 +110,10 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         sub.set_defaults(command=command)
         return sub
 
-    add("run", _run, "Run the agent until SIGTERM.")
+    running = add("run", _run, "Run the agent until SIGTERM.")
+    running.add_argument(
+        "--log-level", choices=_LEVELS, default="info", help="the least that is logged; default %(default)s"
+    )
     _add_tests(add)
     _add_reports(add)
     _add_others(commands, arguments)
@@ -229,7 +234,7 @@ def _now_ms() -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    _log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
     settings = config.load(options.config)
     if admission.refused(options.config, settings, sys.stderr):
         return EXIT_CONFIG
@@ -246,6 +251,12 @@ def _run(options: argparse.Namespace) -> int:
     except Exception as error:  # noqa: BLE001  whatever it is, the process ends with 1
         return _failed(error)
     return 0
+
+
+def _log_to_stderr(level: int) -> None:
+    """Log messages of at least a level; of other packages none below INFO: they might hold anything."""
+    logging.basicConfig(level=max(level, logging.INFO), format="%(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("meteragent").setLevel(level)
 
 
 async def _until_signalled(agent: Agent) -> None:

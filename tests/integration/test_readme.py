@@ -344,7 +344,10 @@ def without_figures(text: str) -> list[str]:
 # Links --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md"])
+PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", "docs/debugging.md"]
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_links_lead_somewhere(name: str) -> None:
     """What a text of ours links to in the project exists, and so do the files that its tables name."""
     page = ROOT / name

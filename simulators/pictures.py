@@ -13,7 +13,8 @@ import numpy as np
 
 from meteragent import config
 from meteragent.privacy import SeededBits
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from simulators import option
 from simulators.adversary.library import quanta
 from simulators.outcome import Outcome
@@ -29,15 +30,17 @@ def street(seed: int, homes: int) -> Outcome:
     """A day of a street as its receiver sees it, with the demo's promise and noise from the seed."""
     with tempfile.TemporaryDirectory() as folder:
         (stream,) = config.load(configuration(Path(folder))).stream
-    shared, simulated = encode.wording(config.terms(stream)), Street.simulated(seed, homes, 1)
-    noise = dithered(shared.mechanism)
+    shared, simulated = describe(config.terms(stream)), Street.simulated(seed, homes, 1)
+    noise = dithered(shared.terms.mechanism)
     windows = quanta(simulated.means_w(shared.terms.step_ms), noise.step)
     noisy = noise.release(windows[..., np.newaxis], bits=SeededBits(seed))[..., 0]
     sent = []
     for meter, row in zip(simulated.meters, noisy.tolist(), strict=True):
-        sent.append(encode.descriptor(shared, meter, START_MS))
+        sent.append(shared.message(meter, START_MS))
         starts_ms = range(START_MS, START_MS + len(row) * shared.terms.step_ms, shared.terms.step_ms)
-        sent += [encode.record(shared, meter, at, 0, z) for at, z in zip(starts_ms, row, strict=True)]
+        sent += [
+            RecordFormat.of(shared).record(meter, at, 0, z) for at, z in zip(starts_ms, row, strict=True)
+        ]
     return Outcome.of(simulated, sent)
 
 

@@ -22,7 +22,7 @@ from meteragent.domain.grid import format_duration
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import DitheredLaplace, LInfLaplace, SeededBits
 from meteragent.privacy.totals import Part, half_width_of_total
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import TermsDescriptor, describe
 from simulators import option
 from simulators.adversary import hidden
 from simulators.adversary.library import quanta
@@ -48,7 +48,7 @@ def dithered(noise: LInfLaplace) -> DitheredLaplace:
 class Street:
     """Homes with what left of them: means of slots, in W, (homes, days, slots), and quanta that left."""
 
-    wording: encode.Wording
+    described: TermsDescriptor
     true_w: Floats
     left: Integers
 
@@ -59,25 +59,25 @@ class Street:
         Raises:
             Unusable: there is no such preset, or its windows do not divide a day.
         """
-        wording = encode.wording(config.terms(hidden.stream_of(preset)))
-        noise, bits = dithered(wording.mechanism), SeededBits(seed)
+        described = describe(config.terms(hidden.stream_of(preset)))
+        noise, bits = dithered(described.terms.mechanism), SeededBits(seed)
         fleet = Fleet(seed, range(homes))
         true_w, left = [], []
-        for day in fleet.days(0, days, wording.terms.step_ms // 1000):
+        for day in fleet.days(0, days, described.terms.step_ms // 1000):
             watts = day.watts.astype(np.float64)
             windows = quanta(watts, noise.step).reshape(homes, -1, noise.n)
             true_w.append(watts)
             left.append(noise.release(windows, bits=bits).reshape(homes, -1))
-        return cls(wording, np.stack(true_w, axis=1), np.stack(left, axis=1))
+        return cls(described, np.stack(true_w, axis=1), np.stack(left, axis=1))
 
     @property
     def private_w(self) -> Floats:
         """What left, in W."""
-        return np.asarray(self.left * float(self.wording.mechanism.quantum))
+        return np.asarray(self.left * float(self.described.terms.mechanism.quantum))
 
     def promised(self, homes: int, days: int | None) -> float:
         """How far off the mean over homes is at most: of a slot in W; over days, of their energy in kWh."""
-        noise, terms = self.wording.mechanism, self.wording.terms
+        noise, terms = self.described.terms.mechanism, self.described.terms
         if days is None:
             return half_width_of_total([Part(noise, 1, homes, 1 / homes, terms.rounding)], COVERAGE)
         windows = homes * days * DAY_MS // terms.length_ms
@@ -87,12 +87,12 @@ class Street:
     @property
     def kwh(self) -> float:
         """The energy of a slot of 1 W."""
-        return self.wording.terms.step_ms / HOUR_MS / 1000
+        return self.described.terms.step_ms / HOUR_MS / 1000
 
     @cached_property
     def descriptor(self) -> Descriptor:
         """What says how all of it was made."""
-        return Descriptor.parse(encode.descriptor(self.wording, "home", 0))
+        return Descriptor.parse(self.described.message("home", 0))
 
     def series(self, home: int, day: int) -> Series:
         """A home's day as a receiver has it; day 0 begins with the Unix epoch."""
@@ -110,7 +110,7 @@ class Street:
 def report(street: Street) -> Iterator[Row]:
     """All rows, for feeders of as many homes as there are at most, and months where there are such."""
     homes, days, _ = street.true_w.shape
-    slot = format_duration(street.wording.terms.step_ms)
+    slot = format_duration(street.described.terms.step_ms)
     yield from _one_home(street, slot)
     sizes = [size for size in FEEDERS if size <= homes]
     true, errors = street.true_w, street.private_w - street.true_w

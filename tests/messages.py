@@ -1,6 +1,5 @@
 """Messages as an agent makes them, of terms of every kind and unit, and messages that were changed."""
 
-import functools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +8,8 @@ from typing import Any
 
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe, facts_id
+from meteragent.wire.record import RecordFormat
 from tests.stores import TERMS
 
 NOON_MS = 1_795_176_000_000
@@ -23,18 +23,17 @@ ENERGY = replace(TERMS, kind=Kind.INTERVAL_ENERGY, unit="Wh", radius=Fraction(11
 KILO_ENERGY = replace(ENERGY, unit="kWh", radius=Fraction(11, 100), quantum_u=1000)
 DITHERED = replace(TERMS, rounding="dithered")
 ALL_TERMS = [TERMS, HOURLY, SPLIT, KILO, ENERGY, KILO_ENERGY, DITHERED]
-wording = functools.cache(encode.wording)
 
 
 def described(terms: Terms, meter: str = "m1") -> bytes:
     """The descriptor of a meter."""
-    return encode.descriptor(wording(terms), meter, NOON_MS)
+    return describe(terms).message(meter, NOON_MS)
 
 
 def recorded(terms: Terms, quanta: Sequence[int], meter: str = "m1", first: int = 0) -> list[bytes]:
     """Records of consecutive slots from noon on, or `first` slots later."""
-    shared, start_ms = wording(terms), NOON_MS + first * terms.step_ms
-    return [encode.record(shared, meter, start_ms, i, z) for i, z in enumerate(quanta)]
+    shared, start_ms = describe(terms), NOON_MS + first * terms.step_ms
+    return [RecordFormat.of(shared).record(meter, start_ms, i, z) for i, z in enumerate(quanta)]
 
 
 def changed(message: bytes, *, sealed: bool = False, **fields: Any) -> bytes:
@@ -42,5 +41,5 @@ def changed(message: bytes, *, sealed: bool = False, **fields: Any) -> bytes:
     facts = {name: value for name, value in {**json.loads(message), **fields}.items() if value is not None}
     if sealed:
         named = {name: fact for name, fact in facts.items() if name not in ("id", "meter", "valid_from")}
-        facts["id"] = encode.facts_id(named)
+        facts["id"] = facts_id(named)
     return json.dumps(facts).encode()

@@ -16,7 +16,8 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.problem import Problem
 from meteragent.domain.units import MICRO
 from meteragent.report import check
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from tests.configurations import written
 
 START_MS = 1_795_200_000_000
@@ -49,7 +50,7 @@ class PageWorld:
         self.last: page.Message | None = None
         self.history: list[bytes] = []
         self.glances = 0
-        self.wording = encode.wording(config.terms(self.stream))
+        self.descriptor = describe(config.terms(self.stream))
         known = replace(seen(self.stream), meters=lambda: self.meters)
         self.problems: list[Problem] = []
         self.view = page.View([known], self._glance, self._left, self.counts, self._problems)
@@ -93,7 +94,7 @@ class PageWorld:
 
     def record(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
         """A record as it leaves."""
-        return encode.record(self.wording, meter, start_ms, 0, quanta)
+        return RecordFormat.of(self.descriptor).record(meter, start_ms, 0, quanta)
 
     def release(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
         """The runner passes a committed record on."""

@@ -17,6 +17,7 @@ from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
 from meteragent.store import Store, ledger, outbox
 from meteragent.store.ledger import Budget
+from meteragent.wire.record import RecordFormat
 from simulators.ordeal.disk import settle
 
 LENGTH_MS = 1_800_000
@@ -38,6 +39,13 @@ TERMS = Terms(
     high_u=20_000_000_000,
 )
 THIRDS = replace(TERMS, step_ms=LENGTH_MS // 3)
+
+
+def with_mechanism(records: RecordFormat, mechanism: object) -> RecordFormat:
+    """The same format of records, with another mechanism in place of that of its terms."""
+    terms = replace(records.terms)
+    terms.__dict__ |= {"mechanism": mechanism, "sd": records.terms.sd}
+    return records._replace(descriptor=records.descriptor._replace(terms=terms))
 
 
 def open_store(path: Path, now_ms: int = 0, floor_ms: int | None = 0) -> Store:

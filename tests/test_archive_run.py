@@ -62,7 +62,7 @@ def test_each_window_leaves_with_noise_and_is_debited(place: Place) -> None:
     table = place.released()
     assert (done.account.released, done.account.refused, table.num_rows) == (120, 0, 120)
     noise = np.array(table["values"].to_pylist()) - np.array([row["value"] for row in rows])
-    assert 0.3 < np.std(noise) / done.policy.wording(done.policy.usual).sd < 3
+    assert 0.3 < np.std(noise) / done.policy.usual.sd < 3
     assert (noise != 0).mean() > 0.99
     ledger = place.ledger()
     assert (windows(ledger), len(ledger)) == (120, 9)  # March, April, May

@@ -26,7 +26,7 @@ from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.report import audit
 from meteragent.report.audit import trials
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
 from tests import controls
 from tests.configurations import energy, streams, written
 from tests.controls import CAUGHT, Control
@@ -102,7 +102,7 @@ def ids(text: str) -> set[str]:
             at_ms = schedule.first_ms(at_ms)
             found.add(schedule.terms(at_ms))
             at_ms += DAY_MS
-    return {encode.wording(terms).id for terms in found}
+    return {describe(terms).id for terms in found}
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -175,12 +175,7 @@ def promising(control: Control) -> str:
 
 def runs(monkeypatch: pytest.MonkeyPatch, mechanism: Any) -> None:
     """From now on a mechanism runs in place of the configured one."""
-    honest = encode.wording
-
-    def wording(terms: Terms, *shape: Any) -> Any:
-        return honest(terms, *shape)._replace(mechanism=mechanism)
-
-    monkeypatch.setattr(encode, "wording", wording)
+    monkeypatch.setattr(Terms, "mechanism", property(lambda _: mechanism))
 
 
 def failed(out: str) -> dict[str, set[str]]:

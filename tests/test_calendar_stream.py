@@ -22,7 +22,7 @@ from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
 from tests.configurations import written
 from tests.world import BASE_MS, MemoryDisk, World, message, stream
 
@@ -105,7 +105,7 @@ def test_every_window_hides_what_the_preset_says(preset: str) -> None:
     for terms in shapes:
         assert wh <= terms.hides_wh < wh + terms.quantum * terms.step_ms / HOUR_MS
         assert terms.epsilon == 1 / terms.radius
-        facts = encode.wording(terms).facts
+        facts = describe(terms).facts
         assert Fraction(facts["hides_wh"]) == terms.hides_wh
         assert facts["timezone"] == "Europe/Amsterdam"
         assert facts["preset"] == preset

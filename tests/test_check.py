@@ -11,7 +11,7 @@ import pytest
 
 from meteragent import config
 from meteragent.report import check, event
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
 from tests.configurations import energy, settled, streams, written
 
 TIMED = "profile = 'json'\ntime = 't'"
@@ -151,7 +151,7 @@ def test_each_stream_has_its_own_text() -> None:
 def test_facts_have_the_descriptor_s_names_and_texts(what: str) -> None:
     """All that the descriptor says is in the facts under the same names, exact numbers as text."""
     terms = settled(**SECTIONS[what])
-    described = json.loads(encode.descriptor(encode.wording(terms), "m1", 0))
+    described = json.loads(describe(terms).message("m1", 0))
     facts = found(**SECTIONS[what])
     kept = {key: described[key] for key in described if key not in ("meter", "valid_from")}
     assert facts | kept == facts
@@ -387,5 +387,5 @@ def test_streams_on_one_meter_add_and_each_descriptor_says_so() -> None:
         assert facts["meter_epsilon_per_day"] == str(Fraction(48, 220) + Fraction(48, 600))
         assert facts["meter_epsilon_unit"] == "1/W"
     assert "a meter that all streams here read is charged 0.298 per W a day" in check.as_text(both, settings)
-    assert encode.wording(config.terms(one, others[0])).id == both[0]["id"]
+    assert describe(config.terms(one, others[0])).id == both[0]["id"]
     assert "meter_epsilon_per_day" not in check.facts(one, ())

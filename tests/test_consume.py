@@ -17,6 +17,7 @@ from meteragent.domain.errors import RecordError
 from meteragent.domain.terms import Terms
 from meteragent.privacy import SeededBits, discrete_laplace, half_width, sd, sd_of_sum
 from meteragent.privacy.totals import Part, half_width_of_total
+from meteragent.wire.descriptor import describe
 from tests.messages import (
     ALL_TERMS,
     ENERGY,
@@ -30,7 +31,6 @@ from tests.messages import (
     changed,
     described,
     recorded,
-    wording,
 )
 from tests.stores import TERMS
 
@@ -135,7 +135,7 @@ def test_a_series_is_of_one_meter_and_unit() -> None:
 @pytest.mark.parametrize("terms", ALL_TERMS)
 def test_a_number_has_the_error_of_its_descriptor(terms: Terms) -> None:
     """The estimate of a slot: its value, the record's sd, the descriptor's ci95, in the stream's unit."""
-    home, shared = series(terms, [512, 20]), wording(terms)
+    home, shared = series(terms, [512, 20]), describe(terms)
     found = home.value(NOON_MS)
     assert found.value == float(512 * terms.quantum)
     assert (found.unit, found.coverage) == (terms.unit, 0.95)
@@ -154,7 +154,7 @@ def test_energy_is_in_kwh_whatever_was_sent(terms: Terms, kwh: float) -> None:
     found = series(terms, quanta).energy(NOON_MS, NOON_MS + 7 * terms.step_ms)
     assert found.value == pytest.approx(sum(quanta) * kwh)  # the quantum is 1 W, 1 Wh or a thousandth
     assert found.unit == "kWh"
-    noise = wording(terms).mechanism
+    noise = terms.mechanism
     scale = kwh / float(terms.quantum)
     assert found.sd == pytest.approx(scale * sd_of_sum(noise, 7))
     parts = [Part(noise, 1, 7)] if terms.n == 1 else [Part(noise, 6), Part(noise, 1)]
@@ -163,7 +163,7 @@ def test_energy_is_in_kwh_whatever_was_sent(terms: Terms, kwh: float) -> None:
 
 def test_slots_count_by_their_windows() -> None:
     """Slots of one window share its radius, also where a total takes some of it; the rest do not."""
-    home, noise = series(HOURLY, range(18)), wording(HOURLY).mechanism
+    home, noise = series(HOURLY, range(18)), HOURLY.mechanism
     found = home.energy(NOON_MS + 4 * TEN_MIN_MS, NOON_MS + 15 * TEN_MIN_MS, coverage=0.99)
     expected = half_width_of_total([Part(noise, 2), Part(noise, 6), Part(noise, 3)], 0.99) / 6000
     assert found.high - found.value == pytest.approx(expected, rel=1e-9)
@@ -176,7 +176,7 @@ def test_a_total_goes_on_under_other_terms() -> None:
     sent = [described(TERMS), described(finer), *recorded(TERMS, [60]), *recorded(finer, [6, 12], first=3)]
     found = collect(sent)["m1"].energy(NOON_MS, NOON_MS + HALF_HOUR_MS + 2 * TEN_MIN_MS)
     assert found.value == pytest.approx(0.030 + 0.003)
-    wide, narrow = wording(TERMS).mechanism, wording(finer).mechanism
+    wide, narrow = TERMS.mechanism, finer.mechanism
     parts = [Part(wide, 1, 1, 0.0005), Part(narrow, 1, 2, 0.001 / 6)]
     assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
 
@@ -186,7 +186,7 @@ def test_the_mean_of_meters() -> None:
     finer = replace(TERMS, radius=Fraction(40))
     homes = [series(TERMS, [100, 7], "m1"), series(finer, [40, 5], "m2"), series(TERMS, [-50, 3], "m3")]
     found = mean_value(homes, NOON_MS)
-    wide, narrow = wording(TERMS).mechanism, wording(finer).mechanism
+    wide, narrow = TERMS.mechanism, finer.mechanism
     assert found.value == pytest.approx(30)
     assert found.sd == pytest.approx((2 * sd(wide) ** 2 + sd(narrow) ** 2) ** 0.5 / 3)
     parts = [Part(wide, 1, 2, 1 / 3), Part(narrow, 1, 1, 1 / 3)]
@@ -201,7 +201,7 @@ def test_one_home_s_mean_is_its_own() -> None:
     home = series(TERMS, [100])
     found = mean_value(iter([home]), NOON_MS, coverage=0.8)
     assert found == home.value(NOON_MS, 0.8)
-    assert found.high - found.value == pytest.approx(half_width(wording(TERMS).mechanism, 0.8))
+    assert found.high - found.value == pytest.approx(half_width(TERMS.mechanism, 0.8))
 
 
 def test_what_has_no_mean_is_refused() -> None:
@@ -228,7 +228,7 @@ scale 10 % off the share of totals of three slots moves by 3.9 % or more, which 
 
 def noisy(terms: Terms, slots: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Loads before rounding and what an agent would release of them, in quanta."""
-    noise, bits = wording(terms).mechanism, SeededBits(seed)
+    noise, bits = terms.mechanism, SeededBits(seed)
     loads = np.random.default_rng(seed).uniform(0, 3000, slots)
     if noise.n == 1:
         drawn = discrete_laplace(slots, noise.a, bits)

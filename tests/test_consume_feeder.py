@@ -12,7 +12,7 @@ from meteragent.consume import Peak, Series, collect, peak
 from meteragent.domain.terms import Terms
 from meteragent.privacy import SeededBits, discrete_laplace, half_width
 from meteragent.privacy.totals import Part, half_width_of_total
-from tests.messages import ENERGY, HALF_HOUR_MS, HOURLY, KILO, NOON_MS, described, recorded, wording
+from tests.messages import ENERGY, HALF_HOUR_MS, HOURLY, KILO, NOON_MS, described, recorded
 from tests.stores import TERMS
 
 SLOTS = 48
@@ -27,7 +27,7 @@ def series(terms: Terms, quanta: list[int], meter: str = "m1") -> Series:
 def test_the_peak_of_one_slot_is_its_value() -> None:
     """With nothing to choose from there is no bias, and the interval is that of a number."""
     found = peak([series(TERMS, [500])], NOON_MS, NOON_MS + HALF_HOUR_MS, 0.9)
-    half = half_width(wording(TERMS).mechanism, 0.9)
+    half = half_width(TERMS.mechanism, 0.9)
     assert (found.highest, found.time_ms, found.unit, found.coverage) == (500, NOON_MS, "W", 0.9)
     assert found.value == pytest.approx(500, abs=1)
     assert (found.low, found.high) == pytest.approx((500 - half, 500 + half))
@@ -38,7 +38,7 @@ def test_the_interval_is_that_of_theory() -> None:
     finer = replace(TERMS, radius=Fraction(40))
     homes = [series(TERMS, [100, 800, 300], "m1"), series(finer, [300, 1000, 500], "m2")]
     found = peak(homes, NOON_MS, NOON_MS + 3 * HALF_HOUR_MS)
-    parts = [Part(wording(terms).mechanism, 1, 1, 0.5) for terms in (TERMS, finer)]
+    parts = [Part(terms.mechanism, 1, 1, 0.5) for terms in (TERMS, finer)]
     assert (found.highest, found.time_ms) == (900, NOON_MS + HALF_HOUR_MS)
     assert found.high == pytest.approx(900 + half_width_of_total(parts, 0.95))
     assert found.low == pytest.approx(900 - half_width_of_total(parts, 2 * 0.975 ** (1 / 3) - 1))
@@ -95,7 +95,7 @@ SHAPES: dict[str, NDArray[np.float64]] = {
 
 def peaks(loads: NDArray[np.float64], homes: int, seed: int) -> list[Peak]:
     """What TIMES feeders of so many homes with these loads say, every home its own noise."""
-    noise = wording(TERMS).mechanism
+    noise = TERMS.mechanism
     quanta = np.rint(loads).astype(np.int64)
     drawn = discrete_laplace(TIMES * homes * SLOTS, noise.a, SeededBits(seed)).reshape(TIMES, homes, SLOTS)
     one = series(TERMS, quanta.tolist())
@@ -112,7 +112,7 @@ def test_slots_that_share_a_radius_have_a_peak_too() -> None:
 
     120 times: five deviations of a share of 80 % are 18 %; false alarms of 6e-7.
     """
-    noise, slots = wording(HOURLY).mechanism, 24
+    noise, slots = HOURLY.mechanism, 24
     drawn = noise.release(np.zeros((TIMES * slots // 6, 6), np.int64), bits=SeededBits(4)).reshape(
         TIMES, slots
     )

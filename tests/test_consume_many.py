@@ -19,7 +19,8 @@ from meteragent.domain.terms import Space, Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
 from meteragent.privacy.totals import Part, Weighted, half_width_of_total
-from tests.messages import ENERGY, HALF_HOUR_MS, HOURLY, KILO, NOON_MS, SPLIT, described, recorded, wording
+from meteragent.wire.descriptor import describe
+from tests.messages import ENERGY, HALF_HOUR_MS, HOURLY, KILO, NOON_MS, SPLIT, described, recorded
 from tests.stores import TERMS
 
 TIME = pa.timestamp("ms", "UTC")
@@ -156,8 +157,8 @@ def test_homes_under_several_terms_have_one_mean() -> None:
     counts = ((1, 1), (2, 1))
     for place, (coarse, fine) in enumerate(counts):
         homes = coarse + fine
-        parts = [Part(wording(TERMS).mechanism, 1, coarse, 1 / homes)]
-        parts += [Part(wording(FINE).mechanism, 1, fine, 1 / homes)]
+        parts = [Part(TERMS.mechanism, 1, coarse, 1 / homes)]
+        parts += [Part(FINE.mechanism, 1, fine, 1 / homes)]
         half = half_width_of_total(parts)
         assert found.high[place] - found.mean[place] == pytest.approx(half)
         assert found.mean[place] - found.low[place] == pytest.approx(half)
@@ -240,7 +241,7 @@ def test_a_table_must_say_what_its_values_are() -> None:
 
 def noisy(truth: NDArray[np.int64], terms: Terms, seed: int) -> NDArray[np.int64]:
     """What leaves of true quanta, meters by slots, in windows of n."""
-    mechanism = wording(terms).mechanism
+    mechanism = terms.mechanism
     windows = truth.reshape(-1, terms.n)
     found = mechanism.release(windows, bits=SeededBits(seed))
     return np.asarray(found, np.int64).reshape(truth.shape)
@@ -336,7 +337,7 @@ def test_a_feeder_is_told_where_its_bound_says(terms: Terms) -> None:
     share, homes, step_h = 0.3, 8, terms.step_ms / HALF_HOUR_MS / 2
     slots = 24 * terms.n
     parts = [
-        Weighted(wording(terms).mechanism, (step_h / 1000 * weight,) * terms.n, count)
+        Weighted(terms.mechanism, (step_h / 1000 * weight,) * terms.n, count)
         for weight, count in ((1 - share, 24), (share, 24 * (homes - 1)))
     ]
     half = half_width_of_total(parts, 0.8)
@@ -388,7 +389,7 @@ def test_an_even_feeder_is_told() -> None:
 
 def test_energies_are_of_the_kind_that_they_are() -> None:
     """Dominance is of energy: watts count with their time, watt-hours as they are."""
-    assert wording(ENERGY).terms.kind is Kind.INTERVAL_ENERGY
+    assert describe(ENERGY).terms.kind is Kind.INTERVAL_ENERGY
     for terms, quantum in ((TERMS, 330), (ENERGY, 165)):
         even = matrix(np.full((20, 480), quantum), terms)
         assert by_feeder(even, rules=Rules(share=0.15)).told.all()

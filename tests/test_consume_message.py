@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from meteragent.consume import Descriptor, Record, collect
 from meteragent.domain.errors import MeteragentError, RecordError
 from meteragent.domain.terms import Rounding, Terms
-from tests.messages import ALL_TERMS, KILO, NOON_MS, changed, described, recorded, wording
+from meteragent.wire.descriptor import describe
+from tests.messages import ALL_TERMS, KILO, NOON_MS, changed, described, recorded
 from tests.stores import TERMS
 
 
@@ -32,9 +33,9 @@ def test_a_descriptor_says_the_terms(terms: Terms) -> None:
         terms.radius,
     )
     assert (found.length_ms, found.step_ms, found.valid_from_ms) == (terms.length_ms, terms.step_ms, NOON_MS)
-    assert found.mechanism == wording(terms).mechanism
-    assert found.id == wording(terms).id
-    assert found.facts["ci95"] == wording(terms).facts["ci95"]
+    assert found.mechanism == terms.mechanism
+    assert found.id == describe(terms).id
+    assert found.facts["ci95"] == describe(terms).facts["ci95"]
     assert found.rounding == terms.rounding
 
 
@@ -58,7 +59,7 @@ def test_a_record_says_its_value(terms: Terms, quanta: int, slot: int) -> None:
     assert found.value == quanta * terms.quantum
     assert (found.meter, found.unit) == ("Müller", terms.unit)
     assert (found.time_ms, found.step_ms) == (NOON_MS + slot * terms.step_ms, terms.step_ms)
-    assert found.descriptor == wording(terms).id
+    assert found.descriptor == describe(terms).id
 
 
 @pytest.mark.parametrize("form", [bytes, bytes.decode, json.loads])
@@ -76,7 +77,7 @@ def test_fields_of_later_versions_are_no_mistake() -> None:
     assert Record.parse(changed(record, quality="good")) == Record.parse(record)
     later = Descriptor.parse(changed(described(TERMS), sealed=True, reconstruction="steps"))
     assert later.facts["reconstruction"] == "steps"
-    assert later.id != wording(TERMS).id
+    assert later.id != describe(TERMS).id
 
 
 RECORD_MISTAKES: list[dict[str, Any]] = [
@@ -123,7 +124,7 @@ def test_what_is_no_descriptor_is_refused(mistake: dict[str, Any]) -> None:
 def test_figures_are_those_of_the_rounding(said: Rounding, figure: str) -> None:
     """Where a quantum is as large as the noise, a figure of the other rounding is refused."""
     coarse = replace(TERMS, radius=Fraction(1))
-    both = {one: wording(replace(coarse, rounding=one)).facts[figure] for one in get_args(Rounding)}
+    both = {one: describe(replace(coarse, rounding=one)).facts[figure] for one in get_args(Rounding)}
     other = next(value for one, value in both.items() if one != said)
     sent = described(replace(coarse, rounding=said))
     assert Descriptor.parse(changed(sent, sealed=True, **{figure: both[said]})).rounding == said
@@ -131,7 +132,7 @@ def test_figures_are_those_of_the_rounding(said: Rounding, figure: str) -> None:
         Descriptor.parse(changed(sent, sealed=True, **{figure: other}))
 
 
-@pytest.mark.parametrize("name", sorted(wording(TERMS).facts.keys() - {"v"}))
+@pytest.mark.parametrize("name", sorted(describe(TERMS).facts.keys() - {"v"}))
 def test_every_fact_is_covered_by_the_id(name: str) -> None:
     """A descriptor whose facts were changed after its id was made is refused, whichever it was."""
     with pytest.raises(RecordError, match="'id' is not that of its facts"):
@@ -141,7 +142,7 @@ def test_every_fact_is_covered_by_the_id(name: str) -> None:
 def test_the_meter_and_the_time_are_not() -> None:
     """The id is that of the terms: meters share it."""
     other = Descriptor.parse(changed(described(TERMS), meter="m2", valid_from="2026-11-21T00:00:00Z"))
-    assert (other.meter, other.id) == ("m2", wording(TERMS).id)
+    assert (other.meter, other.id) == ("m2", describe(TERMS).id)
 
 
 @pytest.mark.parametrize(

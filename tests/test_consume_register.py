@@ -22,7 +22,6 @@ from tests.messages import (
     TEN_MIN_MS,
     described,
     recorded,
-    wording,
 )
 from tests.stores import TERMS
 
@@ -59,7 +58,7 @@ def test_a_month_s_register_has_honest_intervals() -> None:
     half = found.high - found.kwh
     assert (np.diff(half) > -1e-4 * half[:-1]).all()
     assert (np.diff(found.sd) > 0).all()
-    noise = wording(TERMS).mechanism
+    noise = TERMS.mechanism
     for i in (0, 1, 2, 3, 10, 100, 719, 1438, 1439):
         exact = half_width_of_total([Part(noise, 1, i + 1, 0.0005)], 0.8)
         assert exact * (1 - 1e-4) <= half[i] <= exact * 1.03
@@ -93,7 +92,7 @@ def test_a_register_goes_on_under_other_terms() -> None:
     sent = [described(TERMS), described(finer), *recorded(TERMS, [60]), *recorded(finer, [6, 12], first=3)]
     found = total(collect(sent)["m1"])
     assert found.kwh == pytest.approx([0.03, 0.031, 0.033])
-    wide, narrow = (wording(one).mechanism for one in (TERMS, finer))
+    wide, narrow = (one.mechanism for one in (TERMS, finer))
     half = half_width_of_total([Part(wide, 1, 1, 0.0005), Part(narrow, 1, 2, 0.001 / 6)])
     assert found.high[-1] - found.kwh[-1] == pytest.approx(half, rel=1e-9)
 
@@ -106,7 +105,7 @@ def test_a_register_holds_the_measured_one() -> None:
     noise of a scale 10 % off the share at the last time moves by 4.5 % or more: missed with 1e-18.
     """
     count, slots = 20_000, 12
-    noise = wording(TERMS).mechanism
+    noise = TERMS.mechanism
     drawn = discrete_laplace(count * slots, noise.a, SeededBits(9))
     sums = 0.0005 * drawn.reshape(count, slots).cumsum(axis=1)
     found = total(series(TERMS, [0] * slots), coverage=0.7)
@@ -129,14 +128,14 @@ def test_what_is_cut_has_no_total_unless_one_says_how() -> None:
         home.energy(start_ms, end_ms)
     found = home.energy(start_ms, end_ms, cut="even")
     assert found.value == pytest.approx(0.0005 * (100 / 2 + 200 + 300 / 10))
-    noise = wording(TERMS).mechanism
+    noise = TERMS.mechanism
     parts = [Part(noise, 1, 1, share * 0.0005) for share in (0.5, 1.0, 0.1)]
     assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
 
 
 def test_slots_of_a_window_that_is_cut_share_its_radius() -> None:
     """The cut slot and the whole ones of one window are in one part, each with its weight."""
-    home, noise = series(HOURLY, [10, 20, 30, 40, 50, 60]), wording(HOURLY).mechanism
+    home, noise = series(HOURLY, [10, 20, 30, 40, 50, 60]), HOURLY.mechanism
     found = home.energy(NOON_MS + TEN_MIN_MS // 2, NOON_MS + 3 * TEN_MIN_MS, 0.9, cut="even")
     weights = tuple(share / 6000 for share in (0.5, 1.0, 1.0))
     half = half_width_of_total([Weighted(noise, weights)], 0.9)

@@ -28,7 +28,8 @@ from meteragent.domain.terms import Space
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits, sd
 from meteragent.privacy.totals import Weighted, half_width_of_total, half_width_of_window
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from tests.configurations import written
 from tests.messages import changed
 from tests.not_run import ROOT
@@ -52,10 +53,10 @@ def sent(known: Schedule, start: str, quanta: Sequence[Sequence[int]], meter: st
     start_ms, messages = parse_time(start), []
     assert known.first_ms(start_ms) == start_ms
     for window in quanta:
-        shared = encode.wording(known.terms(start_ms))
+        shared = describe(known.terms(start_ms))
         assert len(window) == shared.terms.n
-        messages.append(encode.descriptor(shared, meter, start_ms))
-        messages += [encode.record(shared, meter, start_ms, i, z) for i, z in enumerate(window)]
+        messages.append(shared.message(meter, start_ms))
+        messages += [RecordFormat.of(shared).record(meter, start_ms, i, z) for i, z in enumerate(window)]
         start_ms = known.grid.end_ms(start_ms)
     return messages
 
@@ -213,7 +214,7 @@ def test_a_slot_s_window_is_the_one_it_was_released_in(zone: str, unit: str, day
     known = schedule("quantum = '0.1'\nradius = '50'", f"length = '{unit}'", zone)
     start_ms = known.first_ms(parse_time("2020-01-01T00:00:00Z") + day * DAY_MS)
     terms = known.terms(start_ms)
-    found = Descriptor.parse(encode.descriptor(encode.wording(terms), "m1", start_ms))
+    found = Descriptor.parse(describe(terms).message("m1", start_ms))
     assert found.window_ms(start_ms + int(share * terms.length_ms)) == start_ms
 
 

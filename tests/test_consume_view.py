@@ -12,8 +12,9 @@ from meteragent.consume import collect, nonnegative
 from meteragent.consume.view import without_deficit
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import DAY_MS
-from meteragent.wire import record as encode
-from tests.messages import HALF_HOUR_MS, NOON_MS, described, recorded, wording
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
+from tests.messages import HALF_HOUR_MS, NOON_MS, described, recorded
 from tests.stores import TERMS
 from tests.test_consume_shapes import BANDS, CURVE, JUNE, JUNE_10, JUNE_10_MS, PROFILE, received, schedule
 
@@ -100,10 +101,10 @@ def test_a_view_goes_by_windows_where_they_are_days_or_longer() -> None:
 def test_long_windows_on_the_epoch_keep_their_own_totals() -> None:
     """Windows of two days of a slot each keep the total of the two."""
     terms = replace(TERMS, length_ms=2 * DAY_MS, step_ms=DAY_MS)
-    shared, start_ms = wording(terms), NOON_MS - NOON_MS % (2 * DAY_MS)
+    shared, start_ms = describe(terms), NOON_MS - NOON_MS % (2 * DAY_MS)
     windows = enumerate([[-4, 10], [3, -7]])
     sent = [
-        encode.record(shared, "m1", start_ms + 2 * k * DAY_MS, i, z)
+        RecordFormat.of(shared).record("m1", start_ms + 2 * k * DAY_MS, i, z)
         for k, window in windows
         for i, z in enumerate(window)
     ]

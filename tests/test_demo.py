@@ -14,7 +14,8 @@ import pytest
 from meteragent import __version__, cli, config
 from meteragent.domain.errors import RecordError
 from meteragent.report import check
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
 from simulators.demo import SEED
 from simulators.outcome import Outcome
@@ -40,13 +41,13 @@ def stream(folder: Path) -> config.Stream:
 
 def messages(street: Street, folder: Path, noise_w: np.ndarray) -> list[bytes]:
     """What the agent would send if this were its noise."""
-    wording = encode.wording(config.terms(stream(folder)))
+    descriptor = describe(config.terms(stream(folder)))
     values = np.floor(street.means_w(HALF_HOUR_MS) + 0.5) + noise_w
     found = []
     for meter, row in zip(street.meters, values.tolist(), strict=True):
-        found.append(encode.descriptor(wording, meter, START_MS))
+        found.append(descriptor.message(meter, START_MS))
         found += [
-            encode.record(wording, meter, START_MS + at * HALF_HOUR_MS, 0, int(value))
+            RecordFormat.of(descriptor).record(meter, START_MS + at * HALF_HOUR_MS, 0, int(value))
             for at, value in enumerate(row)
         ]
     return found

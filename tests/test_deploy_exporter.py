@@ -16,7 +16,8 @@ from meteragent import config
 from meteragent.consume import collect, mean_value
 from meteragent.domain.grid import parse_time
 from meteragent.privacy import LInfLaplace, half_width, sd
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from tests.configurations import written
 from tests.messages import HALF_HOUR_MS, HOURLY, NOON_MS, changed, described, recorded
 from tests.stores import TERMS
@@ -126,11 +127,11 @@ def test_the_bands_of_a_mean_day_are_told_apart() -> None:
     text = written(privacy="preset = 'typical-day'", window="timezone = 'UTC'")
     known = config.schedule(config.parse(text).stream[0])
     june_ms = parse_time("2026-06-01T00:00:00Z")
-    shared, board = encode.wording(known.terms(june_ms)), Board()
+    shared, board = describe(known.terms(june_ms)), Board()
     for meter, factor in (("m1", 1), ("m2", 3)):
-        board.take(f"private/{meter}/privacy", encode.descriptor(shared, meter, june_ms))
+        board.take(f"private/{meter}/privacy", shared.message(meter, june_ms))
         for band in range(4):
-            record = encode.record(shared, meter, june_ms, band, 100 * (band + 1) * factor)
+            record = RecordFormat.of(shared).record(meter, june_ms, band, 100 * (band + 1) * factor)
             board.take(f"private/{meter}", record)
     assert every(board, "meteragent_private_value", meter="m1", slot="1mo") == [1, 2, 3, 4]
     assert every(board, "meteragent_private_mean") == [2, 4, 6, 8]

@@ -14,7 +14,8 @@ from meteragent import config
 from meteragent.config import model
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.grid import parse_time
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from tests.not_run import ROOT
 
 DESIGN = (ROOT / "docs" / "design.md").read_text()
@@ -198,11 +199,11 @@ def test_links_lead_somewhere(text: str) -> None:
 def test_the_messages_shown_are_those_that_leave() -> None:
     """The record and the descriptor are what the four required keys give, byte for byte."""
     text = 'source = {topic = "m/{meter}", kind = "power", unit = "W"}\nsink = {topic = "p/{meter}"}'
-    shared = encode.wording(config.terms(config.parse(text).stream[0]))
+    shared = describe(config.terms(config.parse(text).stream[0]))
     start_ms = parse_time("2026-11-20T12:00:00Z")
-    record = encode.record(shared, "m1", start_ms, 0, 512)
+    record = RecordFormat.of(shared).record("m1", start_ms, 0, 512)
     assert f"\n{record.decode()}\n" in DESIGN
-    descriptor = encode.descriptor(shared, "m1", start_ms, store="0" * 16)
+    descriptor = shared.message("m1", start_ms, store="0" * 16)
     assert f"\n{descriptor.decode()}\n" in DESIGN
 
 

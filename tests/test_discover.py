@@ -15,7 +15,8 @@ from meteragent.domain.errors import PayloadError
 from meteragent.tools.discover import heard as bounds
 from meteragent.tools.discover.heard import Listener
 from meteragent.tools.discover.propose import Access, candidates, report, toml
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import Form, RecordFormat
 from tests.broker import free_port
 from tests.configurations import settled
 from tests.profile_contract import Case
@@ -207,12 +208,12 @@ def test_alike_topics_are_one_proposal() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "senml"])
-def test_private_streams_are_left_out(form: str) -> None:
+def test_private_streams_are_left_out(form: Form) -> None:
     """Records and descriptors of meteragent, and what is below them, are no meters."""
-    wording = encode.wording(settled(), form)
+    records = RecordFormat.of(describe(settled()), form)
     sent = [
-        ("private/m1/power", encode.record(wording, "m1", 1_795_176_000_000, 0, 5)),
-        ("private/m1/power/privacy", encode.descriptor(wording, "m1", 1_795_176_000_000)),
+        ("private/m1/power", records.record("m1", 1_795_176_000_000, 0, 5)),
+        ("private/m1/power/privacy", records.descriptor.message("m1", 1_795_176_000_000)),
         ("private/m1/power/total", b"5.25"),
     ]
     assert not candidates(listened(*sent))

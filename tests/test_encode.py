@@ -1,6 +1,5 @@
 """What a message holds: records and descriptors as DESIGN 5 has them, byte for byte."""
 
-import functools
 import hashlib
 import json
 from dataclasses import replace
@@ -15,8 +14,9 @@ from hypothesis import strategies as st
 from meteragent import config
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
-from meteragent.wire import record as encode
-from meteragent.wire.record import canonical, decimal_text, descriptor, descriptor_topics, record
+from meteragent.wire.descriptor import canonical, describe, topics
+from meteragent.wire.number import decimal_text
+from meteragent.wire.record import RecordFormat
 
 NOON_MS = 1_795_176_000_000
 TEXT = """
@@ -45,7 +45,6 @@ def settled(privacy: str = "", window: str = "", unit: str = "W", kind: str = "p
     return config.terms(config.parse(text).stream[0])
 
 
-wording = functools.cache(encode.wording)
 APPLIANCE = settled()
 ENERGY = settled(unit="kWh", kind="interval_energy")
 labels = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
@@ -61,7 +60,7 @@ def exact(payload: bytes) -> dict[str, Any]:
 
 def described(terms: Terms, label: str = "m1") -> dict[str, Any]:
     """A descriptor's fields."""
-    found = json.loads(descriptor(wording(terms), label, NOON_MS))
+    found = json.loads(describe(terms).message(label, NOON_MS))
     assert isinstance(found, dict)
     return found
 
@@ -78,26 +77,26 @@ def expected_id(facts: dict[str, Any]) -> str:
 
 def test_a_record_is_as_the_contract_has_it() -> None:
     """A record is the design's example with its own descriptor's id, byte for byte."""
-    shared = wording(APPLIANCE)
+    shared = describe(APPLIANCE)
     expected = (
         '{"v":1,"meter":"m1","t":"2026-11-20T12:00:00Z","for":"PT30M","value":512,"unit":"W","sd":311.1,'
         f'"d":"{shared.id}"}}'
     )
-    assert record(shared, "m1", NOON_MS, 0, 512) == expected.encode()
+    assert RecordFormat.of(shared).record("m1", NOON_MS, 0, 512) == expected.encode()
 
 
 def test_a_record_of_energy() -> None:
     """A record of interval energy has the slot's energy in the source's unit, on the finer lattice."""
-    shared = wording(ENERGY)
-    found = exact(record(shared, "m1", NOON_MS, 0, -1025))
+    shared = describe(ENERGY)
+    found = exact(RecordFormat.of(shared).record("m1", NOON_MS, 0, -1025))
     assert (found["value"], found["unit"], found["for"]) == (Decimal("-0.5125"), "kWh", "PT30M")
     assert found["sd"] == Decimal("0.1556")
 
 
 def test_a_record_of_a_part_of_a_window() -> None:
     """A slot's record says how long the slot is, not the window."""
-    shared = wording(settled(window='length = "1h"\nstep = "10min"', privacy="radius = 220"))
-    assert exact(record(shared, "m1", NOON_MS, 1, 5)) == {
+    shared = describe(settled(window='length = "1h"\nstep = "10min"', privacy="radius = 220"))
+    assert exact(RecordFormat.of(shared).record("m1", NOON_MS, 1, 5)) == {
         "v": 1,
         "meter": "m1",
         "t": "2026-11-20T12:10:00Z",
@@ -114,7 +113,7 @@ def test_a_record_of_a_part_of_a_window() -> None:
 def test_a_value_is_an_exact_multiple_of_the_quantum(quantum: str, value: int) -> None:
     """Whatever the lattice, the value read back as a decimal is exactly so many quanta."""
     terms = replace(APPLIANCE, quantum_u=int(Decimal(quantum) * MICRO))
-    found = exact(record(wording(terms), "m1", NOON_MS, 0, value))["value"]
+    found = exact(RecordFormat.of(describe(terms)).record("m1", NOON_MS, 0, value))["value"]
     assert Fraction(found) == value * Fraction(quantum)
 
 
@@ -133,9 +132,9 @@ def test_every_record_of_a_stream_has_the_same_fields(
     label: str, value: int, start: int, more: tuple[str, int]
 ) -> None:
     """Two records of a stream differ in meter, time and value, never in which fields there are."""
-    shared = wording(APPLIANCE)
-    one = exact(record(shared, label, start * 1_800_000, 0, value))
-    other = exact(record(shared, more[0], NOON_MS, 0, more[1]))
+    shared = describe(APPLIANCE)
+    one = exact(RecordFormat.of(shared).record(label, start * 1_800_000, 0, value))
+    other = exact(RecordFormat.of(shared).record(more[0], NOON_MS, 0, more[1]))
     assert list(one) == list(other) == FIELDS
     assert {key for key in FIELDS if one[key] != other[key]} <= {"meter", "t", "value"}
     assert (one["meter"], one["value"]) == (label, value)
@@ -146,8 +145,8 @@ def test_every_record_of_a_stream_has_the_same_fields(
 )
 def test_a_name_cannot_break_a_message(label: str) -> None:
     """Quotes, backslashes, controls and other scripts in a name leave messages valid UTF-8 JSON."""
-    shared = wording(APPLIANCE)
-    sent = record(shared, label, NOON_MS, 0, 512), descriptor(shared, label, NOON_MS)
+    shared = describe(APPLIANCE)
+    sent = RecordFormat.of(shared).record(label, NOON_MS, 0, 512), shared.message(label, NOON_MS)
     assert [exact(payload)["meter"] for payload in sent] == [label, label]
     assert exact(sent[0])["value"] == 512
 
@@ -157,7 +156,7 @@ def test_a_name_cannot_break_a_message(label: str) -> None:
 
 def test_a_descriptor_is_as_the_contract_has_it() -> None:
     """The default's descriptor is the design's in fields, order and figures, with what it adds of its own."""
-    shared = wording(APPLIANCE)
+    shared = describe(APPLIANCE)
     contract = json.loads(DESIGN) | {"id": shared.id}
     found = described(APPLIANCE)
     added = {"preset": "appliance", "rounding": "dithered"}
@@ -174,38 +173,38 @@ def test_a_descriptor_is_as_the_contract_has_it() -> None:
 def test_a_descriptor_of_half_up_terms_is_as_before() -> None:
     """Half-up rounding has no field and its own figures, so a descriptor from before keeps its id."""
     half_up = replace(APPLIANCE, rounding="half-up")
-    facts = wording(APPLIANCE).facts | {"ci95": 659.1}
+    facts = describe(APPLIANCE).facts | {"ci95": 659.1}
     assert facts.pop("rounding") == "dithered"
-    assert wording(half_up).facts == facts
-    assert wording(half_up).id == "14466af6"
+    assert describe(half_up).facts == facts
+    assert describe(half_up).id == "14466af6"
 
 
 def test_a_descriptor_has_no_spaces() -> None:
     """A descriptor is compact JSON, so that the same facts are the same bytes."""
-    sent = descriptor(wording(APPLIANCE), "m1", NOON_MS)
+    sent = describe(APPLIANCE).message("m1", NOON_MS)
     assert sent == json.dumps(json.loads(sent), separators=(",", ":")).encode()
-    assert sent == descriptor(wording(APPLIANCE), "m1", NOON_MS)
+    assert sent == describe(APPLIANCE).message("m1", NOON_MS)
 
 
 @pytest.mark.parametrize("terms", [APPLIANCE, ENERGY, settled("level = 0.1"), settled("hide = '20Wh'")])
 def test_the_id_is_the_hash_of_the_facts(terms: Terms) -> None:
     """The id is 8 hex digits of SHA-256 of the canonical JSON without id, meter and valid_from."""
     found = described(terms)
-    assert found["id"] == expected_id(found) == wording(terms).id
-    assert exact(record(wording(terms), "m1", NOON_MS, 0, 1))["d"] == found["id"]
+    assert found["id"] == expected_id(found) == describe(terms).id
+    assert exact(RecordFormat.of(describe(terms)).record("m1", NOON_MS, 0, 1))["d"] == found["id"]
 
 
 def test_the_id_is_that_of_the_terms_alone() -> None:
     """Meters and times share an id; any change of what is promised is another one."""
-    shared = wording(APPLIANCE)
-    other = json.loads(descriptor(shared, "m2", 0))
+    shared = describe(APPLIANCE)
+    other = json.loads(shared.message("m2", 0))
     assert (other["id"], other["meter"], other["valid_from"]) == (shared.id, "m2", "1970-01-01T00:00:00Z")
     changes: list[dict[str, Any]] = [
         *({"level": Fraction(2)}, {"radius": Fraction(221)}, {"quantum_u": MICRO // 2}, {"unit": "kW"}),
         *({"length_ms": 3_600_000}, {"length_ms": 900_000, "step_ms": 900_000}, {"clock": Clock.EVENT}),
         *({"kind": Kind.INTERVAL_ENERGY, "unit": "Wh"}, {"preset": None}, {"rounding": "half-up"}),
     ]
-    ids = {wording(replace(APPLIANCE, **change)).id for change in changes}
+    ids = {describe(replace(APPLIANCE, **change)).id for change in changes}
     assert len(ids | {shared.id}) == len(changes) + 1
 
 
@@ -257,4 +256,4 @@ def test_energy_and_kilowatts_are_in_their_unit() -> None:
 def test_descriptors_are_retained_below_the_records() -> None:
     """The latest descriptor is on <sink topic>/privacy, each for ever under its id below."""
     expected = ("private/m1/power/privacy", "private/m1/power/privacy/9f2c01ab")
-    assert descriptor_topics("private/m1/power", "9f2c01ab") == expected
+    assert topics("private/m1/power", "9f2c01ab") == expected

@@ -20,8 +20,9 @@ from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import parse_time
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
-from meteragent.wire import record as encode
-from tests.messages import ENERGY, HALF_HOUR_MS, KILO, NOON_MS, described, recorded, wording
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
+from tests.messages import ENERGY, HALF_HOUR_MS, KILO, NOON_MS, described, recorded
 from tests.stores import TERMS
 
 MONTH = """
@@ -46,14 +47,14 @@ by_terms = pytest.mark.parametrize("terms", [TERMS, KILO, ENERGY, BANDS], ids=["
 
 
 @functools.cache
-def shared(terms: Terms) -> encode.Wording:
+def shared(terms: Terms) -> RecordFormat:
     """What packs under the same terms share."""
-    return encode.wording(terms, "senml")
+    return RecordFormat.of(describe(terms), "senml")
 
 
 def packed(terms: Terms, label: str, start_ms: int, place: int, quanta: int) -> bytes:
     """A record as a pack."""
-    return encode.record(shared(terms), label, start_ms, place, quanta)
+    return shared(terms).record(label, start_ms, place, quanta)
 
 
 def with_fields(place: int, **fields: Any) -> list[dict[str, Any]]:
@@ -71,8 +72,8 @@ def test_a_record_is_a_pack() -> None:
     assert packed(TERMS, "m1", NOON_MS, 0, 512).decode() == (
         '[{"bn":"m1/","bt":1795176000,"n":"power","u":"W","v":512},'
         '{"n":"power_for","u":"s","v":1800},'
-        f'{{"n":"power_sd","u":"W","v":{wording(TERMS).facts["sd"]}}},'
-        f'{{"n":"power_terms","vs":"{wording(TERMS).id}"}}]'
+        f'{{"n":"power_sd","u":"W","v":{describe(TERMS).facts["sd"]}}},'
+        f'{{"n":"power_terms","vs":"{describe(TERMS).id}"}}]'
     )
 
 
@@ -126,8 +127,8 @@ def test_any_senml_reader_finds_the_value(quanta: int) -> None:
 
 def test_the_descriptor_is_the_same() -> None:
     """The descriptor of a stream of packs is that of JSON records, with the same id."""
-    assert encode.descriptor(shared(TERMS), "m1", NOON_MS) == described(TERMS)
-    assert shared(TERMS).id == wording(TERMS).id
+    assert shared(TERMS).descriptor.message("m1", NOON_MS) == described(TERMS)
+    assert shared(TERMS).descriptor.id == describe(TERMS).id
 
 
 # What is read back --------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def test_the_descriptor_is_the_same() -> None:
 def test_a_pack_says_what_the_json_record_says(terms: Terms, label: str, quanta: int, slot: int) -> None:
     """A record is the same, read from a pack and from JSON, whatever the meter is called."""
     start_ms = NOON_MS + slot * terms.length_ms
-    as_json = encode.record(wording(terms), label, start_ms, 0, quanta)
+    as_json = RecordFormat.of(describe(terms)).record(label, start_ms, 0, quanta)
     assert Record.parse(packed(terms, label, start_ms, 0, quanta)) == Record.parse(as_json)
 
 
@@ -148,7 +149,9 @@ def test_collected_packs_are_collected_records(terms: Terms, quanta: list[int]) 
     """The series of a stream's packs is that of its JSON records."""
     in_window = list(enumerate(quanta[: terms.n]))
     start_ms = parse_time("2026-11-01T00:00:00+01:00") if terms.bands else NOON_MS
-    as_json = [encode.record(wording(terms), "m1", start_ms, place, one) for place, one in in_window]
+    as_json = [
+        RecordFormat.of(describe(terms)).record("m1", start_ms, place, one) for place, one in in_window
+    ]
     as_packs = [packed(terms, "m1", start_ms, place, one) for place, one in in_window]
     told = [described(terms)]
     assert collect(told + as_packs) == collect(told + as_json)

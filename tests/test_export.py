@@ -16,9 +16,10 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
 from meteragent.store import outbox
 from meteragent.tools.export import COLUMNS
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from tests.configurations import written
-from tests.messages import HOURLY, KILO, NOON_MS, recorded, wording
+from tests.messages import HOURLY, KILO, NOON_MS, recorded
 from tests.not_run import ROOT
 from tests.stores import TERMS, open_store, persist
 from tests.test_consume_shapes import BANDS, JUNE, PROFILE, schedule, sent
@@ -67,7 +68,7 @@ def exported(path: Path, capsys: pytest.CaptureFixture[str]) -> Exported:
 def test_what_left_is_exported_digit_for_digit(path: Path, exported: Exported) -> None:
     """A record's fields as they were written, its stream, and when the broker had it."""
     leave(path, recorded(KILO, [-1_234_567, 10**20 + 1], 'Müller, "2"'), KILO)
-    end = ("kW", "0.3111", wording(KILO).id, "2026-11-21T12:00:00Z")
+    end = ("kW", "0.3111", describe(KILO).id, "2026-11-21T12:00:00Z")
     assert exported() == [
         list(COLUMNS),
         ["main", 'Müller, "2"', "2026-11-20T12:00:00Z", "PT30M", "", "-1234.567", *end],
@@ -78,7 +79,7 @@ def test_what_left_is_exported_digit_for_digit(path: Path, exported: Exported) -
 def test_packs_are_exported_as_records_are(path: Path, exported: Exported) -> None:
     """What left as SenML has the same rows as what leaves as JSON, digit for digit."""
     for form in ("json", "senml"):
-        record = encode.record(encode.wording(KILO, form), "Müller", NOON_MS, 0, 10**20 + 1)
+        record = RecordFormat.of(describe(KILO), form).record("Müller", NOON_MS, 0, 10**20 + 1)
         leave(path, [record], KILO, form)
     as_json, as_pack = exported()[1:]
     assert (as_json[0], as_pack[0], as_pack[5]) == ("json", "senml", "100000000000000000.001")
@@ -87,7 +88,7 @@ def test_packs_are_exported_as_records_are(path: Path, exported: Exported) -> No
 
 def test_what_waits_and_what_is_no_record_is_not_exported(path: Path, exported: Exported) -> None:
     """Undelivered rows are not in it, nor descriptors, whatever they look like."""
-    descriptor = encode.descriptor(wording(TERMS), "m1", NOON_MS)
+    descriptor = describe(TERMS).message("m1", NOON_MS)
     leave(path, [descriptor, *recorded(TERMS, [1])], waiting=recorded(TERMS, [2, 3], first=1))
     assert [row[5] for row in exported()] == ["value", "1"]
 

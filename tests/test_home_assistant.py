@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.domain.units import UNITS
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
 from meteragent.wire.home_assistant import Discovery
 from tests.configurations import energy, settled
 
@@ -67,8 +67,8 @@ def announced(
     name: str, label: str = "m", *, discovery: Discovery = DISCOVERY, sink: str = SINK
 ) -> tuple[str, dict[str, Any]]:
     """The topic, and what is said there of a stream with these settings."""
-    shared = encode.wording(settled(**SETTINGS[name]))
-    topic, payload = discovery.message(sink, encode.descriptor(shared, label, 0))
+    shared = describe(settled(**SETTINGS[name]))
+    topic, payload = discovery.message(sink, shared.message(label, 0))
     document: dict[str, Any] = json.loads(payload)
     return topic, document
 
@@ -181,7 +181,7 @@ def test_available_is_the_agent() -> None:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_guarantee_fits_into_attributes(name: str) -> None:
     """No field of a descriptor has a name that Home Assistant keeps for itself."""
-    facts = json.loads(encode.descriptor(encode.wording(settled(**SETTINGS[name])), "m", 0))
+    facts = json.loads(describe(settled(**SETTINGS[name])).message("m", 0))
     assert not facts.keys() & BLOCKED_ATTRIBUTES
 
 

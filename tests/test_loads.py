@@ -23,7 +23,7 @@ from meteragent.privacy.loads import counted, sampled
 from meteragent.privacy.sampling import SeededBits
 from meteragent.report import check
 from meteragent.report.event import Event
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
 
 START_MS = 1_795_305_600_000
 HOUR_S = 3600
@@ -269,13 +269,13 @@ def test_what_is_no_bound_is_refused() -> None:
 
 def test_the_descriptor_says_what_readings_are() -> None:
     """Period, dead band and the level for loads are facts of the terms, where they are known."""
-    facts = encode.wording(config.terms(stream(f"{POWER}\nevery = '10s'"))).facts
+    facts = describe(config.terms(stream(f"{POWER}\nevery = '10s'"))).facts
     assert (facts["readings"], facts["level_of_loads"]) == ({"every": "PT10S", "dead_band": "0"}, "83/55")
-    facts = encode.wording(config.terms(stream(f"{REGISTER}\ndead_band = 1"))).facts
+    facts = describe(config.terms(stream(f"{REGISTER}\ndead_band = 1"))).facts
     assert (facts["readings"], facts["level_of_loads"]) == ({"dead_band": "1"}, "100/11")
-    unknown = encode.wording(config.terms(stream(POWER)))
+    unknown = describe(config.terms(stream(POWER)))
     assert not {"readings", "level_of_loads"} & set(unknown.facts)
-    assert unknown.id != encode.wording(config.terms(stream(f"{POWER}\nevery = '10s'"))).id
+    assert unknown.id != describe(config.terms(stream(f"{POWER}\nevery = '10s'"))).id
 
 
 def test_an_event_is_as_likely_to_be_told_as_its_readings_are() -> None:

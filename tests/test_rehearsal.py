@@ -18,7 +18,7 @@ from meteragent.domain.terms import Clock, Rounding, Terms
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.dithered import DitheredLaplace
 from meteragent.report.rehearsal import Rehearsal
-from meteragent.wire import record as encode
+from meteragent.wire.record import RecordFormat
 from tests.configurations import energy, settled, written
 
 LEVEL = "level = 100\nquantum = 1\n"
@@ -153,7 +153,7 @@ def test_a_record_that_does_not_leave_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_off_the_lattice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a quantum in a record comes back as half a quantum."""
-    honest: Callable[..., bytes] = encode.record
+    honest: Callable[..., bytes] = RecordFormat.record
     said = {b'"value":0': b'"value":0.5'}
 
     def record(*arguments: Any) -> bytes:
@@ -162,7 +162,7 @@ def test_what_is_off_the_lattice_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
             text = text.replace(right, wrong)
         return text
 
-    monkeypatch.setattr("meteragent.wire.record.record", record)
+    monkeypatch.setattr(RecordFormat, "record", record)
     stream = config.parse(written(**SETTINGS["one slot"])).stream[0]
     terms = config.terms(stream, rounding="half-up")
     assert Rehearsal(terms).release([[0], [2]], bits=SeededBits(1)).tolist() == [[0.5], [1]]

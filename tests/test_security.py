@@ -14,7 +14,8 @@ from meteragent.domain import loads
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS
 from meteragent.report import check
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from tests.configurations import written
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -112,7 +113,7 @@ def test_the_size_of_a_record() -> None:
     """Bytes of a record of the default with a value of three digits."""
     sizes = {
         form: len(
-            encode.record(encode.wording(config.terms(stream("appliance")), form), "m1", START_MS, 0, 512)
+            RecordFormat.of(describe(config.terms(stream("appliance"))), form).record("m1", START_MS, 0, 512)
         )
         for form in ("json", "senml")
     }

@@ -12,8 +12,8 @@ from meteragent.agent import sink
 from meteragent.agent.sink import Beside
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
-from meteragent.wire import record as encode
 from meteragent.wire import status
+from meteragent.wire.descriptor import describe
 from meteragent.wire.home_assistant import Discovery
 from tests.configurations import settled
 from tests.fake_session import FakeSession, Publication
@@ -32,7 +32,7 @@ def beside(delay_s: float = 0.0) -> Beside:
 
 def descriptor(label: str) -> bytes:
     """As the core writes it."""
-    return encode.descriptor(encode.wording(settled()), label, NOW_MS)
+    return describe(settled()).message(label, NOW_MS)
 
 
 @pytest.fixture

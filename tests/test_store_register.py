@@ -18,8 +18,8 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
 from meteragent.privacy import Bits, LInfLaplace, SeededBits
 from meteragent.store import schema
-from meteragent.wire.record import Wording, Wordings
-from tests.stores import bytes_on_disk, fresh, persist, state
+from meteragent.wire.record import RecordFormat, RecordFormats
+from tests.stores import bytes_on_disk, fresh, persist, state, with_mechanism
 from tests.witness import TERMS
 from tests.world import BASE_MS, message, stream
 
@@ -81,14 +81,14 @@ class Shifted(LInfLaplace):
         return super().draw(radius, bits) + self.shift
 
 
-class ShiftedWordings(Wordings):
-    """Wordings whose noise is shifted."""
+class ShiftedFormats(RecordFormats):
+    """Formats of terms whose noise is shifted."""
 
     shift = 0
 
-    def make(self, terms: Terms) -> Wording:
-        """The wording of some terms."""
-        return super().make(terms)._replace(mechanism=Shifted.of(terms, self.shift))
+    def make(self, terms: Terms) -> RecordFormat:
+        """The format of some terms."""
+        return with_mechanism(super().make(terms), Shifted.of(terms, self.shift))
 
 
 @given(
@@ -104,9 +104,9 @@ def test_what_is_stored_of_the_open_slot_fits_any_register(steps: list[tuple[int
     found = []
     for more in (0, shift):
         core = Pipeline(stream(REGISTER), Snapshot({}, {}, {}), Spending(), SeededBits(1), Counts())
-        wordings = ShiftedWordings({})
-        wordings.shift = more
-        core._wordings = wordings
+        formats = ShiftedFormats({})
+        formats.shift = more
+        core._formats = formats
         time_ms, register = 0, 10**7 + more
         numbers = []
         for after_ms, used in [(1, 0), (3000, 0), *steps]:

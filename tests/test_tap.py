@@ -20,7 +20,8 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO
 from meteragent.tools.tap import StreamView, Trace, View
 from meteragent.tools.tap import trace as bounds
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from tests.configurations import energy, settled, written
 
 MINUTE = 60_000
@@ -128,8 +129,8 @@ class Terminal:
 
     def record(self, topic: str, label: str, quanta: int, start_ms: int = START, stream: int = 0) -> None:
         """The record of a slot arrives."""
-        wording = encode.wording(config.terms(self.config.stream[stream]))
-        payload = encode.record(wording, label, start_ms, 0, quanta)
+        descriptor = describe(config.terms(self.config.stream[stream]))
+        payload = RecordFormat.of(descriptor).record(label, start_ms, 0, quanta)
         self.view.released(self.streams[stream], topic, payload, retain=False)
 
     @property
@@ -189,9 +190,9 @@ def test_what_has_no_raw_side_is_shown_alone() -> None:
     shown = Terminal(written())
     shown.record("private/m9/power", "m9", 50)
     assert shown.lines[-1].split()[3:5] == ["-", "50.0"]
-    other = encode.wording(settled(privacy="radius = 5"))
+    other = describe(settled(privacy="radius = 5"))
     shown.view.released(
-        shown.streams[0], "private/m9/power", encode.record(other, "m9", START, 0, 5), retain=False
+        shown.streams[0], "private/m9/power", RecordFormat.of(other).record("m9", START, 0, 5), retain=False
     )
     assert shown.lines[-1].split()[-3:] == ["?", "?", "-"]
 
@@ -218,8 +219,8 @@ def test_one_meter_can_be_asked_for() -> None:
 def test_senml_is_read() -> None:
     """Records may come as SenML packs."""
     shown = Terminal(written())
-    wording = encode.wording(config.terms(shown.config.stream[0]), "senml")
-    pack = encode.record(wording, "m1", START, 0, 50)
+    packs = RecordFormat.of(describe(config.terms(shown.config.stream[0])), "senml")
+    pack = packs.record("m1", START, 0, 50)
     shown.view.released(shown.streams[0], "private/m1/power", pack, retain=False)
     assert shown.lines[-1].split()[3:] == ["-", "50.0", "311.1", "-609.5", "709.5", "-"]
 

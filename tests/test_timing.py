@@ -18,7 +18,8 @@ from meteragent.domain.reading import Message
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS
 from meteragent.privacy import SeededBits
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import Form, RecordFormat
 from tests.stores import TERMS
 from tests.world import BASE_MS, stream
 
@@ -102,12 +103,12 @@ def test_closing_draws_nothing() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "senml"])
-def test_the_size_of_a_record_is_that_of_its_value(form: str) -> None:
+def test_the_size_of_a_record_is_that_of_its_value(form: Form) -> None:
     """Whatever the home did, two records of a meter differ in size by the digits of their value."""
-    wording = encode.wording(TERMS, form)
+    records = RecordFormat.of(describe(TERMS), form)
     sizes = set()
     for quanta in (0, 7, -7, 512, -512, 123_456):
-        record = encode.record(wording, "m1", BASE_MS, 0, quanta)
+        record = records.record("m1", BASE_MS, 0, quanta)
         sizes.add(len(record) - len(str(quanta)))
     assert len(sizes) == 1
 

@@ -24,7 +24,6 @@ from meteragent.domain.terms import Band, Space, Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
 from meteragent.store import restored_at, schema
-from meteragent.wire.record import wording
 from tests.configurations import written
 from tests.stores import open_store, persist
 from tests.test_pipeline import feed
@@ -58,7 +57,7 @@ def test_a_total_is_the_sum_of_what_left(terms: Terms, unit: str, hours: Fractio
     feed(pipeline, message(1, 100))
     found = rows(feed(pipeline, now_ms=4 * HOUR_MS))
     assert len(found) == 2 * 4 * 3
-    value, deviation = Fraction(0), wording(terms).sd * float(hours)
+    value, deviation = Fraction(0), terms.sd * float(hours)
     for count, (record, total) in enumerate(zip(found[::2], found[1::2], strict=True), 1):
         assert total.topic == f"{record.topic}/total"
         assert (total.due_ms, total.retain) == (record.due_ms, False)

@@ -10,11 +10,12 @@ import pytest
 from meteragent.consume import collect, mean_value
 from meteragent.domain.units import DAY_MS
 from meteragent.privacy import SeededBits, half_width
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from simulators.__main__ import main
 from simulators.utility import Street, _sums, report
 from simulators.utility_row import Row
-from tests.messages import SPLIT, wording
+from tests.messages import SPLIT
 
 PRESETS = ("television", "appliance", "street", "day")
 SMALL = ["utility", "--homes", "2", "--days", "1"]
@@ -45,7 +46,7 @@ def test_it_has_a_row_for_each_use(rows: dict[tuple[str, int], Row]) -> None:
 
 def test_errors_are_what_left_less_what_was(street: Street, rows: dict[tuple[str, int], Row]) -> None:
     """By hand: of numbers, of days in kWh, of the mean of ten homes; 95 of 100 are within `measured`."""
-    private = street.left * float(street.wording.mechanism.quantum)
+    private = street.left * float(street.described.terms.mechanism.quantum)
     off = private - street.true_w
     expected = {
         ("a home, 30min", 1): off.ravel(),
@@ -75,7 +76,7 @@ def test_truth_is_inside_as_often_as_promised(rows: dict[tuple[str, int], Row]) 
 def test_promises_are_those_that_a_receiver_is_told(preset: str) -> None:
     """The half width of a number, a day, and a mean of two homes, as `consume` tells them."""
     street = Street.of(preset, 2, 1, 0)
-    half = half_width(street.wording.mechanism, 0.95, "dithered")
+    half = half_width(street.described.terms.mechanism, 0.95, "dithered")
     assert street.promised(1, None) == pytest.approx(half, rel=1e-3)
     agrees_with_consume(street)
 
@@ -84,7 +85,7 @@ def test_slots_of_one_window_are_promised_together() -> None:
     """Where a window has three slots, which share a radius, a day is promised by windows, not by slots."""
     generator = np.random.default_rng(0)
     left = generator.integers(-500, 500, (2, 1, 144))
-    agrees_with_consume(Street(wording(SPLIT), np.zeros(left.shape), left))
+    agrees_with_consume(Street(describe(SPLIT), np.zeros(left.shape), left))
 
 
 def agrees_with_consume(street: Street) -> None:
@@ -103,7 +104,7 @@ def test_homes_and_noise_follow_from_the_seed() -> None:
     noises = [np.rint(street.private_w - street.true_w).tolist() for street in (one, other)]
     assert one.true_w.tolist() != other.true_w.tolist()
     assert noises[0] != noises[1]
-    fresh = one.wording.mechanism.release(np.zeros((1, 48, 1), int), bits=SeededBits(1))
+    fresh = one.described.terms.mechanism.release(np.zeros((1, 48, 1), int), bits=SeededBits(1))
     assert np.rint(other.private_w - other.true_w).ravel() == pytest.approx(fresh.ravel(), abs=1)
 
 
@@ -115,12 +116,12 @@ def test_months_are_counted_from_the_first_day() -> None:
 
 def test_a_receiver_s_series_is_that_of_the_agent_s_messages(street: Street) -> None:
     """The records that the peak is told from are those that the agent would have sent, and at their time."""
-    shared = street.wording
+    shared = street.described
     sent = [
-        encode.record(shared, "home-3", 2 * DAY_MS + at * shared.terms.length_ms, 0, value)
+        RecordFormat.of(shared).record("home-3", 2 * DAY_MS + at * shared.terms.length_ms, 0, value)
         for at, value in enumerate(street.left[3, 2].tolist())
     ]
-    assert collect([encode.descriptor(shared, "home-3", 0), *sent])["home-3"] == street.series(3, 2)
+    assert collect([shared.message("home-3", 0), *sent])["home-3"] == street.series(3, 2)
 
 
 def test_the_peak_is_less_biased_than_the_largest_mean(rows: dict[tuple[str, int], Row]) -> None:

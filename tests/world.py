@@ -25,8 +25,9 @@ from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MICRO
 from meteragent.privacy import SeededBits
-from meteragent.wire.record import Wording, Wordings
+from meteragent.wire.record import RecordFormat, RecordFormats
 from tests.model import Arrival, Meter, Model
+from tests.stores import with_mechanism
 from tests.witness import TERMS, WIDE, Draws, Labelled, Witness
 
 BASE_MS = 23_148 * DAY_MS
@@ -112,16 +113,16 @@ class Queued(NamedTuple):
     readings: tuple[tuple[int, int], ...]
 
 
-class LabelledWordings(Wordings):
-    """How messages are worded, with labels in place of noise."""
+class LabelledFormats(RecordFormats):
+    """The formats of records, whose terms have labels in place of noise."""
 
     def __init__(self, known: Mapping[str, Terms], draws: Draws) -> None:
         self.draws = draws
         super().__init__(known)
 
-    def make(self, terms: Terms) -> Wording:
-        """The wording of some terms."""
-        return super().make(terms)._replace(mechanism=Labelled(terms, self.draws))
+    def make(self, terms: Terms) -> RecordFormat:
+        """The format of some terms."""
+        return with_mechanism(super().make(terms), Labelled(terms, self.draws))
 
 
 class World:
@@ -148,7 +149,7 @@ class World:
         for meter in set(self.witness.names.values()):
             self._name(meter)
         self.pipeline = Pipeline(known, self.disk.snapshot(), Spending(), SeededBits(1), self.counts)
-        self.pipeline._wordings = LabelledWordings(self.disk.snapshot().terms, self.draws)
+        self.pipeline._formats = LabelledFormats(self.disk.snapshot().terms, self.draws)
         self.reconnect()
 
     def reconnect(self) -> None:

@@ -29,8 +29,8 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session, Token, Will
 from meteragent.store.outbox import Waiting
 from meteragent.wire import status
+from meteragent.wire.descriptor import topics as descriptor_topics
 from meteragent.wire.home_assistant import ONLINE, Discovery
-from meteragent.wire.record import descriptor_topics
 
 FETCH = 1000
 """Rows read from the outbox at once."""

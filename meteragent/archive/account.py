@@ -133,16 +133,16 @@ def _rows(windows: Windows, names: dict[str, int], policy: Policy, key: Key, acc
         return SCHEMA.empty_table()
     ends_ms, epochs = policy.ends(windows.start_ms), key.epochs(windows.start_ms)
     places, terms = policy.terms(windows.start_ms)
-    wordings = [policy.wording(one) for one in terms]
+    descriptors = [policy.descriptor(one) for one in terms]
     ids = {epoch: key.epoch(epoch).id for epoch in np.unique(epochs).tolist()}
     account.keys.update(ids.values())
-    for place, wording in enumerate(wordings):
+    for place, descriptor in enumerate(descriptors):
         from_ms = int(windows.start_ms[places == place].min())
-        account.descriptors[wording.id] = min(account.descriptors.get(wording.id, from_ms), from_ms)
+        account.descriptors[descriptor.id] = min(account.descriptors.get(descriptor.id, from_ms), from_ms)
     begins = np.flatnonzero(np.append(True, _breaks(windows, ends_ms, epochs, places)))
     counts = np.diff(np.append(begins, windows.meter.size))
     ordered = sorted(names, key=names.__getitem__)
-    of = [wordings[place] for place in places[begins].tolist()]
+    of = [descriptors[place] for place in places[begins].tolist()]
     columns = [
         pa.array([ordered[number] for number in windows.meter[begins].tolist()], pa.string()),
         pa.array(windows.start_ms[begins]).cast(TIME),

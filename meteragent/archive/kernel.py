@@ -53,13 +53,13 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
     noisy, begins = np.empty_like(quanta), np.cumsum(lengths) - lengths
     which, tags = np.empty(len(meters), np.int64), list[tuple[str, str]]()
     for rows, place, own in _groups(places, key.epochs(starts), key):
-        shape, wording = terms[place], policy.wording(terms[place])
+        shape, id_ = terms[place], policy.descriptor(terms[place]).id
         windows = _Block(begins, rows, shape.n, whole=len(terms) == 1)
         values = windows.of(quanta)
         bits = keyed_rows(own, Shape.of(shape), meters[rows].tolist(), starts[rows], values)
-        windows.put(noisy, wording.mechanism.release_rows(values, bits))
+        windows.put(noisy, shape.mechanism.release_rows(values, bits))
         which[rows] = len(tags)
-        tags.append((wording.id, own.id))
+        tags.append((id_, own.id))
     ids, keys = (pa.array([tag[at] for tag in tags], pa.string()).take(pa.array(which)) for at in (0, 1))
     columns = [
         _labels(batch.column("meter"), policy),

@@ -22,7 +22,7 @@ from meteragent.archive.files import Source, attempt, is_part, write
 from meteragent.archive.key import EpochKey
 from meteragent.archive.policy import Policy
 from meteragent.domain.errors import ArchiveError
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import canonical
 
 NAME = "_manifest.json"
 
@@ -46,7 +46,7 @@ _DOMAIN = b"meteragent run 1"
 def run_id(policy: Policy, digests: Sequence[str], key: EpochKey) -> str:
     """The id of a run: of the policy, the digests of the input's files, and the key of its first epoch."""
     facts = [dict(policy.facts), key.tenant, list(digests)]
-    parts = (_DOMAIN, encode.canonical({"run": facts}), hashlib.sha256(policy.secret).digest())
+    parts = (_DOMAIN, canonical({"run": facts}), hashlib.sha256(policy.secret).digest())
     message = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
     return hmac.digest(key.run, message, "sha256").hex()[:16]
 
@@ -92,7 +92,7 @@ def made(source: Source, account: Account, cut: list[Any], *, complete: bool) ->
 def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
     """The descriptor of the terms of the window that starts then, from then on."""
     _, (terms,) = policy.terms(np.array([start_ms], np.int64))
-    found: dict[str, Any] = json.loads(encode.descriptor(policy.wording(terms), "", start_ms))
+    found: dict[str, Any] = json.loads(policy.descriptor(terms).message("", start_ms))
     return found
 
 

@@ -24,7 +24,7 @@ from meteragent.domain.identity import pseudonym
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import TermsDescriptor, describe
 
 Integers = NDArray[np.int64]
 
@@ -125,9 +125,9 @@ class Policy:
         each = [found.setdefault(self.schedule.terms(start), len(found)) for start in starts.tolist()]
         return np.array(each, np.int64)[places], list(found)
 
-    def wording(self, terms: Terms) -> encode.Wording:
+    def descriptor(self, terms: Terms) -> TermsDescriptor:
         """The descriptor of windows under these terms, and the mechanism."""
-        return _wording(terms)
+        return _descriptor(terms)
 
     def starts(self, times_ms: Integers) -> Integers:
         """The start of the window in which each time lies."""
@@ -173,7 +173,7 @@ class Policy:
         usual, source = self.usual, self.stream.source
         return {
             "arithmetic": ARITHMETIC,
-            "descriptors": [self.wording(one).id for one in self.shapes],
+            "descriptors": [self.descriptor(one).id for one in self.shapes],
             "kind": str(usual.kind),
             "hold_ms": usual.hold_ms,
             "interval_ms": usual.interval_ms,
@@ -225,8 +225,8 @@ def _schedule(stream: Stream) -> Schedule:
 
 
 @lru_cache(maxsize=1024)
-def _wording(terms: Terms) -> encode.Wording:
-    return encode.wording(terms, archive=True)
+def _descriptor(terms: Terms) -> TermsDescriptor:
+    return describe(terms, archive=True)
 
 
 @lru_cache(maxsize=64)

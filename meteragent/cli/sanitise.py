@@ -138,7 +138,7 @@ def _terms(done: Any) -> list[str]:
     """The promise, the error, and the keys."""
     usual = done.policy.usual
     window = usual.timezone or iso_duration(usual.length_ms)
-    sd = done.policy.wording(usual).sd
+    sd = done.policy.descriptor(usual).sd
     return [
         f"  epsilon        {usual.epsilon} per {usual.unit} and window ({window}): level {usual.level}",
         f"  one number     {sd:.4g} {usual.unit} of noise (one standard deviation)",

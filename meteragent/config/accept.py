@@ -12,7 +12,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.grid import format_duration
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
-from meteragent.wire.record import decimal_text
+from meteragent.wire.number import decimal_text
 
 MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
 """The moves whose levels are stated."""

@@ -23,7 +23,7 @@ from meteragent.domain.terms import Rounding, Space
 from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, UNITS, Kind
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import facts_id
 
 Message = bytes | str | Mapping[str, Any] | list[Any]
 """A message as it came, or already parsed by a JSON library; a list is a SenML pack."""
@@ -230,7 +230,7 @@ def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mappi
 
 def _id_of(facts: Mapping[str, Any]) -> str | None:
     with suppress(ValueError, TypeError, RecursionError):
-        return encode.facts_id({name: fact for name, fact in facts.items() if name not in _OF_ONE_METER})
+        return facts_id({name: fact for name, fact in facts.items() if name not in _OF_ONE_METER})
     return None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import iso_duration, iso_time
-from meteragent.wire import record as encode
+from meteragent.wire.senml import UTF8
 
 _QUANTITIES = ("power", "energy")
 _VERSIONS = (10, 26)
@@ -99,8 +99,8 @@ def _ms(seconds: Fraction | None, what: str, above_s: int) -> int:
 
 def _meter(name: str) -> str:
     """A meter's own name from that in SenML."""
-    if not name.startswith(encode.UTF8):
+    if not name.startswith(UTF8):
         return name
     with suppress(ValueError):
-        return bytes.fromhex(name.removeprefix(encode.UTF8)).decode()
+        return bytes.fromhex(name.removeprefix(UTF8)).decode()
     raise RecordError("a SenML pack whose meter's name cannot be read")

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from meteragent.core.window import Window
 from meteragent.domain import identity
 from meteragent.domain.commit import Commit, Descriptor, Outgoing
-from meteragent.wire import record as encode
+from meteragent.wire import descriptor
+from meteragent.wire.descriptor import TermsDescriptor
 
 
 class Claims:
@@ -54,13 +55,13 @@ class Claims:
         self._asked.discard(sink_topic)
         self._clear.discard(sink_topic)
 
-    def announce(self, wording: encode.Wording, window: Window, now_ms: int, commit: Commit) -> None:
+    def announce(self, described: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
         """Send a topic's descriptor ahead of its first record under new terms."""
-        if self._announced.get(window.topic) == wording.id:
+        if self._announced.get(window.topic) == described.id:
             return
-        self._announced[window.topic] = wording.id
+        self._announced[window.topic] = described.id
         mark = None if self._key is None else identity.claim(self._key, window.topic)
-        payload = encode.descriptor(wording, window.label, window.start_ms, mark)
-        commit.descriptors.append(Descriptor(window.topic, wording.id, payload))
-        for where in encode.descriptor_topics(window.topic, wording.id):
+        payload = described.message(window.label, window.start_ms, mark)
+        commit.descriptors.append(Descriptor(window.topic, described.id, payload))
+        for where in descriptor.topics(window.topic, described.id):
             commit.outgoing.append(Outgoing(where, payload, now_ms, True))

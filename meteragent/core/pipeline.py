@@ -22,7 +22,8 @@ from meteragent.domain.reading import Message, See
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS, Kind
 from meteragent.privacy.sampling import SecretBits
-from meteragent.wire import record as encode
+from meteragent.wire import total
+from meteragent.wire.record import RecordFormats
 
 _KEPT_MS = 7 * DAY_MS
 """How long a broker keeps what waits for us: the session expiry that we ask for."""
@@ -44,7 +45,7 @@ class Pipeline:
         self._charges = Charges(spending)
         self._noise = Noise(bits)
         self._counts = counts
-        self._wordings = encode.Wordings(known.terms, stream.format)
+        self._formats = RecordFormats(known.terms, stream.format)
         self._floor_ms = known.floor_ms
         self._marks = dict(known.marks)
         self._totals = dict(known.totals)
@@ -284,7 +285,7 @@ class Pipeline:
         windows = timeline.windows
         if windows and (radius := windows[-1].radius) is not None:
             window = windows[-1]
-            noise = self._noise.slot(radius, self._wordings[window.terms_id].mechanism)
+            noise = self._noise.slot(radius, self._formats[window.terms_id].terms.mechanism)
             window.draw(noise, timeline.covered_ms, self._noise.dither(window.terms, window.drawn))
             return
         start_ms = timeline.next_ms
@@ -308,14 +309,14 @@ class Pipeline:
         if not self._charges.add(meter, start_ms, terms):
             self._counts.add("passed")
             return
-        terms_id = self._wordings.id(terms)
-        first_radius, noise = self._noise.open(terms_id, self._wordings[terms_id].mechanism)
+        terms_id = self._formats.id(terms)
+        first_radius, noise = self._noise.open(terms_id, self._formats[terms_id].terms.mechanism)
         window = Window(start_ms, terms, terms_id, sink_topic, label, first_radius)
         window.draw(noise, timeline.covered_ms, self._noise.dither(terms, 0))
         windows.append(window)
         self._counts.add("opened")
         self._effects.commit.terms[terms_id] = terms
-        self._claims.announce(self._wordings[terms_id], window, now_ms, self._effects.commit)
+        self._claims.announce(self._formats[terms_id].descriptor, window, now_ms, self._effects.commit)
 
     def _is_forgotten(self, timeline: Timeline) -> bool:
         """Whether `forget` has passed in whole windows without a reading (wall clock only).
@@ -346,7 +347,7 @@ class Pipeline:
             self._counts.add(name)
         for window in timeline.windows:
             if (place := window.lost) is not None:
-                _, noise = self._noise.open(window.terms_id, self._wordings[window.terms_id].mechanism)
+                _, noise = self._noise.open(window.terms_id, self._formats[window.terms_id].terms.mechanism)
                 window.redraw(noise, self._noise.dither(window.terms, place))
                 self._counts.add("register_lost")
 
@@ -369,13 +370,12 @@ class Pipeline:
         if index not in window.fed:
             self._counts.add("gap_slots")
         window.fed.discard(index)
-        shared, quanta = self._wordings[window.terms_id], window.close(index)
-        payload = encode.record(shared, window.label, window.start_ms, index, quanta)
+        quanta = window.close(index)
+        payload = self._formats[window.terms_id].record(window.label, window.start_ms, index, quanta)
         leave_ms = max(now_ms, self._due_ms.get(window.topic, 0))
         if self._wall:
             leave_ms = max(leave_ms, due_ms + self._names[meter].delay_ms)
-        outgoing = Outgoing(window.topic, payload, leave_ms, False)
-        self._effects.commit.outgoing.append(outgoing)
+        self._effects.commit.outgoing.append(Outgoing(window.topic, payload, leave_ms, False))
         self._counts.add("released")
         if self._stream.total:
             self._sum_up(window, index, quanta, leave_ms)
@@ -385,12 +385,13 @@ class Pipeline:
 
         It goes by the name that a meter leaves under: one that went on would tell that two are the same.
         """
-        shared, label, commit = self._wordings[window.terms_id], window.label, self._effects.commit
-        left = quanta, shared.sd
-        sums = Total.after(self._totals.get(label), window.terms, window.start_ms, index, left)
+        label, commit = window.label, self._effects.commit
+        descriptor = self._formats[window.terms_id].descriptor
+        released = quanta, descriptor.terms.sd
+        sums = Total.after(self._totals.get(label), window.terms, window.start_ms, index, released)
         self._totals[label] = commit.totals[label] = sums
-        payload = encode.total(shared, label, sums, window.slot_end_ms(index))
-        commit.outgoing.append(Outgoing(encode.total_topic(window.topic), payload, leave_ms, False))
+        payload = total.message(descriptor.id, label, sums, window.slot_end_ms(index))
+        commit.outgoing.append(Outgoing(total.topic(window.topic), payload, leave_ms, False))
 
     def _state(self, meter: str) -> TimelineState | None:
         timeline = self._timelines.get(meter)

@@ -8,6 +8,7 @@ from meteragent.domain.commit import Commit
 from meteragent.domain.reading import Token
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
+from meteragent.wire.record import Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Stream:
     claim_key: bytes | None = None
     listens: bool = False
     total: bool = False
-    format: str = "json"
+    format: Form = "json"
 
     @property
     def terms(self) -> Terms:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR, Kind
+from meteragent.privacy import accuracy
+from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 
 class Clock(StrEnum):
@@ -25,7 +27,7 @@ class Space(StrEnum):
     PROFILE = "profile"
 
 
-Rounding = Literal["half-up", "dithered"]
+Rounding = accuracy.Rounding
 """How a slot's energy S becomes whole quanta of L accumulator units: floor(S / L + 1/2), or
 floor((S + u) / L) with u uniform on {0, ..., L - 1}, which is S / L on average (THEORY-2 A.1)."""
 
@@ -101,6 +103,20 @@ class Terms:
     def n(self) -> int:
         """Slots in a window."""
         return len(self.bands) or self.length_ms // self.step_ms
+
+    @cached_property
+    def mechanism(self) -> LInfLaplace:
+        """The mechanism whose noise hides a window: one for the agent and for all that is said of it."""
+        return LInfLaplace(epsilon=self.epsilon, quantum=self.quantum, n=self.n)
+
+    @cached_property
+    def sd(self) -> float:
+        """The standard deviation of a slot, in the unit (`privacy.accuracy`)."""
+        return accuracy.sd(self.mechanism, self.rounding)
+
+    def half_width(self, coverage: float) -> float:
+        """Return half the interval that covers a slot's value with this probability, in the unit."""
+        return accuracy.half_width(self.mechanism, coverage, self.rounding)
 
     def stretches(self, place: int) -> tuple[tuple[int, int], ...]:
         """Where a slot lies in its window: (from, to) in ms after the window's start, in order."""

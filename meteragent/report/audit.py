@@ -19,8 +19,7 @@ from meteragent.privacy.audit import ALARM, Audit, audit
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.statistics import MISS
 from meteragent.report.rehearsal import Rehearsal
-from meteragent.wire import record as encode
-from meteragent.wire.record import Wording
+from meteragent.wire.descriptor import TermsDescriptor, describe
 
 _SIDES = 13  # numbers of samples that an audit draws: for the law, and twice for each of six shifts
 _NUMBERS, _MOST = 100_000_000, 20_000
@@ -33,11 +32,11 @@ _UNTIL_MS = 5000 * 365 * DAY_MS  # so much time is there after 1970, before date
 class Trial:
     """What was found of one mechanism of a stream: alone, and in messages (None: windows too long to send).
 
-    `wordings` are those of all windows that have it: they differ in how long they are, not in the noise.
+    `descriptors` are those of all windows that have it: they differ in how long they are, not in the noise.
     """
 
     stream: str
-    wordings: tuple[Wording, ...]
+    descriptors: tuple[TermsDescriptor, ...]
     mechanism: Audit
     messages: Audit | None
 
@@ -53,11 +52,11 @@ class Trial:
 
     def figures(self) -> dict[str, Any]:
         """As plain data: names as in the descriptors, which it names; exact numbers are strings."""
-        facts = self.wordings[0].facts
+        facts = self.descriptors[0].facts
         same = ("n", "unit", "quantum", "level", "radius", "epsilon", "epsilon_unit")
         return {
             "stream": self.stream,
-            "descriptors": [wording.id for wording in self.wordings],
+            "descriptors": [descriptor.id for descriptor in self.descriptors],
             **{name: facts[name] for name in same},
             "holds": self.holds,
             "mechanism": self.mechanism.figures(),
@@ -77,24 +76,24 @@ def trials(
     return tuple(_trial(name, kind, len(kinds), samples, bits) for name, kind in kinds)
 
 
-def _kinds(config: settings.Config, stream: settings.Stream) -> list[tuple[Wording, ...]]:
-    """The wordings of a stream's windows, together where the mechanism is the same; each id once."""
+def _kinds(config: settings.Config, stream: settings.Stream) -> list[tuple[TermsDescriptor, ...]]:
+    """The descriptors of a stream's windows, together where the mechanism is the same; each id once."""
     others = settings.others_per_day(config, stream)
-    found: dict[tuple[Fraction, Fraction, int], dict[str, Wording]] = {}
+    found: dict[tuple[Fraction, Fraction, int], dict[str, TermsDescriptor]] = {}
     for terms in settings.shapes(stream):
-        shared = encode.wording(replace(terms, others_per_day=others))
+        shared = describe(replace(terms, others_per_day=others))
         found.setdefault((terms.epsilon, terms.quantum, terms.n), {}).setdefault(shared.id, shared)
     return [tuple(kind.values()) for kind in found.values()]
 
 
 def _trial(
-    stream: str, kind: tuple[Wording, ...], kinds: int, samples: int | None, bits: Bits | None
+    stream: str, kind: tuple[TermsDescriptor, ...], kinds: int, samples: int | None, bits: Bits | None
 ) -> Trial:
     terms, numbers = kind[0].terms, kind[0].terms.n * kinds
     many = samples or max(200, min(_MOST, _NUMBERS // (_SIDES * numbers)))
     few = min(many, _WINDOWS_MOST, max(2, _SLOTS // (_CHECKED * numbers)), _UNTIL_MS // terms.length_ms)
     alarm = ALARM / (2 * kinds)
-    alone = audit(kind[0].mechanism, samples=many, alarm=alarm, bits=bits)
+    alone = audit(kind[0].terms.mechanism, samples=many, alarm=alarm, bits=bits)
     sent = audit(Rehearsal(terms), samples=few, alarm=alarm, bits=bits) if numbers <= _SLOTS_MOST else None
     return Trial(stream, kind, alone, sent)
 
@@ -125,7 +124,7 @@ def as_text(found: Sequence[Trial]) -> str:
 
 
 def _claim(trial: Trial) -> list[str]:
-    facts, ids = trial.wordings[0].facts, ", ".join(wording.id for wording in trial.wordings)
+    facts, ids = trial.descriptors[0].facts, ", ".join(descriptor.id for descriptor in trial.descriptors)
     unit, slots = facts["unit"], f"{facts['n']:,} {'slot' if facts['n'] == 1 else 'slots'}"
     where = f"{slots} a window, on multiples of {facts['quantum']} {unit}"
     epsilon = f"epsilon = {facts['epsilon']} per {unit}"
@@ -137,7 +136,7 @@ def _claim(trial: Trial) -> list[str]:
 
 def _found(trial: Trial, title: str, one: Audit | None) -> list[str]:
     """What was shown, what would have been seen, and each check with its verdict."""
-    facts = trial.wordings[0].facts
+    facts = trial.descriptors[0].facts
     if one is None:
         return ["", f"  {title}: not tried, {facts['n']:,} slots are too many to be sent often enough"]
     level = one.lower * float(Fraction(facts["radius"]))

@@ -16,7 +16,8 @@ from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.inference import success_bound
 from meteragent.report.event import EVENTS, Event, distances
 from meteragent.store import mount
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import TermsDescriptor, describe
+from meteragent.wire.number import decimal_text
 
 MONTH_DAYS = 30
 HOMES = (100, 1000)
@@ -52,7 +53,7 @@ def facts(
     an [archive], so `sanitise` releases it, with noise from a key.
     """
     terms = terms_of(stream, others, archived=archived)
-    shared = encode.wording(terms, archive=archived)
+    shared = describe(terms, archive=archived)
     errors = _errors(shared)
     hidden = [_hidden(event, shared) for event in events]
     return {
@@ -90,8 +91,8 @@ def quantised(distance: Fraction, quantum: Fraction) -> Fraction:
     return -(-distance // quantum) * quantum
 
 
-def _errors(shared: encode.Wording) -> dict[str, float]:
-    terms, noise = shared.terms, shared.mechanism
+def _errors(shared: TermsDescriptor) -> dict[str, float]:
+    terms, noise = shared.terms, shared.terms.mechanism
     number = sd(noise, terms.rounding)
     errors = {"number": number, "ci95": half_width(noise, 0.95, terms.rounding)}
     for name, days in (("day_kwh", 1), ("month_kwh", MONTH_DAYS)):
@@ -118,7 +119,7 @@ def _usual(name: str, terms: Terms) -> float:
     return MEAN_W * terms.step_ms / HOUR_MS / 1000 / min(_kwh_per_unit(terms))
 
 
-def _hidden(event: Event, shared: encode.Wording) -> dict[str, Any]:
+def _hidden(event: Event, shared: TermsDescriptor) -> dict[str, Any]:
     """How often anybody can be right about an event, out of 100, when either answer is as likely."""
     times = TIMES if event.daily else TIMES[:1]
     right = {str(often): right_of_100(event, shared, often) for often in times}
@@ -131,12 +132,12 @@ def _hidden(event: Event, shared: encode.Wording) -> dict[str, Any]:
     }
 
 
-def right_of_100(event: Event, shared: encode.Wording, days: int) -> int:
+def right_of_100(event: Event, shared: TermsDescriptor, days: int) -> int:
     """How often of 100 anybody is right about an event that happens on so many days, rounded up."""
     return math.ceil(100 * _right(event, shared, days) - 1e-6)
 
 
-def _right(event: Event, shared: encode.Wording, days: int) -> float:
+def _right(event: Event, shared: TermsDescriptor, days: int) -> float:
     """The largest chance to be right about an event that happens on so many days.
 
     An event that starts just off the grid is rounded up in two windows instead of one: a quantum
@@ -145,9 +146,9 @@ def _right(event: Event, shared: encode.Wording, days: int) -> float:
     terms, off_grid = shared.terms, shared.terms.quantum
     if terms.length_ms < DAY_MS:
         ways = [(*way[:-1], way[-1] + off_grid) for way in distances(event, terms)]
-        return max(success_bound(shared.mechanism, way, days) for way in ways)
+        return max(success_bound(shared.terms.mechanism, way, days) for way in ways)
     ways = [tuple(d + off_grid for d in way) for way in distances(event, terms, days)]
-    return max(success_bound(shared.mechanism, way) for way in ways)
+    return max(success_bound(shared.terms.mechanism, way) for way in ways)
 
 
 def _habits(hidden: Sequence[dict[str, Any]]) -> list[str]:
@@ -197,7 +198,7 @@ def warnings(stream: settings.Stream, channels: Collection[str] = (), *, archive
         phases: terms.kind is Kind.POWER and len(stream.source.phases or ()) > 1,
         event: terms.clock is Clock.EVENT,
         many: terms.n > _SLOTS_MANY,
-        coarse: terms.quantum > Fraction(sd(encode.wording(terms).mechanism)) / 2,
+        coarse: terms.quantum > Fraction(sd(terms.mechanism)) / 2,
         high: terms.level > _LEVEL_HIGH,
         new: bool(channels) and stream.name not in channels,
     }
@@ -210,9 +211,9 @@ def _one_slot(terms: Terms) -> str:
     energy = terms.hides_wh / UNIT_FACTOR[terms.unit]
     wide = energy / step_h if terms.kind is Kind.POWER else energy
     radius = -(-wide // terms.quantum) * terms.quantum
-    one = encode.wording(replace(terms, step_ms=terms.length_ms, radius=radius, preset=None, bands=()))
+    one = describe(replace(terms, step_ms=terms.length_ms, radius=radius, preset=None, bands=()))
     length = format_duration(terms.length_ms)
-    cost = amount(sd(one.mechanism, terms.rounding), terms.unit)
+    cost = amount(sd(one.terms.mechanism, terms.rounding), terms.unit)
     return f"one slot of {length} that hides the same costs {cost}"
 
 
@@ -256,7 +257,7 @@ def amount(number: float, unit: str) -> str:
 def shown(number: Fraction) -> str:
     """An exact number as people write it: a decimal where it has one of six places."""
     micro = number * MICRO
-    return encode.decimal_text(int(micro)) if micro.denominator == 1 else str(number)
+    return decimal_text(int(micro)) if micro.denominator == 1 else str(number)
 
 
 def _stream_text(found: dict[str, Any], terms: Terms) -> str:

@@ -40,7 +40,6 @@ from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.mechanism.dithered import DitheredLaplace
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.space import Windows
-from meteragent.wire import record as encode
 
 _FAR_U = 1 << 100
 """Beyond any number that is tried."""
@@ -71,7 +70,7 @@ class Rehearsal:
         whole = [terms.quantum_u] if self._registers else map(terms.lattice, range(terms.n))
         self._dithered = terms.rounding == "dithered"
         self._per = math.gcd(4 if self._dithered else 2, *whole)
-        self._claim: LInfLaplace | DitheredLaplace = encode.wording(self._terms).mechanism
+        self._claim: LInfLaplace | DitheredLaplace = self._terms.mechanism
         if self._dithered:
             self._claim = DitheredLaplace(terms.epsilon, terms.quantum, terms.n, self.step)
 

@@ -20,7 +20,9 @@ from meteragent.domain.units import DAY_MS, Kind
 from meteragent.report import archive, check
 from meteragent.report.check import amount, odds, shown, slot, windows
 from meteragent.report.event import EVENTS, Event
-from meteragent.wire import record as encode
+from meteragent.wire import descriptor
+from meteragent.wire.descriptor import TermsDescriptor, canonical, describe
+from meteragent.wire.record import RecordFormat
 
 _WIDTH = 100
 _ANYBODY = "whoever sees it, whatever else they know and however they compute"
@@ -58,7 +60,7 @@ class Page(NamedTuple):
     stream: config.Stream
     terms: Terms
     found: Mapping[str, Any]
-    shapes: Mapping[str, encode.Wording]
+    shapes: Mapping[str, TermsDescriptor]
     known: Known | None
 
 
@@ -78,13 +80,12 @@ def page(settings: config.Config, events: Sequence[Event] = EVENTS, known: Known
     return "\n".join(lines) + "\n"
 
 
-def _shapes(stream: config.Stream, others: Fraction, *, archived: bool) -> dict[str, encode.Wording]:
-    """The wordings of all windows that differ in what is said of them, an ordinary one first; by id."""
+def _shapes(stream: config.Stream, others: Fraction, *, archived: bool) -> dict[str, TermsDescriptor]:
+    """The descriptors of all windows that differ in what is said of them, an ordinary one first; by id."""
     usual = check.terms_of(stream, others, archived=archived)
     shapes = (replace(terms, others_per_day=others) for terms in config.shapes(stream, usual.rounding))
-    form = "json" if archived else stream.sink.format
-    found = (encode.wording(terms, form, archive=archived) for terms in (usual, *shapes))
-    return {wording.id: wording for wording in found}
+    descriptors = (describe(terms, archive=archived) for terms in (usual, *shapes))
+    return {described.id: described for described in descriptors}
 
 
 def _text(text: str) -> list[str]:
@@ -154,7 +155,7 @@ def _leaves(one: Page) -> list[str]:
     where = address("sink", config.sink_url(stream), stream.sink, None)
     keyed = stream.sink.pseudonym_key_file is not None
     named = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
-    latest, by_id = encode.descriptor_topics(stream.sink.topic, "<id>")
+    latest, by_id = descriptor.topics(stream.sink.topic, "<id>")
     return [
         *_text(f"To the broker {where.host}:{where.port}, {'with' if where.tls else 'without'} TLS:"),
         "",
@@ -192,7 +193,9 @@ def _leaves_of_an_archive(one: Page) -> list[str]:
 
 def _meanings(one: Page) -> dict[str, str]:
     """What each field of a record says, or each name of a SenML pack."""
-    example = json.loads(encode.record(one.shapes[one.found["id"]], "m1", _EXAMPLE_MS, 0, 0))
+    example = json.loads(
+        RecordFormat.of(one.shapes[one.found["id"]], one.stream.sink.format).record("m1", _EXAMPLE_MS, 0, 0)
+    )
     if isinstance(example, dict):
         return {name: _MEANINGS[name] for name in example}
     value = example[0]["n"]
@@ -324,11 +327,11 @@ def _errors(one: Page) -> list[str]:
 
 def _changes(one: Page) -> list[str]:
     rows = []
-    for id_, wording in one.shapes.items():
-        terms = wording.terms
+    for id_, described in one.shapes.items():
+        terms = described.terms
         radius = f"{shown(terms.radius)} {terms.unit}"
         rows.append(
-            _row(f"`{id_}`", format_duration(terms.length_ms), terms.n, radius, wording.facts["epsilon"])
+            _row(f"`{id_}`", format_duration(terms.length_ms), terms.n, radius, described.facts["epsilon"])
         )
     return [
         *_text(
@@ -350,7 +353,7 @@ def _earlier(one: Page) -> str:
         return archive.EARLIER
     if one.known is None:
         return "There is no store yet: nothing has left under other terms, as far as this page can know."
-    ids = {encode.wording(terms).id for terms in one.known.get(one.stream.name, ())}
+    ids = {describe(terms).id for terms in one.known.get(one.stream.name, ())}
     others = ", ".join(f"`{id_}`" for id_ in sorted(ids - one.shapes.keys()))
     return f"Other terms that the store has known: {others or 'none'}."
 
@@ -372,7 +375,7 @@ def _descriptors(one: Page) -> list[str]:
         "",
         "```",
     ]
-    return [*lines, *(encode.canonical(wording.facts).decode() for wording in one.shapes.values()), "```"]
+    return [*lines, *(canonical(described.facts).decode() for described in one.shapes.values()), "```"]
 
 
 _SECTIONS: Mapping[str, Callable[[Page], list[str]]] = {

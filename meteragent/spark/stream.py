@@ -44,7 +44,6 @@ from meteragent.spark import worker
 from meteragent.spark.frame import WINDOWS, form_of, gathered, marked, settled, touched, write
 from meteragent.spark.ledger import debit, others
 from meteragent.spark.worker import safely
-from meteragent.wire import record as encode
 
 Sink = Callable[[DataFrame, int], None]
 """Takes the releases of a micro-batch, and its number; a crash makes it take the same again."""
@@ -106,8 +105,8 @@ def folder(out: Path, policy: Policy) -> Sink:
 
 def descriptors(policy: Policy) -> list[dict[str, Any]]:
     """The descriptors that releases name in `d`: one for each kind of window that the calendar has."""
-    each = [policy.wording(terms) for terms in policy.shapes]
-    return [json.loads(encode.descriptor(one, "", 0)) for one in each]
+    each = [policy.descriptor(terms) for terms in policy.shapes]
+    return [json.loads(one.message("", 0)) for one in each]
 
 
 def closed(readings: DataFrame, policy: Policy) -> DataFrame:

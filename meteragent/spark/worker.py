@@ -226,7 +226,7 @@ def named(policy: Policy, whose: Whose) -> Work:
     def work(batch: RecordBatch) -> RecordBatch:
         starts, key = _milliseconds(batch.column("start")), key_of(policy.key_file, whose)
         places, terms = policy.terms(starts)
-        ids = [policy.wording(one).id for one in terms]
+        ids = [policy.descriptor(one).id for one in terms]
         keys = [key.epoch(index).id for index in key.epochs(starts).tolist()]
         columns = {"d": [ids[place] for place in places.tolist()], "key": keys}
         return _for_spark(

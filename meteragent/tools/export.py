@@ -16,7 +16,7 @@ from meteragent.consume.message import load
 from meteragent.domain.errors import RecordError, StoreError
 from meteragent.domain.grid import iso_time
 from meteragent.store import outbox, terms
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
 
 COLUMNS = ("stream", "meter", "time", "for", "band", "value", "unit", "sd", "descriptor", "delivered")
 VIEW = "nonnegative"
@@ -75,8 +75,8 @@ def write_nonnegative(connection: sqlite3.Connection, out: IO[str]) -> int:
 
 def _descriptors(connection: sqlite3.Connection) -> dict[str, Descriptor]:
     """The descriptors of all terms that the store has ever known."""
-    found = (encode.wording(one) for known in terms(connection).values() for one in known)
-    return {shared.id: Descriptor.parse(encode.descriptor(shared, "", 0)) for shared in found}
+    found = (describe(one) for known in terms(connection).values() for one in known)
+    return {shared.id: Descriptor.parse(shared.message("", 0)) for shared in found}
 
 
 def _views(found: Iterable[Left], known: dict[str, Descriptor]) -> tuple[list[float], int]:

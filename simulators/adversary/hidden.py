@@ -22,7 +22,6 @@ from meteragent.domain.units import DAY_MS, MINUTE_MS
 from meteragent.privacy.statistics import clopper_pearson
 from meteragent.report import check
 from meteragent.report.event import EVENTS, Event
-from meteragent.wire import record as encode
 from simulators.adversary.library import quanta
 from simulators.adversary.measure import ALARM, SURE, rights
 from simulators.adversary.mechanism import Rival
@@ -105,7 +104,7 @@ def confirm(
         Unusable: an attacker cannot be made.
     """
     terms, said = config.terms(stream), check.facts(stream)["hidden"]
-    noise = Rival(stream.privacy.preset or stream.name, encode.wording(terms).mechanism, None)
+    noise = Rival(stream.privacy.preset or stream.name, terms.mechanism, None)
     each = max(2, 2 * (trials // (2 * len(loads))))
     rows = []
     for event, facts in zip(EVENTS, said, strict=True):

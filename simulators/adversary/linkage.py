@@ -26,7 +26,6 @@ from meteragent.domain.units import DAY_MS
 from meteragent.privacy import SeededBits
 from meteragent.privacy.statistics import clopper_pearson
 from meteragent.report.check import amount
-from meteragent.wire import record as encode
 from simulators.adversary.hidden import parsed
 from simulators.adversary.library import quanta
 from simulators.adversary.measure import ALARM
@@ -119,7 +118,7 @@ def _noised(true_w: Floats, terms: Terms, seed: int, number: int) -> Floats:
     key = np.random.SeedSequence([seed, number]).generate_state(4).tobytes()
     bits = SeededBits(int.from_bytes(key, "little"))
     flat = quanta(true_w, Fraction(terms.quantum)).reshape(-1, terms.n)
-    left = np.asarray(encode.wording(terms).mechanism.release(flat, bits=bits))
+    left = np.asarray(terms.mechanism.release(flat, bits=bits))
     return np.asarray(left.reshape(true_w.shape) * float(terms.quantum))
 
 

@@ -20,7 +20,7 @@ from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO
 from meteragent.store import Store, outbox
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
 from simulators.ordeal.mirror import Mirror
 from simulators.ordeal.model import Closed, Model
 
@@ -254,7 +254,7 @@ class Witness:
         quanta, rest = divmod(Fraction(found["value"]) * MICRO, terms.quantum_u)
         must(rest == 0, "a value off the lattice", key)
         self._rounded(key, slot, int(quanta))
-        must(found["d"] == _wording_id(terms), "a record names other terms than its window's", key)
+        must(found["d"] == _descriptor_id(terms), "a record names other terms than its window's", key)
         said = f"{row.topic}/privacy/{found['d']}" in self.announced
         must(said, "a record before its descriptor", key)
         self._apart(key, slot)
@@ -357,8 +357,8 @@ def _label(key: bytes | None, meter: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _wording_id(terms: Terms) -> str:
-    return encode.wording(terms).id
+def _descriptor_id(terms: Terms) -> str:
+    return describe(terms).id
 
 
 def _time_and_band(slot: Closed) -> tuple[str, str | None]:

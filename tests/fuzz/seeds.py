@@ -6,7 +6,8 @@ from typing import Any
 
 from meteragent import config
 from meteragent.decode.profiles import PROFILES
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from tests import configurations
 from tests.configurations import streams, written
 from tests.fake_broker import Wire
@@ -55,9 +56,9 @@ def _configurations() -> Iterator[bytes]:
 def _messages() -> Iterator[bytes]:
     for text in (written(), written(source="kind = 'register'\nunit = 'kWh'")):
         terms = config.terms(config.parse(text).stream[0])
-        wording = encode.wording(terms)
-        record = encode.record(wording, "m1", 1_795_176_000_000, 0, 512)
-        descriptor = encode.descriptor(wording, "m1", 1_795_176_000_000)
+        records = RecordFormat.of(describe(terms))
+        record = records.record("m1", 1_795_176_000_000, 0, 512)
+        descriptor = records.descriptor.message("m1", 1_795_176_000_000)
         yield from (record, descriptor, b"\n".join([descriptor, record, record]))
     yield (
         b'[{"bn":"m1/","bt":1795176000,"n":"power","u":"W","v":512},{"n":"power_for","u":"s","v":1800},'

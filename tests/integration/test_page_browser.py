@@ -103,7 +103,7 @@ async def test_the_table_holds_the_numbers(site: Site) -> None:
             [await cell.inner_text() for cell in await row.locator("td").all()] for row in await cells.all()
         ]
         assert [row[1].replace(",", "").replace("−", "-") for row in rows[:3]] == [str(n) for n in left[::-1]]
-        half = look.world.wording.facts["ci95"]
+        half = look.world.descriptor.facts["ci95"]
         low, high = (float(text.replace(",", "").replace("−", "-")) for text in rows[0][2].split(" … "))
         assert math.isclose(high - low, 2 * half, rel_tol=0.01)
         assert rows[0][0] != "–"  # it was open all that slot

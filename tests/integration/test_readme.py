@@ -30,7 +30,8 @@ from meteragent.config import model
 from meteragent.domain.grid import parse_time
 from meteragent.domain.terms import Terms
 from meteragent.report import check, event
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
 from simulators import screen
 from simulators.demo import SEED
@@ -120,8 +121,8 @@ def test_a_record_is_as_shown() -> None:
     """The record shown is what the configuration above it sends, byte for byte."""
     (shown,) = blocks("json")
     record = json.loads(shown)
-    made = encode.record(
-        encode.wording(terms()), record["meter"], parse_time(record["t"]), 0, record["value"]
+    made = RecordFormat.of(describe(terms())).record(
+        record["meter"], parse_time(record["t"]), 0, record["value"]
     )
     assert made.decode() == shown.strip()
     assert record["d"] == facts()["id"]
@@ -217,7 +218,7 @@ def assert_as_documented(record: dict[str, Any], descriptor: dict[str, Any]) -> 
         (name, type(value)) for name, value in shown.items()
     ]
     assert (record["meter"], record["for"], record["unit"]) == ("m1", "PT1S", "W")
-    promised = encode.wording(terms(SHORT.format(url="mqtt://127.0.0.1")))
+    promised = describe(terms(SHORT.format(url="mqtt://127.0.0.1")))
     assert record["d"] == descriptor["id"] == promised.id
     assert promised.facts.items() <= descriptor.items()
     assert "retained on `private/m1/power/privacy`" in README

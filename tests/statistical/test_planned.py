@@ -23,7 +23,7 @@ from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import SeededBits
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
 from simulators.trace import load
 from tests.not_run import data_folder
 from tests.world import BASE_MS, message, stream
@@ -57,8 +57,8 @@ def planned(capsys: pytest.CaptureFixture[str], *asked: str) -> dict[str, Any]:
 def run(capsys: pytest.CaptureFixture[str], *asked: str) -> Planned:
     """Plan, run the configuration as printed, and measure."""
     told = planned(capsys, *asked)
-    shared = encode.wording(config.terms(config.parse(told["configuration"]).stream[0]))
-    noise, quantum_w = shared.mechanism, float(shared.terms.quantum)
+    shared = describe(config.terms(config.parse(told["configuration"]).stream[0]))
+    noise, quantum_w = shared.terms.mechanism, float(shared.terms.quantum)
     homes = np.random.default_rng(11)
     true_w = homes.gamma(1.0, 330.0, (HOMES, WINDOWS, noise.n))
     quanta = np.floor(true_w / quantum_w + 0.5).astype(np.int64)
@@ -86,7 +86,7 @@ def test_the_error_that_is_printed_is_that_of_real_homes(
     assert (np.diff(trace.times_ms) == MINUTE_MS).all()
     true_w = trace.watts[: trace.watts.size // minutes * minutes].reshape(-1, minutes).mean(axis=1)
     quanta = np.floor(true_w / float(terms.quantum) + 0.5).astype(np.int64)
-    noise = encode.wording(terms).mechanism
+    noise = terms.mechanism
     private_w = noise.release(quanta[:, None], bits=SeededBits(15))[:, 0] * float(terms.quantum)
     measured_w, error = spread(np.asarray(private_w - true_w))
     limit = float(stats.norm.isf(ALARM / 2))

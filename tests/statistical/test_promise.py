@@ -22,7 +22,8 @@ from meteragent.privacy import LInfLaplace, SeededBits, discrete_laplace
 from meteragent.privacy.inference import success_bound
 from meteragent.report import check
 from meteragent.report.event import EVENTS, Event, distances
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from simulators.trace import load
 from tests.configurations import written
 from tests.not_run import data_folder
@@ -35,7 +36,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 STREAM = config.parse(written(privacy="preset = 'appliance'")).stream[0]
-WORDING = encode.wording(config.terms(STREAM))
+WORDING = describe(config.terms(STREAM))
 FACTS = check.facts(STREAM)
 SLOT_MS = HOUR_MS // 2
 A_DAY = DAY_MS // SLOT_MS
@@ -97,11 +98,14 @@ class Found:
 
 def messages(truths_w: Floats, seed: int) -> list[bytes]:
     """All that is sent of homes m0, m1 .. from START_MS on; half hours have shape (homes, slots)."""
-    noisy = WORDING.mechanism.release(quanta(truths_w)[..., np.newaxis], bits=SeededBits(seed))[..., 0]
+    noisy = WORDING.terms.mechanism.release(quanta(truths_w)[..., np.newaxis], bits=SeededBits(seed))[..., 0]
     sent = []
     for home, row in enumerate(noisy.tolist()):
-        sent.append(encode.descriptor(WORDING, f"m{home}", START_MS))
-        sent += [encode.record(WORDING, f"m{home}", START_MS + i * SLOT_MS, 0, z) for i, z in enumerate(row)]
+        sent.append(WORDING.message(f"m{home}", START_MS))
+        sent += [
+            RecordFormat.of(WORDING).record(f"m{home}", START_MS + i * SLOT_MS, 0, z)
+            for i, z in enumerate(row)
+        ]
     return sent
 
 
@@ -219,7 +223,7 @@ def test_noise_of_another_scale_is_rejected(factor: Fraction, found: dict[str, F
     """As many numbers with noise drawn 10 % too large or too small do not pass."""
     count = found["number"].errors.size
     assert miss(freedom("number", count), float(factor)) < MISS
-    wrong = discrete_laplace(count, WORDING.mechanism.a / factor, SeededBits(3))
+    wrong = discrete_laplace(count, WORDING.terms.mechanism.a / factor, SeededBits(3))
     assert not passes(wrong.astype(np.float64), "number")
 
 
@@ -277,7 +281,7 @@ def test_nobody_is_right_more_often(event: Event, times: int, minutes: Floats) -
     From the start of a slot on, it is right as often as said, so the bound is no larger than it must be.
     """
     (row,) = (row for row in FACTS["hidden"] if row["event"] == event.name)
-    said, a = row["right_of_100"][str(times)] / 100, WORDING.mechanism.a
+    said, a = row["right_of_100"][str(times)] / 100, WORDING.terms.mechanism.a
     anywhere = np.random.default_rng(times).integers(EVENING_MIN - 120, EVENING_MIN + 120, len(minutes))
     assert right_answers(shifts(minutes, event, anywhere), times, a, 4) <= said + margin(times)
     rate = right_answers(shifts(minutes, event, at_once(minutes)), times, a, 5)
@@ -296,7 +300,7 @@ def test_events_move_what_is_said(event: Event, minutes: Floats) -> None:
 
 def test_too_little_noise_is_beaten(minutes: Floats) -> None:
     """With noise 10 % too small the optimal test beats what is said of a kettle; missed with MISS at most."""
-    right = WORDING.mechanism
+    right = WORDING.terms.mechanism
     small = LInfLaplace(right.epsilon * Fraction(10, 9), right.quantum, right.n)
     (way,) = distances(KETTLE, WORDING.terms)
     said = success_bound(right, way)

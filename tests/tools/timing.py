@@ -29,7 +29,8 @@ from meteragent import config  # noqa: E402
 from meteragent.core.window import Window  # noqa: E402
 from meteragent.domain.grid import parse_time  # noqa: E402
 from meteragent.domain.terms import Terms  # noqa: E402
-from meteragent.wire import record as encode  # noqa: E402
+from meteragent.wire.descriptor import describe  # noqa: E402
+from meteragent.wire.record import RecordFormat  # noqa: E402
 from simulators.replay import connect  # noqa: E402
 from tests.broker import Broker, mosquitto_program  # noqa: E402
 from tests.configurations import written  # noqa: E402
@@ -122,13 +123,13 @@ def _closing(samples: int) -> None:
     """Pairs of load and noise with one sum: only what must not be seen differs."""
     stream = config.parse(written()).stream[0]
     terms, chance = config.terms(stream), random.Random(1)
-    wording = encode.wording(terms)
+    records = RecordFormat.of(describe(terms))
     found: dict[str, list[float]] = {"noise": [], "load": []}
     for _ in range(samples // BATCH):
         kinds = chance.choices(list(found), k=BATCH)
         batch = [(which, _window(terms, which, chance.randrange(1000, 9999))) for which in kinds]
         for which, window in batch:
-            found[which].append(_timed(lambda: encode.record(wording, "m", 0, 0, window.close(0))))  # noqa: B023
+            found[which].append(_timed(lambda: records.record("m", 0, 0, window.close(0))))  # noqa: B023
     _compare("closing and writing, microseconds", found["noise"], found["load"], ("noise", "load"))
 
 

@@ -17,7 +17,7 @@ from meteragent.privacy.floor import WindowFloor
 from meteragent.report import check
 from meteragent.report.event import EVENTS, Event, distances
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, Share
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import TermsDescriptor, describe
 
 _HEAD = """\
 source.topic = "meters/{meter}/power"    # where the readings of your meters arrive
@@ -89,9 +89,9 @@ class Setting:
         )
 
     @cached_property
-    def shared(self) -> encode.Wording:
+    def shared(self) -> TermsDescriptor:
         """The noise and the descriptor's facts."""
-        return encode.wording(self.terms)
+        return describe(self.terms)
 
     @cached_property
     def preset(self) -> str | None:

@@ -12,7 +12,7 @@ from meteragent.domain.grid import Calendar, floor, iso_time
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO
 from meteragent.tools.tap.trace import Raw, Stretch, Trace
-from meteragent.wire import record as encode
+from meteragent.wire.descriptor import describe
 
 WIDTH = 79
 _ROW = "{:<10} {:<14} {:>10} {:>9} {:>7} {:>8} {:>8} {:>6}"
@@ -191,8 +191,8 @@ def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:
     """Half the 95 % band of each descriptor that the configuration has."""
     found = {}
     for one in {*shapes, usual}:
-        wording = encode.wording(replace(one, others_per_day=usual.others_per_day))
-        found[wording.id] = float(wording.facts["ci95"])
+        descriptor = describe(replace(one, others_per_day=usual.others_per_day))
+        found[descriptor.id] = float(descriptor.facts["ci95"])
     return found
 
 

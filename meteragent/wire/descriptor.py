@@ -1,0 +1,115 @@
+"""Descriptors: under which terms records leave, said once for many records.
+
+A descriptor is JSON, whatever records are. Its id is that of its facts, so equal terms have equal ids in
+every store, and a receiver can check a descriptor by itself.
+"""
+
+import hashlib
+import json
+from typing import Any, NamedTuple
+
+from meteragent.domain import loads
+from meteragent.domain.grid import iso_duration, iso_time
+from meteragent.domain.terms import Space, Terms
+from meteragent.domain.units import DAY_MS
+from meteragent.wire.number import figure
+
+_COVERAGE = 0.95
+
+
+class TermsDescriptor(NamedTuple):
+    """What descriptors of the same terms share: their fields but id, meter, valid_from, store; and the id."""
+
+    terms: Terms
+    facts: dict[str, Any]
+    id: str
+
+    def message(self, public_id: str, valid_from_ms: int, store: str | None = None) -> bytes:
+        """Return a meter's descriptor from a time on; `store` is the mark of the store that releases."""
+        fields = {"v": 1, "id": self.id, "meter": public_id, **self.facts}
+        if store is not None:
+            fields["store"] = store
+        fields["valid_from"] = iso_time(valid_from_ms)
+        return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
+    """Return what a descriptor says of the terms (design 5).
+
+    Of an `archive` no clock opens the windows, and the noise is keyed.
+    """
+    facts: dict[str, Any] = {
+        "v": 1,
+        "metric": "linf",
+        "epsilon": str(terms.epsilon),
+        "epsilon_unit": f"1/{terms.unit}",
+        "level": str(terms.level),
+        "radius": str(terms.radius),
+        "hides_wh": str(terms.hides_wh),
+        "n": terms.n,
+        "quantum": str(terms.quantum),
+        "mechanism": "linf-laplace",
+        "length": iso_duration(terms.length_ms),
+        "step": iso_duration(terms.step_ms),
+        "kind": str(terms.kind),
+        "unit": terms.unit,
+        "sd": figure(terms.sd),
+        "ci95": figure(terms.half_width(_COVERAGE)),
+        "level_per_day": str(terms.level * DAY_MS / terms.length_ms),
+        "unbiased": "of slot values after fill and clamp",
+        "schedule": "archive" if archive else str(terms.clock),
+        "noise": "prf" if archive else "os",
+        "invariants": [],
+    }
+    facts |= _of_the_shape(terms) | _of_the_source(terms)
+    return TermsDescriptor(terms, facts, facts_id(facts))
+
+
+def _of_the_shape(terms: Terms) -> dict[str, Any]:
+    """Return what only some descriptors have: preset, zone, rounding, what the slots are, other streams."""
+    facts: dict[str, Any] = {}
+    if terms.preset is not None:
+        facts["preset"] = terms.preset
+    if terms.timezone is not None:
+        facts["timezone"] = terms.timezone
+    if terms.rounding != "half-up":
+        facts["rounding"] = terms.rounding
+    if terms.space is Space.CURVE:
+        facts |= {"space": "curve", "reconstruction": "steps"}
+    if terms.space is Space.PROFILE:
+        durations = {band.name: iso_duration(terms.slot_ms(i)) for i, band in enumerate(terms.bands)}
+        facts |= {"space": "profile", "bands": durations}
+    if terms.others_per_day:
+        facts |= {"meter_epsilon_per_day": str(terms.per_day + terms.others_per_day)}
+        facts |= {"meter_epsilon_unit": "1/W"}
+    return facts
+
+
+def _of_the_source(terms: Terms) -> dict[str, Any]:
+    """Return what is known of how readings follow the load and, where all of it is, the level for loads."""
+    readings: dict[str, Any] = {}
+    if terms.every_ms is not None:
+        readings["every"] = iso_duration(terms.every_ms)
+    if terms.dead_band is not None:
+        readings["dead_band"] = str(terms.dead_band)
+    if terms.counters > 1:
+        readings["counters"] = terms.counters
+    facts: dict[str, Any] = {"readings": readings} if readings else {}
+    if not loads.unknown(terms):
+        facts["level_of_loads"] = str(terms.level * loads.factor(terms))
+    return facts
+
+
+def canonical(facts: dict[str, Any]) -> bytes:
+    """Return the canonical JSON of facts: keys sorted, no spaces, UTF-8."""
+    return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def facts_id(facts: dict[str, Any]) -> str:
+    """Return a descriptor's id: the first 8 hex digits of the SHA-256 of its facts' canonical JSON."""
+    return hashlib.sha256(canonical(facts)).hexdigest()[:8]
+
+
+def topics(sink_topic: str, id_: str) -> tuple[str, str]:
+    """Return where a descriptor is retained: the latest of a meter, and for ever under its id."""
+    return f"{sink_topic}/privacy", f"{sink_topic}/privacy/{id_}"

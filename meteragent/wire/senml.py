@@ -1,0 +1,53 @@
+"""Records as SenML packs (RFC 8428), for receivers that read no other JSON.
+
+The value is `power` or `energy` under the meter's name, at the slot's start, and beside it, as `power_for`,
+`power_sd`, `power_terms` and of mean days `power_band`, how long the slot is, the standard deviation, the
+descriptor's id and the band. kW, Wh and kWh are secondary units (RFC 8798), which version 26 announces
+(RFC 9100).
+"""
+
+import json
+import re
+
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import Kind
+from meteragent.wire.descriptor import TermsDescriptor
+from meteragent.wire.number import decimal_text
+
+UTF8 = "utf8:"
+"""Begins the SenML name of a meter whose own has other characters: their UTF-8 follows in hex."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
+
+
+def record(terms: Terms, public_id: str, start_ms: int, value: str, band: str | None, tail: str) -> bytes:
+    """Return a record as a pack."""
+    quantity = _quantity(terms)
+    version = "" if terms.unit == "W" else ',"bver":26'
+    head = f'[{{"bn":"{name(public_id)}/","bt":{decimal_text(start_ms * 1000)}{version}'
+    measurement = f'"n":"{quantity}","u":"{terms.unit}","v":{value}}}'
+    of_day = f',{{"n":"{quantity}_band","vs":"{band}"}}' if band else ""
+    return f"{head},{measurement}{of_day}{tail}".encode()
+
+
+def tail(descriptor: TermsDescriptor) -> str:
+    """Return what follows a value and its band in a pack."""
+    terms = descriptor.terms
+    quantity = _quantity(terms)
+    duration_s = decimal_text((terms.length_ms if terms.bands else terms.step_ms) * 1000)
+    return (
+        f',{{"n":"{quantity}_for","u":"s","v":{duration_s}}}'
+        f',{{"n":"{quantity}_sd","u":"{terms.unit}","v":{json.dumps(descriptor.facts["sd"])}}}'
+        f',{{"n":"{quantity}_terms","vs":"{descriptor.id}"}}]'
+    )
+
+
+def name(public_id: str) -> str:
+    """Return a meter's name as SenML allows it: itself, or `UTF8` and its bytes in hex."""
+    if _NAME.fullmatch(public_id) and not public_id.startswith(UTF8):
+        return public_id
+    return UTF8 + public_id.encode().hex()
+
+
+def _quantity(terms: Terms) -> str:
+    return "power" if terms.kind is Kind.POWER else "energy"

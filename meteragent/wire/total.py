@@ -1,0 +1,33 @@
+"""The running total of what left under a name: JSON, whatever records are."""
+
+import json
+import math
+
+from meteragent.domain.commit import Total
+from meteragent.domain.grid import iso_time
+from meteragent.wire.number import decimal_text, figure
+
+
+def topic(sink_topic: str) -> str:
+    """Return where the running total leaves."""
+    return f"{sink_topic}/total"
+
+
+def message(descriptor_id: str, public_id: str, total: Total, end_ms: int) -> bytes:
+    """Return the total at the end of a slot.
+
+    `sd` is that of the total now, `since` when it was 0; `d` names the slot's descriptor.
+    """
+    head = {"v": 1, "meter": public_id, "t": iso_time(end_ms)}
+    tail = {
+        "unit": total.unit,
+        "sd": figure(math.sqrt(total.variance)),
+        "since": iso_time(total.since_ms),
+        "d": descriptor_id,
+    }
+    # The value is written by itself: an exact decimal, which json would turn into a float.
+    return f'{_json(head)[:-1]},"value":{decimal_text(total.value_u)},{_json(tail)[1:]}'.encode()
+
+
+def _json(fields: dict[str, object]) -> str:
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)

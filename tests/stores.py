@@ -44,7 +44,7 @@ THIRDS = replace(TERMS, step_ms=LENGTH_MS // 3)
 def with_mechanism(records: RecordFormat, mechanism: object) -> RecordFormat:
     """The same format of records, with another mechanism in place of that of its terms."""
     terms = replace(records.terms)
-    terms.__dict__ |= {"mechanism": mechanism, "sd": records.terms.sd}
+    terms.__dict__.update(mechanism=mechanism, sd=records.terms.sd)  # what it has worked out
     return records._replace(descriptor=records.descriptor._replace(terms=terms))
 
 

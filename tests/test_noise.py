@@ -10,7 +10,7 @@ import numpy as np
 from meteragent.core.noise import FEW, MANY, Noise
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.privacy.sampling import Bits, below, uniform_rows
+from meteragent.privacy.sampling import Bits, below, below_array, uniform_rows
 from tests.stores import TERMS
 
 FINE = LInfLaplace(Fraction(1, 220), Fraction(1, 10), 4)
@@ -125,6 +125,27 @@ def test_a_dither_is_uniform_on_the_lattice_and_half_up_windows_have_none() -> N
     assert [noise.dither(dithered, 0) for _ in range(9)] == [below(TERMS.lattice(0), plain) for _ in range(9)]
     tiny = replace(dithered, quantum_u=1, step_ms=4, length_ms=4)
     assert {noise.dither(tiny, 0) for _ in range(200)} == {0, 1, 2, 3}
+
+
+def test_dithers_of_many_slots_are_drawn_at_once_for_each_lattice() -> None:
+    """After a few of a lattice they are `below_array(L)`, each for one slot; of a coarser one, `below`."""
+    bits, plain = SeededBits(7), SeededBits(7)
+    noise, dithered = Noise(bits), replace(TERMS, rounding="dithered")
+    half, coarse = replace(dithered, quantum_u=2), replace(dithered, quantum_u=2**63)
+    drawn = [(noise.dither(dithered, 0), noise.dither(half, 0)) for _ in range(FEW)]
+    one, other = (terms.lattice(0) for terms in (dithered, half))
+    assert drawn == [(below(one, plain), below(other, plain)) for _ in range(FEW)]
+    drawn = [(noise.dither(dithered, 0), noise.dither(half, 0)) for _ in range(MANY)]
+    of_one, of_other = (below_array(steps, MANY, plain).tolist() for steps in (one, other))
+    assert drawn == list(zip(of_one[::-1], of_other[::-1], strict=True))
+    unused = [noise.dither(dithered, 0) for _ in range(2)]
+    fresh = below_array(one, MANY, plain).tolist()
+    assert unused == fresh[:-3:-1]
+    noise.forget()
+    assert noise.dither(dithered, 0) == below(one, plain)
+    for _ in range(2 * FEW):
+        assert noise.dither(coarse, 0) == below(coarse.lattice(0), plain)
+    assert bits.integer(64) == plain.integer(64)
 
 
 def test_each_of_several_terms_has_its_own() -> None:

@@ -46,7 +46,7 @@ class Refusals:
 
     def topic_of(self, topic: str) -> str:
         """Return the sink topic that a topic is, or lies below."""
-        return "/".join(topic.split("/")[: self._depth])
+        return topic if topic.count("/") < self._depth else "/".join(topic.split("/")[: self._depth])
 
     @property
     def held(self) -> Collection[str]:

@@ -240,9 +240,10 @@ class Sink:
     async def _send(self, session: Session) -> None:
         await self._say_what_is_due(session)
         for descriptor in await self._outlet.descriptors():
-            if self.refusals.topic_of(descriptor.topic) not in self.refusals.held:
+            flight = Flight(0, self.refusals.topic_of(descriptor.topic))
+            if flight.topic not in self.refusals.held:
                 for topic in descriptor_topics(descriptor.topic, descriptor.id):
-                    await self._publish(session, topic, descriptor.payload)
+                    await self._publish(session, flight, topic, descriptor.payload, retain=True)
         await self._introduce_all(session)
         self._known.forget()
         self._read_again()
@@ -261,22 +262,17 @@ class Sink:
                 topic = self.refusals.topic_of(row.topic)
                 if self.refusals.passes(topic, row.id, row.size_bytes):
                     await self._introduce_new(session, row)
-                    await self._publish(session, row.topic, row.payload, retain=row.retain, row=row.id)
-
-    async def _publish(
-        self, session: Session, topic: str, payload: bytes, *, retain: bool = True, row: int = 0
-    ) -> None:
-        """Publish a message of a meter when there is room; `row` 0: it is none of the outbox."""
-        await self._publish_as(session, Flight(row, self.refusals.topic_of(topic)), topic, payload, retain)
+                    await self._publish(session, Flight(row.id, topic), row.topic, row.payload, row.retain)
 
     async def _publish_beside(self, session: Session, topic: str, payload: bytes) -> None:
         """Publish what is no meter's, retained, unless the broker refuses it."""
         if self.refusals.passes(topic, 0, 0):
-            await self._publish_as(session, Flight(0, topic), topic, payload, retain=True)
+            await self._publish(session, Flight(0, topic), topic, payload, retain=True)
 
-    async def _publish_as(
+    async def _publish(
         self, session: Session, flight: Flight, topic: str, payload: bytes, retain: bool
     ) -> None:
+        """Publish a message when there is room."""
         await self._room(session)
         self._published_s = _clock_s()
         self._in_flight[session.publish(topic, payload, retain=retain)] = flight
@@ -311,8 +307,7 @@ class Sink:
 
     async def _introduce_new(self, session: Session, row: Waiting) -> None:
         """Announce a meter's device before its first descriptor, if this is one."""
-        sink_topic = row.topic.removesuffix("/privacy")
-        if row.retain and sink_topic != row.topic:
+        if row.retain and (sink_topic := row.topic.removesuffix("/privacy")) != row.topic:
             await self._introduce(session, sink_topic, row.payload)
 
     async def _introduce(self, session: Session, sink_topic: str, descriptor: bytes) -> None:

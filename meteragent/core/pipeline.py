@@ -302,7 +302,6 @@ class Pipeline:
         timeline.next_ms = self._marks[meter] = start_ms + terms.length_ms
         self._effects.commit.marks[meter] = timeline.next_ms
         timeline.idle += 1
-        label, sink_topic, _ = self._names[meter]
         if sink_topic in self._withheld:
             self._counts.add("withheld")
             return

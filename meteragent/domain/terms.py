@@ -146,7 +146,9 @@ class Terms:
         A slot's value is sum(value * duration) / T, T the slot for power (a mean) and the interval for
         energy (a sum), so an accumulator counts in millionths of the unit times milliseconds.
         """
-        return self.quantum_u * (self.slot_ms(place) if self.kind is Kind.POWER else self.interval_ms)
+        if self.kind is not Kind.POWER:
+            return self.quantum_u * self.interval_ms
+        return self.quantum_u * (self.slot_ms(place) if self.bands else self.step_ms)
 
     @property
     def radius_w(self) -> Fraction:

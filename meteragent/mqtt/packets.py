@@ -5,6 +5,7 @@ Sections are those of the OASIS standards: 3.1.1 of 2014-10-29 and 5.0 of 2019-0
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 MQTT_3: Final = 4
@@ -18,6 +19,8 @@ _SHORT: Final = struct.Struct("!H")
 _LONG: Final = struct.Struct("!I")
 _PUBACK: Final = struct.Struct("!BBH").pack
 _DIGIT, _MORE = 0x7F, 0x80
+_NUMBERS: Final = 2048
+"""So many variable byte integers are kept: the lengths of packets that are alike."""
 
 
 class Kind(IntEnum):
@@ -89,10 +92,15 @@ def unsubscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
     )
 
 
+_PUBLISH: Final = bytes((Kind.PUBLISH | 0x02,))
+_PUBLISH_RETAINED: Final = bytes((Kind.PUBLISH | 0x03,))
+
+
 def publish(level: int, packet_id: int, topic: str, payload: bytes, *, retain: bool) -> bytes:
     """Return a PUBLISH at QoS 1 (3.3)."""
-    head = Kind.PUBLISH | 0x03 if retain else Kind.PUBLISH | 0x02
-    return _packet(head, _text(topic), _SHORT.pack(packet_id), _no_properties(level), payload)
+    fields = _text(topic) + _SHORT.pack(packet_id) + _no_properties(level)
+    first = _PUBLISH_RETAINED if retain else _PUBLISH
+    return first + number(len(fields) + len(payload)) + fields + payload
 
 
 def puback(packet_id: int) -> bytes:
@@ -105,6 +113,7 @@ def disconnect(level: int, reason: int = 0) -> bytes:
     return _packet(Kind.DISCONNECT, bytes((reason,)) if reason and level == MQTT_5 else b"")
 
 
+@lru_cache(_NUMBERS)
 def number(value: int) -> bytes:
     """Return a variable byte integer (1.5.5)."""
     digits = bytearray()

@@ -108,7 +108,8 @@ class Session:
         self.session_present = False
         self.inflight = link.inflight
         self._link = link
-        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
         self._reason: Exception = LinkError("the session has not ended")
         self._unacked: dict[int, list[Token | None]] = {}
         self._early: list[tuple[Message, Token | None]] | None = []
@@ -125,7 +126,7 @@ class Session:
 
     async def subscribe(self, topic_filter: str) -> None:
         """Subscribe at QoS 1 and wait for the answer; raises LinkError unless that is granted."""
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[int] = self._loop.create_future()
         packet_id, packet = self._protocol.subscribe(topic_filter)
         self._subscribing[packet_id] = answer
         self._transport.write(packet)
@@ -175,7 +176,7 @@ class Session:
         packet_id, packet = self._protocol.publish(topic, payload, retain=retain)
         if self._max_packet_bytes is not None and len(packet) > self._max_packet_bytes:
             raise LinkError(f"the broker takes packets of {self._max_packet_bytes} bytes at most")
-        self._published_s[packet_id] = asyncio.get_running_loop().time()
+        self._published_s[packet_id] = self._loop.time()
         self._transport.write(packet)
         return packet_id
 
@@ -222,7 +223,7 @@ class Session:
     async def run(self, serve: "Callable[[Session], Awaitable[None]]") -> NoReturn:
         """Run `serve` until the session ends; raises why it ended, or what `serve` raised."""
         serving = asyncio.ensure_future(self._serve(serve))
-        asyncio.get_running_loop().call_soon(self._hand_over_early)  # after the first step of serve
+        self._loop.call_soon(self._hand_over_early)  # after the first step of serve
         try:
             await _first({self._ended})
         finally:
@@ -342,7 +343,7 @@ class Session:
     def _on_oversized(self, event: Oversized) -> None:
         """Acknowledge what nobody will read: left with the broker it would come again for ever."""
         self._link.count("oversized")
-        self._skipping_s = asyncio.get_running_loop().time()
+        self._skipping_s = self._loop.time()
         if not self._warned_of_size:
             self._warned_of_size = True  # a flood of them must not fill the log
             _log.warning("a message of %d bytes was skipped; others will only be counted", event.size_bytes)
@@ -372,7 +373,7 @@ class Session:
 
     def _on_tick(self) -> bool:
         """Return whether the connection may stand: publications are answered, and packets end."""
-        now_s = asyncio.get_running_loop().time()
+        now_s = self._loop.time()
         oldest_s = next(iter(self._published_s.values()), now_s)
         if now_s - oldest_s >= UNANSWERED_S:
             self._end(LinkError(f"the broker has not answered a publication for {UNANSWERED_S:g} s"))

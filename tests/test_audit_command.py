@@ -15,12 +15,14 @@ import numpy as np
 import pytest
 
 from meteragent import config
-from meteragent.cli import EXIT_CONFIG, EXIT_CRASH, EXIT_VIOLATED, main
+from meteragent.cli import main
+from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH, EXIT_VIOLATED
 from meteragent.core.noise import Noise
 from meteragent.core.window import Window
 from meteragent.domain.grid import parse_time
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
+from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.audit import ALARM, Audit
 from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
@@ -150,20 +152,28 @@ class Wired:
 
     def __init__(self, control: Control, draws: Control | None = None) -> None:
         self._control, self._draws = control, draws or control
-        self._left: list[int] = []
+        self._windows: list[list[int]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._control, name)
 
     def radius(self, bits: Bits) -> int:
-        """Draw a window."""
-        one = self._draws
-        self._left = np.rint(one.noise(1, one.n, one.a, bits))[0].astype(int).tolist()
-        return 0
+        """Draw a window, and return its number in place of a radius."""
+        control = self._draws
+        self._windows.append(np.rint(control.noise(1, control.n, control.a, bits))[0].astype(int).tolist())
+        return len(self._windows) - 1
 
-    def draw(self, _: int, __: Bits) -> int:
-        """The next slot's noise."""
-        return self._left.pop(0)
+    def draw(self, window: int, _: Bits) -> int:
+        """Return the noise of a window's next slot."""
+        return self._windows[window].pop(0)
+
+    def radii(self, count: int, bits: Bits) -> list[int]:
+        """Draw windows."""
+        return [self.radius(bits) for _ in range(count)]
+
+    def slots(self, windows: list[int], bits: Bits) -> list[int]:
+        """Return the noise of the first slot of each window."""
+        return [self.draw(window, bits) for window in windows]
 
 
 def promising(control: Control) -> str:
@@ -175,7 +185,13 @@ def promising(control: Control) -> str:
 
 def runs(monkeypatch: pytest.MonkeyPatch, mechanism: Any) -> None:
     """From now on a mechanism runs in place of the configured one."""
+
+    def honest(terms: Terms) -> LInfLaplace:
+        return LInfLaplace(terms.epsilon, terms.quantum, terms.n)
+
     monkeypatch.setattr(Terms, "mechanism", property(lambda _: mechanism))
+    monkeypatch.setattr(Terms, "sd", property(lambda terms: sd(honest(terms))))
+    monkeypatch.setattr(Terms, "half_width", lambda terms, coverage: half_width(honest(terms), coverage))
 
 
 def failed(out: str) -> dict[str, set[str]]:

@@ -14,7 +14,8 @@ import pytest
 
 from meteragent import __version__
 from meteragent.agent import Agent
-from meteragent.cli import EXIT_CONFIG, EXIT_CRASH, main
+from meteragent.cli import main
+from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH
 from tests.not_run import ROOT
 from tests.stores import LENGTH_MS, open_store, opening, persist
 

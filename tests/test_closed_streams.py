@@ -96,12 +96,13 @@ def test_a_closed_streams_number_is_given_to_no_file(folder: Path) -> None:
     program = """if True:
         import json, os, sys
         from meteragent import cli
+        from meteragent.cli import schema
         def look(_):
             out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
             os.write(out, json.dumps([os.readlink(f"/proc/self/fd/{n}") for n in range(3)] + [out]).encode())
             print("printed")
             return 0
-        cli._schema = look
+        schema.run = look
         sys.exit(cli.main(["schema"]))
     """
     shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program, str(folder / "seen")]

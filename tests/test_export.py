@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from meteragent.cli import EXIT_CONFIG, main
+from meteragent.cli import main
+from meteragent.cli.common import EXIT_CONFIG
 from meteragent.consume import collect, nonnegative
 from meteragent.domain.commit import Commit, Outgoing
 from meteragent.domain.terms import Terms

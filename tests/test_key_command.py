@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from meteragent.archive.key import Key, create
-from meteragent.cli import EXIT_CONFIG, main
 from meteragent.cli import key as key_command
+from meteragent.cli import main
+from meteragent.cli.common import EXIT_CONFIG
 
 
 @pytest.fixture

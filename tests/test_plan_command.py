@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from meteragent.cli import EXIT_CRASH, main
+from meteragent.cli import main
+from meteragent.cli.common import EXIT_CRASH
 from meteragent.report import check, plan
 from meteragent.report.plan import ask, say, setting
 

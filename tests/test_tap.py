@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.cli import EXIT_CONFIG, main
+from meteragent.cli import main
+from meteragent.cli.common import EXIT_CONFIG
 from meteragent.cli.tap import Told
 from meteragent.core.register import timeline_of
 from meteragent.core.timeline import Pending

@@ -6,9 +6,7 @@ import subprocess
 import sys
 
 from meteragent import __version__
-
-EXIT_USAGE = 2
-"""What argparse ends with, too: the command cannot be run as it was typed."""
+from meteragent.cli.common import EXIT_USAGE
 
 _INSTALL = (
     "meteragent: the demonstration needs the simulators: "

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import importlib
 import re
 import zoneinfo
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
+from meteragent.cli import common
+from meteragent.report import plan
 from meteragent.report.plan import ask
 from meteragent.report.plan.solve import Question
 
@@ -20,7 +23,8 @@ T = TypeVar("T")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `plan`."""
+    """Add the arguments of `plan`."""
+    parser.set_defaults(refuse=parser.error)
     flags: list[tuple[str, str, Callable[[str], object], str]] = [
         ("--hide", "WHAT", ask.hide, "kettle, 'tv evening', 'away 8 h', .., 110Wh, 0.3kWh, or '2000W 30min'"),
         ("--share", "WHAT", ask.share, "half-hour, day, typical-day, month; also 15min, hour, curve"),
@@ -34,6 +38,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, metavar=metavar, type=_told(parse), help=text)
     parser.set_defaults(level=Fraction(1), timezone="UTC")
     parser.add_argument("--json", action="store_true", help="the same facts as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the third quantity, and draw it where asked; a question without an answer is a usage error."""
+    try:
+        answer = plan.solve(question(options))
+    except ValueError as error:
+        options.refuse(str(error))
+    if options.plot is not None:
+        if common.lacks("matplotlib", "a picture", "analysis"):
+            return common.EXIT_CRASH
+        importlib.import_module("meteragent.report.plan.picture").draw(answer, options.plot)
+    print(plan.as_json(answer) if options.json else plan.as_text(answer))
+    return 0
 
 
 def question(options: argparse.Namespace) -> Question:

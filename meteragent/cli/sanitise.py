@@ -11,13 +11,12 @@ from typing import Any
 
 from meteragent import config
 from meteragent.archive.policy import Policy
+from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED
 from meteragent.cli.secrecy import forbid_dumps
 from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError
 from meteragent.domain.grid import format_duration, iso_duration
 from meteragent.domain.units import Kind
 
-EXIT_CRASH = 1
-EXIT_INTERRUPTED = 130
 _COVERED_LEAST, _COVERED_MOST = 0.9, 1.05
 """Readings that cover less or more of the windows' time probably cover something else than is stated."""
 _SMALL = 0.9
@@ -138,10 +137,9 @@ def _terms(done: Any) -> list[str]:
     """The promise, the error, and the keys."""
     usual = done.policy.usual
     window = usual.timezone or iso_duration(usual.length_ms)
-    sd = done.policy.descriptor(usual).sd
     return [
         f"  epsilon        {usual.epsilon} per {usual.unit} and window ({window}): level {usual.level}",
-        f"  one number     {sd:.4g} {usual.unit} of noise (one standard deviation)",
+        f"  one number     {usual.sd:.4g} {usual.unit} of noise (one standard deviation)",
         *([f"  keys           {', '.join(sorted(done.account.keys))}"] if done.account.keys else []),
     ]
 

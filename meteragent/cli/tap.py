@@ -6,14 +6,13 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Coroutine
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from meteragent import config as settings
 from meteragent import mqtt
+from meteragent.cli import common
 from meteragent.cli.secrecy import forbid_dumps
 from meteragent.domain.errors import LinkError
 from meteragent.tools.tap.view import StreamView, View
@@ -26,7 +25,7 @@ _NO_TERMINAL = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `tap`."""
-    parser.add_argument("config", metavar="CONFIG", type=Path, help="the configuration file (TOML)")
+    common.add_config(parser)
     parser.add_argument("--meter", metavar="M", help="this meter only, by the name that its topic has")
 
 
@@ -51,14 +50,10 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 async def _show(config: settings.Config, meter: str | None) -> None:
     """Listen to both sides of all streams until a signal; raises LinkError."""
     streams = [StreamView(config, stream, _key(stream), meter) for stream in config.stream]
-    view = View(streams, _write, _now_ms)
+    view = View(streams, _write, common.now_ms)
     told = Told(view)
     logging.getLogger("meteragent").addHandler(told)
     sides = [

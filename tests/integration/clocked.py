@@ -10,6 +10,7 @@ from pathlib import Path
 
 from meteragent import cli
 from meteragent.agent import synchronised
+from meteragent.cli import common
 from tests.integration.alone import listen_to_nobody
 
 LOOK_S = 0.02
@@ -42,6 +43,6 @@ def set_clock(folder: Path, off_ms: int) -> None:
 if __name__ == "__main__":
     listen_to_nobody()
     folder = Path(sys.argv[-1]).parent
-    cli._now_ms = WallClock(folder / "clock")
+    common.now_ms = WallClock(folder / "clock")
     synchronised.synchronised = lambda *_: (folder / "synchronised").exists()
     sys.exit(cli.main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""`meteragent run CONFIG`: the agent, until SIGTERM."""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+from fractions import Fraction
+from typing import Any
+
+from meteragent import config
+from meteragent.agent import Agent, synchronised
+from meteragent.agent.notify import Notify
+from meteragent.cli import admission, common
+from meteragent.cli.secrecy import forbid_dumps
+from meteragent.report import check
+
+_LEVELS = ("debug", "info", "warning", "error")
+
+COLLECT_AFTER = 10_000
+"""Objects made and not yet freed before Python looks for cycles: no path of a reading makes any, and to look
+through all that is known of many meters takes long."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `run`."""
+    common.add_config(parser)
+    parser.add_argument(
+        "--log-level", choices=_LEVELS, default="info", help="the least that is logged; default %(default)s"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the agent; raises what ended it."""
+    _log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
+    settings = config.load(options.config)
+    if admission.refused(options.config, settings, sys.stderr):
+        return common.EXIT_CONFIG
+    forbid_dumps()
+    gc.set_threshold(COLLECT_AFTER)
+
+    def facts(stream: config.Stream, others: Fraction) -> dict[str, Any]:
+        return check.facts(stream, others=others)
+
+    notify = Notify.of(os.environ, os.getpid())
+    agent = Agent(settings, wall_ms=common.now_ms, boot=synchronised.boot_clock(), notify=notify, facts=facts)
+    asyncio.run(_until_signalled(agent))
+    return 0
+
+
+def _log_to_stderr(level: int) -> None:
+    """Log messages of at least a level; of other packages none below INFO: they might hold anything."""
+    logging.basicConfig(level=max(level, logging.INFO), format="%(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("meteragent").setLevel(level)
+
+
+async def _until_signalled(agent: Agent) -> None:
+    running = asyncio.ensure_future(agent.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await running

@@ -16,7 +16,7 @@ BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
-.PHONY: help demo test fast-tests broker-tests lint types parts unit real faults mutants bench clean
+.PHONY: help demo test fast-tests broker-tests lint types parts unit real faults brokers mutants bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -62,6 +62,9 @@ faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each; the law
 	$(BIN)/python -m tests.tools.load --meters 100
 	$(BIN)/python -m tests.tools.load --meters 10000
 	$(BIN)/python -m simulators ordeal --seeds 100000 --log $(LOGS)/ordeal.jsonl
+
+brokers: $(STAMP) ## the MQTT client and kill -9 with mosquitto, RabbitMQ, NATS, aedes and amqtt (8 minutes; BROKER=NAME for one)
+	$(BIN)/python -m tests.tools.brokers $(BROKER)
 
 mutants: $(STAMP) ## a mistake in each result of the papers, one by one, that its test must find (7 minutes)
 	$(BIN)/python -m tests.tools.paper_mutants

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
@@ -82,8 +82,73 @@ def _openssl(arguments: str) -> None:
     subprocess.run(["openssl", *arguments.split()], check=True, capture_output=True)
 
 
-class Broker:
-    """A mosquitto and its folder; it keeps port and folder over `stop`, `kill` and `start`.
+class Server:
+    """A program that listens on a port of the loopback; it keeps port and folder over `kill` and `start`.
+
+    `command` starts it, and may hold `{port}` and `{folder}`; what it prints is in `folder / "log"`.
+    """
+
+    def __init__(self, folder: Path, command: Sequence[str], *, ready_s: float = READY_S) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"mqtt://127.0.0.1:{self.port}"
+        self._command = [part.format(port=self.port, folder=folder) for part in command]
+        self._ready_s = ready_s
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> Self:
+        """Start it and wait until it listens."""
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        for _ in range(round(self._ready_s / 0.01)):
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+            except OSError:
+                self._must_run()
+            else:
+                return self
+        raise TimeoutError((self.folder / "log").read_text())
+
+    def _must_run(self) -> None:
+        """Give it a moment, in which it should not end."""
+        assert self._process is not None
+        try:
+            self._process.wait(0.01)
+        except subprocess.TimeoutExpired:
+            return
+        raise RuntimeError((self.folder / "log").read_text())
+
+    def stop(self) -> None:
+        """End it in an orderly way, if it runs."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(READY_S)
+            self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(READY_S)
+        self._process = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class Broker(Server):
+    """A mosquitto and its folder.
 
     `settings` are lines of its configuration and win over those given here: no limit to what it
     queues, and with `persistence` every change saved at once. `users` maps names to passwords;
@@ -103,11 +168,9 @@ class Broker:
         certificates: Certificates | None = None,
         mutual: bool = False,
     ) -> None:
-        self.folder = folder
-        self.port = free_port()
-        self.url = f"{'mqtts' if certificates else 'mqtt'}://127.0.0.1:{self.port}"
-        self._command = [str(program), "-c", str(folder / "mosquitto.conf")]
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(folder, [str(program), "-c", str(folder / "mosquitto.conf")])
+        if certificates:
+            self.url = f"mqtts://127.0.0.1:{self.port}"
         lines: dict[str, object] = {
             "user": "root",  # taken for what it is only if started by root: it may write its folder
             "listener": f"{self.port} 127.0.0.1",
@@ -134,60 +197,10 @@ class Broker:
         path.chmod(0o600)
         return path
 
-    @property
-    def pid(self) -> int:
-        """Its process."""
-        assert self._process is not None
-        return self._process.pid
-
-    def start(self) -> Self:
-        """Start it and wait until it listens."""
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        for _ in range(round(READY_S / 0.01)):
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-            except OSError:
-                self._must_run()
-            else:
-                return self
-        raise TimeoutError((self.folder / "log").read_text())
-
-    def _must_run(self) -> None:
-        """Give it a moment, in which it should not end."""
-        assert self._process is not None
-        try:
-            self._process.wait(0.01)
-        except subprocess.TimeoutExpired:
-            return
-        raise RuntimeError((self.folder / "log").read_text())
-
-    def stop(self) -> None:
-        """End it in an orderly way, if it runs."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(READY_S)
-            self._process = None
-
     def reload(self) -> None:
         """Let it read its access control file again."""
         assert self._process is not None
         self._process.send_signal(signal.SIGHUP)
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait(READY_S)
-        self._process = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def _hashed(name: str, password: str) -> str:

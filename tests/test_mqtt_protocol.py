@@ -206,6 +206,7 @@ CONNACKS: list[tuple[int, bytes, Event]] = [
     (MQTT_3, b"\x20\x02\x01\x05", Violation("flags of CONNACK that are reserved")),
     (MQTT_5, b"\x20\x03\x00\x87\x00", Refused(0x87, "not authorised")),
     (MQTT_5, b"\x20\x02\x00\x84", Refused(0x84, "the broker does not speak this version")),
+    (MQTT_5, b"\x20\x02\x00\x01", Refused(0x01, "the broker does not speak this version")),
     (
         MQTT_5,
         b"\x20\x13\x00\x00\x10\x11\x00\x00\x01\x00\x13\x00\x1e\x21\x00\x0a\x27\x00\x00\x10\x00",

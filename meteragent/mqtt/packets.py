@@ -252,6 +252,7 @@ _CANNOT: Final = {
 """What MQTT 3.1.1's return codes say (3.2.2.3)."""
 _REASONS: Final = {
     0x00: "normal disconnection",
+    0x01: "the broker does not speak this version",  # as a broker without MQTT 5 answers
     0x80: "unspecified error",
     0x81: "malformed packet",
     0x82: "protocol error",

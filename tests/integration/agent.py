@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
-from tests.broker import Broker
+from tests.broker import Server
 from tests.integration.judge import Fed, violations
 from tests.integration.plan import Plan, time_ms
 from tests.integration.service import Service, until
@@ -19,7 +19,10 @@ TELLING = 7
 
 
 class Agent(Service):
-    """`meteragent run` on streams between two brokers; leaving the `with` leaves nothing behind."""
+    """`meteragent run` on streams between two brokers; leaving the `with` leaves nothing behind.
+
+    `source` and `sink` are more lines of the configuration of each stream.
+    """
 
     def __init__(
         self,
@@ -28,10 +31,11 @@ class Agent(Service):
         source_url: str,
         sink_url: str | None = None,
         *,
-        protocol: str = "auto",
+        source: str = "",
+        sink: str = "",
         program: Sequence[str] = ("meteragent",),
     ) -> None:
-        streams = "".join(plan.toml(source_url, sink_url, protocol) for plan in plans)
+        streams = "".join(plan.toml(source_url, sink_url, source, sink) for plan in plans)
         super().__init__(folder, streams, program=program)
         self._plans = plans
 
@@ -42,7 +46,7 @@ class Agent(Service):
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    async def subscribed(self, broker: Broker) -> None:
+    async def subscribed(self, broker: Server) -> None:
         """Wait until all its streams have subscribed: what is sent earlier is sent to nobody."""
         log = broker.folder / "log"
         await self._until(lambda: log.read_text().count("meters/+/power") >= len(self._plans))

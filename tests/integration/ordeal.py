@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.broker import Broker
+from tests.broker import Server
 from tests.integration.agent import Agent
 from tests.integration.judge import Fed
 from tests.integration.plan import Plan, Reading
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
 
 
 async def kill_agent(
-    broker: Broker,
+    broker: Server,
     folder: Path,
     plans: Sequence[Plan],
     kills: int,
@@ -61,17 +61,18 @@ async def kill_agent(
     *program: str,
     then: Callable[[random.Random], object] = lambda _: None,
     seed: int | None = None,
+    make: Callable[..., Agent] = Agent,
 ) -> Outcome:
     """Kill the agent `kills` times, each time under a burst of so many readings from 6 meters.
 
     Every second life ends at a random moment since its start, the others at one since they
     released something. `then` is done before it is started again. The agent that is left finishes and
-    is stopped.
+    is stopped. `make` makes it, as `Agent` does.
     """
     rng = random.Random(kills if seed is None else seed)
     fed, messages = invent(rng, 6, (kills + 1) * burst // 6)
     lives = 0
-    with Agent(folder, plans, broker.url, program=program or ("meteragent",)) as agent:
+    with make(folder, plans, broker.url, program=program or ("meteragent",)) as agent:
         begun_s = time.monotonic()
         await agent.subscribed(broker)
         startup_s = time.monotonic() - begun_s
@@ -97,13 +98,14 @@ async def kill_agent(
 
 
 async def kill_brokers(
-    brokers: Sequence[Broker],
+    brokers: Sequence[Server],
     folder: Path,
     plans: Sequence[Plan],
     kills: int,
     burst: int,
     *,
     seed: int | None = None,
+    make: Callable[..., Agent] = Agent,
 ) -> Outcome:
     """Kill one of the brokers (source, sink; or one that is both) `kills` times under a feed.
 
@@ -117,7 +119,7 @@ async def kill_brokers(
     source, sink = brokers[0], brokers[-1]
     program = ("tests.integration.altered", "impatient")
     lives = 0
-    with Agent(folder, plans, source.url, sink.url, program=program) as agent:
+    with make(folder, plans, source.url, sink.url, program=program) as agent:
         await agent.subscribed(source)
         async with Receiver(sink) as receiver:
             for life in range(kills):

@@ -69,16 +69,17 @@ class Plan:
         """Where a meter's records leave."""
         return f"private/{self.name}/{meter}"
 
-    def toml(self, source_url: str, sink_url: str | None, protocol: str) -> str:
-        """The stream in the agent's configuration."""
+    def toml(self, source_url: str, sink_url: str | None, source: str = "", sink: str = "") -> str:
+        """The stream in the agent's configuration, with more lines of its source and its sink."""
         return stream(
             source_url,
             sink_url,
             name=self.name,
-            source=f'hold = "{HOLD_MS}ms"\nprotocol = "{protocol}"',
+            source=f'hold = "{HOLD_MS}ms"\n{source}',
             window=f'length = "{self.length_ms}ms"\nstep = "{self.step_ms}ms"\n'
             f'lateness = "{self.lateness_ms}ms"\nclock = "event"',
             privacy=f"level = {self.level}\nradius = {self.radius}",
+            sink=sink,
         )
 
     def truth(self, readings: Sequence[Reading]) -> dict[int, Fraction]:

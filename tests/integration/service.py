@@ -21,7 +21,7 @@ from aiomqtt import Client, MqttError
 
 from meteragent.domain.grid import parse_time
 from simulators.replay import connect
-from tests.broker import Broker
+from tests.broker import Broker, Server
 from tests.not_run import ROOT
 
 LIMIT_S = 120.0
@@ -260,7 +260,7 @@ class Meters:
 
 
 @asynccontextmanager
-async def meters(broker: Broker) -> AsyncIterator[Meters]:
+async def meters(broker: Server) -> AsyncIterator[Meters]:
     """Meters that are connected."""
     async with connect(broker.url) as client:
         yield Meters(client)

@@ -156,7 +156,7 @@ async def _ordeal(folder: Path, broker: Broker, side: str) -> Run:
 async def _waiting_broker(folder: Path, broker: Broker) -> Run:
     """Of each meter one reading stands, and the broker sends no more than are fewer."""
     fed, messages = invent(random.Random(3), MANY, WARM // METERS)
-    with Agent(folder, [PLAN], broker.url, protocol="3.1.1", program=WATCHFUL) as agent:
+    with Agent(folder, [PLAN], broker.url, source='protocol = "3.1.1"', program=WATCHFUL) as agent:
         pid = agent.pid
         await agent.subscribed(broker)
         async with Receiver(broker) as receiver:

@@ -22,7 +22,7 @@ async def test_more_meters_than_messages_on_the_way_do_not_block(broker: Broker,
     The oldest are acknowledged early, and counted.
     """
     fed, messages = invent(random.Random(5), METERS, READINGS)
-    with Agent(tmp_path, [PLAN], broker.url, protocol="3.1.1") as agent:
+    with Agent(tmp_path, [PLAN], broker.url, source='protocol = "3.1.1"') as agent:
         await agent.subscribed(broker)
         async with Receiver(broker) as receiver:
             await feed(broker.url, messages)

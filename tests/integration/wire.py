@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 from aiomqtt import MqttError
 
 from simulators.replay import connect, lost
-from tests.broker import Broker
+from tests.broker import Server
 from tests.integration.plan import SOURCE_TOPIC, Reading
 from tests.integration.service import PAUSE_S, until
 
@@ -64,7 +64,7 @@ class Receiver:
     stop reading when they cannot write, so what had come from a broker that was killed is lost.
     """
 
-    def __init__(self, broker: Broker, name: str = "receiver") -> None:
+    def __init__(self, broker: Server, name: str = "receiver") -> None:
         self.messages: dict[str, list[bytes]] = defaultdict(list)
         self.connected = asyncio.Event()
         self.newest: dict[str, str] = {}

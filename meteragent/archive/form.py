@@ -25,6 +25,7 @@ from meteragent.archive.slots import Ragged, Spans, filled, windows
 from meteragent.domain.errors import ArchiveError
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
+from meteragent.privacy.exact import round_half_up
 
 Form = Literal["wide", "long"]
 
@@ -131,7 +132,7 @@ def _numbers(
         values_u = np.where(found.valid, values_u, policy.usual.gap_u)
     counts = Counts(int(found.valid.size), int((~found.valid).sum()), found.clamped)
     if are_slots:
-        return Ragged(lengths, (2 * values_u + quantum_u) // (2 * quantum_u)), counts
+        return Ragged(lengths, round_half_up(values_u, quantum_u)), counts
     return _slots(starts_ms, lengths, values_u, policy), counts
 
 

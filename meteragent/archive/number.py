@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from meteragent.archive.policy import FIRST_MS, LAST_MS, Integers, Policy
 from meteragent.domain.errors import ArchiveError
 from meteragent.domain.terms import Terms
+from meteragent.privacy.exact import round_half_up
 
 Flags = NDArray[np.bool_]
 Whole = NDArray[Any]
@@ -119,7 +120,7 @@ def _scaled(whole: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
         cut = np.minimum(whole, np.uint64(max(most, 0))).astype(np.int64)
     else:
         cut = np.clip(whole.astype(np.int64, copy=False), least, most)
-    found = cut * top if bottom == 1 else (2 * top * cut + bottom) // (2 * bottom)
+    found = cut * top if bottom == 1 else round_half_up(top * cut, bottom)
     inside = np.clip(found, usual.low_u, usual.high_u).astype(np.int64)
     return Micro(_without(inside, valid), valid, int(((inside != found) & valid).sum()))
 

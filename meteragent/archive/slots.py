@@ -19,6 +19,7 @@ import numpy as np
 from meteragent.archive.policy import Integers, Policy
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
+from meteragent.privacy.exact import round_half_up
 
 _HALF_BITS = 20
 _INT64_BITS = 62
@@ -153,7 +154,7 @@ def _rounded(terms: Terms, sums: Integers) -> Integers:
     kind = sums.dtype
     whole = sums.reshape(-1, terms.n) + terms.gap_u * np.array(lasting, kind)
     each = np.array(lattice, kind)
-    found: Integers = ((2 * whole + each) // (2 * each)).astype(np.int64).ravel()
+    found: Integers = round_half_up(whole, each).astype(np.int64).ravel()
     return found
 
 

@@ -10,6 +10,7 @@ from meteragent.domain.grid import Calendar, Epoch, Grid, Hours, parse_time
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Band, Rounding, Space, Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
+from meteragent.privacy.exact import round_half_up
 
 USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
 """An ordinary window of the calendar, in days of 24 hours: what figures are stated for."""
@@ -226,7 +227,7 @@ def budget(stream: Stream) -> Fraction | None:
 
 
 def _micro(value: Fraction) -> int:
-    return (2 * value * MICRO + 1) // 2
+    return round_half_up(value * MICRO)
 
 
 def sink_url(stream: Stream) -> str:

@@ -28,6 +28,7 @@ import numpy as np
 
 from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Floats, Series
+from meteragent.privacy.exact import round_half_up
 from meteragent.privacy.mechanism.slot_law import log_mass_of_slot
 
 Loss = Literal["absolute", "squared"]
@@ -94,9 +95,7 @@ def log_likelihood(terms: Descriptor, released: Fraction, values: list[Fraction]
     quantum = terms.mechanism.quantum
     y = released / quantum
     if terms.rounding == "half-up":
-        return log_mass_of_slot(
-            terms.mechanism, [int(y - math.floor(x / quantum + Fraction(1, 2))) for x in values]
-        )
+        return log_mass_of_slot(terms.mechanism, [int(y - round_half_up(x / quantum)) for x in values])
     moved = [int(y - x // quantum) for x in values]
     up = np.array([float(x / quantum % 1) for x in values])
     with np.errstate(divide="ignore"):  # a whole quantum is not rounded up

@@ -21,7 +21,6 @@ nothing by that but when it was used. Sums are rounded to millionths, as values 
 from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
-from math import floor
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
@@ -31,6 +30,7 @@ from meteragent.core.timeline import Outcome, Pending
 from meteragent.domain.reading import Token
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
+from meteragent.privacy.exact import round_half_up
 
 _WAITING = 64
 """Readings of a phase that wait for another phase, at most."""
@@ -172,7 +172,7 @@ class RegisterPhases:
             used += around
         for part in used:
             part.left += 1
-        return Pending(time_ms, floor(sum_u + Fraction(1, 2)), Share(used, 1))
+        return Pending(time_ms, round_half_up(sum_u), Share(used, 1))
 
     def _at(self, time_ms: int, one: _Part, other: _Part | None = None) -> Fraction:
         """A phase's register at a time between two readings; it stands still before a reset."""

@@ -10,6 +10,7 @@ from meteragent.domain.commit import OpenWindow, Slot
 from meteragent.domain.errors import MeteragentError
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
+from meteragent.privacy.exact import round_half_up
 from meteragent.privacy.mechanism.laplace import reach
 
 
@@ -183,7 +184,7 @@ class Window:
         lattice = self.terms.lattice(index)
         if self.terms.rounding == "dithered":
             return accumulator // lattice
-        return (2 * accumulator + lattice) // (2 * lattice)
+        return round_half_up(accumulator, lattice)
 
     def state(self, standing: tuple[int, int] | None = None) -> OpenWindow:
         """What the store keeps of it.

@@ -14,6 +14,7 @@ from meteragent.decode import Found, attempt
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Reading
 from meteragent.domain.units import MICRO
+from meteragent.privacy.exact import round_half_up
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _NOT_FINITE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.ASCII | re.IGNORECASE)
@@ -79,7 +80,7 @@ def _floored(value: Decimal, unit: Decimal) -> int:
 
 def _ratio(value: Decimal, unit: Fraction) -> int:
     """The same of any unit."""
-    return math.floor(Fraction(_bounded(value)) * unit + Fraction(1, 2))
+    return round_half_up(Fraction(_bounded(value)) * unit)
 
 
 def _bounded(value: Decimal) -> Decimal:

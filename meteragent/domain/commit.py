@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import ENERGY_UNIT, HOUR_MS, Kind
+from meteragent.privacy.exact import round_half_up
 
 
 class Slot(NamedTuple):
@@ -74,7 +75,7 @@ class Total(NamedTuple):
     @property
     def value_u(self) -> int:
         """The sum in millionths of the unit, rounded: floor(x + 1/2)."""
-        return (2 * self.sum + HOUR_MS) // (2 * HOUR_MS)
+        return round_half_up(self.sum, HOUR_MS)
 
     @classmethod
     def after(

@@ -35,6 +35,7 @@ from scipy import stats
 from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.dither import TESTS, dither_tests, fractions
+from meteragent.privacy.exact import round_half_up
 from meteragent.privacy.mechanism.dithered import log_share
 from meteragent.privacy.mechanism.window_law import WindowLaw, WindowMechanism
 from meteragent.privacy.space.lattice import directions
@@ -161,7 +162,7 @@ class _Bench:
 
     def quanta(self, window: Integers) -> Integers:
         """What a window is on the lattice: floor(x/q + 1/2); dithered, floor(x/q)."""
-        return np.asarray(window // self.per if self.dithered else (2 * window + self.per) // (2 * self.per))
+        return np.asarray(window // self.per if self.dithered else round_half_up(window, self.per))
 
     def noise(self, window: Integers, count: int, bits: Bits | None = None) -> NDArray[Any]:
         """What `count` releases of a window add to it, in quanta."""

@@ -9,7 +9,10 @@ that are certified to lie below and above it, as closely as asked.
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
-from typing import Any
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 Exact = Fraction | Decimal | int | str
 """What an exact number may be written as."""
@@ -34,6 +37,17 @@ def rational(name: str, value: Any) -> Fraction:
         return Fraction(value)
     except (ValueError, OverflowError, ZeroDivisionError):
         raise ValueError(f"{name} must be a finite number such as '1/220' or '0.1', not {value!r}") from None
+
+
+@overload
+def round_half_up(numerator: int | Fraction, denominator: int = 1) -> int: ...
+@overload
+def round_half_up(
+    numerator: NDArray[np.integer | np.object_], denominator: int | NDArray[np.integer | np.object_]
+) -> NDArray[Any]: ...
+def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
+    """Return floor(numerator / denominator + 1/2), exactly; of arrays of integers, element by element."""
+    return (2 * numerator + denominator) // (2 * denominator)
 
 
 def positive(name: str, value: Any) -> Fraction:

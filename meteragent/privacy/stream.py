@@ -32,7 +32,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.exact import Exact, positive, rational, round_half_up
 
 _TERMS = 40  # of e^-aR: e^-40 is below a float's last bit
 
@@ -186,7 +186,7 @@ class Accumulator:
     @property
     def release(self) -> int:
         """What leaves at the slot's end, in quanta: floor(A/(q T) + 1/2)."""
-        return (2 * self.stored + self.lattice) // (2 * self.lattice)
+        return round_half_up(self.stored, self.lattice)
 
     @property
     def residue(self) -> int:

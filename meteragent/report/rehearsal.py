@@ -37,6 +37,7 @@ from meteragent.domain.terms import Rounding, Terms
 from meteragent.domain.units import MICRO, Kind
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.bulk import BulkBits
+from meteragent.privacy.exact import round_half_up
 from meteragent.privacy.mechanism.dithered import DitheredLaplace
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.space import Windows
@@ -107,7 +108,7 @@ class Rehearsal:
         """Return ln P(output | point) if all is right: as claimed, half-up of the rounded window."""
         window = np.asarray(point)
         if not self._dithered:
-            window = (2 * window + self._per) // (2 * self._per)
+            window = round_half_up(window, self._per)
         return self._claim.log_mass(np.rint(outputs).astype(np.int64), window)
 
     def release(self, windows: ArrayLike, *, bits: Bits | None = None) -> NDArray[np.number]:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.curve import Means, Projection
-from meteragent.privacy.exact import Exact, rational
+from meteragent.privacy.exact import Exact, rational, round_half_up
 from meteragent.privacy.mechanism.base import MetricMechanism
 from meteragent.privacy.space import Curve, Curves, Windows
 
@@ -69,7 +69,7 @@ class Functional:
         if curve not in self.space:
             raise ValueError(f"a curve on [0, {self.space.duration_s}] s is needed")
         quantum: Fraction = self.mechanism.space.quantum
-        return tuple(math.floor(value / quantum + Fraction(1, 2)) for value in self.functionals(curve))
+        return tuple(round_half_up(value / quantum) for value in self.functionals(curve))
 
     def release(self, curves: Iterable[Curve], *, bits: Bits | None = None) -> NDArray[Any]:
         """The noisy functionals of `curves`, in quanta, one row for each: each is charged.

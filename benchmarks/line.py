@@ -22,11 +22,11 @@ from meteragent.domain.commit import Charge, Commit, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.privacy.bits import SystemBits
-from meteragent.store import Store, ledger, outbox
+from meteragent.store import Store, ledger, outbox, transaction
 
 NOW_MS, SLOT_MS, DAY_MS = 1_800_000_000_000, 1_800_000, 86_400_000
 CHANNEL, EPSILON = "main", Fraction(1, 220)
-CHUNK, BATCH, PRUNE = 20_000, 500, 100
+CHUNK, BATCH = 20_000, 500
 TEXT = """
 [source]
 topic = "meters/{meter}/power"
@@ -102,14 +102,8 @@ class Line:
 
 def persist(store: Store, commit: Commit, delivered: list[int]) -> list[outbox.Waiting]:
     """One transaction and what it erases, as the agent's; the rows that it puts into the outbox."""
-    with store.transaction() as tx:
-        ledger.charge(tx, commit)
-        store.write(tx, commit)
-        rows = outbox.append(tx, commit)
-        if delivered:
-            outbox.delivered(tx, delivered, commit.clock_ms)
-        outbox.prune(tx, 0, PRUNE)
-        outbox.total(tx)
+    rows = transaction.commit(store, commit, delivered, None, commit.clock_ms).rows
+    store.erase()
     return rows
 
 

@@ -36,7 +36,6 @@ from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream
 from meteragent.domain import grid
-from meteragent.domain.commit import Commit
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
 from meteragent.domain.identity import SourceTopic
@@ -44,7 +43,7 @@ from meteragent.domain.reading import Message
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MICRO
 from meteragent.privacy.bits import SeededBits
-from meteragent.store import Store, ledger, outbox
+from meteragent.store import Store, ledger, outbox, transaction
 from simulators import fault
 from simulators.account import Account, BrokenError, Slot, first_window_ms
 from simulators.fault import Arrivals, Faults, Row
@@ -55,6 +54,8 @@ from simulators.plan import DAY_0, event_table
 STEP_S = 60
 TURN_MS = 60_000
 """Virtual time between two turns; windows, slots and `lateness` are multiples, so that all opens on time."""
+KEEP_MS = 365 * DAY_MS
+"""How long what has left is kept: a world is over before that."""
 START_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
 CONFIG = """
 [source]
@@ -226,21 +227,13 @@ def _live(core: Pipeline, store: Store, messages: list[Message], books: Books, t
                 at += 1
             effects = core.feed(messages[begin:at], now_ms, now_ms)
             if effects.commit or delivered:
-                _persist(store, effects.commit, delivered)
+                transaction.commit(store, effects.commit, delivered, None, KEEP_MS)
+                store.erase()
             books.see(effects, terms)
             due = outbox.pending(store.connection, core.name, now_ms, -1)
             books.left += [(now_ms, row) for row in due]
             delivered = [row.id for row in due]
             bar.update(at - begin)
-
-
-def _persist(store: Store, commit: Commit, delivered: list[int]) -> None:
-    """All that the agent does in one transaction, but for pruning: a world is over before that."""
-    with store.transaction() as tx:
-        ledger.charge(tx, commit)
-        store.write(tx, commit)
-        outbox.append(tx, commit)
-        outbox.delivered(tx, delivered, commit.clock_ms)
 
 
 def _released(payload: bytes, quantum_u: int) -> tuple[Slot, int]:

@@ -9,7 +9,7 @@ import pytest
 
 from meteragent.agent import Agent
 from meteragent.agent.clock import BootClock, CatchUp, SteadyClock
-from meteragent.agent.runner import Runner, StoreThread
+from meteragent.agent.runner import Runner
 from meteragent.agent.sink import Sink
 from meteragent.agent.source import Source
 from meteragent.core.intake import Found, Intake
@@ -20,7 +20,7 @@ from meteragent.core.window import Window
 from meteragent.domain.commit import Charge, Commit, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message, Token
-from meteragent.store import Store, generation, ledger, outbox
+from meteragent.store import Store, generation, ledger, outbox, transaction
 from meteragent.store.outbox import Waiting
 
 
@@ -159,17 +159,17 @@ def commits_in_two_parts(patch: pytest.MonkeyPatch) -> None:
     """Records are on disk before the charge and the state that they come from."""
 
     def twice(
-        self: StoreThread, commit: Commit, delivered: Sequence[int], budget: Any
+        store: Store, commit: Commit, delivered: Sequence[int], budget: Any, _keep_ms: int
     ) -> tuple[list[Waiting], int]:
-        with self.store.transaction() as tx:
+        with store.transaction() as tx:
             rows = outbox.append(tx, commit)
-        with self.store.transaction() as tx:
+        with store.transaction() as tx:
             ledger.charge(tx, commit, budget)
-            self.store.write(tx, commit)
+            store.write(tx, commit)
             outbox.delivered(tx, delivered, commit.clock_ms)
             return rows, outbox.total(tx)
 
-    patch.setattr(StoreThread, "_persist", twice)
+    patch.setattr(transaction, "commit", twice)
 
 
 def accepts_a_copy(patch: pytest.MonkeyPatch) -> None:

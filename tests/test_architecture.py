@@ -65,12 +65,17 @@ def form(path: Path) -> Form:
     )
 
 
+def is_overload(node: Function | ast.ClassDef) -> bool:
+    """Return whether it is a signature of a function, which says what it does at its body."""
+    return any(isinstance(one, ast.Name) and one.id == "overload" for one in node.decorator_list)
+
+
 def definitions(tree: ast.AST, where: str, *, is_public: bool = True) -> Iterator[Definition]:
     """All under a tree; nobody can name what stands inside functions or private classes."""
     for node in ast.iter_child_nodes(tree):
         inner = is_public
         if isinstance(node, Function | ast.ClassDef):
-            open_ = is_public and not node.name.startswith("_")
+            open_ = is_public and not node.name.startswith("_") and not is_overload(node)
             lines, doc = (node.end_lineno or 0) - node.lineno + 1, ast.get_docstring(node)
             is_function = isinstance(node, Function)
             yield Definition(f"{where}:{node.lineno} {node.name}", node.name, lines, doc, is_function, open_)

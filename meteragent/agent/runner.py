@@ -23,7 +23,7 @@ from meteragent.core.stream import Effects
 from meteragent.domain.commit import Commit, Descriptor
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
-from meteragent.store import Store, ledger, outbox
+from meteragent.store import Store, ledger, outbox, transaction
 
 POLL_S = 1.0
 """How long a runner sleeps at most: a wall clock may be set."""
@@ -35,9 +35,6 @@ UNERASED_MAX_S = 600.0
 """When another reader has kept old accumulators in the log for so long, everything stands until it ends."""
 STANDS_UNERASED = "another program reads the store and keeps its log from being erased"
 STANDS_FULL = "the store is full of undelivered messages"
-
-PRUNE = 100
-"""Old delivered messages deleted with a commit at most."""
 
 _T = TypeVar("_T")
 _log = logging.getLogger("meteragent")
@@ -81,7 +78,7 @@ class StoreThread:
         added = outbox.size(commit)
         self._added += added
         try:
-            written = self._begin(self._persist, commit, delivered, budget)
+            written = self._begin(transaction.commit, self.store, commit, delivered, budget, self._keep_ms)
             self._erasing = self._begin(self._erase_log)
             rows, self._bytes = await written
         finally:
@@ -89,18 +86,6 @@ class StoreThread:
         if rows:
             self._beside.submit(self.store.prepare)
         return rows
-
-    def _persist(
-        self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None
-    ) -> tuple[list[outbox.Waiting], int]:
-        with self.store.committing() as tx:
-            ledger.charge(tx, commit, budget)
-            self.store.write(tx, commit)
-            rows = outbox.append(tx, commit)
-            if delivered:
-                outbox.delivered(tx, delivered, commit.clock_ms)
-            outbox.prune(tx, commit.clock_ms - self._keep_ms, PRUNE)
-            return rows, outbox.total(tx)
 
     def _erase_log(self) -> None:
         self.store.erase()

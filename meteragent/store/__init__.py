@@ -158,7 +158,7 @@ class Store:
     def committing(self) -> Iterator[sqlite3.Connection]:
         """A transaction as above, but what it leaves in the WAL is still there: `erase` is the next to call.
 
-        Who does not, has it done by the next transaction.
+        If the caller skips that, the next transaction does it first.
         """
         if self._due:
             self.erase()

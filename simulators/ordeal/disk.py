@@ -31,7 +31,8 @@ from typing import Any, Protocol, TypeVar
 from meteragent.agent.runner import StoreThread
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError
-from meteragent.store import generation, ledger, outbox
+from meteragent.store import generation, ledger, outbox, transaction
+from meteragent.store.transaction import Committed
 from simulators.ordeal.power import Files, Moment, Recorder
 from simulators.ordeal.schedule import Crash
 
@@ -152,10 +153,10 @@ class Disk(StoreThread):
             cancelled = await self._takes()
             trap = self._keeper.dies(commit, delivered)
             if trap is not None and trap.where in _IN_IT:
-                self._keeper.died(trap, self._shot(trap, lambda: self._persist(commit, delivered, budget)))
+                self._keeper.died(trap, self._shot(trap, lambda: self._write(commit, delivered, budget)))
             self._begin_failing()
             try:
-                rows, self._bytes = self._persist(commit, delivered, budget)
+                rows, self._bytes = self._write(commit, delivered, budget)
             except StoreError:
                 self._end_failing()
                 self._keeper.failed()
@@ -169,6 +170,9 @@ class Disk(StoreThread):
         if cancelled:
             raise asyncio.CancelledError
         return rows
+
+    def _write(self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None) -> Committed:
+        return transaction.commit(self.store, commit, delivered, budget, self._keep_ms)
 
     async def _erase(self, trap: Crash | None) -> None:
         """What the log keeps is erased, which takes its time; the process may die before, in it or after."""

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from meteragent import config
 from meteragent.agent.parts import Links, core
-from meteragent.agent.runner import StoreThread
 from meteragent.agent.source import BATCH
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
@@ -24,7 +23,7 @@ from meteragent.domain.grid import format_duration, parse_time
 from meteragent.domain.reading import Message
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy.sampling import SystemBits
-from meteragent.store import Store, outbox
+from meteragent.store import Store, outbox, transaction
 
 START_MS = parse_time("2026-06-01T00:00:00Z")
 EVERY_MS = 10_000
@@ -81,7 +80,6 @@ class Line:
         one = stream(preset)
         self.counts = counts = Counts()
         self.store = Store.open(folder / "meteragent.db", now_ms=START_MS, recovery_floor_ms=None)
-        self._thread = StoreThread(self.store, 30 * DAY_MS, 2**29, {one.name}, counts)
         made = core(one, Fraction(0), Links.of(one), self.store.secret)
         known = self.store.snapshot(one.name)
         self._pipeline = Pipeline(made, known, Spending(), SystemBits(), counts)
@@ -92,7 +90,7 @@ class Line:
         """One turn: what is due is delivered at once, and marked with the next commit."""
         effects = self._pipeline.feed(batch, now_ms, now_ms)
         if effects.commit or self._delivered:
-            self._thread._persist(effects.commit, self._delivered, None)
+            transaction.commit(self.store, effects.commit, self._delivered, None, 30 * DAY_MS)
             self.store.erase()
             self.commits += 1
         due = outbox.pending(self.store.connection, self._pipeline.name, now_ms, -1)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from deploy.homeassistant.addon.meteragent import run
 from meteragent import __version__, config
-from meteragent.config.model import PRESETS
 from meteragent.config.source import FORMATS
 from meteragent.decode.profiles import PROFILES
+from meteragent.domain.presets import PRESETS
 from tests.not_run import ROOT
 from tests.stores import open_store
 

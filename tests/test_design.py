@@ -14,6 +14,7 @@ from meteragent import config
 from meteragent.config import model
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.grid import parse_time
+from meteragent.domain.presets import PRESETS
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.not_run import ROOT
@@ -216,7 +217,7 @@ def test_the_presets_are_those_of_the_configuration() -> None:
     )
     stated = {name: (int(slots), int(hide), float(quantum)) for name, slots, hide, quantum in rows}
     assert stated == {
-        name: (one.blocks, int(one.hide_wh), float(one.quantum_w)) for name, one in model.PRESETS.items()
+        name: (one.blocks, int(one.hide_wh), float(one.quantum_w)) for name, one in PRESETS.items()
     }
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.config.model import PRESETS
+from meteragent.domain.presets import PRESETS
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 from meteragent.privacy.curve.resolution import BoundedVariation, error_bound
 from meteragent.report import check, plan

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from meteragent import config
-from meteragent.config.model import PRESETS, Source
+from meteragent.config.model import Source
 from meteragent.domain import loads
+from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS
 from meteragent.report import check

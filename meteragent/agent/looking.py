@@ -13,11 +13,12 @@ from meteragent.agent.clock import SteadyClock
 from meteragent.agent.page import Glance, Message, Promise, Promises, Route, Settings, StreamView, View
 from meteragent.agent.runner import StoreThread
 from meteragent.agent.watch import Watch
-from meteragent.config.model import PRESETS, Privacy
+from meteragent.config.model import Privacy
 from meteragent.config.refuse import refuse
 from meteragent.domain import grid, identity
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.presets import PRESETS
 from meteragent.domain.problem import Problem
 from meteragent.store import ledger, outbox
 

@@ -1,4 +1,4 @@
-"""The commands: parse arguments, run one, exit with the right code (design 5).
+"""The commands: parse arguments, run one, exit with the right code (DESIGN 5).
 
 0   done, or stopped by SIGTERM        3   a guarantee is violated (audit)
 1   crash; store in use or restored   78   bad configuration (EX_CONFIG)

@@ -25,7 +25,7 @@ from meteragent.config.value import (
     Template,
 )
 from meteragent.domain.terms import Clock, Space
-from meteragent.domain.units import DAY_MS, HOUR_MS, Kind
+from meteragent.domain.units import DAY_MS, Kind
 
 
 class _Section(BaseModel):
@@ -243,38 +243,3 @@ class Config(_Section):
     """The local page, health and metrics; left out: none."""
     archive: Archive | None = None
     """Archives in Parquet, for `sanitise`; `run` does not need it."""
-
-
-class Preset(_Section):
-    """Names for numbers, in W and Wh, that are both private and useful (DESIGN 5)."""
-
-    length: int | str
-    hide_wh: Fraction
-    quantum_w: Fraction
-    level: Fraction
-    space: Space = Space.LINF
-    blocks: int = 1
-
-
-def _preset(
-    length: int | str, hide_wh: int, quantum_w: str, *, space: Space = Space.LINF, blocks: int = 1
-) -> Preset:
-    return Preset(
-        length=length,
-        hide_wh=Fraction(hide_wh),
-        quantum_w=Fraction(quantum_w),
-        level=Fraction(1),
-        space=space,
-        blocks=blocks,
-    )
-
-
-_HALF_HOUR_MS = HOUR_MS // 2
-PRESETS = {
-    "television": _preset(_HALF_HOUR_MS, 20, "1"),
-    "appliance": _preset(_HALF_HOUR_MS, 110, "1"),
-    "street": _preset(_HALF_HOUR_MS, 300, "1"),
-    "day": _preset("1d", 300, "0.1"),
-    "bill": _preset("1mo", 6000, "0.01"),
-    "typical-day": _preset("1mo", 1500, "0.01", space=Space.PROFILE, blocks=4),
-}

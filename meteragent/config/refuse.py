@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from meteragent.config.files import address
-from meteragent.config.model import PRESETS, Config, Page, Source, Stream
+from meteragent.config.model import Config, Page, Source, Stream
 from meteragent.config.source import (
     FORMATS,
     branches,
@@ -24,6 +24,7 @@ from meteragent.decode import json as json_profile
 from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.grid import CALENDAR_UNITS, Hours, format_duration
+from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Space, Terms
 from meteragent.domain.units import DAY_MS, MICRO, UNITS, Kind
 from meteragent.mqtt import Endpoint

@@ -10,10 +10,11 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from meteragent.config.model import PRESETS, Config
+from meteragent.config.model import Config
 from meteragent.config.source import FORMATS
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.grid import format_duration
+from meteragent.domain.presets import PRESETS
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _KIB = 1024

@@ -1,15 +1,16 @@
-"""What people write (level, hide, watts) as what the mechanism needs (epsilon, radius, lattice)."""
+"""From what a stream's configuration says, or its preset, to its terms and its schedule."""
 
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from meteragent.config.model import PRESETS, Config, Preset, Stream
+from meteragent.config.model import Config, Stream
 from meteragent.config.source import counters, dead_band, hold_ms, interval_ms, lateness_ms, period_ms
 from meteragent.domain.grid import Calendar, Epoch, Grid, Hours, parse_time
+from meteragent.domain.presets import PRESETS, Preset, radius_that_hides, units_per_watt
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Band, Rounding, Space, Terms
-from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
+from meteragent.domain.units import DAY_MS, MICRO, MINUTE_MS, Kind
 from meteragent.privacy.exact import round_half_up
 
 USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
@@ -90,10 +91,7 @@ def _usual_bands(stream: Stream) -> tuple[Band, ...]:
 
 
 def _per_w(stream: Stream, duration_ms: int) -> Fraction:
-    """How many of the stream's unit one watt is, over a duration where the unit is an energy."""
-    source = stream.source
-    hours = 1 if source.kind is Kind.POWER else Fraction(duration_ms, HOUR_MS)
-    return Fraction(hours) / UNIT_FACTOR[source.unit]
+    return units_per_watt(stream.source.kind, stream.source.unit, duration_ms)
 
 
 def quantum(stream: Stream) -> Fraction:
@@ -120,9 +118,8 @@ def radius(stream: Stream, slot_ms: int) -> Fraction:
     privacy = stream.privacy
     if privacy.radius is not None:
         return privacy.radius
-    power_w = (privacy.hide or preset(stream).hide_wh) * HOUR_MS / slot_ms
-    lattice = quantum(stream)
-    return -(-power_w * _per_w(stream, slot_ms) // lattice) * lattice
+    hide_wh = privacy.hide or preset(stream).hide_wh
+    return radius_that_hides(hide_wh, slot_ms, _per_w(stream, slot_ms), quantum(stream))
 
 
 def level(stream: Stream) -> Fraction:

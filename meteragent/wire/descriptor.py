@@ -34,7 +34,7 @@ class TermsDescriptor(NamedTuple):
 
 
 def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
-    """Return what a descriptor says of the terms (design 5).
+    """Return what a descriptor says of the terms (DESIGN 5).
 
     Of an `archive` no clock opens the windows, and the noise is keyed.
     """

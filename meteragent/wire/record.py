@@ -1,7 +1,7 @@
 """Records: the private value of one slot.
 
 Every record of a stream has the same fields whatever happened in the slot (law 4). A record is a JSON object
-(design 5), or a SenML pack that says the same (`senml`).
+(DESIGN 5), or a SenML pack that says the same (`senml`).
 """
 
 import json

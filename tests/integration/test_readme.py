@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from meteragent import cli, config
-from meteragent.config import model
+from meteragent.domain import presets
 from meteragent.domain.grid import parse_time
 from meteragent.domain.terms import Terms
 from meteragent.report import check, event
@@ -304,10 +304,12 @@ def test_what_is_hidden_is_that_of_check() -> None:
 def test_the_presets_are_those_of_check() -> None:
     """The table of presets has them all, with what `check` gives for each; the default is the default."""
     names = [re.findall(r"`(.+)`", row[0])[0] for row in PRESETS[1:]]
-    assert names == list(model.PRESETS)
+    assert names == list(presets.PRESETS)
     assert 'privacy.preset = "street"' in README
     for name, (label, _, hides, number, month, thousand) in zip(names, PRESETS[1:], strict=True):
-        zone = 'window.timezone = "Europe/Amsterdam"\n' if isinstance(model.PRESETS[name].length, str) else ""
+        zone = (
+            'window.timezone = "Europe/Amsterdam"\n' if isinstance(presets.PRESETS[name].length, str) else ""
+        )
         found = facts(f'privacy.preset = "{name}"\n{zone}')
         unit, per = ("kWh", 1000) if zone else ("Wh", 1)
         assert_shows(hides, float(Fraction(found["hides_wh"])) / per, unit)

@@ -7,8 +7,8 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from meteragent import config
-from meteragent.config.model import PRESETS
 from meteragent.domain.grid import format_duration
+from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Space, Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import LInfLaplace, sd, success_bound

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from meteragent.config.model import PRESETS
+from meteragent.domain.presets import PRESETS
 
 OPTIONS = Path("/data/options.json")
 FOLDER = Path("/data/meteragent")

@@ -1,0 +1,45 @@
+"""Presets, and what people state (an energy to hide) as what the mechanism needs (a radius on a lattice)."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from meteragent.domain.terms import Space
+from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Names for numbers, in W and Wh, that are both private and useful (DESIGN 5).
+
+    `length` is a window in ms, or a unit of the calendar; `blocks` are its slots (of a profile, the day's).
+    """
+
+    length: int | str
+    hide_wh: Fraction
+    quantum_w: Fraction
+    level: Fraction = Fraction(1)
+    space: Space = Space.LINF
+    blocks: int = 1
+
+
+_HALF_HOUR_MS = HOUR_MS // 2
+PRESETS = {
+    "television": Preset(_HALF_HOUR_MS, Fraction(20), Fraction(1)),
+    "appliance": Preset(_HALF_HOUR_MS, Fraction(110), Fraction(1)),
+    "street": Preset(_HALF_HOUR_MS, Fraction(300), Fraction(1)),
+    "day": Preset("1d", Fraction(300), Fraction("0.1")),
+    "bill": Preset("1mo", Fraction(6000), Fraction("0.01")),
+    "typical-day": Preset("1mo", Fraction(1500), Fraction("0.01"), space=Space.PROFILE, blocks=4),
+}
+
+
+def units_per_watt(kind: Kind, unit: str, duration_ms: int) -> Fraction:
+    """Return how many of the unit one watt is, over a duration where the unit is an energy."""
+    hours = Fraction(1) if kind is Kind.POWER else Fraction(duration_ms, HOUR_MS)
+    return hours / UNIT_FACTOR[unit]
+
+
+def radius_that_hides(hide_wh: Fraction, slot_ms: int, units_per_w: Fraction, quantum: Fraction) -> Fraction:
+    """Return hide / slot as a radius in the unit, rounded up to the lattice (DESIGN 2)."""
+    power_w = hide_wh * HOUR_MS / slot_ms
+    return -(-power_w * units_per_w // quantum) * quantum

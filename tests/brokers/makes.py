@@ -226,7 +226,7 @@ MAKES: Final = (
     Make("rabbitmq-4.0", partial(_rabbitmq, NEW, "brokers/rabbitmq.conf"), BOTH, lacks=_ROUTED),
     Make("rabbitmq-4.0-defaults", partial(_rabbitmq, NEW, ""), BOTH, shipped=False, lacks=_ROUTED | _FEW),
     Make("nats-2.9", partial(_nats, OLD), OLDER, at_once=False, lacks=_SUBJECTS),
-    Make("nats-2.9-defaults", partial(_nats, OLD, ""), OLDER, shipped=False, lacks=_SUBJECTS | _FEW | _SLOW),
+    Make("nats-2.9-defaults", partial(_nats, OLD, ""), OLDER, shipped=False, lacks=_SUBJECTS | _SLOW),
     Make("nats-2.10", partial(_nats, NEW), OLDER, at_once=False, lacks=_SUBJECTS),
     Make("nats-2.10-defaults", partial(_nats, NEW, ""), OLDER, shipped=False, lacks=_SUBJECTS | _SLOW),
     Make("aedes", _aedes, OLDER, lasts=False),

@@ -9,11 +9,13 @@ from functools import partial
 
 from meteragent import cli
 from meteragent.agent import Agent
+from meteragent.cli import run
 
 
 def listen_to_nobody() -> None:
     """Have the command's agents listen for no other."""
-    vars(cli)["Agent"] = partial(Agent, listen_s=0)
+    assert vars(run)["Agent"] is Agent  # where the command looks it up
+    vars(run)["Agent"] = partial(Agent, listen_s=0)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import logging
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -39,8 +40,9 @@ BY_NAME = {make.name: make for make in MAKES}
 Killing = Callable[[Server, Path, Version, int], Awaitable[kills.Judged]]
 
 
-def trial(name: str, rounds: int) -> Report:
-    """Start a broker, measure what it does, and kill."""
+def trial(number: int, name: str, rounds: int) -> Report:
+    """Start a broker, measure what it does, and kill; trials of other numbers have other ports."""
+    os.environ["PYTEST_XDIST_WORKER"] = f"gw{number % 8}"  # by which `free_port` keeps workers apart
     make = BY_NAME[name]
     ready = make.obtain()
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # the feeder's client: connections that end
@@ -126,7 +128,7 @@ def _run(names: Sequence[str], rounds: int) -> list[Report]:
             print(f"NOT RUN: {name}: {error}", flush=True)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(AT_ONCE, mp_context=context, max_tasks_per_child=1) as pool:
-        return list(pool.map(partial(trial, rounds=rounds), there))
+        return list(pool.map(partial(trial, rounds=rounds), range(len(there)), there))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import pytest
 from meteragent import agent, config
 from meteragent.agent import Agent
 from meteragent.agent.clock import BootClock
+from meteragent.agent.environment import Environment
 from meteragent.agent.notify import Notify
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
@@ -20,6 +21,7 @@ from meteragent.domain.grid import parse_time
 from meteragent.domain.reading import Message
 from meteragent.mqtt import Endpoint, Session, Token
 from meteragent.privacy.bits import SecretBits
+from meteragent.privacy.sampling import SystemBits
 from tests.fake_session import LIMIT_S, FakeSession, Publication
 
 START_MS = 1_800_000_000_000
@@ -101,6 +103,7 @@ class World:
         self.ahead_ms = 0
         self.synchronised: bool | None = True
         self.listen_s = 0.0
+        self.pipeline: type[Pipeline] = Pipeline
         self.read = asyncio.Event()
         self.feeds = Counter[tuple[str, int]]()
         self.sides: dict[str, Side] = {}
@@ -117,6 +120,12 @@ class World:
     def boot(self) -> BootClock:
         """A boot clock that goes as the wall clock does, but for what a test sets that ahead by."""
         return BootClock(lambda: self.now_ms - self.ahead_ms - START_MS, lambda: self.synchronised)
+
+    def environment(self, **parts: Any) -> Environment:
+        """What the agent stands on: this world's clocks, and the system's randomness and store."""
+        return Environment(
+            wall_ms=self.wall_ms, boot=self.boot(), pipeline=self.pipeline, listen_s=self.listen_s, **parts
+        )
 
     def parse(self, text: str) -> config.Config:
         """A configuration over this folder."""
@@ -155,15 +164,8 @@ class World:
         self._names = [stream.name for stream in self.parse(text).stream]
         self._suffixes = ["" if name == "main" else f"-{name}" for name in self._names]
         self._sinks = []
-        told = notify or Notify()
-        self.agent = Agent(
-            self.parse(text),
-            wall_ms=self.wall_ms,
-            boot=self.boot(),
-            bits=bits,
-            notify=told,
-            listen_s=self.listen_s,
-        )
+        environment = self.environment(bits=bits or SystemBits(), notify=notify or Notify())
+        self.agent = Agent(self.parse(text), environment)
         task = asyncio.create_task(self.agent.run())
         try:
             async with asyncio.timeout(LIMIT_S):

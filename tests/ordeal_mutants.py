@@ -3,11 +3,11 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from meteragent.agent import Agent
 from meteragent.agent.clock import BootClock, CatchUp, SteadyClock
 from meteragent.agent.runner import Runner
 from meteragent.agent.sink import Sink
@@ -179,11 +179,13 @@ def accepts_a_copy(patch: pytest.MonkeyPatch) -> None:
 
 def begins_a_lost_store_anywhere(patch: pytest.MonkeyPatch) -> None:
     """A new store in place of a damaged one has no floor."""
+    open_store = Store.open
 
-    def opened(self: Agent, now_ms: int) -> Store:
-        return Store.open(self._config.store.path, now_ms=now_ms, recovery_floor_ms=0)
+    def opened(path: Path, *, now_ms: int, recovery_floor_ms: int | None, **more: Any) -> Store:
+        floor_ms = None if recovery_floor_ms is None else 0
+        return open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms, **more)
 
-    patch.setattr(Agent, "_open", opened)
+    patch.setattr(Store, "open", opened)
 
 
 def draws_all_at_once(patch: pytest.MonkeyPatch) -> None:

@@ -215,7 +215,7 @@ async def raises(task: "asyncio.Task[None]", kind: type[Exception]) -> None:
 async def test_without_a_clock_no_store_is_made(world: World) -> None:
     """Before the clock is synchronised nothing is opened, so that no loss is dated to 1970."""
     world.now_ms = 86_400_000
-    agent = Agent(world.parse(STREAM.format("", "")), wall_ms=world.wall_ms, boot=world.boot())
+    agent = Agent(world.parse(STREAM.format("", "")), world.environment())
     task = asyncio.create_task(agent.run())
     await world.turn()
     assert not world.store.exists()
@@ -296,7 +296,7 @@ async def test_a_retired_stream_is_counted(world: World) -> None:
 async def test_secrets_are_read_before_the_store_is_touched(world: World) -> None:
     """A file that the configuration names and that cannot be read is a ConfigError; no store is made."""
     text = STREAM.format("", "").replace("[sink]", '[sink]\npseudonym_key_file = "/nowhere/key"')
-    agent = Agent(world.parse(text), wall_ms=world.wall_ms, boot=world.boot())
+    agent = Agent(world.parse(text), world.environment())
     with pytest.raises(ConfigError, match=r"sink\.pseudonym_key_file"):
         await agent.run()
     assert not world.store.exists()
@@ -320,7 +320,7 @@ async def test_a_second_agent_is_refused(world: World) -> None:
     """While an agent has the store, another one ends with StoreError and disturbs nothing."""
     async with world.running():
         with pytest.raises(StoreError, match="another agent"):
-            await Agent(world.parse(STREAM.format("", "")), wall_ms=world.wall_ms, boot=world.boot()).run()
+            await Agent(world.parse(STREAM.format("", "")), world.environment()).run()
         world.sides["source"].send(100)
         await world.until(lambda: world.agent.counts["opened"] == 1)
 

@@ -272,7 +272,7 @@ async def test_a_jump_while_the_clock_is_waited_for_is_one_too(world: World) -> 
     async with world.running():
         await begun(world)
     world.now_ms = EARLY_MS
-    agent = module.Agent(world.parse(STREAM.format("", "")), wall_ms=world.wall_ms, boot=world.boot())
+    agent = module.Agent(world.parse(STREAM.format("", "")), world.environment())
     task = asyncio.create_task(agent.run())
     await world.turn()
     jump(world, START_MS + HOUR_MS - EARLY_MS)
@@ -316,7 +316,7 @@ async def test_no_interval_leaves_twice_from_a_copy_of_the_memory(
             super().__init__(*arguments)
             cores.append(self)
 
-    monkeypatch.setattr(module, "Pipeline", Seen)
+    world.pipeline = Seen
     if not noticed:
         monkeypatch.setattr(BootClock, "step_ms", lambda *_: 0)
     async with world.running(NOISY):

@@ -141,7 +141,7 @@ async def test_when_there_is_room_again_what_waited_counts(tmp_path: Path) -> No
             await line.pass_to(START_MS + 2 * LENGTH_MS)
             line.send(500)
             line.now_ms += LENGTH_MS
-            line.store._max_bytes = 2**20
+            line.store.max_bytes = 2**20
             await line.until(lambda: line.opened == 4)
             line.send(900, meter="m")
             await line.pass_to(START_MS + 4 * LENGTH_MS)

@@ -9,7 +9,6 @@ slot is closed any more), then the sinks drain what is due for at most DRAIN_S.
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -17,18 +16,16 @@ from typing import Any, NamedTuple
 
 from meteragent import config as settings
 from meteragent.agent import page, parts
-from meteragent.agent.clock import LOOK_S, BootClock, CatchUp, ClockJumped, SteadyClock
+from meteragent.agent.clock import LOOK_S, CatchUp, ClockJumped, SteadyClock
+from meteragent.agent.environment import Environment
 from meteragent.agent.hearing import Hearing, silence_ms
-from meteragent.agent.listener import LISTEN_S, Listener
+from meteragent.agent.listener import Listener
 from meteragent.agent.looking import Facts, Looking, Seen, page_settings, routes
-from meteragent.agent.notify import Notify
 from meteragent.agent.refused_topics import Refusals
 from meteragent.agent.runner import POLL_S, Patience, Runner, StoreThread
 from meteragent.agent.sink import Sink
-from meteragent.agent.source import Source
 from meteragent.agent.watch import StreamWatch, Watch
 from meteragent.core.charges import Spending
-from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
 from meteragent.domain import grid
 from meteragent.domain.counters import Counts
@@ -38,9 +35,7 @@ from meteragent.domain.units import DAY_MS
 from meteragent.mqtt import keep_connected
 from meteragent.mqtt.reconnect import WEEK_S
 from meteragent.privacy.composition import Odometer
-from meteragent.privacy.sampling import SecretBits, SystemBits
-from meteragent.store import Store, ledger, meta, outbox, read_only, restored_at
-from meteragent.store.file import AGAIN_S
+from meteragent.store import Store, ledger, meta, outbox, read_only
 
 DRAIN_S = 10.0
 """How long a stop waits for the outbox."""
@@ -50,8 +45,6 @@ ALARM_S = 86_400.0
 """How long `health` tells of a jump of the clock."""
 FORGET_MS = 60 * DAY_MS
 """Odometers forget periods older than this; a clock that stood still longer needs a restart."""
-
-_NOBODY = Notify()
 
 _log = logging.getLogger("meteragent")
 
@@ -63,17 +56,13 @@ def _nothing_said(_: settings.Stream, __: Fraction) -> Mapping[str, Any]:
 class Unit(NamedTuple):
     """One stream's moving parts."""
 
-    name: str
-    source: Source
-    sink: Sink
-    runner: Runner
+    stream: settings.Stream
     links: parts.Links
+    runner: Runner
+    watch: StreamWatch
+    listener: Listener
     source_id: str
     sink_id: str
-    inflight: int
-    watch: StreamWatch
-    keeps_session: bool
-    listener: Listener
 
 
 def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -91,36 +80,15 @@ async def _compare(clock: SteadyClock) -> None:
 class Agent:
     """All streams of a configuration over one store; `run` it until it is cancelled."""
 
-    AGAIN_S = AGAIN_S
-
-    def __init__(  # noqa: PLR0913 -- each is the caller's to say
-        self,
-        config: settings.Config,
-        *,
-        wall_ms: Callable[[], int],
-        boot: BootClock,
-        bits: SecretBits | None = None,
-        entropy: Callable[[int], bytes] = os.urandom,
-        notify: Notify = _NOBODY,
-        facts: Facts = _nothing_said,
-        listen_s: float = LISTEN_S,
+    def __init__(
+        self, config: settings.Config, environment: Environment, *, facts: Facts = _nothing_said
     ) -> None:
-        """Time and randomness are arguments; randomness is the operating system's unless given.
-
-        A jump of `wall_ms` against `boot` counts as a restore of the store.
-        `listen_s` is how long to listen for another agent's descriptor of a new meter; 0: not at all.
-        `notify` is who wants to know how the agent is; `facts` is what the local page says of a stream.
-        """
+        """`facts` is what the local page says of a stream before it releases anything."""
         self.counts = Counts()
         self.alarms = Alarms()
         self._config = config
-        self._wall_ms = wall_ms
-        self._boot = boot
-        self._bits = bits or SystemBits()
-        self._entropy = entropy
-        self._notify = notify
+        self._environment = environment
         self._facts = facts
-        self._listen_s = listen_s
         self._viewers = page.Viewers()
 
     async def run(self) -> None:
@@ -134,7 +102,7 @@ class Agent:
         for line in settings.exposed(self._config):
             _log.warning("%s", line)
         while True:
-            clock = SteadyClock(self._wall_ms, self.counts, self._boot)
+            clock = SteadyClock(self._environment.wall_ms, self.counts, self._environment.boot)
             try:
                 # A task of its own: where a task group fails, its parent cannot tell who cancelled it.
                 await asyncio.create_task(self._live(clock, links, where))
@@ -165,17 +133,18 @@ class Agent:
         path = self._config.store.path
         if path.exists():
             with read_only(path) as connection:
-                at_ms = max(self._wall_ms(), int(meta(connection, "clock_ms")))
+                at_ms = max(self._environment.wall_ms(), int(meta(connection, "clock_ms")))
             windows = [stream.window for stream in self._config.stream]
             at_ms += max((window.ahead for window in windows if window.clock is Clock.EVENT), default=0)
-            restored_at(path, at_ms=at_ms, now_ms=at_ms, take_over=False)
+            self._environment.restore_store(path, at_ms=at_ms, now_ms=at_ms, take_over=False)
 
     async def _live(self, clock: SteadyClock, links: list[parts.Links], where: page.Settings | None) -> None:
         """Run over one opened store; raises ClockJumped, perhaps in a group, when its clock has jumped."""
         store = self._open(await self._synchronised_ms(clock))
         names = {stream.name for stream in self._config.stream}
         max_bytes = self._config.store.max_mb * 2**20
-        thread = StoreThread(store, self._config.store.keep, max_bytes, names, self.counts)
+        keep_ms = self._config.store.keep
+        thread = self._environment.store_thread(store, keep_ms, max_bytes, names, self.counts)
         try:
             if store.set_aside:
                 self.counts.add("store_set_aside")
@@ -192,7 +161,7 @@ class Agent:
                 self._assemble(stream, link, thread, clock, odometers)
                 for stream, link in zip(self._config.stream, links, strict=True)
             ]
-            watch = Watch(self.counts, clock, thread, self._notify, self.alarms)
+            watch = Watch(self.counts, clock, thread, self._environment.notify, self.alarms)
             watch.streams += [unit.watch for unit in units]
             serving = [watch.answer(), watch.tell(), _compare(clock), self._keep_totals(odometers, clock)]
             if where is not None:
@@ -221,15 +190,14 @@ class Agent:
             ends_ms = [settings.schedule(stream).first_ms(now_ms) for stream in self._config.stream]
             budgets = [budget for stream in self._config.stream if (budget := parts.budget(stream))]
             floor_ms = max(ends_ms + [grid.ceil(now_ms, budget.period_ms) for budget in budgets])
-        return Store.open(
-            self._config.store.path, now_ms=now_ms, recovery_floor_ms=floor_ms, again_s=self.AGAIN_S
-        )
+        path = self._config.store.path
+        return self._environment.open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
     def _core(self, stream: settings.Stream, links: parts.Links, store: Store) -> Stream:
         """Return what the core is told; a replay, by the event clock, listens for no other agent."""
         others = settings.others_per_day(self._config, stream)
         core = parts.core(stream, others, links, store.secret, store.claim_key)
-        return replace(core, listens=self._listen_s > 0 and stream.window.clock is Clock.WALL)
+        return replace(core, listens=self._environment.listen_s > 0 and stream.window.clock is Clock.WALL)
 
     def _assemble(
         self,
@@ -244,7 +212,7 @@ class Agent:
         spending = Spending(odometers.get(name), tuple(odometers.values()))
         known = store.snapshot(name)
         counts = self.counts.part()
-        pipeline = Pipeline(core, known, spending, self._bits, counts)
+        pipeline = self._environment.pipeline(core, known, spending, self._environment.bits, counts)
         pipeline.leave_after(outbox.last_due_ms(store.connection, name, store.clock_ms))
         source = parts.source(stream, core.source.filter, clock.now_ms, self.counts)
         beside, refusals = parts.beside(stream, store.secret), Refusals(stream.sink.topic.count("/") + 1)
@@ -253,42 +221,29 @@ class Agent:
         # may be later: other streams move it, and so does a start that stops before its catch_up.
         due_ms = pipeline.deadline_ms(closing=True)
         stood_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
-        catch_up = CatchUp(stood_ms, stream.window.catch_up, waits=due_ms is not None)
         shard = None if stream.source.shard is None else str(stream.source.shard)
         hearing = Hearing(counts, silence_ms(stream), clock.newest_ms)
-        watch, budget = StreamWatch(name, pipeline, sink, hearing, clock, shard), parts.budget(stream)
-        patience = Patience(self._config.store.flush, core.schedule.first_ms)
+        watch = StreamWatch(name, pipeline, sink, hearing, clock, shard)
         taken_over_ms = ledger.taken_over_ms(store.connection)
-        asking = self._listen_s, self.counts, self.alarms
-        listener = Listener(name, store.claim_key, taken_over_ms, *asking)
+        listen_s = self._environment.listen_s
+        listener = Listener(name, store.claim_key, taken_over_ms, listen_s, self.counts, self.alarms)
         runner = Runner(
-            pipeline,
-            source,
-            sink,
-            thread,
-            clock,
-            catch_up,
-            budget,
-            self.counts,
-            stood_ms,
-            watch.turn,
-            patience,
-            self._viewers,
-            listener,
+            pipeline=pipeline,
+            source=source,
+            sink=sink,
+            store=thread,
+            clock=clock,
+            catch_up=CatchUp(stood_ms, stream.window.catch_up, waits=due_ms is not None),
+            budget=parts.budget(stream),
+            counts=self.counts,
+            stood_ms=stood_ms,
+            turn=watch.turn,
+            patience=Patience(self._config.store.flush, core.schedule.first_ms),
+            viewers=self._viewers,
+            listener=listener,
         )
-        ids = parts.client_ids(store, name)
-        return Unit(
-            name,
-            source,
-            sink,
-            runner,
-            links,
-            *ids,
-            stream.sink.inflight,
-            watch,
-            parts.keeps_session(stream),
-            listener,
-        )
+        source_id, sink_id = parts.client_ids(store, name)
+        return Unit(stream, links, runner, watch, listener, source_id, sink_id)
 
     async def _serve(self, units: list[Unit], serving: list[Coroutine[Any, Any, None]]) -> None:
         """Run all tasks; when cancelled, end the runners and what is served, drain the sinks, end those."""
@@ -312,37 +267,39 @@ class Agent:
     async def _drain(self, units: list[Unit]) -> None:
         """Let the sinks send what is due, for at most DRAIN_S, and mark what was delivered."""
         for unit in units:
-            unit.sink.finish()
+            unit.runner.sink.finish()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 for unit in units:
-                    await unit.sink.idle.wait()
+                    await unit.runner.sink.idle.wait()
         for unit in units:
             await unit.runner.flush()
 
     async def _keep_source(self, unit: Unit) -> None:
+        source = unit.runner.source
         await keep_connected(
             unit.links.source,
             unit.source_id,
-            unit.watch.serving("source", unit.source.serve),
-            on_message=unit.source.on_message,
-            receive_maximum=unit.source.receive_maximum,
-            entropy=self._entropy,
-            session_expiry_s=WEEK_S if unit.keeps_session else 0,
+            unit.watch.serving("source", source.serve),
+            on_message=source.on_message,
+            receive_maximum=source.receive_maximum,
+            entropy=self._environment.entropy,
+            session_expiry_s=WEEK_S if parts.keeps_session(unit.stream) else 0,
             count=self._count(unit, "source"),
         )
 
     async def _keep_sink(self, unit: Unit) -> None:
+        sink = unit.runner.sink
         await keep_connected(
             unit.links.sink,
             unit.sink_id,
-            unit.watch.serving("sink", unit.listener.beside(unit.sink.serve)),
-            on_message=unit.listener.before(unit.sink.on_message),
-            on_delivered=unit.sink.on_delivered,
-            on_refused=unit.sink.on_refused,
-            will=unit.sink.beside.will,
-            inflight=unit.inflight,
-            entropy=self._entropy,
+            unit.watch.serving("sink", unit.listener.beside(sink.serve)),
+            on_message=unit.listener.before(sink.on_message),
+            on_delivered=sink.on_delivered,
+            on_refused=sink.on_refused,
+            will=sink.beside.will,
+            inflight=unit.stream.sink.inflight,
+            entropy=self._environment.entropy,
             count=self._count(unit, "sink"),
         )
 
@@ -357,13 +314,13 @@ class Agent:
         """Serve the local page, and this machine's tools."""
         seen = [
             Seen(
-                stream,
-                settings.others_per_day(self._config, stream),
+                unit.stream,
+                settings.others_per_day(self._config, unit.stream),
                 unit.links.pseudonym_key,
                 unit.runner.pipeline.meters,
                 unit.watch.up.__getitem__,
             )
-            for stream, unit in zip(self._config.stream, units, strict=True)
+            for unit in units
         ]
         looking = Looking(seen, thread, clock, self.counts, self._facts, watch.problems)
         await page.serve(where, looking.view, self._viewers, routes(watch))

@@ -51,7 +51,7 @@ class StoreThread:
         self._channels = channels
         self._counts = counts
         self._keep_ms = keep_ms
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._thread = ThreadPoolExecutor(1, "store")
         self._beside = ThreadPoolExecutor(1, "generation")
         self._bytes: int | None = None
@@ -115,16 +115,16 @@ class StoreThread:
 
     async def room(self) -> bool:
         """Whether the store has room for more undelivered messages, those on their way to it counted."""
-        if self._bytes is not None and self._bytes + self._added < self._max_bytes:
+        if self._bytes is not None and self._bytes + self._added < self.max_bytes:
             return True
-        room, dropped = await self.call(outbox.room, self.store, self._max_bytes, self._channels)
+        room, dropped = await self.call(outbox.room, self.store, self.max_bytes, self._channels)
         self._counts.add("retired_unsent", dropped)
         return room
 
     def refused(self, channel: str, waiting_bytes: int) -> bool:
         """Note what waits for a stream's refused topics; return whether all such has taken its part."""
         self._refused_bytes[channel] = waiting_bytes
-        return sum(self._refused_bytes.values()) * REFUSED_PART >= self._max_bytes
+        return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
     def outlet(self, channel: str) -> Outlet:
         """What a stream's sink reads."""

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent import config
-from meteragent.agent import Agent, synchronised
+from meteragent.agent import Agent, environment
 from meteragent.agent.notify import Notify
 from meteragent.cli import admission, common
 from meteragent.cli.secrecy import forbid_dumps
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         return check.facts(stream, others=others)
 
     notify = Notify.of(os.environ, os.getpid())
-    agent = Agent(settings, wall_ms=common.now_ms, boot=synchronised.boot_clock(), notify=notify, facts=facts)
+    agent = Agent(settings, environment.system(common.now_ms, notify), facts=facts)
     asyncio.run(_until_signalled(agent))
     return 0
 

@@ -88,6 +88,9 @@ class Keeper(Protocol):
     def died(self, trap: Crash, files: Files) -> None:
         """It dies, and leaves these files."""
 
+    def execute(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Do what the store's thread is asked for; the process may die in it."""
+
     def committed(self) -> None:
         """The transaction is on disk."""
 
@@ -111,23 +114,14 @@ class Disk(StoreThread):
     `takes_s` is how long a commit takes, `fails` after how many of SQLite's steps the device fails.
     """
 
-    def __init__(self, thread: StoreThread, random: Random, keeper: Keeper) -> None:
-        self.__dict__.update(vars(thread))  # the agent's own, with what it was made with
+    def __init__(self, random: Random, keeper: Keeper, *agents: Any) -> None:
+        """`agents`: what the agent makes its store thread of."""
+        super().__init__(*agents)
         self.takes_s = 0.0
         self.fails: int | None = None
         self._keeper = keeper
         self._random = random
         self._turn = asyncio.Lock()
-
-    @property
-    def room_bytes(self) -> int:
-        """How many undelivered bytes there is room for."""
-        return self._max_bytes
-
-    @room_bytes.setter
-    def room_bytes(self, room: int) -> None:
-        """Make it more or less."""
-        self._max_bytes = room
 
     async def room(self) -> bool:
         """Whether there is room; what retired streams left may be dropped for it."""
@@ -142,7 +136,7 @@ class Disk(StoreThread):
         async with self._turn:
             await asyncio.sleep(0)
             self._look_alive()
-            return function(*arguments)
+            return self._keeper.execute(function, *arguments)
 
     async def persist(
         self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None

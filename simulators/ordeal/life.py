@@ -1,18 +1,20 @@
-"""A life of the agent: `meteragent.agent` as it is, with links, disk and core that a world watches."""
+"""A life of the agent: `meteragent.agent` as it is, in an environment that a world watches."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from meteragent import config as settings
-from meteragent.agent import Agent
-from meteragent.agent.clock import BootClock, SteadyClock
-from meteragent.agent.runner import StoreThread
+from meteragent.agent import Agent, Unit
+from meteragent.agent.clock import BootClock
+from meteragent.agent.environment import Environment
 from meteragent.core.pipeline import Pipeline
-from meteragent.core.stream import Effects
+from meteragent.core.stream import Effects, Stream
+from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
-from meteragent.domain.reading import Message
+from meteragent.domain.reading import Message, See
 from meteragent.privacy.bits import SeededBits
 from meteragent.store import Store
 from simulators.ordeal.disk import Disk
@@ -22,21 +24,24 @@ from simulators.ordeal.model import Line, Model
 class Around(Protocol):
     """What a life needs of its world."""
 
-    wall_ms: Callable[[], int]
+    def read_wall_ms(self) -> int:
+        """The wall clock, read by the agent."""
 
     def boot_clock(self) -> BootClock:
         """The boot clock of this life."""
 
-    def resumed(self, restore: Callable[[], None]) -> None:
-        """The clock has jumped: the agent restores its store by this."""
+    def restored(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
+        """The clock has jumped: the agent restores its store."""
 
-    def opened(self, open_store: Callable[[], Store], now_ms: int) -> Store:
-        """The store, opened by this."""
+    def opened(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
+        """The store, opened."""
 
-    def begun(self, thread: StoreThread, clock: SteadyClock) -> Disk:
+    def begun(
+        self, store: Store, keep_ms: int, max_bytes: int, channels: Collection[str], counts: Counts
+    ) -> Disk:
         """The disk of this life."""
 
-    def beside(self, line: Line, stream: settings.Stream) -> Model:
+    def beside(self, line: Line, limit: Fraction | None) -> Model:
         """The model that stands beside a core."""
 
     def fed(
@@ -51,62 +56,52 @@ class Around(Protocol):
         """Be the sink's broker."""
 
 
-class Watched:
+class WatchedPipeline(Pipeline):
     """The core, with the model beside it: both are told the same."""
 
-    def __init__(self, world: Around, pipeline: Pipeline, model: Model) -> None:
+    def __init__(self, world: Around, config: settings.Config, stream: Stream, *more: Any) -> None:
+        super().__init__(stream, *more)
+        [written] = [one for one in config.stream if one.name == stream.name]
         self._world = world
-        self._pipeline = pipeline
-        self._model = model
+        self._model = world.beside(_line(written, config, stream), settings.budget(written))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._pipeline, name)
-
-    def feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int, *more: Any) -> Effects:
+    def feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int, see: See | None = None) -> Effects:
         """As the core's, and compared."""
-        effects = self._pipeline.feed(batch, now_ms, closing_ms, *more)
+        effects = super().feed(batch, now_ms, closing_ms, see)
         self._world.fed(self._model, batch, now_ms, closing_ms, effects)
         return effects
 
 
-class Life(Agent):
-    """The agent alone, with simulated links and disk; nobody asks it how it is."""
+def environment(world: Around, config: settings.Config, bits: SeededBits) -> Environment:
+    """Return what one life of the agent stands on."""
+    return Environment(
+        wall_ms=world.read_wall_ms,
+        boot=world.boot_clock(),
+        bits=bits,
+        open_store=world.opened,
+        restore_store=world.restored,
+        store_thread=world.begun,
+        pipeline=partial(WatchedPipeline, world, config),
+        listen_s=0,
+    )
 
-    AGAIN_S = 0.0
+
+class Life(Agent):
+    """The agent alone, with simulated links."""
 
     def __init__(self, world: Around, config: settings.Config, bits: SeededBits) -> None:
-        boot = world.boot_clock()
-        super().__init__(config, wall_ms=world.wall_ms, boot=boot, bits=bits, listen_s=0)
+        super().__init__(config, environment(world, config, bits))
         self._world = world
 
-    def _open(self, now_ms: int) -> Store:
-        return self._world.opened(partial(super()._open, now_ms), now_ms)
+    async def _keep_source(self, unit: Unit) -> None:
+        version = 4 if unit.stream.source.protocol == "3.1.1" else 5
+        await self._world.serve_source(unit, version)
 
-    def _restore(self, jumped_ms: int) -> None:
-        self._world.resumed(partial(super()._restore, jumped_ms))
-
-    def _assemble(self, stream: settings.Stream, links: Any, thread: Any, clock: Any, odometers: Any) -> Any:
-        disk = self._world.begun(thread, clock)
-        unit = super()._assemble(stream, links, disk, clock, odometers)
-        line = _line(stream, self._config, thread.store, links.pseudonym_key)
-        model = self._world.beside(line, stream)
-        pipeline: Any = Watched(self._world, unit.runner.pipeline, model)
-        return unit._replace(runner=replace(unit.runner, pipeline=pipeline))
-
-    async def _serve(self, units: Any, serving: Any) -> None:
-        for other in serving:
-            other.close()
-        await super()._serve(units, [])
-
-    async def _keep_source(self, unit: Any) -> None:
-        [version] = {one.source.protocol for one in self._config.stream if one.name == unit.name}
-        await self._world.serve_source(unit, 4 if version == "3.1.1" else 5)
-
-    async def _keep_sink(self, unit: Any) -> None:
+    async def _keep_sink(self, unit: Unit) -> None:
         await self._world.serve_sink(unit, self.counts.add)
 
 
-def _line(stream: settings.Stream, config: settings.Config, store: Store, key: bytes | None) -> Line:
+def _line(stream: settings.Stream, config: settings.Config, core: Stream) -> Line:
     """What the model is told of a stream."""
     return Line(
         name=stream.name,
@@ -117,8 +112,8 @@ def _line(stream: settings.Stream, config: settings.Config, store: Store, key: b
         spread_ms=stream.sink.spread,
         catch_up_ms=stream.window.catch_up,
         max_meters=stream.source.max_meters,
-        secret=store.secret,
-        pseudonym_key=key,
+        secret=core.secret,
+        pseudonym_key=core.pseudonym_key,
         stamped=not settings.has_times(stream.source),
     )
 

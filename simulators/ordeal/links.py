@@ -212,7 +212,9 @@ class SourceLink(Link):
     async def serve(self, unit: Any, version: int) -> NoReturn:
         """Be the broker of a stream's source."""
         box = self.mailboxes.setdefault(unit.source_id, Mailbox())
-        await self.keep(unit.source_id, lambda: SourceSession(self, box, unit, version), unit.source.serve)
+        await self.keep(
+            unit.source_id, lambda: SourceSession(self, box, unit, version), unit.runner.source.serve
+        )
 
 
 class SourceSession(_Session):
@@ -222,10 +224,10 @@ class SourceSession(_Session):
 
     def __init__(self, link: SourceLink, box: Mailbox, unit: Any, version: int) -> None:
         super().__init__(link, version)
-        self._name = unit.name
+        self._name = unit.stream.name
         self._link = link
         self._box = box
-        self._source = unit.source
+        self._source = unit.runner.source
         self._begun = False
         self._reading = True
         self._last_id = 0
@@ -314,7 +316,7 @@ class SinkLink(Link):
 
     async def serve(self, unit: Any, count: Callable[[str], None]) -> NoReturn:
         """Be the broker of a stream's sink."""
-        await self.keep(unit.sink_id, lambda: SinkSession(self, unit, count), unit.sink.serve)
+        await self.keep(unit.sink_id, lambda: SinkSession(self, unit, count), unit.runner.sink.serve)
 
 
 class SinkSession(_Session):
@@ -322,8 +324,8 @@ class SinkSession(_Session):
 
     def __init__(self, link: SinkLink, unit: Any, count: Callable[[str], None]) -> None:
         super().__init__(link, 5)
-        self.inflight = unit.inflight
-        self.name = unit.name
+        self.inflight = unit.stream.sink.inflight
+        self.name = unit.stream.name
         self.seen: dict[str, int] = {}
         self._link = link
         self._unit = unit
@@ -352,5 +354,5 @@ class SinkSession(_Session):
             self.end(LinkError("publication refused"))
             return
         link.observer.confirms(publication)
-        self._unit.sink.on_delivered(publication.packet_id, 0)
+        self._unit.runner.sink.on_delivered(publication.packet_id, 0)
         link.observer.after_confirming()

@@ -85,6 +85,10 @@ class VirtualLoop(BaseEventLoop):
             answer.set_exception(error)
         return answer
 
+    async def create_unix_server(self, *_: Any, **__: Any) -> Any:
+        """Wait until cancelled: nobody asks the agent how it is."""
+        await asyncio.Event().wait()
+
     def end_tasks(self) -> None:
         """Cancel everything again and again, until all of it is over; no time passes."""
         while tasks := sorted(asyncio.all_tasks(self), key=hash):

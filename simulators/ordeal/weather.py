@@ -15,7 +15,8 @@ _ROOM_BYTES = 2**40
 class Weather:
     """Everything but what ends a process. `said` is what each topic and payload means.
 
-    `set_back`: the wall clock was, once; setting it right again is then no jump.
+    `newest_ms`: the newest time that the agent has seen. `set_back`: the wall clock was, once; setting it
+    right again is then no jump.
     `scramble`: the readings have other values, at the same times.
     """
 
@@ -35,6 +36,7 @@ class Weather:
         self._sink = sink
         self._scramble = scramble
         self.set_back = False
+        self.newest_ms = 0
         self._offset_ms = 0
         self._takes_s = 0.0
         self._room_bytes = _ROOM_BYTES
@@ -48,18 +50,24 @@ class Weather:
         """What the agent's boot clock shows."""
         return int(self._loop.time() * self._pace.per_s)
 
-    def not_before(self, time_ms: int) -> None:
-        """Set a clock that shows an earlier time."""
-        self._offset_ms += max(0, time_ms - self.wall_ms())
+    def read_wall_ms(self) -> int:
+        """The agent reads its wall clock."""
+        now_ms = self.wall_ms()
+        self.newest_ms = max(self.newest_ms, now_ms)
+        return now_ms
+
+    def not_before_newest(self) -> None:
+        """Set a clock that shows an earlier time than the agent has seen."""
+        self._offset_ms += max(0, self.newest_ms - self.wall_ms())
 
     def affect(self, disk: Disk | None) -> None:
         """This is the disk of now."""
         self._disk = disk
         self._set_disk(self._takes_s, self._room_bytes)
 
-    def settle(self, newest_ms: int) -> None:
+    def settle(self) -> None:
         """From now on nothing goes wrong."""
-        self.not_before(newest_ms)
+        self.not_before_newest()
         self._sink.refuses = False
         self._set_disk(0.001, _ROOM_BYTES)
 
@@ -129,4 +137,4 @@ class Weather:
     def _set_disk(self, takes_s: float, room_bytes: int) -> None:
         self._takes_s, self._room_bytes = takes_s, room_bytes
         if self._disk is not None:
-            self._disk.takes_s, self._disk.room_bytes = takes_s, room_bytes
+            self._disk.takes_s, self._disk.max_bytes = takes_s, room_bytes

@@ -8,15 +8,15 @@ begins with what is left on disk. At the end nothing goes wrong any more, and al
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
 from meteragent import config as settings
-from meteragent.agent.clock import BootClock, SteadyClock
-from meteragent.agent.runner import StoreThread
+from meteragent.agent.clock import BootClock
 from meteragent.core.stream import Effects
 from meteragent.domain.commit import Commit
 from meteragent.domain.counters import Counts
@@ -24,7 +24,7 @@ from meteragent.domain.reading import Message
 from meteragent.domain.terms import Clock
 from meteragent.mqtt import Token
 from meteragent.privacy.bits import SeededBits
-from meteragent.store import Store
+from meteragent.store import Store, restored_at
 from simulators.ordeal import disk, power
 from simulators.ordeal import schedule as s
 from simulators.ordeal.books import KNOWN_S, Books
@@ -68,12 +68,12 @@ class World:
         self._stops, self.alive, self._over, self._postponed = 0, False, False, False
         self._guard = Guard(self)
         self._loop = VirtualLoop()
-        self._loop.execute = self._execute
+        self._loop.execute = self.execute
         self._source = SourceLink(self._loop, self, Random(f"source {plan.seed}"))
         self._sink = SinkLink(self._loop, self, Random(f"sink {plan.seed}"))
         self._pace = PACES[plan.pace]
         self._weather = Weather(self._loop, self._pace, self._source, self._sink, scramble=scramble)
-        self.wall_ms = self._weather.wall_ms
+        self.wall_ms, self.read_wall_ms = self._weather.wall_ms, self._weather.read_wall_ms
         self._resumes = any(isinstance(event, s.Resume) for event in plan.events)
         self._books = Books(said=self._weather.said)
         self._shelf = Shelf(folder, keeps=any(isinstance(e, s.Crash) and e.store for e in plan.events))
@@ -83,7 +83,6 @@ class World:
         self._which, self._armed = 0, list[s.End]()
         self._end: s.End | None = None
         self._files: power.Files | None = None
-        self._clock: SteadyClock | None = None
         self._disk: disk.Disk | None = None
         self._store: Store | None = None
         self._life_counts = Counts()
@@ -118,11 +117,10 @@ class World:
         config = parse(self._configuration, self._pace, self._keys, self._shelf.folder / "db")
         self._channels = {one.name for one in self._configuration}
         self.counts["lives"] += 1
-        self._end, self._files, self._store, self._disk = None, None, None, None
+        self._end = self._files = self._store = self._disk = None
         self.alive, self._stops = True, 0
         life = self._make(self, config, SeededBits(1000 * self.plan.seed + self.counts["lives"]))
-        self._life_counts = life.counts
-        self._task = self._loop.create_task(life.run())
+        self._life_counts, self._task = life.counts, self._loop.create_task(life.run())
         error: BaseException | None = None
         try:
             self._loop.run_until_complete(self._task)
@@ -139,7 +137,7 @@ class World:
         self._weather.affect(None)
         if self.broken:
             raise self.broken
-        if not failing and not isinstance(error, (Killed, asyncio.CancelledError)):
+        if not (failing or isinstance(error, (Killed, asyncio.CancelledError))):
             raise Broken("the agent ends by itself", named(error)) from error
 
     def _rest(self, end_s: float) -> None:
@@ -150,19 +148,19 @@ class World:
         if self._files is not None:
             store = end.store if isinstance(end, s.Crash) else ""
             if store:  # who has lost the store must not also have lost the time
-                self._weather.not_before(self._newest_ms())
+                self._weather.not_before_newest()
             self._shelf.leave(self._files, store)
         down_s = min(end.down_ms / 1000, max(0.0, end_s - self._loop.time()))
         self._loop.run_until_complete(asyncio.sleep(down_s))
 
-    def _newest_ms(self) -> int:
-        return 0 if self._clock is None else self._clock.newest_ms
-
     # --- what a life asks for ------------------------------------------------------------------
 
-    def opened(self, open_store: Callable[[], Store], now_ms: int) -> Store:
+    def opened(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
         """The store of a life that begins; it must hold what was committed."""
-        safe_ms = max(self._newest_ms(), self._books.safe_ms())
+        open_store = partial(
+            Store.open, path, now_ms=now_ms, recovery_floor_ms=recovery_floor_ms, again_s=0.0
+        )
+        safe_ms = max(self._weather.newest_ms, self._books.safe_ms())
         trap = self._sprung("open")
         if trap is None:
             store = self._shelf.open(open_store, now_ms, safe_ms)
@@ -181,29 +179,31 @@ class World:
             self._shelf.copy(self._books.witness.mirror)
         return store
 
-    def begun(self, thread: StoreThread, clock: SteadyClock) -> disk.Disk:
-        """The disk of a life."""
-        self._clock = clock
-        if self._disk is None:
-            self._disk = disk.Disk(thread, self._random, self)
-            self._weather.affect(self._disk)
+    def begun(
+        self, store: Store, keep_ms: int, max_bytes: int, channels: Collection[str], counts: Counts
+    ) -> disk.Disk:
+        """The disk of a life, whose clock goes on from what the store has seen."""
+        self._weather.newest_ms = max(store.clock_ms, self.wall_ms())
+        self._disk = disk.Disk(self._random, self, store, keep_ms, max_bytes, channels, counts)
+        self._weather.affect(self._disk)
         return self._disk
 
     def boot_clock(self) -> BootClock:
         """The boot clock of a life; where a snapshot is to be resumed the wall clock is synchronised."""
         return BootClock(self._weather.boot_ms, lambda: self._resumes and self._store is not None)
 
-    def resumed(self, restore: Callable[[], None]) -> None:
+    def restored(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
         """The clock has jumped, and the agent restores its store."""
         if self.alive:
             self.counts["clock jumped"] += 1
+            restore = partial(restored_at, path, at_ms=at_ms, now_ms=now_ms, take_over=take_over)
             with self._guard:
-                self._books.resumed(self._shelf.folder / "db", restore, self.wall_ms(), self._channels)
+                self._books.resumed(path, restore, self.wall_ms(), self._channels)
             self._store, self._disk = None, None
 
-    def beside(self, line: Line, stream: settings.Stream) -> Model:
+    def beside(self, line: Line, limit: Fraction | None) -> Model:
         """The model that stands beside a core."""
-        return self._books.restore(line, settings.budget(stream))
+        return self._books.restore(line, limit)
 
     def fed(
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
@@ -260,7 +260,7 @@ class World:
             with self._guard:
                 self._books.dropped(self._store, self._channels)
 
-    def _execute(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def execute(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What the agent asks of its own store thread: to close the store."""
         if not self.alive:
             raise asyncio.CancelledError
@@ -316,7 +316,7 @@ class World:
         self.counts["published"] += 1
         self.log.append((self._loop.time(), topic, payload, retain))
         wall_ms = self.wall_ms()
-        now_ms = wall_ms if wall_ms >= self._newest_ms() else None
+        now_ms = wall_ms if wall_ms >= self._weather.newest_ms else None
         with self._guard:
             self._books.witness.leaves(Sent(topic, payload), side.seen, now_ms, retain=retain)
 
@@ -357,7 +357,7 @@ class World:
     def _settle(self) -> None:
         """From now on nothing goes wrong."""
         self._armed.clear()
-        self._weather.settle(self._newest_ms())
+        self._weather.settle()
 
     def _owed(self) -> list[Token]:
         """What is not acknowledged, and stands for nothing that is still open."""

@@ -5,17 +5,22 @@ What that listening does is tested in test_two_agents.py, by the program as it i
 """
 
 import sys
-from functools import partial
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from meteragent import cli
-from meteragent.agent import Agent
-from meteragent.cli import run
+from meteragent.agent import environment
 
 
 def listen_to_nobody() -> None:
     """Have the command's agents listen for no other."""
-    assert vars(run)["Agent"] is Agent  # where the command looks it up
-    vars(run)["Agent"] = partial(Agent, listen_s=0)
+    system: Callable[..., environment.Environment] = environment.system
+
+    def alone(*arguments: Any) -> environment.Environment:
+        return replace(system(*arguments), listen_s=0)
+
+    vars(environment)["system"] = alone
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import meteragent.agent as agent_module
 from meteragent import config
 from meteragent.agent import Agent, runner, sink
 from meteragent.agent.clock import BootClock
+from meteragent.agent.environment import Environment
 from meteragent.domain import identity
 from meteragent.store import ledger, meta, read_only
 from tests.broker import Broker
@@ -269,7 +270,7 @@ async def wrong(mosquitto: MakeBroker, folder: Path, off_ms: int = 0) -> AsyncIt
     with mosquitto(settings=TELL_ALL) as broker:
         text = stream(broker.url) + f'[store]\npath = "{folder / "db"}"\n'
         boot = BootClock(lambda: time.monotonic_ns() // 1_000_000, lambda: False)
-        agent = Agent(config.parse(text), wall_ms=wall, boot=boot, listen_s=0)
+        agent = Agent(config.parse(text), Environment(wall_ms=wall, boot=boot, listen_s=0))
         async with utility(broker) as came, meters(broker) as line:
             task = asyncio.create_task(agent.run())
             try:

@@ -1,0 +1,70 @@
+"""What an agent stands on: clocks, randomness, the store and its thread, and whom it tells how it is.
+
+`system` makes the real one. A simulation passes its own parts, and its own event loop for sockets and timers.
+"""
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from meteragent.agent import synchronised
+from meteragent.agent.clock import BootClock
+from meteragent.agent.listener import LISTEN_S
+from meteragent.agent.notify import Notify
+from meteragent.agent.runner import StoreThread
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Stream
+from meteragent.domain.commit import Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.privacy.bits import SecretBits
+from meteragent.privacy.sampling import SystemBits
+from meteragent.store import Store, restored_at
+
+
+class OpenStore(Protocol):
+    """Opens the store of an agent; `Store.open`."""
+
+    def __call__(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
+        """Return the store; raises StoreError."""
+
+
+class RestoreStore(Protocol):
+    """Makes a store that may be a copy usable; `store.restored_at`."""
+
+    def __call__(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
+        """Release nothing before `at_ms` any more; raises StoreError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """The world around one agent.
+
+    wall_ms        the wall clock
+    boot           the time since the machine's start: a jump of `wall_ms` against it counts as a restore
+    bits           what noise is drawn from
+    entropy        random bytes for the pauses between connections
+    open_store     opens the store, `restore_store` makes a copy of it usable
+    store_thread   makes what uses the store: StoreThread(store, keep_ms, max_bytes, channels, counts)
+    pipeline       makes the core of a stream: Pipeline(stream, known, spending, bits, counts)
+    notify         where systemd listens
+    listen_s       how long to listen for another agent's descriptor of a new meter; 0: not at all
+    """
+
+    wall_ms: Callable[[], int]
+    boot: BootClock
+    bits: SecretBits = field(default_factory=SystemBits)
+    entropy: Callable[[int], bytes] = os.urandom
+    open_store: OpenStore = Store.open
+    restore_store: RestoreStore = restored_at
+    store_thread: Callable[[Store, int, int, Collection[str], Counts], StoreThread] = StoreThread
+    pipeline: Callable[[Stream, Snapshot, Spending, SecretBits, Counts], Pipeline] = Pipeline
+    notify: Notify = field(default_factory=Notify)
+    listen_s: float = LISTEN_S
+
+
+def system(wall_ms: Callable[[], int], notify: Notify) -> Environment:
+    """Return the operating system's: its clocks, its randomness, its files."""
+    return Environment(wall_ms=wall_ms, boot=synchronised.boot_clock(), notify=notify)

@@ -17,7 +17,7 @@ from meteragent.privacy.bits import Bits, SystemBits
 from meteragent.privacy.mechanism.window_law import WindowLaw
 from meteragent.privacy.sampling import discrete_laplace, geometric
 from meteragent.privacy.sampling.uniform import uniform_rows
-from meteragent.privacy.sampling.windows import radii
+from meteragent.privacy.sampling.windows import noise_bounds
 from meteragent.privacy.space import Windows
 
 Floats = NDArray[np.float64]
@@ -76,7 +76,9 @@ class Control:
 def cubes(shape: int, slots: int, a: Fraction, count: int, bits: Bits) -> NDArray[np.int64]:
     """`count` rows of `slots` uniforms on {-R .. R}, one R per row, P(R) ~ (2R+1)^shape e^(-aR)."""
     # For no slots P(R) ~ e^(-aR).
-    return uniform_rows(radii(shape, a, count, bits) if shape else geometric(count, a, bits), slots, bits)
+    return uniform_rows(
+        noise_bounds(shape, a, count, bits) if shape else geometric(count, a, bits), slots, bits
+    )
 
 
 def honest(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:

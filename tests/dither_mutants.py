@@ -107,9 +107,9 @@ def keeps_the_radius(patch: pytest.MonkeyPatch) -> None:
     """R outlives the last draw."""
 
     def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
-        radius = self.radius
+        noise_bound = self.noise_bound
         DRAW(self, noise, covered_ms, dither)
-        self.radius = radius
+        self.noise_bound = noise_bound
 
     patch.setattr(Window, "draw", draw)
 

@@ -11,7 +11,7 @@ import numpy as np
 from meteragent.privacy.bits import Bits, RowBits, Rows, UnsignedArray, Width
 from meteragent.privacy.keyed import KeyedRows
 from meteragent.privacy.sampling.bernoulli import bernoulli
-from meteragent.privacy.sampling.rows import RADII, SLOTS, STREAMS
+from meteragent.privacy.sampling.rows import NOISE_BOUNDS, SLOTS, STREAMS
 from meteragent.privacy.sampling.windows import Table, table_of
 from tests.tape import Tape
 
@@ -115,15 +115,15 @@ def plain_row(n: int, a: Fraction, rows: RowBits, row: int) -> list[int]:
     """One row's noise by its definition: integers in a loop, no lines, every comparison by bits."""
     table, which = table_of(n, a), np.array([row])
     for t in count():
-        word = int(rows.word(which, RADII, t, np.uint64)[0])
-        radius = plain_radius(table, word, rows.stream(row, STREAMS + t))
-        if radius is not None:
-            return [plain_slot(radius, rows, which, slot) for slot in range(n)]
+        word = int(rows.word(which, NOISE_BOUNDS, t, np.uint64)[0])
+        noise_bound = plain_radius(table, word, rows.stream(row, STREAMS + t))
+        if noise_bound is not None:
+            return [plain_slot(noise_bound, rows, which, slot) for slot in range(n)]
     raise AssertionError
 
 
 def plain_radius(table: Table, word: int, bits: Bits) -> int | None:
-    """The radius that a word proposes, if it is kept: height + U < S w/w(M)."""
+    """The noise bound that a word proposes, if it is kept: height + U < S w/w(M)."""
     edges = [int(area) for area in table.areas]
     cell = max(j for j, edge in enumerate(edges) if edge <= word)
     if cell == len(edges) - 1:
@@ -142,16 +142,16 @@ def plain_radius(table: Table, word: int, bits: Bits) -> int | None:
     return point if bernoulli(beyond, bits) else None
 
 
-def plain_slot(radius: int, rows: RowBits, which: Rows, slot: int) -> int:
+def plain_slot(noise_bound: int, rows: RowBits, which: Rows, slot: int) -> int:
     """One place on {-R .. R}."""
-    m = 2 * radius + 1
+    m = 2 * noise_bound + 1
     for k in count():
         if m > 1 << 32:
             value = int(rows.word(which, SLOTS + k, slot, np.uint64)[0]) % (1 << (m - 1).bit_length())
             if value < m:
-                return value - radius
+                return value - noise_bound
         else:
             value, rest = divmod(int(rows.word(which, SLOTS + k, slot, np.uint32)[0]) * m, 1 << 32)
             if rest >= (1 << 32) % m:
-                return value - radius
+                return value - noise_bound
     raise AssertionError

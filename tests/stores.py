@@ -69,18 +69,18 @@ def fresh() -> Iterator[Store]:
 
 
 def state(
-    k: int, radius: int | None = None, accumulators: Sequence[int] = (7,), topic: str = "t"
+    k: int, noise_bound: int | None = None, accumulators: Sequence[int] = (7,), topic: str = "t"
 ) -> TimelineState:
-    """A meter whose k-th window is open; with a `radius`, one of three slots, not all of them drawn."""
+    """A meter whose k-th window is open; with a `noise_bound`, one of three slots, not all of them drawn."""
     slots = tuple(Slot(index, value) for index, value in enumerate(accumulators))
-    terms = TERMS if radius is None else THIRDS
-    window = OpenWindow(k * LENGTH_MS, terms.id, topic, "m", radius, len(slots), slots)
+    terms = TERMS if noise_bound is None else THIRDS
+    window = OpenWindow(k * LENGTH_MS, terms.id, topic, "m", noise_bound, len(slots), slots)
     return TimelineState(k * LENGTH_MS, None, None, (k + 1) * LENGTH_MS, 0, (window,))
 
 
 def opening(k: int, *meters: str, channel: str = "main", **how: Any) -> Commit:
     """Each meter opens its k-th window: mark, charge and state."""
-    terms = TERMS if how.get("radius") is None else THIRDS
+    terms = TERMS if how.get("noise_bound") is None else THIRDS
     commit = Commit(channel, k * LENGTH_MS, terms={terms.id: terms})
     for meter in meters:
         commit.marks[meter] = (k + 1) * LENGTH_MS

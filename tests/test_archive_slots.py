@@ -49,7 +49,7 @@ def of_the_agent(rows: Sequence[Row], under: Policy, starts_ms: Sequence[int]) -
     timeline, start_ms = Timeline(under.usual, starts_ms[0]), starts_ms[0]
     while start_ms <= starts_ms[-1]:
         terms = schedule.terms(start_ms)
-        window = Window(start_ms, terms, terms.id, "", "", radius=0)
+        window = Window(start_ms, terms, terms.id, "", "", noise_bound=0)
         for _ in range(terms.n):
             window.draw(0, start_ms)
         timeline.windows.append(window)

@@ -157,8 +157,8 @@ class Wired:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._control, name)
 
-    def radius(self, bits: Bits) -> int:
-        """Draw a window, and return its number in place of a radius."""
+    def noise_bound(self, bits: Bits) -> int:
+        """Draw a window, and return its number in place of a bound."""
         control = self._draws
         self._windows.append(np.rint(control.noise(1, control.n, control.a, bits))[0].astype(int).tolist())
         return len(self._windows) - 1
@@ -167,9 +167,9 @@ class Wired:
         """Return the noise of a window's next slot."""
         return self._windows[window].pop(0)
 
-    def radii(self, count: int, bits: Bits) -> list[int]:
+    def noise_bounds(self, count: int, bits: Bits) -> list[int]:
         """Draw windows."""
-        return [self.radius(bits) for _ in range(count)]
+        return [self.noise_bound(bits) for _ in range(count)]
 
     def slots(self, windows: list[int], bits: Bits) -> list[int]:
         """Return the noise of the first slot of each window."""

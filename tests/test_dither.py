@@ -38,7 +38,7 @@ def windows(lattice: int, energy: int) -> Iterator[tuple[int, int, Window]]:
     """A window for every noise and every dither, with some energy in it."""
     known = terms(lattice)
     for noise, dither in product(range(-WIDE, WIDE + 1), range(lattice)):
-        window = Window(0, known, known.id, "topic", "m1", radius=WIDE)
+        window = Window(0, known, known.id, "topic", "m1", noise_bound=WIDE)
         window.draw(noise, 0, dither)
         window.add(0, 1, energy)
         yield noise, dither, window
@@ -109,7 +109,7 @@ def test_two_copies_tell_what_was_used_between_and_nothing_before() -> None:
 def test_a_slot_without_its_dither_is_an_error() -> None:
     """Dithered windows must be given one, also a lost slot that is drawn again; half-up ones must not."""
     for known, dither in ((terms(4), None), (replace(terms(4), rounding="half-up"), 1)):
-        window = Window(0, known, known.id, "topic", "m1", radius=WIDE)
+        window = Window(0, known, known.id, "topic", "m1", noise_bound=WIDE)
         with pytest.raises(MeteragentError, match="dither"):
             window.draw(1, 0, dither)
         window.slots, window.lost = {0: 0}, 0

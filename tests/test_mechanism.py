@@ -8,9 +8,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from meteragent.privacy import LInfLaplace, SeededBits, radius, uniform
+from meteragent.privacy import LInfLaplace, SeededBits, noise_bound, uniform
 from meteragent.privacy.mechanism.base import MetricMechanism
-from meteragent.privacy.sampling.radius import envelope_of
+from meteragent.privacy.sampling.noise_bound import envelope_of
 from meteragent.privacy.space import Windows
 from tests.contracts.mechanism_contract import Mechanism, MechanismContract
 
@@ -126,12 +126,12 @@ def test_noise_beyond_int64_is_refused_when_the_mechanism_is_made() -> None:
 
 
 def test_the_window_in_parts_is_the_window_at_once() -> None:
-    """One R by `radius`, then one `draw` per slot, is what the samplers of THEORY 2.1 give."""
+    """One R by `noise_bound`, then one `draw` per slot, is what the samplers of THEORY 2.1 give."""
     mechanism = LInfLaplace(Fraction(1, 10), Fraction(1), 6)
     bits, same = SeededBits(5), SeededBits(5)
     for _ in range(50):
-        cube = mechanism.radius(bits)
-        assert cube == radius(6, Fraction(1, 10), same)
+        cube = mechanism.noise_bound(bits)
+        assert cube == noise_bound(6, Fraction(1, 10), same)
         drawn = [mechanism.draw(cube, bits) for _ in range(6)]
         assert drawn == [uniform(cube, same) for _ in range(6)]
         assert max(abs(z) for z in drawn) <= cube

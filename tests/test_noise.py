@@ -18,29 +18,29 @@ COARSE = LInfLaplace(Fraction(1, 220), 1, 1)
 
 
 class Numbered(LInfLaplace):
-    """A mechanism whose radii are 0, 1, 2, .., their noise those below zero; it notes how it was asked."""
+    """A mechanism whose bounds are 0, 1, 2, .., their noise those below zero; it notes how it was asked."""
 
     def __init__(self) -> None:
         super().__init__(Fraction(1, 220), 1, 1)
         object.__setattr__(self, "asked", [])
 
-    def radii(self, count: int, bits: Bits) -> list[int]:
+    def noise_bounds(self, count: int, bits: Bits) -> list[int]:
         """The next ones."""
         asked: list[int] = self.asked  # type: ignore[attr-defined]
         asked.append(count)
         return list(range(sum(asked) - count, sum(asked)))
 
-    def radius(self, bits: Bits) -> int:
+    def noise_bound(self, bits: Bits) -> int:
         """The next one."""
-        return self.radii(1, bits)[0]
+        return self.noise_bounds(1, bits)[0]
 
-    def draw(self, radius: int, bits: Bits) -> int:
-        """The one of this radius."""
-        return -radius
+    def draw(self, noise_bound: int, bits: Bits) -> int:
+        """The one of this noise bound."""
+        return -noise_bound
 
-    def slots(self, radii: Sequence[int], bits: Bits) -> list[int]:
-        """Those of these radii."""
-        return [-radius for radius in radii]
+    def slots(self, noise_bounds: Sequence[int], bits: Bits) -> list[int]:
+        """Those of these noise bounds."""
+        return [-noise_bound for noise_bound in noise_bounds]
 
 
 class Forgetful(SeededBits):
@@ -56,22 +56,22 @@ class Forgetful(SeededBits):
 
 
 def one_by_one(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
-    """The first windows of a feed: each its radius, then its slot."""
+    """The first windows of a feed: each its noise bound, then its slot."""
     drawn = []
     for _ in range(FEW):
-        radius = mechanism.radius(bits)
-        drawn.append((radius, mechanism.draw(radius, bits)))
+        noise_bound = mechanism.noise_bound(bits)
+        drawn.append((noise_bound, mechanism.draw(noise_bound, bits)))
     return drawn
 
 
 def at_once(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
-    """Later ones: their radii, then a slot of each."""
-    radii = mechanism.radii(MANY, bits)
-    return list(zip(radii, mechanism.slots(radii, bits), strict=True))
+    """Later ones: their noise bounds, then a slot of each."""
+    noise_bounds = mechanism.noise_bounds(MANY, bits)
+    return list(zip(noise_bounds, mechanism.slots(noise_bounds, bits), strict=True))
 
 
 def test_the_first_are_drawn_one_by_one() -> None:
-    """A feed that opens few windows draws for these alone: the mechanism's radii and noise, bit for bit."""
+    """A feed that opens few windows draws for these alone: the mechanism's bounds and noise, bit for bit."""
     bits, plain = SeededBits(1), SeededBits(1)
     noise = Noise(bits)
     assert [noise.open("a", FINE) for _ in range(FEW)] == one_by_one(FINE, plain)
@@ -88,15 +88,15 @@ def test_later_ones_are_those_of_the_mechanism_draw_for_draw() -> None:
 
 
 def test_noise_of_many_windows_is_uniform_on_the_cube_of_each() -> None:
-    """`slots` are rows of one uniform integer each, from the same bits; each within its own radius."""
-    radii = [0, 1, 2, 7, 2**33, 2**61] * 50
-    drawn = COARSE.slots(radii, SeededBits(5))
-    assert drawn == uniform_rows(np.array(radii), 1, SeededBits(5))[:, 0].tolist()
-    assert all(abs(z) <= radius for z, radius in zip(drawn, radii, strict=True))
+    """`slots` are rows of one uniform integer each, from the same bits; each within its own noise bound."""
+    noise_bounds = [0, 1, 2, 7, 2**33, 2**61] * 50
+    drawn = COARSE.slots(noise_bounds, SeededBits(5))
+    assert drawn == uniform_rows(np.array(noise_bounds), 1, SeededBits(5))[:, 0].tolist()
+    assert all(abs(z) <= noise_bound for z, noise_bound in zip(drawn, noise_bounds, strict=True))
 
 
 def test_no_noise_is_given_to_two_windows() -> None:
-    """Each radius is given once, in order, with its own noise; never more than MANY wait."""
+    """Each noise bound is given once, in order, with its own noise; never more than MANY wait."""
     noise, mechanism = Noise(SeededBits(0)), Numbered()
     windows = FEW + 4 * MANY + 1
     assert [noise.open("a", mechanism) for _ in range(windows)] == [(k, -k) for k in range(windows)]
@@ -149,7 +149,7 @@ def test_dithers_of_many_slots_are_drawn_at_once_for_each_lattice() -> None:
 
 
 def test_each_of_several_terms_has_its_own() -> None:
-    """A radius is of the law of the window that it is for, whatever else opens in between."""
+    """A noise bound is of the law of the window that it is for, whatever else opens in between."""
     noise, one, other = Noise(SeededBits(3)), Numbered(), Numbered()
     drawn = [(noise.open("one", one), noise.open("other", other)) for _ in range(2 * MANY)]
     assert drawn == [((k, -k), (k, -k)) for k in range(2 * MANY)]
@@ -159,7 +159,7 @@ def test_a_further_slot_is_drawn_when_it_opens() -> None:
     """It is not drawn ahead: the next bits after those of its window."""
     bits, plain = SeededBits(4), SeededBits(4)
     noise = Noise(bits)
-    radius, _ = noise.open("a", FINE)
-    FINE.draw(FINE.radius(plain), plain)
-    assert noise.slot(radius, FINE) == FINE.draw(radius, plain)
+    noise_bound, _ = noise.open("a", FINE)
+    FINE.draw(FINE.noise_bound(plain), plain)
+    assert noise.slot(noise_bound, FINE) == FINE.draw(noise_bound, plain)
     assert bits.integer(64) == plain.integer(64)

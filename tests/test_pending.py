@@ -32,7 +32,7 @@ INTERVAL = replace(LONG, kind=Kind.INTERVAL_ENERGY, unit="Wh", hold_ms=0, interv
 def opened(terms: Terms) -> Timeline:
     """A meter whose first window is open, without noise."""
     timeline = timeline_of(terms)(terms, 0)
-    window = Window(0, terms, terms.id, "topic", "m1", radius=0)
+    window = Window(0, terms, terms.id, "topic", "m1", noise_bound=0)
     window.draw(0, 0)
     timeline.windows = [window]
     timeline.next_ms = terms.length_ms

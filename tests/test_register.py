@@ -34,8 +34,8 @@ COUNTER = replace(REGISTER, modulus_u=1000 * MICRO)
 
 
 def opened(terms: Terms, start_ms: int = 0, noise: int = 0) -> Window:
-    """A window with all its slots open, whose noise is within its radius."""
-    window = Window(start_ms, terms, terms.id, "topic", "m1", radius=abs(noise) + 1)
+    """A window with all its slots open, whose noise is within its bound."""
+    window = Window(start_ms, terms, terms.id, "topic", "m1", noise_bound=abs(noise) + 1)
     for _ in range(terms.n):
         window.draw(noise, start_ms)
     return window
@@ -231,7 +231,7 @@ def test_homes_whose_registers_and_noises_differ_by_the_same_are_kept_the_same(
     """What is stored does not tell the register: another one with another noise is stored as this (law 3)."""
     states: list[TimelineState] = []
     for shift in (0, more):
-        window = Window(0, REGISTER, REGISTER.id, "topic", "m1", radius=10**13)
+        window = Window(0, REGISTER, REGISTER.id, "topic", "m1", noise_bound=10**13)
         window.draw(noise + shift, 0)
         meter = RegisterTimeline(REGISTER, 0)
         meter.windows, meter.next_ms = [window], 12

@@ -33,7 +33,7 @@ def means(readings: Readings, terms: Terms) -> list[Fraction]:
     """The exact means of the slots of a minute."""
     meter = Timeline(terms, 0)
     for start_ms in range(0, 1000 * SECONDS, terms.length_ms):
-        window = Window(start_ms, terms, terms.id, "topic", "m1", radius=0)
+        window = Window(start_ms, terms, terms.id, "topic", "m1", noise_bound=0)
         for _ in range(terms.n):
             window.draw(0, start_ms)
         meter.windows.append(window)

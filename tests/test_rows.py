@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from meteragent.privacy.bits import PAGE_BYTES, PAGES, FreshRows, RowBits, SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import row_windows
-from meteragent.privacy.sampling.rows import ATTEMPTS, RADII, SLOTS, STREAMS
+from meteragent.privacy.sampling.rows import ATTEMPTS, NOISE_BOUNDS, SLOTS, STREAMS
 from meteragent.privacy.sampling.windows import Table, table_of
 from tests.row_bits import PARAMETERS, Watched, Written, keyed, plain_row
 from tests.tape import Tape
@@ -75,7 +75,7 @@ def lone(n: int, a: Fraction, written: dict[tuple[int, int], int], *streams: tup
 
 
 def kept_word(table: Table, point: int) -> int:
-    """A word that proposes a radius at height 0: kept."""
+    """A word that proposes a noise bound at height 0: kept."""
     cell, place = divmod(point - (table.envelope.mode - table.left), 1 << table.shift)
     return int(table.areas[cell]) + place
 
@@ -86,7 +86,9 @@ def test_a_radius_is_that_of_the_first_word_that_is_kept(n: int, a: Fraction) ->
     table = table_of(n, a)
     point = table.envelope.mode
     greatest = (1 << 32) - 1 if 2 * point + 1 <= 1 << 32 else 2 * point
-    words = {(RADII, attempt): TOP - 1 for attempt in range(5)} | {(RADII, 5): kept_word(table, point)}
+    words = {(NOISE_BOUNDS, attempt): TOP - 1 for attempt in range(5)} | {
+        (NOISE_BOUNDS, 5): kept_word(table, point)
+    }
     assert lone(n, a, words | {(SLOTS, slot): greatest for slot in range(n)}) == [point] * n
 
 
@@ -103,7 +105,12 @@ def test_an_open_comparison_is_decided_by_its_own_attempt_s_stream() -> None:
     open_word = int(table.areas[cell]) + (height << table.shift) + place
     ends = {(SLOTS, slot): (1 << 32) - 1 for slot in range(n)}
     other = table.envelope.mode
-    words = {(RADII, 0): TOP - 1, (RADII, 1): open_word, (RADII, 2): kept_word(table, other), **ends}
+    words = {
+        (NOISE_BOUNDS, 0): TOP - 1,
+        (NOISE_BOUNDS, 1): open_word,
+        (NOISE_BOUNDS, 2): kept_word(table, other),
+        **ends,
+    }
     for u, expected in ((fraction - 4, point), (fraction + 4, other)):
         tape = Tape(u)
         assert lone(n, a, words, (STREAMS + 1, tape)) == [expected] * n
@@ -116,7 +123,7 @@ def test_a_tail_is_drawn_from_its_own_attempt_s_stream() -> None:
     table = table_of(n, a)
     tail, far = int(table.areas[-2]), table.envelope.mode + table.reach + 5
     ends = {(SLOTS, slot): (1 << 32) - 1 for slot in range(n)}
-    words = {(RADII, 0): tail, (RADII, 1): int(table.areas[-1]) - 1, **ends}
+    words = {(NOISE_BOUNDS, 0): tail, (NOISE_BOUNDS, 1): int(table.areas[-1]) - 1, **ends}
     refused = (STREAMS, Tape(0, 0, 5))  # below zero
     assert lone(n, a, words, refused, (STREAMS + 1, Tape(1, 0, 5, 0))) == [far] * n
 
@@ -125,7 +132,7 @@ def test_a_slot_that_does_not_come_out_even_is_drawn_from_the_next_page() -> Non
     """For {-1, 0, 1} the word 0 of 2^32 is refused: that slot, and no other, takes its word of page 2, .."""
     n, a, third = 4, Fraction(3), 1431655765
     table = table_of(n, a)
-    first = {(RADII, 0): kept_word(table, 1)}
+    first = {(NOISE_BOUNDS, 0): kept_word(table, 1)}
     slots = {(SLOTS, 0): 1, (SLOTS, 1): 0, (SLOTS, 2): 2 * third + 1, (SLOTS, 3): 0}  # 3 (2t+1) = 1 mod 2^32
     second = {(SLOTS + 1, 1): 2 * third + 1, (SLOTS + 1, 2): 0, (SLOTS + 1, 3): 0}
     again = {**second, (SLOTS + 2, 3): third + 1}
@@ -136,20 +143,24 @@ def test_a_wide_slot_takes_the_last_bits_of_words_of_64() -> None:
     """With 2R+1 > 2^32 values from 2R+1 on are refused; bits above bit_length(2R) do not count."""
     n, a = 3, Fraction(1, 2**30)
     table = table_of(n, a)
-    radius = max(table.envelope.mode, 1 << 31)
-    m, high = 2 * radius + 1, 1 << 63
+    noise_bound = max(table.envelope.mode, 1 << 31)
+    m, high = 2 * noise_bound + 1, 1 << 63
     slots = {(SLOTS, 0): m - 1 | high, (SLOTS, 1): m, (SLOTS, 2): 0}
     again = {(SLOTS + 1, 0): 0, (SLOTS + 1, 1): m, (SLOTS + 2, 1): m - 1}
-    assert lone(n, a, {(RADII, 0): kept_word(table, radius), **slots, **again}) == [radius, radius, -radius]
+    assert lone(n, a, {(NOISE_BOUNDS, 0): kept_word(table, noise_bound), **slots, **again}) == [
+        noise_bound,
+        noise_bound,
+        -noise_bound,
+    ]
 
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_the_widest_narrow_row_has_words_of_32_bits(half: int) -> None:
     """2R+1 = 2^32 - 1 is narrow; 2^32 + 1 is wide."""
-    n, a, radius = 3, Fraction(1, 2**30), (1 << 31) - 1 + half
-    word = kept_word(table_of(n, a), radius)
-    watched = Watched(Written(keyed(1), {(0, RADII, 0): word}))
-    assert np.abs(row_windows(n, a, watched)).max() <= radius
+    n, a, noise_bound = 3, Fraction(1, 2**30), (1 << 31) - 1 + half
+    word = kept_word(table_of(n, a), noise_bound)
+    watched = Watched(Written(keyed(1), {(0, NOISE_BOUNDS, 0): word}))
+    assert np.abs(row_windows(n, a, watched)).max() <= noise_bound
     assert watched.widths[0, SLOTS] == {np.uint64 if half else np.uint32}
 
 
@@ -171,17 +182,19 @@ def test_no_address_is_read_twice_by_many() -> None:
         watched = Watched(keyed(*range(3000)))
         row_windows(n, a, watched)
         assert all(len(widths) == 1 for widths in watched.widths.values())
-        used |= {page for _, page, _ in watched.read} | {-at for _, page, at in watched.read if page == RADII}
-    assert {RADII, -1, SLOTS, SLOTS + 1, SLOTS + 2, STREAMS} <= used
+        used |= {page for _, page, _ in watched.read} | {
+            -at for _, page, at in watched.read if page == NOISE_BOUNDS
+        }
+    assert {NOISE_BOUNDS, -1, SLOTS, SLOTS + 1, SLOTS + 2, STREAMS} <= used
 
 
 class Stuck:
-    """Rows whose words are all one of two: of the page of radii, of others."""
+    """Rows whose words are all one of two: of the page of noise bounds, of others."""
 
     count = 1
 
-    def __init__(self, radius: int, slot: int) -> None:
-        self._radius, self._slot, self.pages, self.attempts = radius, slot, set[int](), 0
+    def __init__(self, noise_bound: int, slot: int) -> None:
+        self._radius, self._slot, self.pages, self.attempts = noise_bound, slot, set[int](), 0
 
     def words(self, rows: Any, page: int, count: int, dtype: Any) -> Any:
         """The same word."""
@@ -191,7 +204,7 @@ class Stuck:
     def word(self, rows: Any, page: int, at: Any, dtype: Any) -> Any:
         """The same word."""
         self.pages.add(page)
-        self.attempts += page == RADII
+        self.attempts += page == NOISE_BOUNDS
         return np.full(rows.size, self._slot if page else self._radius, np.uint64).astype(dtype)
 
     def stream(self, row: int, page: int) -> Any:
@@ -202,20 +215,20 @@ class Stuck:
 def test_a_row_without_a_kept_radius_ends_in_an_error() -> None:
     """After 511 words that are refused nothing is drawn: no address is taken again."""
     stuck = Stuck(TOP - 1, 0)
-    with pytest.raises(OverflowError, match=f"{ATTEMPTS} attempts at a radius"):
+    with pytest.raises(OverflowError, match=f"{ATTEMPTS} attempts at a noise bound"):
         row_windows(4, Fraction(1, 220), stuck)
     assert stuck.attempts == ATTEMPTS == 511
 
 
 @pytest.mark.parametrize(
-    ("n", "a", "radius", "word"), [(4, "3", 1, 0), (3, "1/1073741824", 1 << 31, TOP - 1)]
+    ("n", "a", "noise_bound", "word"), [(4, "3", 1, 0), (3, "1/1073741824", 1 << 31, TOP - 1)]
 )
-def test_a_slot_that_is_never_taken_ends_in_an_error(n: int, a: str, radius: int, word: int) -> None:
+def test_a_slot_that_is_never_taken_ends_in_an_error(n: int, a: str, noise_bound: int, word: int) -> None:
     """After 511 pages of refused words nothing is drawn, and no page of streams was touched."""
-    stuck = Stuck(kept_word(table_of(n, Fraction(a)), radius), word)
+    stuck = Stuck(kept_word(table_of(n, Fraction(a)), noise_bound), word)
     with pytest.raises(OverflowError, match=f"{ATTEMPTS} attempts at a slot"):
         row_windows(n, Fraction(a), stuck)
-    assert stuck.pages == {RADII, *range(SLOTS, STREAMS)}
+    assert stuck.pages == {NOISE_BOUNDS, *range(SLOTS, STREAMS)}
 
 
 @pytest.mark.parametrize("rows", [keyed(1), FreshRows(1, SeededBits(1))], ids=["keyed", "fresh"])
@@ -241,7 +254,7 @@ def test_fresh_rows_hand_out_each_bit_once() -> None:
     rows, both = FreshRows(2, bits), np.arange(2)
     assert rows.words(both, SLOTS, 3, np.uint32).tolist() == same.array(6, np.uint32).reshape(2, 3).tolist()
     for _ in range(2):
-        assert rows.word(both, RADII, 0, np.uint64).tolist() == same.array(2, np.uint64).tolist()
+        assert rows.word(both, NOISE_BOUNDS, 0, np.uint64).tolist() == same.array(2, np.uint64).tolist()
         assert rows.stream(1, STREAMS).integer(64) == same.integer(64)
     with pytest.raises(ValueError, match="not negative"):
         FreshRows(-1, bits)

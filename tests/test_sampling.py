@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent.privacy.bits import SeededBits
-from meteragent.privacy.sampling import below, below_array, discrete_laplace, geometric, radius, uniform
+from meteragent.privacy.sampling import below, below_array, discrete_laplace, geometric, noise_bound, uniform
 from meteragent.privacy.sampling.geometric import _digits, _thresholds
-from meteragent.privacy.sampling.radius import envelope_of
+from meteragent.privacy.sampling.noise_bound import envelope_of
 from meteragent.privacy.sampling.windows import table_of as windows_table
 from tests.tape import Tape
 
@@ -113,12 +113,12 @@ def test_a_uniform_is_centred() -> None:
 
 
 def test_a_negative_radius_is_refused() -> None:
-    """There is no cube of negative radius."""
+    """There is no cube of negative noise bound."""
     with pytest.raises(ValueError, match="empty range"):
         uniform(-1, SeededBits(0))
 
 
-# The radius of a window ---------------------------------------------------------------------------
+# The noise bound of a window ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
@@ -223,13 +223,13 @@ def test_a_proposal_is_made_of_a_side_a_block_and_a_place() -> None:
     envelope = envelope_of(6, Fraction(1, 10))
     mode, block, certain = envelope.mode, envelope.block, 0
     assert (mode, block) == (60, 34)
-    assert radius(6, Fraction(1, 10), Tape(1, 0, 5, certain)) == mode + 5
-    assert radius(6, Fraction(1, 10), Tape(1, 1, 1, 0, 5, certain)) == mode + 2 * block + 5
-    assert radius(6, Fraction(1, 10), Tape(0, 1, 0, 5, certain)) == mode - 1 - block - 5
+    assert noise_bound(6, Fraction(1, 10), Tape(1, 0, 5, certain)) == mode + 5
+    assert noise_bound(6, Fraction(1, 10), Tape(1, 1, 1, 0, 5, certain)) == mode + 2 * block + 5
+    assert noise_bound(6, Fraction(1, 10), Tape(0, 1, 0, 5, certain)) == mode - 1 - block - 5
     below_zero = (0, 1, 0, 33)
-    assert radius(6, Fraction(1, 10), Tape(*below_zero, 1, 0, 5, certain)) == mode + 5
+    assert noise_bound(6, Fraction(1, 10), Tape(*below_zero, 1, 0, 5, certain)) == mode + 5
     rejected = (1, 0, 33, (1 << 32) - 1)
-    assert radius(6, Fraction(1, 10), Tape(*rejected, 1, 0, 5, certain)) == mode + 5
+    assert noise_bound(6, Fraction(1, 10), Tape(*rejected, 1, 0, 5, certain)) == mode + 5
 
 
 ORACLES = [  # THEORY oracles, discrete_R: n, a, P(R=0), E R, P(z = 0)
@@ -274,14 +274,14 @@ def test_the_density_of_a_window_is_exponential_in_the_largest_noise(n: int, a: 
 def test_a_float_is_refused_also_where_an_equal_fraction_is_cached() -> None:
     """A float `a` is a TypeError, also 0.5 right after Fraction(1, 2) was used."""
     bits = SeededBits(0)
-    radius(1, Fraction(1, 2), bits)
+    noise_bound(1, Fraction(1, 2), bits)
     geometric(1, Fraction(1, 2), bits)
     with pytest.raises(TypeError, match=r"Fraction\('0.5'\)"):
-        radius(1, 0.5, bits)  # type: ignore[arg-type]
+        noise_bound(1, 0.5, bits)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"Fraction\('0.5'\)"):
         geometric(1, 0.5, bits)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="n must be an int"):
-        radius(1.0, Fraction(1, 2), bits)  # type: ignore[arg-type]
+        noise_bound(1.0, Fraction(1, 2), bits)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -297,13 +297,13 @@ def test_a_float_is_refused_also_where_an_equal_fraction_is_cached() -> None:
 def test_parameters_out_of_range_are_refused(n: int, a: Fraction, text: str) -> None:
     """No slots, no noise, and noise that leaves int64 are refused with what is wrong."""
     with pytest.raises(ValueError, match=text):
-        radius(n, a, SeededBits(0))
+        noise_bound(n, a, SeededBits(0))
 
 
 def test_the_finest_parameters_can_be_drawn() -> None:
     """Just inside n/a < 2^45 the samplers work, and stay in int64."""
     a = Fraction(1, 2**45 - 1)
-    assert radius(1, a, SeededBits(0)) < 2**52
+    assert noise_bound(1, a, SeededBits(0)) < 2**52
     assert np.abs(discrete_laplace(1000, a, SeededBits(0))).max() < 2**52
 
 

@@ -11,8 +11,8 @@ from meteragent.privacy.sampling import (
     below_array,
     bernoulli,
     discrete_laplace,
-    radii,
-    radius,
+    noise_bound,
+    noise_bounds,
     uniform_rows,
     windows,
 )
@@ -146,7 +146,7 @@ def test_the_guide_names_the_cell_of_a_word() -> None:
 
 
 def reference_radii(n: int, a: Fraction, count: int, bits: Bits) -> list[int]:
-    """The same radii from the same bits, one by one."""
+    """The same noise bounds from the same bits, one by one."""
     table = table_of(n, a)
     edges = [int(area) for area in table.areas]
     drawn: list[int] = []
@@ -193,17 +193,19 @@ def settled(table: Table, point: int | None, height: int, bits: Bits) -> int | N
 
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
 def test_the_radii_are_those_of_a_plain_reference(n: int, a: Fraction) -> None:
-    """Many radii are, draw for draw, what a plain loop makes of the same bits."""
+    """Many noise bounds are, draw for draw, what a plain loop makes of the same bits."""
     count = 1500
-    assert radii(n, a, count, SeededBits(n)).tolist() == reference_radii(n, a, count, SeededBits(n))
+    assert noise_bounds(n, a, count, SeededBits(n)).tolist() == reference_radii(n, a, count, SeededBits(n))
 
 
 def test_few_radii_are_drawn_one_by_one() -> None:
-    """Below the size from which the table pays, `radii` is `radius` repeated; none is none."""
+    """Below the size from which the table pays, `noise_bounds` is `noise_bound` repeated; none is none."""
     a, count = Fraction(1, 10), TABLE_FROM - 1
     same = SeededBits(3)
-    assert radii(6, a, count, SeededBits(3)).tolist() == [radius(6, a, same) for _ in range(count)]
-    assert radii(6, a, 0, SeededBits(3)).shape == (0,)
+    assert noise_bounds(6, a, count, SeededBits(3)).tolist() == [
+        noise_bound(6, a, same) for _ in range(count)
+    ]
+    assert noise_bounds(6, a, 0, SeededBits(3)).shape == (0,)
 
 
 def redrawn(ranges: list[int], bits: Bits) -> list[int]:
@@ -249,9 +251,9 @@ def test_a_word_that_does_not_come_out_even_is_drawn_anew() -> None:
 
 
 def test_rows_of_no_range_are_refused() -> None:
-    """There is no cube of negative radius, and none that leaves int64."""
+    """There is no cube of negative noise bound, and none that leaves int64."""
     for cube in (-1, 1 << 62):
-        with pytest.raises(ValueError, match="radius must lie in"):
+        with pytest.raises(ValueError, match="noise bound must lie in"):
             uniform_rows(np.array([0, cube]), 3, SeededBits(0))
 
 
@@ -259,12 +261,12 @@ def test_rows_of_no_range_are_refused() -> None:
 
 
 def test_windows_are_rows_of_uniforms_on_their_radii() -> None:
-    """First all radii are drawn, then n uniforms from each; a window of one is discrete Laplace."""
+    """First all noise bounds are drawn, then n uniforms from each; a window of one is discrete Laplace."""
     a, same = Fraction(1, 10), SeededBits(5)
     noise = windows(6, a, 1000, SeededBits(5))
     assert noise.shape == (1000, 6)
     assert noise.dtype == np.int64
-    assert noise.tolist() == uniform_rows(radii(6, a, 1000, same), 6, same).tolist()
+    assert noise.tolist() == uniform_rows(noise_bounds(6, a, 1000, same), 6, same).tolist()
     alone = windows(1, a, 1000, SeededBits(5))
     assert alone.tolist() == discrete_laplace(1000, a, SeededBits(5))[:, np.newaxis].tolist()
 
@@ -273,7 +275,7 @@ def test_few_windows_are_drawn_one_by_one() -> None:
     """Below the size from which the table pays, each window is its R, then n uniforms from it."""
     a, same = Fraction(1, 10), SeededBits(6)
     for row in windows(6, a, 20, SeededBits(6)).tolist():
-        cube = radius(6, a, same)
+        cube = noise_bound(6, a, same)
         assert row == (below_array(2 * cube + 1, 6, same) - cube).tolist()
 
 
@@ -296,5 +298,5 @@ def test_a_level_may_be_written_as_any_exact_number() -> None:
             with pytest.raises(TypeError, match="a must be exact"):
                 windows(n, 0.2, count, SeededBits(1))  # type: ignore[arg-type]
     for a, known in ((2, Fraction(2)), ("2", 2)):
-        one, other = (radii(3, level, TABLE_FROM, SeededBits(1)) for level in (a, known))
+        one, other = (noise_bounds(3, level, TABLE_FROM, SeededBits(1)) for level in (a, known))
         assert one.tolist() == other.tolist()

@@ -50,7 +50,7 @@ states = st.builds(
             terms=texts,
             topic=texts,
             label=texts,
-            radius=st.none() | st.integers(0, 10**400),
+            noise_bound=st.none() | st.integers(0, 10**400),
             drawn=st.integers(0, 1440),
             slots=st.lists(st.builds(Slot, st.integers(0, 1439), accumulators), max_size=3).map(tuple),
             masked=st.none() | st.integers(0, 1439),
@@ -138,7 +138,7 @@ def test_snapshot_after_a_restart(tmp_path: Path) -> None:
     """A restart finds the marks, states, terms and descriptors of a channel, and only of that one."""
     with open_store(tmp_path / "db") as store:
         persist(store, opening(0, "a", "b"))
-        persist(store, opening(4, "a", channel="other", radius=99))
+        persist(store, opening(4, "a", channel="other", noise_bound=99))
         persist(store, opening(1, "a"))
     with open_store(tmp_path / "db") as store:
         known = store.snapshot("main")
@@ -146,7 +146,7 @@ def test_snapshot_after_a_restart(tmp_path: Path) -> None:
         assert known.states == {"a": state(1), "b": state(0)}
         assert known.terms == {TERMS.id: TERMS}
         assert known.floor_ms == 0
-        assert store.snapshot("other").states == {"a": state(4, radius=99)}
+        assert store.snapshot("other").states == {"a": state(4, noise_bound=99)}
 
 
 def test_forgotten_meter(store: Store) -> None:
@@ -161,7 +161,7 @@ def test_forgotten_meter(store: Store) -> None:
 
 def test_retired_streams(store: Store) -> None:
     """The open windows of streams that are no longer configured are deleted and counted once."""
-    persist(store, opening(0, "a", "b", radius=8**40))
+    persist(store, opening(0, "a", "b", noise_bound=8**40))
     persist(store, opening(0, "a", channel="other"))
     assert store.retire({"other"}) == 2
     assert store.retire({"other"}) == 0
@@ -307,7 +307,7 @@ SECRETS = [b"%d" % value for value in (7**60, 11**60, 13**60, 17**60)]
 
 def test_closed_window_leaves_nothing(store: Store) -> None:
     """Once a window is closed, R and accumulators are in no file of the store, which is still open."""
-    persist(store, opening(0, "m", radius=7**60, accumulators=[11**60, -(13**60)], topic="x" * 5000))
+    persist(store, opening(0, "m", noise_bound=7**60, accumulators=[11**60, -(13**60)], topic="x" * 5000))
     assert all(secret in bytes_on_disk(store.path) for secret in SECRETS[:3])
     persist(store, closing(0, "m"))
     assert not any(secret in bytes_on_disk(store.path) for secret in SECRETS)
@@ -360,7 +360,7 @@ def test_states_leave_no_copies() -> None:
 def test_reader_delays_erasing(store: Store) -> None:
     """While another reader keeps old values on the disk the store says so; then they go."""
     with read_only(store.path) as reader:
-        persist(store, opening(0, "m", radius=7**60))
+        persist(store, opening(0, "m", noise_bound=7**60))
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM meta").fetchall()
         persist(store, closing(0, "m"))
@@ -375,7 +375,7 @@ def test_reader_delays_erasing(store: Store) -> None:
 def test_no_secrets_after_a_kill(tmp_path: Path, store: Store) -> None:
     """What a killed agent left in the WAL is moved and erased by the next start."""
     with read_only(store.path) as reader:
-        persist(store, opening(0, "m", radius=7**60))
+        persist(store, opening(0, "m", noise_bound=7**60))
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM meta").fetchall()
         persist(store, closing(0, "m"))

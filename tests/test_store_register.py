@@ -115,7 +115,7 @@ def test_what_is_stored_of_the_open_slot_fits_any_register(steps: list[tuple[int
             after = core.feed([read], read.received_ms, read.received_ms).commit.states["m1"]
             assert after is not None
             numbers += [
-                (window.start_ms - BASE_MS, window.radius, slot)
+                (window.start_ms - BASE_MS, window.noise_bound, slot)
                 for window in after.windows
                 for slot in window.slots
                 if window.masked == slot.place

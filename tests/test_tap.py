@@ -43,7 +43,7 @@ REGISTER = settled(
 def agent_s(terms: Terms, readings: list[tuple[int, int]]) -> Fraction:
     """What the agent's accumulators make of a slot without any noise."""
     timeline = timeline_of(terms)(terms, START)
-    window = Window(START, terms, terms.id, "topic", "label", radius=0)
+    window = Window(START, terms, terms.id, "topic", "label", noise_bound=0)
     window.draw(0, START, 0)
     timeline.windows, timeline.next_ms = [window], START + SLOT
     for time_ms, value_u in readings:

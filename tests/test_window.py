@@ -22,7 +22,7 @@ NONE: list[str] = []
 
 def opened(terms: Terms, start_ms: int = 0, noise: int = 0) -> Window:
     """A window with all its slots open."""
-    window = Window(start_ms, terms, terms.id, "topic", "m1", radius=7)
+    window = Window(start_ms, terms, terms.id, "topic", "m1", noise_bound=7)
     for place in range(terms.n):
         dither = None if terms.rounding == "half-up" else terms.lattice(place) // 3
         window.draw(noise, start_ms, dither)
@@ -77,7 +77,7 @@ def test_halves_go_up(energy: int, quanta: int) -> None:
 
 def test_a_slot_is_born_with_its_noise() -> None:
     """An accumulator is noise * lattice before anything is added (law 3)."""
-    window = Window(0, TERMS, TERMS.id, "topic", "m1", radius=7)
+    window = Window(0, TERMS, TERMS.id, "topic", "m1", noise_bound=7)
     window.draw(-5, 0)
     assert window.slots == {0: -5 * TERMS.lattice(0)}
     assert TERMS.lattice(0) == MICRO * TERMS.step_ms
@@ -86,7 +86,7 @@ def test_a_slot_is_born_with_its_noise() -> None:
 def test_time_covered_before_a_slot_opens_is_gap() -> None:
     """A slot that opens late takes the gap for what is covered already, at most its own length."""
     terms = replace(TERMS, gap_u=3)
-    window = Window(0, terms, terms.id, "topic", "m1", radius=7)
+    window = Window(0, terms, terms.id, "topic", "m1", noise_bound=7)
     for _ in range(3):
         window.draw(0, 6)
     assert window.slots == {0: 3 * 4, 1: 3 * 2, 2: 0}
@@ -351,7 +351,7 @@ def test_slots_that_open_after_the_meaning_changed_are_gap() -> None:
     """A sealed window still draws its other slots on time, and they hold nothing but gap."""
     terms = replace(TERMS, gap_u=7)
     meter = Timeline(terms, 0)
-    meter.windows = [Window(0, terms, terms.id, "topic", "m1", radius=7)]
+    meter.windows = [Window(0, terms, terms.id, "topic", "m1", noise_bound=7)]
     meter.windows[0].draw(0, 0)
     meter.next_ms = 12
     other = restarted(meter, replace(terms, unit="kW"))
@@ -363,7 +363,7 @@ def test_slots_that_open_after_the_meaning_changed_are_gap() -> None:
 def test_what_is_kept_of_a_window() -> None:
     """The radius, the number of draws and the accumulators come back: nothing is drawn again."""
     meter = Timeline(TERMS, 0)
-    meter.windows = [Window(0, TERMS, TERMS.id, "topic", "m1", radius=7)]
+    meter.windows = [Window(0, TERMS, TERMS.id, "topic", "m1", noise_bound=7)]
     meter.windows[0].draw(3, 0)
     meter.windows[0].draw(-3, 4)
     meter.windows[0].close(0)

@@ -75,14 +75,14 @@ class Labelled(LInfLaplace):
         object.__setattr__(self, "known", known)
         object.__setattr__(self, "draws", draws)
 
-    def radius(self, bits: Bits) -> int:
+    def noise_bound(self, bits: Bits) -> int:
         """A radius nobody else has."""
         self.draws.radii.append(self.known)
         return (len(self.draws.radii) - 1) * WIDE
 
-    def radii(self, count: int, bits: Bits) -> list[int]:
+    def noise_bounds(self, count: int, bits: Bits) -> list[int]:
         """So many of these."""
-        return [self.radius(bits) for _ in range(count)]
+        return [self.noise_bound(bits) for _ in range(count)]
 
     def draw(self, radius: int, bits: Bits) -> int:
         """The next label, as many quanta."""
@@ -228,12 +228,14 @@ class Witness:
     def _see_state(self, meter: str, state: TimelineState, before: dict[str, int]) -> None:
         for window in state.windows:
             terms = self.terms[window.terms]
-            assert (window.radius is None) == (window.drawn == terms.n), "R is kept when nothing needs it"
+            assert (window.noise_bound is None) == (window.drawn == terms.n), (
+                "R is kept when nothing needs it"
+            )
             for kept in window.slots:
                 label, _ = self.draw_in(kept, window)
                 slot = SlotSeen.of(meter, window.start_ms, kept.place, terms)
                 radius = self.radii.setdefault((meter, window.start_ms), self.draws.lines[label].radius)
-                assert window.radius in (None, radius), "another radius in an open window"
+                assert window.noise_bound in (None, radius), "another radius in an open window"
                 if self.draws.lines[label].radius == radius:
                     self._drawn_once(label, slot, before)
                     self.places[slot] = label, window.start_ms, kept.place

@@ -50,7 +50,7 @@ Rules
 4. At most n noise values are ever drawn for one window, each slot's when it opens (THEORY 2.1). R is
    dropped with the last of them: while it is known, an accumulator tells more than its noise allows. The
    noise of a slot that is lost (`register`) is never used; what is drawn in its place is from a new
-   radius, and masks a constant.
+   noise bound, and masks a constant.
 5. At most `PENDING` readings of a meter are pending; of more, those closest to another are dropped and
    given back.
 6. A slot is covered only after it was opened: `covered_ms` never passes the clock, but to the end of

@@ -1,6 +1,6 @@
 """The noise of the slots that open in one feed: nothing is drawn before it, nothing drawn outlives it.
 
-A window needs its radius and the noise of its first slot when it opens; its other slots' noise is drawn
+A window needs its noise bound and the noise of its first slot when it opens; its other slots' noise is drawn
 when each of them opens, and every slot has a dither. Of the pair (R, z), R has the mechanism's law and z is
 uniform on {-R .. R}; pairs are independent, and so are dithers, which are uniform on the quantum of their
 slot. So it does not matter how many are drawn together, as long as each goes to one window or slot: readings
@@ -25,7 +25,7 @@ LATTICE_MAX = 2**63
 
 
 class Noise:
-    """The draws of a feed: radius and first noise of windows by the id of their terms, noise and dither."""
+    """The draws of a feed: bound and first noise of windows, by the id of their terms; noise and dither."""
 
     __slots__ = ("_ahead", "_bits", "_dithered", "_dithers", "_used")
 
@@ -44,16 +44,16 @@ class Noise:
         if ahead:
             return ahead.pop()
         if used < FEW:
-            radius = mechanism.radius(self._bits)
-            return radius, mechanism.draw(radius, self._bits)
-        radii = mechanism.radii(MANY, self._bits)
-        noise = mechanism.slots(radii, self._bits)
-        ahead = self._ahead[terms_id] = list(zip(radii, noise, strict=True))[::-1]
+            noise_bound = mechanism.noise_bound(self._bits)
+            return noise_bound, mechanism.draw(noise_bound, self._bits)
+        noise_bounds = mechanism.noise_bounds(MANY, self._bits)
+        noise = mechanism.slots(noise_bounds, self._bits)
+        ahead = self._ahead[terms_id] = list(zip(noise_bounds, noise, strict=True))[::-1]
         return ahead.pop()
 
-    def slot(self, radius: int, mechanism: LInfLaplace) -> int:
+    def slot(self, noise_bound: int, mechanism: LInfLaplace) -> int:
         """Return the noise of a further slot of a window."""
-        return mechanism.draw(radius, self._bits)
+        return mechanism.draw(noise_bound, self._bits)
 
     def dither(self, terms: Terms, place: int) -> int | None:
         """Return u of a slot, uniform on {0, ..., L - 1}; None for half-up terms, which have none."""

@@ -283,9 +283,9 @@ class Pipeline:
     def _open(self, meter: str, timeline: Timeline, now_ms: int) -> None:
         """Open the next slot, and its window when it is the first one."""
         windows = timeline.windows
-        if windows and (radius := windows[-1].radius) is not None:
+        if windows and (noise_bound := windows[-1].noise_bound) is not None:
             window = windows[-1]
-            noise = self._noise.slot(radius, self._formats[window.terms_id].terms.mechanism)
+            noise = self._noise.slot(noise_bound, self._formats[window.terms_id].terms.mechanism)
             window.draw(noise, timeline.covered_ms, self._noise.dither(window.terms, window.drawn))
             return
         start_ms = timeline.next_ms
@@ -309,8 +309,8 @@ class Pipeline:
             self._counts.add("passed")
             return
         terms_id = self._formats.id(terms)
-        first_radius, noise = self._noise.open(terms_id, self._formats[terms_id].terms.mechanism)
-        window = Window(start_ms, terms, terms_id, sink_topic, label, first_radius)
+        noise_bound, noise = self._noise.open(terms_id, self._formats[terms_id].terms.mechanism)
+        window = Window(start_ms, terms, terms_id, sink_topic, label, noise_bound)
         window.draw(noise, timeline.covered_ms, self._noise.dither(terms, 0))
         windows.append(window)
         self._counts.add("opened")
@@ -341,7 +341,7 @@ class Pipeline:
         return lost
 
     def _settle(self, timeline: Timeline) -> None:
-        """Count what became of registers, and give lost slots noise of a new radius."""
+        """Count what became of registers, and give lost slots noise of a new noise bound."""
         for name in timeline.counts():
             self._counts.add(name)
         for window in timeline.windows:

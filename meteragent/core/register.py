@@ -36,7 +36,7 @@ the slot cannot be told from what was used after it: M and r give only their sum
 it in one slot would be the power of another slot in this one (no 1-Lipschitz map: curves that differ by
 d there move this slot by d * (longer than a slot)), and a part of it would be a part of the noise. So the
 slot is lost: gap throughout, and M with its noise is forgotten. The slot leaves nevertheless (law 4), with
-a noise of its own from a new radius of the same law: no radius gives more than n values, nothing that was
+a noise of its own from a new noise bound of the same law: no bound gives more than n values, nothing that was
 drawn before ever leaves, and what is masked is a constant.
 
 Whether a register fell during an outage cannot be told from M alone. r * c - M must be noise + energy for

@@ -85,7 +85,7 @@ class Timeline:
         self.idle = state.idle
         for w in state.windows:
             old = terms if known[w.terms] == terms else known[w.terms]
-            window = Window(w.start_ms, old, w.terms, w.topic, w.label, w.radius, w.drawn, dict(w.slots))
+            window = Window(w.start_ms, old, w.terms, w.topic, w.label, w.noise_bound, w.drawn, dict(w.slots))
             window.masked = w.masked
             self.windows.append(window)
         if any(_meaning(w.terms) != _meaning(terms) for w in self.windows):

@@ -41,7 +41,7 @@ class Used(NamedTuple):
 class Window:
     """An open window: how many slots were drawn, the open accumulators, and R while slots are to be drawn.
 
-    `radius` is None once the last slot was drawn: nothing needs it then, and with it an accumulator
+    `noise_bound` is None once the last slot was drawn: nothing needs it then, and with it an accumulator
     would rule out all energies that are further away than the noise can be (THEORY-2 A.3). `masked` is the
     place whose accumulator is not known after a restart: what is kept there is a register minus it (see
     `register`). `lost` is the place whose accumulator was given up and has no noise, until `redraw`.
@@ -52,7 +52,7 @@ class Window:
     terms_id: str
     topic: str
     label: str
-    radius: int | None
+    noise_bound: int | None
     drawn: int = 0
     slots: dict[int, int] = field(default_factory=dict)
     fed: set[int] = field(default_factory=set)
@@ -90,11 +90,11 @@ class Window:
         dither is missing; half-up windows have none.
         """
         if self.drawn >= self.terms.n:
-            raise MeteragentError("more draws than slots from one radius")
+            raise MeteragentError("more draws than slots from one noise bound")
         index, self.drawn = self.drawn, self.drawn + 1
         self.slots[index] = self._mask(index, noise, dither)
         if self.drawn == self.terms.n:
-            self.radius = None
+            self.noise_bound = None
         if covered_ms > self.start_ms:
             skipped_ms = self.terms.slot_ms(index) - self._left_ms(index, covered_ms)
             self.slots[index] += self.terms.gap_u * skipped_ms
@@ -204,7 +204,7 @@ class Window:
             self.terms_id,
             self.topic,
             self.label,
-            self.radius,
+            self.noise_bound,
             self.drawn,
             kept,
             masked,
@@ -247,7 +247,7 @@ class Window:
             self.lost = place
 
     def redraw(self, noise: int, dither: int | None = None) -> None:
-        """Give the lost slot noise of a new radius, and a new dither."""
+        """Give the lost slot noise of a new noise bound, and a new dither."""
         place, self.lost = self.lost, None
         if place is not None:
             self.slots[place] += self._mask(place, noise, dither)

@@ -25,18 +25,18 @@ class Slot(NamedTuple):
 class OpenWindow(NamedTuple):
     """A window between its opening and its last slot's close.
 
-    `radius` is the secret R of THEORY 2.1, None once all n slots were drawn; `drawn` slots have had their
-    uniform drawn from it, in order of their index and at most n ever; `slots` are those drawn and not yet
-    closed. `topic` and `label` are where and under which name its records leave. `masked` is the place where
-    the register at `covered_ms` minus the accumulator is kept: the register at the slot's start minus noise
-    and dither.
+    `noise_bound` is the secret R of THEORY 2.1, None once all n slots were drawn; `drawn` slots have had
+    their uniform drawn from it, in order of their index and at most n ever; `slots` are those drawn and not
+    yet closed. `topic` and `label` are where and under which name its records leave. `masked` is the place
+    where the register at `covered_ms` minus the accumulator is kept: the register at the slot's start minus
+    noise and dither.
     """
 
     start_ms: int
     terms: str
     topic: str
     label: str
-    radius: int | None
+    noise_bound: int | None
     drawn: int
     slots: tuple[Slot, ...]
     masked: int | None = None

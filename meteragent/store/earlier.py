@@ -25,7 +25,7 @@ def rewrite_states(tx: sqlite3.Connection, version: int, states: States) -> None
             continue
         state = decode_state(text, version)
         windows = tuple(
-            window._replace(radius=None) if window.drawn == slots[channel, window.terms] else window
+            window._replace(noise_bound=None) if window.drawn == slots[channel, window.terms] else window
             for window in state.windows
         )
         rewritten[channel][meter] = state._replace(windows=windows)

@@ -118,8 +118,8 @@ def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
     has_radius = version < 4 or window.drawn < terms.n
     return (
         0 <= window.drawn <= terms.n
-        and (window.radius is not None) == has_radius
-        and (window.radius or 0) >= 0
+        and (window.noise_bound is not None) == has_radius
+        and (window.noise_bound or 0) >= 0
         and places == sorted({place for place in places if 0 <= place < window.drawn})
         and (window.masked is None or (terms.kind is Kind.REGISTER and window.masked in places))
     )

@@ -117,10 +117,10 @@ def encode_state(state: TimelineState) -> bytes:
 
 def _window(window: OpenWindow) -> str:
     slots = ",".join([f"[{place},{kept}]" for place, kept in window.slots])
-    radius = "" if window.radius is None else f'"radius":{window.radius},'
+    noise_bound = "" if window.noise_bound is None else f'"radius":{window.noise_bound},'
     return (
         f'{{"start_ms":{window.start_ms},"terms":{_quoted(window.terms)},"topic":{_quoted(window.topic)},'
-        f'"label":{_quoted(window.label)},{radius}"drawn":{window.drawn},'
+        f'"label":{_quoted(window.label)},{noise_bound}"drawn":{window.drawn},'
         f'"slots":[{slots}],"masked":{_or_null(window.masked)}}}'
     )
 
@@ -161,7 +161,7 @@ def _decode_window(known: dict[str, Any], version: int) -> OpenWindow:
         terms=_text(known["terms"]),
         topic=_text(known["topic"]),
         label=_text(known["label"]),
-        radius=_whole_or_none(known.get("radius")),
+        noise_bound=_whole_or_none(known.get("radius")),
         drawn=_whole(known["drawn"]),
         slots=tuple(slots),
         masked=masked,

@@ -67,7 +67,7 @@ class Window:
     terms: Terms
     label: str
     topic: str
-    radius: int | None = None
+    noise_bound: int | None = None
     drawn: int = 0
     begun: dict[int, int] = field(default_factory=dict)
     records: dict[int, Sent] = field(default_factory=dict)
@@ -171,13 +171,17 @@ class Witness:
     def _drawn(self, key: Key, found: OpenWindow, clock_ms: int) -> None:
         """One radius; a slot is drawn when it begins by the clock, neither before nor after."""
         window, drawn = self.windows[key], found.drawn
-        kept = found.radius is not None
-        must(kept == (drawn < window.terms.n), "a radius is kept that nothing needs, or one is missing", key)
-        window.radius = found.radius if window.radius is None else window.radius
-        must(found.radius in (None, window.radius), "a window has two radii", key)
+        kept = found.noise_bound is not None
+        must(
+            kept == (drawn < window.terms.n),
+            "a noise bound is kept that nothing needs, or one is missing",
+            key,
+        )
+        window.noise_bound = found.noise_bound if window.noise_bound is None else window.noise_bound
+        must(found.noise_bound in (None, window.noise_bound), "a window has two noise bounds", key)
         starts_ms = [key.start_ms + window.terms.stretches(i)[0][0] for i in range(window.terms.n)]
         begun = sum(start_ms <= clock_ms for start_ms in starts_ms)
-        must(drawn <= window.terms.n, "more draws than slots from one radius", key)
+        must(drawn <= window.terms.n, "more draws than slots from one noise bound", key)
         # Both clocks may have been a window's: what the wall clock began, an event clock finds drawn.
         window.drawn, before = drawn, window.drawn
         must(drawn == max(begun, before, 1), "a slot is drawn before or after it begins", key)
@@ -190,7 +194,11 @@ class Witness:
         must(dithered or not dither, "an accumulator is not its noise and the energy so far", (key, place))
         known = window.begun.setdefault(place, begun)
         must(known == begun, "a slot has two noises, or energy that was not measured", (key, place))
-        must(window.radius is None or abs(noise) <= window.radius, "noise beyond its radius", (key, place))
+        must(
+            window.noise_bound is None or abs(noise) <= window.noise_bound,
+            "noise beyond its bound",
+            (key, place),
+        )
 
     def _rounded(self, key: Key, slot: Closed, quanta: int) -> None:
         """A record is floor(A / L), half-up floor(A / L + 1/2); A is known if it was ever on disk."""

@@ -53,11 +53,11 @@ def redraws_on_restart() -> None:
 
     def redrawn(window: OpenWindow, terms: Terms) -> OpenWindow:
         mechanism = LInfLaplace(terms.epsilon, terms.quantum, terms.n)
-        radius = mechanism.radius(bits)
-        noise = [mechanism.draw(radius, bits) for _ in range(window.drawn)]
+        noise_bound = mechanism.noise_bound(bits)
+        noise = [mechanism.draw(noise_bound, bits) for _ in range(window.drawn)]
         slots = tuple(Slot(place, z * terms.lattice(0)) for place, z in enumerate(noise))
-        more = radius if window.drawn < terms.n else None
-        return window._replace(radius=more, slots=slots)
+        more = noise_bound if window.drawn < terms.n else None
+        return window._replace(noise_bound=more, slots=slots)
 
     def restoring(terms: Terms, next_ms: int, state: TimelineState, known: dict[str, Terms]) -> Timeline:
         windows = tuple(redrawn(window, known[window.terms]) for window in state.windows)

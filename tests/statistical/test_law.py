@@ -19,10 +19,10 @@ from meteragent.privacy import (
     below_array,
     discrete_laplace,
     geometric,
-    radius,
+    noise_bound,
     uniform,
 )
-from meteragent.privacy.sampling import radii as many_radii
+from meteragent.privacy.sampling import noise_bounds as many_radii
 from meteragent.privacy.sampling import uniform_rows, windows
 from tests.chi_square import ALARM, MISS, Cells, Floats, Integers, miss, p_value, rejects
 
@@ -47,14 +47,14 @@ def magnitude_law(a: Fraction) -> Floats:
     return np.asarray(np.where(z == 0, 1, 2) * np.tanh(float(a) / 2) * np.exp(-float(a) * z))
 
 
-def radii(n: int, a: Fraction, draws: int, bits: Bits) -> Integers:
-    """Independent radii of windows."""
-    return np.array([radius(n, a, bits) for _ in range(draws)])
+def noise_bounds(n: int, a: Fraction, draws: int, bits: Bits) -> Integers:
+    """Independent noise bounds of windows."""
+    return np.array([noise_bound(n, a, bits) for _ in range(draws)])
 
 
-# The radius ---------------------------------------------------------------------------------------
+# The noise bound ---------------------------------------------------------------------------------------
 
-RADII = [
+NOISE_BOUNDS = [
     (1, Fraction(1, 220)),
     (1, Fraction(3, 2)),
     (2, Fraction(7, 10)),
@@ -65,20 +65,22 @@ RADII = [
 ]
 
 
-@pytest.mark.parametrize(("n", "a"), RADII)
+@pytest.mark.parametrize(("n", "a"), NOISE_BOUNDS)
 def test_the_radius_has_its_law(n: int, a: Fraction) -> None:
     """R has P(R) ~ (2R+1)^n e^-aR; a scale 10 % too large or too small is told from it."""
     cells, bits, draws = Cells(radius_law(n, a)), SeededBits(n), 16_000 if n < 6 else 8000
-    assert cells.p_value(radii(n, a, draws, bits)) > ALARM
+    assert cells.p_value(noise_bounds(n, a, draws, bits)) > ALARM
     for factor in (Fraction(11, 10), Fraction(9, 10)):
         wrong = a / factor
-        assert rejects(cells, radius_law(n, wrong), radii(n, wrong, draws, bits))
+        assert rejects(cells, radius_law(n, wrong), noise_bounds(n, wrong, draws, bits))
 
 
 @pytest.mark.parametrize(("n", "a"), [(2, Fraction(7, 10)), (6, Fraction(1, 220)), (30, Fraction(1, 10))])
 def test_one_shape_less_is_told_apart(n: int, a: Fraction) -> None:
     """(2R+1)^(n-1), the lattice's Gamma(n) where Gamma(n+1) is right, is rejected."""
-    assert rejects(Cells(radius_law(n, a)), radius_law(n - 1, a), radii(n - 1, a, 12_000, SeededBits(n)))
+    assert rejects(
+        Cells(radius_law(n, a)), radius_law(n - 1, a), noise_bounds(n - 1, a, 12_000, SeededBits(n))
+    )
 
 
 def test_one_shape_less_is_told_apart_for_one_slot() -> None:
@@ -91,7 +93,7 @@ def test_one_shape_less_is_told_apart_for_one_slot() -> None:
 
 def test_negligible_noise_is_negligible() -> None:
     """At a = 100 (level 1000, radius 10 W, quantum 1 W) R is its mode but for a chance of e^-90 a draw."""
-    assert not radii(1, Fraction(100), 5000, SeededBits(0)).any()
+    assert not noise_bounds(1, Fraction(100), 5000, SeededBits(0)).any()
     assert not discrete_laplace(100_000, Fraction(100), SeededBits(0)).any()
 
 
@@ -101,7 +103,7 @@ def test_negligible_noise_is_negligible() -> None:
 def slot_magnitudes(n: int, a: Fraction, draws: int, halved: int = 1) -> Integers:
     """|z| of one slot per window; `halved` = 2 draws from half the range."""
     bits = SeededBits(n + halved)
-    return np.abs([uniform(radius(n, a, bits) // halved, bits) for _ in range(draws)])
+    return np.abs([uniform(noise_bound(n, a, bits) // halved, bits) for _ in range(draws)])
 
 
 def slot_law(n: int, a: Fraction, halved: int = 1) -> Floats:
@@ -168,7 +170,7 @@ def test_independent_noise_on_each_slot_is_told_apart() -> None:
 def test_a_window_from_too_small_a_radius_is_told_apart() -> None:
     """Two uniforms on an R drawn for one slot have another joint law: an extra draw shows."""
     a, bits, draws = Fraction(7, 10), SeededBits(4), 20_000
-    cubes = radii(1, a, draws, bits)
+    cubes = noise_bounds(1, a, draws, bits)
     noise = np.array([[uniform(int(cube), bits), uniform(int(cube), bits)] for cube in cubes])
     right, wrong = window_law(a), window_law(a, shape=1)
     assert miss(wrong, right, draws) < MISS
@@ -189,7 +191,7 @@ WINDOWS = [
 
 @pytest.mark.parametrize(("n", "a"), [(1, Fraction(1, 50)), *WINDOWS])
 def test_many_radii_have_their_law(n: int, a: Fraction) -> None:
-    """Drawn at once, R has the law of `radius`; a scale 10 % too large or too small is told from it."""
+    """Drawn at once, R has the law of `noise_bound`; a scale 10 % too large or too small is told from it."""
     cells, bits, draws = Cells(radius_law(n, a), 100), SeededBits(n), 200_000
     assert cells.p_value(many_radii(n, a, draws, bits)) > ALARM
     for factor in (Fraction(11, 10), Fraction(9, 10)):
@@ -304,11 +306,11 @@ def test_seeded_bits_are_fair() -> None:
 
 
 def test_the_law_holds_with_the_system_s_bits() -> None:
-    """From the operating system's bits, anew at each run: bytes, radii and slots; false alarm 1e-9 in all."""
+    """From the operating system's bits, anew each run: bytes, bounds and slots; false alarm 1e-9 in all."""
     bits, alarm = SystemBits(), 1e-9 / 3
     counts = np.bincount(bits.array(200_000, np.uint8), minlength=256).astype(float)
     assert p_value(counts, np.full(256, 1 / 256)) > alarm
     cells = Cells(radius_law(6, Fraction(1, 10)), 20)
-    assert cells.p_value(radii(6, Fraction(1, 10), 4000, bits)) > alarm
+    assert cells.p_value(noise_bounds(6, Fraction(1, 10), 4000, bits)) > alarm
     cells = Cells(magnitude_law(Fraction(1, 220)))
     assert cells.p_value(np.abs(discrete_laplace(50_000, Fraction(1, 220), bits))) > alarm

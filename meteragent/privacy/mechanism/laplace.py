@@ -97,29 +97,29 @@ class LInfLaplace:
         a = float(self.a)
         return np.asarray(-a * largest - _log_total(self.n, a), np.float64)
 
-    def radius(self, bits: sampling.Bits) -> int:
+    def noise_bound(self, bits: sampling.Bits) -> int:
         """R of one window, secret until the window is over, then wiped (THEORY 3.1).
 
         At most n times may `draw` be called with it: an n+1st slot costs many times epsilon.
         """
-        return sampling.radius(self.n, self.a, bits)
+        return sampling.noise_bound(self.n, self.a, bits)
 
-    def radii(self, count: int, bits: sampling.Bits) -> list[int]:
+    def noise_bounds(self, count: int, bits: sampling.Bits) -> list[int]:
         """R of `count` windows, by the same law; of many at once in a fraction of the time."""
-        drawn: list[int] = sampling.radii(self.n, self.a, count, bits).tolist()
+        drawn: list[int] = sampling.noise_bounds(self.n, self.a, count, bits).tolist()
         return drawn
 
-    def draw(self, radius: int, bits: sampling.Bits) -> int:
-        """The noise of one slot in quanta, uniform on {-R .. R}, R = `radius` of its window."""
-        return sampling.uniform(radius, bits)
+    def draw(self, noise_bound: int, bits: sampling.Bits) -> int:
+        """The noise of one slot in quanta, uniform on {-R .. R}, R = `noise_bound` of its window."""
+        return sampling.uniform(noise_bound, bits)
 
-    def slots(self, radii: Sequence[int], bits: sampling.Bits) -> list[int]:
+    def slots(self, noise_bounds: Sequence[int], bits: sampling.Bits) -> list[int]:
         """The noise of one slot in each of many windows, by the same law as `draw`.
 
         Raises:
-            ValueError: a radius is below 0 or not below 2^62.
+            ValueError: a noise bound is below 0 or not below 2^62.
         """
-        noise: list[int] = sampling.uniform_rows(np.array(radii, np.int64), 1, bits)[:, 0].tolist()
+        noise: list[int] = sampling.uniform_rows(np.array(noise_bounds, np.int64), 1, bits)[:, 0].tolist()
         return noise
 
     def release(self, windows: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:

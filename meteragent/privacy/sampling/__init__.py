@@ -14,8 +14,8 @@ Rule 2: a uniform number U in [0, 1) is never rounded. Its bits are revealed fro
 Rule 3: every random bit is used once.
 
 `uniform` equally likely integers; `bernoulli` coins and choices with any probabilities that can be
-enclosed; `radius` the cube of a window, `windows` the noise of many, `rows` of many from bits of their own;
-`geometric` geometric and discrete Laplace numbers.
+enclosed; `noise_bound` the cube of a window, `windows` the noise of many, `rows` of many from bits of their
+own; `geometric` geometric and discrete Laplace numbers.
 
 How long a draw takes depends on the draw, never on data: draw when a window opens, off the path of a
 release (THEORY 2.4 on timing).
@@ -26,12 +26,12 @@ from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.sampling.bernoulli import bernoulli, bernoulli_exp, choice
 from meteragent.privacy.sampling.gaussian import check_variance, discrete_gaussian
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
+from meteragent.privacy.sampling.noise_bound import noise_bound
 from meteragent.privacy.sampling.parameters import SCALE_LIMIT, check_parameters
 from meteragent.privacy.sampling.planar import check_planar, planar_laplace
-from meteragent.privacy.sampling.radius import radius
 from meteragent.privacy.sampling.rows import row_windows
 from meteragent.privacy.sampling.uniform import below, below_array, uniform, uniform_rows
-from meteragent.privacy.sampling.windows import radii, windows
+from meteragent.privacy.sampling.windows import noise_bounds, windows
 
 __all__ = [
     "SCALE_LIMIT",
@@ -53,9 +53,9 @@ __all__ = [
     "discrete_gaussian",
     "discrete_laplace",
     "geometric",
+    "noise_bound",
+    "noise_bounds",
     "planar_laplace",
-    "radii",
-    "radius",
     "row_windows",
     "uniform",
     "uniform_rows",

@@ -130,7 +130,7 @@ def geometric(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
 def discrete_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """`count` independent z with P(z) = tanh(a/2) e^(-a|z|), exactly, as int64 (THEORY 2.4).
 
-    What `radius` and `uniform` give for n = 1, many at a time.
+    What `noise_bound` and `uniform` give for n = 1, many at a time.
 
     Raises:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 1/a >= 2^45.

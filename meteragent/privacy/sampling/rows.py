@@ -5,14 +5,14 @@ Theory of operation
 A row is a window, and has pages of words of its own (`bits.RowBits`). Its noise is a function of what stands
 there, with the law of `windows`, for every n, 1 included:
 
-* Attempt t at its radius R takes word t (64 bits) of page 0: a cell, a place and a height in the table of
-  `windows`. If the height leaves it open whether R is kept, or the word lies beyond the cells, page 512 + t
-  is read as a stream. The least t that is kept counts.
+* Attempt t at its noise bound R takes word t (64 bits) of page 0: a cell, a place and a height in the table
+  of `windows`. If the height leaves it open whether R is kept, or the word lies beyond the cells, page
+  512 + t is read as a stream. The least t that is kept counts.
 * Attempt k at slot i takes word i of page 1 + k. With m = 2R+1 <= 2^32 words have 32 bits: the slot is
   floor(u m / 2^32) - R if u m mod 2^32 >= 2^32 mod m (Lemire, as in `uniform`). With greater m they have 64
   bits, of which the last bit_length(m-1) are looked at: v - R if v < m. The least k that is taken counts.
 
-No address is read twice. Radii, slots and streams have different pages; each attempt at a radius has its own
+No address is read twice. Bounds, slots and streams have different pages; each attempt at a bound has its own
 word of page 0 and its own stream; each attempt at the slots has its own page, and each slot its word there. R
 says for the whole row how wide those words are, so no page is read with two widths. A stream hands out
 each of its bits once.
@@ -24,7 +24,7 @@ depend on how closely lines lie. Nothing looks at other rows: rows go in lockste
 done for all of them at once, and in parts that fit the processor's cache.
 
 What a page does not hold is an error (`OverflowError`), never a second use: 511 attempts that all fail have a
-chance below 2^-500 (a radius is kept with a chance above 0.9, a slot taken with 1/2 or more).
+chance below 2^-500 (a noise bound is kept with a chance above 0.9, a slot taken with 1/2 or more).
 """
 
 from collections.abc import Callable
@@ -36,14 +36,14 @@ from meteragent.privacy.bits import Bits, RowBits, Rows
 from meteragent.privacy.exact import Exact
 from meteragent.privacy.sampling.windows import Words, proposed, table_of
 
-RADII = 0
-"""The page of radii: word t is for attempt t."""
+NOISE_BOUNDS = 0
+"""The page of noise bounds: word t is for attempt t."""
 
 SLOTS = 1
 """The first of the pages of slots: SLOTS + k is for attempt k, word i for slot i."""
 
 STREAMS = 512
-"""The first of the pages that are read as streams: STREAMS + t is for attempt t at the radius."""
+"""The first of the pages that are read as streams: STREAMS + t is for attempt t at the noise bound."""
 
 ATTEMPTS = STREAMS - SLOTS
 """There are pages for so many attempts."""
@@ -65,34 +65,36 @@ def row_windows(n: int, a: Exact, source: RowBits) -> NDArray[np.int64]:
     noise = np.empty((source.count, n), np.int64)
     rows, step = np.arange(source.count), max(1, _CACHED // n)
     parts = [rows[first : first + _CACHED] for first in range(0, source.count, _CACHED)]
-    radii = np.concatenate([_radii(n, a, part, source) for part in parts] or [rows])
+    noise_bounds = np.concatenate([_noise_bounds(n, a, part, source) for part in parts] or [rows])
     for first in range(0, source.count, step):
         some = slice(first, first + step)
-        _fill(noise[some], rows[some], radii[some], source)
+        _fill(noise[some], rows[some], noise_bounds[some], source)
     return noise
 
 
-def _radii(n: int, a: Exact, rows: Rows, source: RowBits) -> NDArray[np.int64]:
+def _noise_bounds(n: int, a: Exact, rows: Rows, source: RowBits) -> NDArray[np.int64]:
     """R of each row: the first attempt that is kept."""
-    table, radii, left = table_of(n, a), np.empty(rows.size, np.int64), np.arange(rows.size)
+    table, noise_bounds, left = table_of(n, a), np.empty(rows.size, np.int64), np.arange(rows.size)
     for attempt in range(ATTEMPTS):
         tried = rows[left]
 
         def stream(index: int, tried: Rows = tried, page: int = STREAMS + attempt) -> Bits:
             return source.stream(int(tried[index]), page)
 
-        radii[left], kept = proposed(table, source.word(tried, RADII, attempt, np.uint64), stream)
+        noise_bounds[left], kept = proposed(
+            table, source.word(tried, NOISE_BOUNDS, attempt, np.uint64), stream
+        )
         left = left[~kept]
         if not left.size:
-            return radii
-    raise OverflowError(f"{ATTEMPTS} attempts at a radius failed: these are no random bits")
+            return noise_bounds
+    raise OverflowError(f"{ATTEMPTS} attempts at a noise bound failed: these are no random bits")
 
 
-def _fill(out: NDArray[np.int64], rows: Rows, radii: NDArray[np.int64], source: RowBits) -> None:
+def _fill(out: NDArray[np.int64], rows: Rows, noise_bounds: NDArray[np.int64], source: RowBits) -> None:
     """Places, uniform on {-R .. R}, in each row of `out`."""
-    ranges = (2 * radii + 1).view(np.uint64)  # beyond 2^63 where a radius is out of range
+    ranges = (2 * noise_bounds + 1).view(np.uint64)  # beyond 2^63 where a noise bound is out of range
     if int(ranges.max(initial=0)) > _WIDEST:
-        raise OverflowError("a row's radius is beyond 2^62 quanta: no window has such noise")
+        raise OverflowError("a row's noise bound is beyond 2^62 quanta: no window has such noise")
     wide = ranges > _NARROW
     if not wide.any():
         _narrow(out, rows, ranges, source)
@@ -101,7 +103,7 @@ def _fill(out: NDArray[np.int64], rows: Rows, radii: NDArray[np.int64], source: 
             drawn = np.empty((int(part.sum()), out.shape[1]), np.int64)
             places(drawn, rows[part], ranges[part], source)
             out[part] = drawn
-    out -= radii[:, np.newaxis]
+    out -= noise_bounds[:, np.newaxis]
 
 
 def _narrow(out: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:

@@ -59,32 +59,32 @@ def _masked(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
     return drawn.view(np.int64)
 
 
-def uniform(radius: int, bits: Bits) -> int:
-    """One integer, uniform on {-R .. R}, for R = `radius` >= 0 of any size.
+def uniform(noise_bound: int, bits: Bits) -> int:
+    """One integer, uniform on {-R .. R}, for R = `noise_bound` >= 0 of any size.
 
     Raises:
         ValueError: R < 0.
     """
-    return below(2 * radius + 1, bits) - radius
+    return below(2 * noise_bound + 1, bits) - noise_bound
 
 
-def uniform_rows(radii: NDArray[np.int64], n: int, bits: Bits) -> NDArray[np.int64]:
-    """For each R of `radii`, a row of n independent integers, uniform on {-R .. R}: (count, n), int64.
+def uniform_rows(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray[np.int64]:
+    """For each R of `noise_bounds`, a row of n independent integers, uniform on {-R .. R}: (count, n), int64.
 
     Raises:
         ValueError: an R is below 0 or not below 2^62.
     """
-    ranges = (2 * radii + 1).view(np.uint64)  # beyond 2^63 where a radius is out of range
+    ranges = (2 * noise_bounds + 1).view(np.uint64)  # beyond 2^63 where a noise bound is out of range
     most = int(ranges.max(initial=0))
     if most > 1 << 63:
-        raise ValueError("a row's radius must lie in 0 .. 2^62 - 1")
-    out = np.empty((radii.size, n), np.int64)
+        raise ValueError("a row's noise bound must lie in 0 .. 2^62 - 1")
+    out = np.empty((noise_bounds.size, n), np.int64)
     wide = most > 1 << 32
     rows = 1 if wide else max(1, _CACHED // max(1, n))
-    for first in range(0, radii.size, rows):
+    for first in range(0, noise_bounds.size, rows):
         part = slice(first, first + rows)
         drawn = below_array(int(ranges[first]), n, bits) if wide else _scaled(ranges[part], n, bits)
-        np.subtract(drawn, radii[part, np.newaxis], out=out[part])
+        np.subtract(drawn, noise_bounds[part, np.newaxis], out=out[part])
     return out
 
 

@@ -1,11 +1,11 @@
-"""The noise of many windows at once, by the same law as `radius` and `uniform` one by one.
+"""The noise of many windows at once, by the same law as `noise_bound` and `uniform` one by one.
 
 Theory of operation
 -------------------
-The radii. w(R) = (2R+1)^n e^(-aR) is drawn by rejection, as in `radius`, but from an envelope that lies
-close: cells of 2^s integers each, M a boundary, out to the distance D where w has fallen to 2^-16 w(M).
-Heights are integers in units of w(M)/S. A cell's envelope is its greater end (w is monotone on either
-side of M), rounded up; beyond D there are steps as in `radius`. The areas of the cells and of the
+The noise bounds. w(R) = (2R+1)^n e^(-aR) is drawn by rejection, as in `noise_bound`, but from an envelope
+that lies close: cells of 2^s integers each, M a boundary, out to the distance D where w has fallen to
+2^-16 w(M). Heights are integers in units of w(M)/S. A cell's envelope is its greater end (w is monotone on either
+side of M), rounded up; beyond D there are steps as in `noise_bound`. The areas of the cells and of the
 steps, laid end to end, fill the integers below 2^64 but for a rest that is rejected. So one uniform word
 is a cell, a place R in it and a height H, all at once and exactly; R is kept if H + U < S w(R)/w(M), U
 uniform on [0, 1).
@@ -18,7 +18,7 @@ the chord by at most h^2/8 max|w''| (Lagrange), and
 so w is at most h^2/8 max w max f'^2 below the chord and h^2/8 max w max|f''| above it: f'^2 is greatest at
 an end, |f''| at l. (Between two integers at M, w may exceed w(M), by a factor of at most 1/(1 - |f'(M)|).)
 Ends and deviations are integers, certified and rounded outwards. What the line leaves open, about one
-draw in 2,000, is decided by `bernoulli` with the bounds of `radius`.
+draw in 2,000, is decided by `bernoulli` with the bounds of `noise_bound`.
 
 The places of a row are uniform on its cube: `uniform_rows`.
 """
@@ -38,8 +38,8 @@ from meteragent.privacy.bits import Bits
 from meteragent.privacy.exact import Exact
 from meteragent.privacy.sampling.bernoulli import bernoulli
 from meteragent.privacy.sampling.geometric import discrete_laplace
+from meteragent.privacy.sampling.noise_bound import Envelope, envelope_of
 from meteragent.privacy.sampling.parameters import check_parameters
-from meteragent.privacy.sampling.radius import Envelope, envelope_of
 from meteragent.privacy.sampling.uniform import below, below_array, uniform_rows
 
 Words = NDArray[np.uint64]
@@ -54,7 +54,7 @@ GUIDE_BITS = 12
 """So many bits of a word say its cell, but for one in 16; a search says the others'."""
 
 TABLE_FROM = 256
-"""From so many windows on the table is used; it is kept, and making it takes as long as 1,500 radii do."""
+"""From so many windows on the table is used; it is kept, and making it takes as long as 1,500 draws do."""
 
 _WORD = 64
 
@@ -115,8 +115,8 @@ class Table:
         return point if kept else None
 
 
-def radii(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
-    """`count` independent R as `radius` draws them, as int64 of shape (count,).
+def noise_bounds(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
+    """`count` independent R as `noise_bound` draws them, as int64 of shape (count,).
 
     Raises:
         TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
@@ -140,7 +140,7 @@ def windows(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     if n == 1:
         return discrete_laplace(count, a, bits)[:, np.newaxis]
     if count >= TABLE_FROM:
-        return uniform_rows(radii(n, a, count, bits), n, bits)
+        return uniform_rows(noise_bounds(n, a, count, bits), n, bits)
     steps, noise = envelope_of(n, a), np.empty((count, n), np.int64)
     for row in noise:
         cube = steps.draw(bits)
@@ -184,7 +184,7 @@ def proposed(
 
 @lru_cache(maxsize=64, typed=True)  # of about 40 KB each
 def table_of(n: int, a: Exact) -> Table:
-    """The cells for n and `a`; raises as `radii` does."""
+    """The cells for n and `a`; raises as `noise_bounds` does."""
     steps, exact = envelope_of(n, a, FALL), check_parameters(n, a)
     steep = abs(Fraction(2 * n, 2 * steps.mode + 1) - exact)  # |f'(M)|; above 1/2 only if R is hardly spread
     shift = max(0, (steps.block - 1).bit_length() - CELLS_LOG) if steep < Fraction(1, 2) else 0

@@ -1,4 +1,4 @@
-"""The radius R of a window: P(R) ~ w(R) = (2R+1)^n e^(-aR), with a = epsilon * quantum rational.
+"""The noise bound R of a window: P(R) ~ w(R) = (2R+1)^n e^(-aR), with a = epsilon * quantum rational.
 
 With R, n independent uniforms on {-R..R} have P(z) ~ e^(-a max|z_i|) (THEORY 2.1). At most n uniforms
 may ever be drawn from one R.
@@ -93,7 +93,7 @@ def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=256, typed=True)  # typed: a float that equals a cached Fraction is refused still
 def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
-    """The steps for n and `a`; `radius` uses those where w halves.
+    """The steps for n and `a`; `noise_bound` uses those where w halves.
 
     Raises:
         TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
@@ -133,7 +133,7 @@ def _block_width(envelope: Envelope) -> int:
     return high
 
 
-def radius(n: int, a: Exact, bits: Bits) -> int:
+def noise_bound(n: int, a: Exact, bits: Bits) -> int:
     """One R >= 0 with P(R) ~ (2R+1)^n e^(-aR), exactly (THEORY 2.1, 2.2): the cube of a window.
 
     Raises:

@@ -200,7 +200,7 @@ def test_a_window_that_would_exceed_the_budget_is_passed_for_ever() -> None:
     starts = [start for start, _ in records(effects)]
     assert starts == [at(0), at(quarter_ms), at(DAY_MS), at(DAY_MS + quarter_ms)]
     assert [odometer.spent("m1", BASE_MS + day * DAY_MS) for day in (0, 1)] == [200, 200]
-    assert pipeline._counts["passed"] == 4
+    assert pipeline._counts["over_budget"] == 4
     assert records(feed(pipeline, now_ms=2 * DAY_MS)) == []
 
 
@@ -211,9 +211,9 @@ def test_streams_of_a_meter_share_their_budgets() -> None:
     free = core(spending=Spending(None, (odometer,)))
     feed(free, message(0, 1), now_ms=0)
     feed(limited, message(0, 1), now_ms=0)
-    assert limited._counts["passed"] == 1
+    assert limited._counts["over_budget"] == 1
     feed(free, now_ms=40)
-    assert free._counts["passed"] == 0
+    assert free._counts["over_budget"] == 0
     assert odometer.spent("m1", BASE_MS) == 11 * 100
 
 

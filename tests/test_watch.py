@@ -16,9 +16,9 @@ from meteragent import cli
 from meteragent.agent import metrics, runner, watch
 from meteragent.agent.metrics import Vitals
 from meteragent.agent.notify import Notify
-from meteragent.agent.runner import StoreThread
 from meteragent.agent.watch import StreamWatch
 from meteragent.domain.counters import COUNTERS
+from meteragent.store import transaction
 from tests.agent_world import STEP_MS, STREAM, World, quick
 from tests.fake_session import LIMIT_S
 
@@ -220,7 +220,7 @@ async def test_a_store_that_hangs_is_not_alive(
 ) -> None:
     """When a commit does not come back the event loop still turns, and the watchdog is not fed."""
     hangs = Event()
-    monkeypatch.setattr(StoreThread, "_persist", lambda *_: hangs.wait(LIMIT_S))
+    monkeypatch.setattr(transaction, "commit", lambda *_: hangs.wait(LIMIT_S))
     async with world.running(notify=Notify(systemd.getsockname(), watchdog_s=0.08)):
         await heard(systemd, "WATCHDOG=1")
         world.sides["source"].send(1)

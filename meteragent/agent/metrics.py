@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 
-from meteragent.domain.counters import COUNTERS
+from meteragent.domain.counters import COUNTERS, FORMER_NAMES
 from meteragent.domain.grid import format_duration
 from meteragent.domain.problem import Problem, problem
 
@@ -111,7 +111,9 @@ def as_json(vitals: Vitals) -> str:
     `problems` are texts, `problem_codes` their codes, `problem_details` each with code, stream, cause, cure.
     """
     problems = vitals.problems
+    former = {FORMER_NAMES[name]: count for name, count in vitals.counts.items() if name in FORMER_NAMES}
     facts = asdict(vitals) | {
+        "counts": {**vitals.counts, **former},
         "healthy": not problems,
         "problems": [one.text for one in problems],
         "problem_codes": [one.code for one in problems],
@@ -142,8 +144,13 @@ def as_metrics(vitals: Vitals) -> str:
 
 
 def _counter(name: str, text: str, counts: Mapping[str, int]) -> list[str]:
-    full = f"meteragent_{name}_total"
-    return [f"# HELP {full} {text}", f"# TYPE {full} counter", f"{full} {counts.get(name, 0)}"]
+    lines = []
+    former = FORMER_NAMES.get(name)
+    for called, help_ in ((name, text), (former, f"the former name of {name}; will go")):
+        if called is not None:
+            full = f"meteragent_{called}_total"
+            lines += [f"# HELP {full} {help_}", f"# TYPE {full} counter", f"{full} {counts.get(name, 0)}"]
+    return lines
 
 
 def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str], float]]]]:

@@ -306,7 +306,7 @@ class Pipeline:
             self._counts.add("withheld")
             return
         if not self._charges.add(meter, start_ms, terms):
-            self._counts.add("passed")
+            self._counts.add("over_budget")
             return
         terms_id = self._formats.id(terms)
         noise_bound, noise = self._noise.open(terms_id, self._formats[terms_id].terms.mechanism)

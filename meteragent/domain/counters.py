@@ -45,7 +45,7 @@ COUNTERS = {
     "acked_open": "readings acknowledged early, because source.inflight were held",
     "gap_slots": "slots that closed without any reading",
     "opened": "windows opened and charged",
-    "passed": "windows not opened, because the budget forbids",
+    "over_budget": "windows not opened, because the budget forbids",
     "withheld": "windows not opened, because their topic is refused and a tenth of the store waits for such",
     "held": "windows not opened, because another agent releases the meter, or that was not known yet",
     "unchecked": "meters whose first window opened though the sink's broker did not say whose they are",
@@ -66,10 +66,13 @@ COUNTERS = {
 }
 """Every counter and what it counts."""
 
+FORMER_NAMES = {"over_budget": "passed"}
+"""What a counter was called in the last version: metrics and health have both names for one version more."""
+
 
 PUBLIC = frozenset(
     {
-        *("opened", "passed", "withheld", "released", "retired", "retired_unsent", "delivered"),
+        *("opened", "over_budget", "withheld", "released", "retired", "retired_unsent", "delivered"),
         *("publish_refused", "source_lost", "sink_lost", "store_full", "clock_waits", "store_set_aside"),
     }
 )

@@ -27,7 +27,7 @@ from simulators.ordeal.witness import Broken, Sent, Witness, must
 
 KNOWN_S = 1.5
 """So long after a start the agent has asked whether its clock is synchronised."""
-_REASONS = [*REFUSALS, "retained", "accepted", "replaced", "passed", "forgotten"]
+_REASONS = [*REFUSALS, "retained", "accepted", "replaced", "over_budget", "forgotten"]
 """The counters that the model predicts one by one."""
 
 
@@ -219,7 +219,7 @@ class Books:
             must(counts[reason] == right[reason], "a counter is wrong", reason)
         told = counts["late"] + counts["duplicate"] + counts["early"]
         must(told == right["late"] + right["not"], "a counter is wrong", "late, duplicate and early")
-        fates = sum(n for name, n in right.items() if name not in ("passed", "forgotten"))
+        fates = sum(n for name, n in right.items() if name not in ("over_budget", "forgotten"))
         must(counts["received"] == fates, "a message has no fate")
 
     # --- the disk ------------------------------------------------------------------------------

@@ -337,7 +337,7 @@ class Model:
         meter.next_ms = self.marks[name] = start_ms + terms.length_ms
         meter.idle += 1
         if self._exceeds(name, start_ms, terms.epsilon_per_w):
-            self.outcomes["passed"] += 1
+            self.outcomes["over_budget"] += 1
         else:
             meter.windows.append(Open(start_ms, terms, list(range(terms.n))))
             self.opened.append((name, start_ms, terms))

@@ -3,12 +3,12 @@
 Theory of operation
 -------------------
 The noise bounds. w(R) = (2R+1)^n e^(-aR) is drawn by rejection, as in `noise_bound`, but from an envelope
-that lies close: cells of 2^s integers each, M a boundary, out to the distance D where w has fallen to
-2^-16 w(M). Heights are integers in units of w(M)/S. A cell's envelope is its greater end (w is monotone on either
+that lies close: cells of 2^s integers each, M a boundary, out to the distance D where w has fallen to 2^-16
+w(M). Heights are integers in units of w(M)/S. A cell's envelope is its greater end (w is monotone on either
 side of M), rounded up; beyond D there are steps as in `noise_bound`. The areas of the cells and of the
-steps, laid end to end, fill the integers below 2^64 but for a rest that is rejected. So one uniform word
-is a cell, a place R in it and a height H, all at once and exactly; R is kept if H + U < S w(R)/w(M), U
-uniform on [0, 1).
+steps, laid end to end, fill the integers below 2^64 but for a rest that is rejected. So one uniform word is
+a cell, a place R in it and a height H, all at once and exactly; R is kept if H + U < S w(R)/w(M), U uniform
+on [0, 1).
 
 Nearly all of these comparisons are decided by a line. On a cell from l to r with h = r - l, w lies off
 the chord by at most h^2/8 max|w''| (Lagrange), and

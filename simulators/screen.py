@@ -7,7 +7,8 @@ from typing import Any
 
 import amqtt
 
-from meteragent.report.check import MEAN_W, MONTH_DAYS
+from meteragent.report.check import MONTH_DAYS
+from meteragent.report.format import MEAN_W
 from simulators.outcome import Compared, Measured, Outcome
 
 MANY = 1000

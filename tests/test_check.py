@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from meteragent import config
+from meteragent.domain.figures import exact
 from meteragent.report import check, event
 from meteragent.wire.descriptor import describe
 from tests.configurations import energy, settled, streams, written
@@ -302,7 +303,7 @@ def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction) -
     sections = {"source": f"{TIMED}\ndead_band = {band}"}
     facts = found(**sections)
     assert (facts["dead_band"], facts["level_of_curves"]) == (band, str(level))
-    assert f"the factor is e^{check.shown(level)} = {math.exp(level):.3g}." in told((), sections)
+    assert f"the factor is e^{exact(level)} = {math.exp(level):.3g}." in told((), sections)
     assert "dead_band" not in found()
     assert found(source=f"profile = 'shelly-gen2-em1'\n{PHASES}")["dead_band"] == "30"  # 10 W of each
     scaled = found(source=f"profile = 'shelly-gen2-em1'\n{PHASES}\nscale = 40")

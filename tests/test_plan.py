@@ -16,6 +16,7 @@ from meteragent.domain.units import DAY_MS, MINUTE_MS
 from meteragent.privacy.curve.resolution import BoundedVariation, error_bound
 from meteragent.report import check, plan
 from meteragent.report.event import EVENTS, Event, parse
+from meteragent.report.format import MEAN_W
 from meteragent.report.plan import ask, setting
 from meteragent.report.plan.setting import Setting
 from meteragent.report.plan.solve import sliding
@@ -135,7 +136,7 @@ def test_what_to_share_has_several_names(text: str, name: str) -> None:
 
 def test_a_goal_is_a_power_over_a_numbers_time() -> None:
     """Percentages are of an average home's use, energies are spread over the number's time."""
-    assert ask.goal("5%").watts(ask.DAY) == 0.05 * check.MEAN_W
+    assert ask.goal("5%").watts(ask.DAY) == 0.05 * MEAN_W
     assert ask.goal("0.02kW").watts(ask.DAY) == 20
     assert ask.goal("0.48kWh").watts(ask.DAY) == 20
     assert ask.goal("10Wh").watts(ask.HALF_HOUR) == 20
@@ -262,7 +263,7 @@ def test_with_an_error_enough_homes_are_found() -> None:
     answer = answered(hide="kettle", share="half-hour", goal="5%")
     assert answer.possible
     assert answer.setting is not None
-    goal_w = 0.05 * check.MEAN_W
+    goal_w = 0.05 * MEAN_W
     assert answer.setting.error_w(answer.homes) <= goal_w < answer.setting.error_w(answer.homes - 1)
     assert answer.homes == 356
     assert answered(hide="kettle", share="half-hour", homes="356", goal="5%").possible
@@ -290,9 +291,7 @@ def test_the_finest_that_is_good_enough_is_shared(homes: str, goal: str, share: 
 def test_the_most_that_can_be_hidden(share: str) -> None:
     """Share and error give the most energy of three figures that can be hidden; a little more is too much."""
     one = found(share=share, homes="1000", goal="10%")
-    assert (
-        one.error_w(1000) <= 0.1 * check.MEAN_W < replace(one, hide_wh=one.hide_wh * 102 / 100).error_w(1000)
-    )
+    assert one.error_w(1000) <= 0.1 * MEAN_W < replace(one, hide_wh=one.hide_wh * 102 / 100).error_w(1000)
     assert config.terms(one.stream) == replace(one.terms, preset=one.preset)
 
 

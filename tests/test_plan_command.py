@@ -84,8 +84,8 @@ def test_not_possible_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     """What is not possible ends with 0: why, what would be, and the first of it to paste."""
     text = said(capsys, "--hide", "kettle", "--share", "half-hour", "--homes", "100", "--error", "1%")
     assert "NOT possible: the error is 9.43 times what is asked for." in text
-    assert "more homes: half hours, the mean of 8,889 homes, 110Wh hidden: 3.3 W" in text
-    assert "share days: the mean of 100 homes, 110Wh hidden: 0.0156 kWh" in text
+    assert "more homes: half hours, the mean of 8,889 homes, 110 Wh hidden: 3.3 W" in text
+    assert "share days: the mean of 100 homes, 110 Wh hidden: 0.0156 kWh" in text
     assert "The first of these, to paste (it is the preset 'appliance')" in text
     text = said(capsys, "--hide", "42kWh", "--error", "5%")
     assert "NOT possible: none of what could be shared is that good." in text

@@ -9,10 +9,10 @@ from meteragent.config.model import Config, Stream
 from meteragent.config.terms import terms
 from meteragent.domain import loads
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.figures import exact, figures
 from meteragent.domain.grid import format_duration
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
-from meteragent.wire.number import decimal_text
+from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
 """The moves whose levels are stated."""
@@ -37,7 +37,7 @@ def facts(rules: Terms) -> dict[str, Any]:
     counts = 1 if rules.kind is Kind.POWER else loads.counts(rules)
     steps = max(2, counts) if rules.kind is Kind.INTERVAL_ENERGY else 2 * counts
     level = rules.epsilon * ceil((rules.radius + steps * rules.dead_band) / rules.quantum) * rules.quantum
-    band = _decimal(rules.dead_band * rules.counters)
+    band = exact(rules.dead_band * rules.counters)
     return {"dead_band": band, "level_of_curves": str(level), **found}
 
 
@@ -55,7 +55,7 @@ def warnings(stream: Stream) -> list[str]:
         lines.append(_counted(stream.source.scale or Fraction(0), rules) if coarse else _unknown(rules, keys))
     if loads.factor(rules) > 1:
         levels = ", ".join(
-            f"{name}: {_figure(loads.level(rules, Fraction(wh)))}" for name, wh in MOVES_WH.items()
+            f"{name}: {figures(loads.level(rules, Fraction(wh)))}" for name, wh in MOVES_WH.items()
         )
         lines.append(f"{_said(rules)}. Levels of loads that move {levels}")
     return lines
@@ -77,8 +77,8 @@ def _counted(count: Fraction, rules: Terms) -> str:
     """Say what counts make of the promise for the load: each end of a slot may be off by one."""
     level = rules.epsilon * ceil((rules.radius + 2 * count) / rules.quantum) * rules.quantum
     return (
-        f"if the meter counts in steps of {_decimal(count)} {rules.unit}, slots of shapes within the radius"
-        f" may differ by two more: level {_decimal(level)}; set source.dead_band to the step"
+        f"if the meter counts in steps of {exact(count)} {rules.unit}, slots of shapes within the radius"
+        f" may differ by two more: level {exact(level)}; set source.dead_band to the step"
     )
 
 
@@ -112,7 +112,7 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
     if key == "radius":
         least = least_wh / UNIT_FACTOR[rules.unit]
         least *= Fraction(HOUR_MS, rules.step_ms) if rules.kind is Kind.POWER else 1
-        ways = [f"at least {_figure(least)} {rules.unit}"]
+        ways = [f"at least {figures(least)} {rules.unit}"]
     ways += [_finer(rules), f"privacy.accept = ['{_word(rules)}']"]
     found = f"{_energy(rules.hides_wh)} within a slot; {_said(rules)}"
     return ConfigError(f"{prefix}privacy.{key}", found, "; or ".join(ways))
@@ -128,10 +128,10 @@ def _said(rules: Terms) -> str:
     else:
         step = (rules.dead_band or Fraction(0)) * UNIT_FACTOR[rules.unit]
         why = f"energy is counted in steps of {_energy(step)}"
-    level = _figure(rules.level * loads.factor(rules))
+    level = figures(rules.level * loads.factor(rules))
     return (
         f"{why}: what moves {_energy(rules.hides_wh)} can count for {_energy(moved)},"
-        f" level {level} instead of {_figure(rules.level)}"
+        f" level {level} instead of {figures(rules.level)}"
     )
 
 
@@ -149,7 +149,7 @@ def _finer(rules: Terms) -> str:
     if rules.kind is not Kind.POWER:
         counts = loads.counts(rules)
         step = rules.hides_wh / UNIT_FACTOR[rules.unit] * (2 if counts == 1 else Fraction(1, counts))
-        return f"a count in steps of at most {_figure(step)} {rules.unit} (source.dead_band)"
+        return f"a count in steps of at most {figures(step)} {rules.unit} (source.dead_band)"
     band_wh = 2 * (rules.dead_band or 0) * UNIT_FACTOR[rules.unit] * Fraction(rules.step_ms, HOUR_MS)
     spare_wh, ways = rules.hides_wh - band_wh, ["the device's energy, kind = 'register'"]
     if loads.stands_ms(rules) and spare_wh > 0:
@@ -161,17 +161,6 @@ def _finer(rules: Terms) -> str:
     return "; or ".join(reversed(ways))
 
 
-def _decimal(number: Fraction) -> str:
-    """Return an exact number, as a decimal where it has one of six places."""
-    micro = number * MICRO
-    return decimal_text(int(micro)) if micro.denominator == 1 else str(number)
-
-
 def _energy(wh: Fraction) -> str:
     """Return an energy as people write it."""
-    return f"{_figure(wh)} Wh" if wh < 1000 else f"{_figure(wh / 1000)} kWh"
-
-
-def _figure(number: Fraction) -> str:
-    """Return three figures."""
-    return f"{float(number):.3g}" if number < 1000 else f"{float(number):,.0f}"
+    return f"{figures(wh)} Wh" if wh < 1000 else f"{figures(wh / 1000)} kWh"

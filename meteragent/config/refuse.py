@@ -4,7 +4,6 @@ import difflib
 import ipaddress
 import re
 import zoneinfo
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
 
@@ -23,6 +22,7 @@ from meteragent.config.terms import hours, length_ms, quantum, shapes, sink_url,
 from meteragent.decode import json as json_profile
 from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.figures import exact
 from meteragent.domain.grid import CALENDAR_UNITS, Hours, format_duration
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Space, Terms
@@ -58,13 +58,6 @@ def _check_page(page: Page) -> None:
     if page.token_file is None and not _is_local(host):
         expected = "a file that holds a token: the page shows raw readings, and others reach this address"
         raise ConfigError("page.token_file", "nothing", expected)
-
-
-def _shown(number: Fraction) -> str:
-    """A number as people write it: a decimal where it has one."""
-    with localcontext(prec=60):
-        decimal = Decimal(number.numerator) / Decimal(number.denominator)
-    return f"{decimal:f}" if Fraction(decimal) == number else str(number)
 
 
 def _check_stream(stream: Stream, at: str) -> None:
@@ -125,7 +118,7 @@ def _check_kind(source: Source, at: str) -> None:
     """Keys that only one kind has."""
     if source.modulus is not None and source.kind is not Kind.REGISTER:
         expected = "no modulus, or kind = 'register': only there it means something"
-        raise ConfigError(f"{at}source.modulus", _shown(source.modulus), expected)
+        raise ConfigError(f"{at}source.modulus", exact(source.modulus), expected)
     if source.phases is not None and source.kind is Kind.INTERVAL_ENERGY:
         expected = "kind 'power' or 'register', or one phase: energies of intervals that differ have no sum"
         raise ConfigError(f"{at}source.phases", ", ".join(map(repr, source.phases)), expected)
@@ -247,10 +240,10 @@ def _check_grid(stream: Stream, at: str) -> None:
             _refuse_step(length, step, at)
     low, high = stream.window.range
     if low >= high:
-        raise ConfigError(f"{at}window.range", f"[{_shown(low)}, {_shown(high)}]", "[lowest, highest] in W")
+        raise ConfigError(f"{at}window.range", f"[{exact(low)}, {exact(high)}]", "[lowest, highest] in W")
     if not terms(stream).low_u <= terms(stream).gap_u <= terms(stream).high_u:
-        expected = f"a value inside window.range = [{_shown(low)}, {_shown(high)}] W"
-        raise ConfigError(f"{at}window.gap", _shown(stream.window.gap), expected)
+        expected = f"a value inside window.range = [{exact(low)}, {exact(high)}] W"
+        raise ConfigError(f"{at}window.gap", exact(stream.window.gap), expected)
 
 
 def _refuse_step(length: int, step: int, at: str) -> None:
@@ -265,10 +258,10 @@ def _check_privacy(stream: Stream, at: str) -> None:
     privacy, lattice = stream.privacy, quantum(stream)
     if privacy.hide is not None and privacy.radius is not None:
         expected = "only one of privacy.hide and privacy.radius: they say the same thing twice"
-        raise ConfigError(f"{at}privacy.radius", _shown(privacy.radius), expected)
+        raise ConfigError(f"{at}privacy.radius", exact(privacy.radius), expected)
     if (lattice * MICRO).denominator != 1:
         expected = "a multiple of 0.000001 of the unit, such as 0.001"
-        raise ConfigError(f"{at}privacy.quantum", _shown(lattice), expected)
+        raise ConfigError(f"{at}privacy.quantum", exact(lattice), expected)
     for one in shapes(stream):
         _check_noise(one, lattice, at)
 
@@ -277,13 +270,13 @@ def _check_noise(one: Terms, lattice: Fraction, at: str) -> None:
     """A radius on the lattice, and noise that stays in its range."""
     if (one.radius / lattice).denominator != 1:
         below = one.radius // lattice * lattice
-        near = [_shown(r) for r in (below, below + lattice) if r > 0]
-        expected = f"a multiple of privacy.quantum = {_shown(lattice)}, such as {' or '.join(near)}"
-        raise ConfigError(f"{at}privacy.radius", _shown(one.radius), expected)
+        near = [exact(r) for r in (below, below + lattice) if r > 0]
+        expected = f"a multiple of privacy.quantum = {exact(lattice)}, such as {' or '.join(near)}"
+        raise ConfigError(f"{at}privacy.radius", exact(one.radius), expected)
     ratio = one.n / (one.epsilon * lattice)
     if ratio >= RATIO_MAX:
         expected = f"a coarser one: n / (epsilon * quantum) is {float(ratio):.3g}, must be below 2**45"
-        raise ConfigError(f"{at}privacy.quantum", _shown(lattice), expected)
+        raise ConfigError(f"{at}privacy.quantum", exact(lattice), expected)
 
 
 def _check_budget(stream: Stream, at: str) -> None:
@@ -297,8 +290,8 @@ def _check_budget(stream: Stream, at: str) -> None:
     needed = level * _windows_within(stream, limit.per)
     if needed > limit.level:
         period, length = format_duration(limit.per), unit(stream) or format_duration(length_ms(stream))
-        expected = f"at least {_shown(needed)}: windows of {length} at level {_shown(level)} for {period}"
-        raise ConfigError(f"{at}privacy.budget.level", _shown(limit.level), expected)
+        expected = f"at least {exact(needed)}: windows of {length} at level {exact(level)} for {period}"
+        raise ConfigError(f"{at}privacy.budget.level", exact(limit.level), expected)
 
 
 def _windows_within(stream: Stream, period_ms: int) -> int:

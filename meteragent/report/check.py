@@ -9,22 +9,21 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent import config as settings
+from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.terms import Clock, Space, Terms
-from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR, Kind
+from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, Kind
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.inference import success_bound
 from meteragent.report.event import EVENTS, Event, distances
+from meteragent.report.format import MEAN_W, amount
 from meteragent.store import mount
 from meteragent.wire.descriptor import TermsDescriptor, describe
-from meteragent.wire.number import decimal_text
 
 MONTH_DAYS = 30
 HOMES = (100, 1000)
 TIMES = (1, 14, 30)
 """How often an event happens: once, every day for two weeks, for a month."""
-MEAN_W = 330
-"""A home's mean power (about 8 kWh a day): what errors are compared with; our assumption."""
 FIT = 0.1
 """An error below this part of what is measured is marked as fit for use."""
 LEARNT = 95
@@ -185,7 +184,7 @@ def warnings(stream: settings.Stream, channels: Collection[str] = (), *, archive
     )
     event = "clock = 'event' is for replay and archives: when a record leaves tells when a reading came"
     many = f"{terms.n} slots share one radius of noise; {_one_slot(terms)}"
-    high = f"level {shown(terms.level)} lets the odds change by a factor of {odds(terms):.3g}"
+    high = f"level {exact(terms.level)} lets the odds change by a factor of {odds(terms):.3g}"
     names = ", ".join(sorted(channels))
     new = f"the store knows {names}, not {stream.name}: on the same meters a new stream adds to the spent"
     quantum = amount(float(terms.quantum), terms.unit)
@@ -248,18 +247,6 @@ def odds(terms: Terms) -> float:
     return math.exp(min(float(terms.level), 99))
 
 
-def amount(number: float, unit: str) -> str:
-    """Return a number of three figures with its unit."""
-    number = math.nextafter(number, 0)  # a tie goes to the whole quanta inside: 659.5 is 659
-    return f"{number:,.3g} {unit}" if abs(number) < 999.5 else f"{number:,.0f} {unit}"
-
-
-def shown(number: Fraction) -> str:
-    """An exact number as people write it: a decimal where it has one of six places."""
-    micro = number * MICRO
-    return decimal_text(int(micro)) if micro.denominator == 1 else str(number)
-
-
 def _stream_text(found: dict[str, Any], terms: Terms) -> str:
     sections: list[Callable[[dict[str, Any], Terms], list[str]]] = [
         _head,
@@ -299,16 +286,16 @@ def slot(terms: Terms) -> str:
 
 def _promise(found: dict[str, Any], terms: Terms) -> list[str]:
     what = "slot means" if terms.kind is Kind.POWER else "slot energies"
-    factor = f"e^{shown(terms.level)} = {odds(terms):.3g}"
+    factor = f"e^{exact(terms.level)} = {odds(terms):.3g}"
     hides = amount(float(terms.hides_wh), "Wh")
     around = " and the readings around it" if terms.kind is Kind.REGISTER else ""
     follow = found.get("level_of_loads") == found["level"] and "dead_band" not in found
     of_what, said = ("load shapes", "") if follow else ("courses of readings", ", in what the readings say")
     return [
         "The promise",
-        f"  For any two {of_what} whose {what} differ by at most {shown(terms.radius)} {terms.unit},",
+        f"  For any two {of_what} whose {what} differ by at most {exact(terms.radius)} {terms.unit},",
         f"  what leaves in a window changes the odds between them by a factor of at most {factor}.",
-        f"  Exactly: epsilon = {found['epsilon']} per {terms.unit}, on multiples of {shown(terms.quantum)}.",
+        f"  Exactly: epsilon = {found['epsilon']} per {terms.unit}, on multiples of {exact(terms.quantum)}.",
         f"  Hidden{said}: whatever moves at most {hides} within any {slot(terms)}{around}.",
         f"  Levels of windows add: {_per_day(terms)}. What repeats is learnt.",
         *_together(found),
@@ -352,14 +339,14 @@ def _on_change(found: dict[str, Any], terms: Terms) -> list[str]:
         what = f"The meter counts in steps of {band}"
     return [
         f"  {what}: for what the home",
-        f"  really used, the factor is e^{shown(level)} = {math.exp(min(float(level), 99)):.3g}.",
+        f"  really used, the factor is e^{exact(level)} = {math.exp(min(float(level), 99)):.3g}.",
     ]
 
 
 def _per_day(terms: Terms) -> str:
     if terms.length_ms > DAY_MS:
-        return f"{shown(terms.level)} in each of the {windows(terms)}"
-    return f"{shown(terms.level * DAY_MS / terms.length_ms)} a day"
+        return f"{exact(terms.level)} in each of the {windows(terms)}"
+    return f"{exact(terms.level * DAY_MS / terms.length_ms)} a day"
 
 
 def _cost(found: dict[str, Any], terms: Terms) -> list[str]:

@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 from meteragent import __version__, config
 from meteragent.config.files import address
+from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS, Kind
 from meteragent.report import archive, check
-from meteragent.report.check import amount, odds, shown, slot, windows
+from meteragent.report.check import odds, slot, windows
 from meteragent.report.event import EVENTS, Event
+from meteragent.report.format import amount, rate
 from meteragent.wire import descriptor
 from meteragent.wire.descriptor import TermsDescriptor, canonical, describe
 from meteragent.wire.record import RecordFormat
@@ -205,11 +207,11 @@ def _meanings(one: Page) -> dict[str, str]:
 
 def _counted(stream: config.Stream, terms: Terms) -> list[str]:
     """How many numbers there are, and what counts where nothing was read or too much."""
-    low, high = (f"{shown(bound)} W" for bound in stream.window.range)
+    low, high = (f"{exact(bound)} W" for bound in stream.window.range)
     per = {Kind.INTERVAL_ENERGY: " an interval", Kind.REGISTER: " an hour"}.get(terms.kind, "")
     return [
         f"{terms.n} in each of the {windows(terms)}",
-        f"time without a reading counts as {shown(stream.window.gap)} {terms.unit}{per}",
+        f"time without a reading counts as {exact(stream.window.gap)} {terms.unit}{per}",
         f"values are clamped to {low} .. {high}",
     ]
 
@@ -238,8 +240,8 @@ def _guarantee(one: Page) -> list[str]:
     return [
         *_text(
             f"Take any two courses of a home's readings whose slot {what} differ by at most"
-            f" {shown(terms.radius)} {unit} in a window. What leaves of that window changes the odds"
-            f" between the two by a factor of at most e^{shown(terms.level)} = {odds(terms):.3g}, for"
+            f" {exact(terms.radius)} {unit} in a window. What leaves of that window changes the odds"
+            f" between the two by a factor of at most e^{exact(terms.level)} = {odds(terms):.3g}, for"
             f" {_whom(one)}. So it hides, in what the readings"
             f" say, whatever moves at most {hides} within any {slot(terms)}."
         ),
@@ -252,7 +254,7 @@ def _guarantee(one: Page) -> list[str]:
         "",
         *_text(
             f"with epsilon = {one.found['epsilon']} per {unit} and d(x, y) the largest difference of slot"
-            f" {what}, after fill and clamp, rounded to multiples of {shown(terms.quantum)} {unit}. Where"
+            f" {what}, after fill and clamp, rounded to multiples of {exact(terms.quantum)} {unit}. Where"
             " some windows are longer than others, the radius and epsilon of each are under Changes."
         ),
     ]
@@ -284,8 +286,8 @@ def _adds(one: Page) -> list[str]:
     terms, days = one.terms, check.MONTH_DAYS
     per_day = terms.level * DAY_MS / terms.length_ms
     budget = one.stream.privacy.budget
-    average = f"on average {_rate(per_day)} a day, {_rate(days * per_day)} in {days} days"
-    lines = [f"this stream: level {shown(terms.level)} in each window; {average}"]
+    average = f"on average {rate(per_day)} a day, {rate(days * per_day)} in {days} days"
+    lines = [f"this stream: level {exact(terms.level)} in each window; {average}"]
     if "meter_epsilon_per_day" in one.found:
         total = float(Fraction(one.found["meter_epsilon_per_day"]))
         lines.append(
@@ -300,15 +302,11 @@ def _adds(one: Page) -> list[str]:
         ]
     if budget is not None:
         lines.append(
-            f"a budget of level {shown(budget.level)} in {format_duration(budget.per)} over all streams of a"
+            f"a budget of level {exact(budget.level)} in {format_duration(budget.per)} over all streams of a"
             " meter: a window beyond it never opens"
         )
     lines.append("`meteragent ledger` says what each meter has spent, by day and stream")
     return [*_text("Levels of windows add. What repeats is learnt in the end."), "", *_items(*lines)]
-
-
-def _rate(level: Fraction) -> str:
-    return shown(level) if (level * 1000).denominator == 1 else f"{float(level):.3g}"
 
 
 def _invariants(one: Page) -> list[str]:
@@ -329,7 +327,7 @@ def _changes(one: Page) -> list[str]:
     rows = []
     for id_, described in one.shapes.items():
         terms = described.terms
-        radius = f"{shown(terms.radius)} {terms.unit}"
+        radius = f"{exact(terms.radius)} {terms.unit}"
         rows.append(
             _row(f"`{id_}`", format_duration(terms.length_ms), terms.n, radius, described.facts["epsilon"])
         )

@@ -25,7 +25,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
 from meteragent.privacy import SeededBits
 from meteragent.privacy.statistics import clopper_pearson
-from meteragent.report.check import amount
+from meteragent.report.format import energy
 from simulators.adversary.hidden import parsed
 from simulators.adversary.library import quanta
 from simulators.adversary.measure import ALARM
@@ -199,7 +199,7 @@ def table(rows: Sequence[Row], seed: int) -> str:
     for row in rows:
         cells = [_cell(row, row.linked, name) for name in ATTACKERS]
         cells += [_cell(row, right, max(right, key=right.__getitem__)) for right in (row.raw, row.control)]
-        hides = amount(float(Fraction(row.hides_wh)), "Wh")
+        hides = energy(Fraction(row.hides_wh))
         lines.append(f"| `{row.preset}` | {hides} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -30,6 +30,7 @@ from meteragent.domain import presets
 from meteragent.domain.grid import parse_time
 from meteragent.domain.terms import Terms
 from meteragent.report import check, event
+from meteragent.report.format import MEAN_W
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
@@ -275,13 +276,13 @@ def test_the_errors_are_those_of_check() -> None:
     """The table of errors has what `check` gives for the four lines, 95 times of 100."""
     errors = facts()["errors"]
     bands = {name: NORMAL_95 * error for name, error in errors.items()} | {"number": errors["ci95"]}
-    day_kwh = check.MEAN_W * 24 / 1000
+    day_kwh = MEAN_W * 24 / 1000
     rows = {
-        "one half hour of one home": (bands["number"], "W", check.MEAN_W),
+        "one half hour of one home": (bands["number"], "W", MEAN_W),
         "one day of one home": (bands["day_kwh"], "kWh", day_kwh),
         "a month of one home": (bands["month_kwh"], "kWh", day_kwh * check.MONTH_DAYS),
-        "the mean of 100 homes, one half hour": (bands["mean_of_100"], "W", check.MEAN_W),
-        "the mean of 1,000 homes, one half hour": (bands["mean_of_1000"], "W", check.MEAN_W),
+        "the mean of 100 homes, one half hour": (bands["mean_of_100"], "W", MEAN_W),
+        "the mean of 1,000 homes, one half hour": (bands["mean_of_1000"], "W", MEAN_W),
     }
     assert [row[0] for row in SHARED[1:]] == list(rows)
     for what, error, part in SHARED[1:]:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from meteragent.domain.terms import Space
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, UNIT_FACTOR
 from meteragent.report import event
-from meteragent.report.check import MEAN_W
 from meteragent.report.event import EVENTS, Event
+from meteragent.report.format import MEAN_W
 
 _ENERGY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(Wh|kWh)", re.ASCII)
 _GOAL = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(%|Wh|kWh|W|kW)", re.ASCII)

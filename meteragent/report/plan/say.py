@@ -6,33 +6,24 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent import config
+from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.privacy import half_width
 from meteragent.report import check
 from meteragent.report.event import EVENTS
+from meteragent.report.format import MEAN_W, amount, energy, mean_of, share_of_home
 from meteragent.report.plan.ask import Share
-from meteragent.report.plan.setting import Setting, bet, candidates, covered, energy, odds_level
+from meteragent.report.plan.setting import Setting, bet, candidates, covered, odds_level
 from meteragent.report.plan.solve import Answer, Sliding, around, is_chosen, needed, sliding
 
 GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
-"""Parts of a home of `check.MEAN_W` within which the mean of homes may be wanted."""
+"""Parts of a home of `MEAN_W` within which the mean of homes may be wanted."""
 FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 
 
 def error(watts: float, share: Share) -> str:
     """An error as people read what is shared: a power, or the energy of a day or a month."""
-    return (
-        check.amount(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else check.amount(watts, "W")
-    )
-
-
-def _part(watts: float) -> str:
-    """A power as part of a home's."""
-    return (
-        f"{100 * watts / check.MEAN_W:,.3g} %"
-        if watts < 10 * check.MEAN_W
-        else f"{watts / check.MEAN_W:,.0f} times"
-    )
+    return amount(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else amount(watts, "W")
 
 
 def asked(answer: Answer) -> str:
@@ -46,14 +37,10 @@ def asked(answer: Answer) -> str:
     if question.homes is not None or question.goal is not None:
         homes = question.homes or (answer.homes if question.hide and question.share else 1)
         known = question.homes is not None or question.hide is None or question.share is None
-        parts.append(_homes(homes) if known else "the mean of enough homes")
+        parts.append(mean_of(homes) if known else "the mean of enough homes")
     if question.goal is not None:
         parts[-1] += f" within {question.goal.text}"
     return ", ".join(parts)
-
-
-def _homes(homes: int) -> str:
-    return "one home" if homes == 1 else f"the mean of {homes:,} homes"
 
 
 # In words -----------------------------------------------------------------------------------------------
@@ -92,13 +79,13 @@ def _considered(answer: Answer) -> list[str]:
     if not answer.considered:
         return []
     goal = answer.question.goal
-    lines = [f"What could be shared, the finest first ({_homes(answer.homes)})"]
+    lines = [f"What could be shared, the finest first ({mean_of(answer.homes)})"]
     for setting in answer.considered:
         watts = setting.error_w(answer.homes)
         good = goal is not None and needed(setting, goal.watts(setting.share)) <= answer.homes
         mark = "yes" if good else "no"
         lines.append(
-            f"  {setting.share.name:<28}{error(watts, setting.share):>11}{_part(watts):>12}   {mark}"
+            f"  {setting.share.name:<28}{error(watts, setting.share):>11}{share_of_home(watts):>12}   {mark}"
         )
     return [*lines, ""]
 
@@ -109,12 +96,11 @@ def _found(answer: Answer, setting: Setting) -> list[str]:
     lines = [f"What it costs: the error of {share.name} (one standard deviation)"]
     for homes in rows:
         watts = setting.error_w(homes)
-        lines.append(
-            f"  {_homes(homes):<28}{error(watts, share):>11}{_part(watts):>12} of a home of {check.MEAN_W} W"
-        )
+        figures = f"{error(watts, share):>11}{share_of_home(watts):>12}"
+        lines.append(f"  {mean_of(homes):<28}{figures} of a home of {MEAN_W} W")
     within = error(half_width(setting.noise, 0.95, setting.terms.rounding), share)
     lines.append(f"  95 times of 100 one home's number is within {within}.")
-    takes = [f"to {float(100 * goal):g} %: {needed(setting, float(goal * check.MEAN_W)):,}" for goal in GOALS]
+    takes = [f"to {float(100 * goal):g} %: {needed(setting, float(goal * MEAN_W)):,}" for goal in GOALS]
     lines.append(f"  Homes that it takes for a mean that is right {', '.join(takes)}.")
     lines += _slack(answer, setting)
     lines.append(
@@ -132,12 +118,12 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
     watts, goal_w = setting.error_w(answer.homes), goal.watts(setting.share)
     least, told = needed(setting, goal_w), f"{100 - 100 * watts / goal_w:.0f} %"
     enough = "one home is" if least == 1 else f"{least:,} homes are"
-    return [f"  Within {goal.text}: {_homes(answer.homes)} has {told} to spare; {enough} enough."]
+    return [f"  Within {goal.text}: {mean_of(answer.homes)} has {told} to spare; {enough} enough."]
 
 
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
     names = "; ".join(event.name for event in covered(setting)) or "none of the examples"
-    hides = f"What it hides: {energy(setting.hide_wh)} in each number, at level {check.shown(setting.level)}."
+    hides = f"What it hides: {energy(setting.hide_wh)} in each number, at level {exact(setting.level)}."
     guess = f"Whoever guesses is right at most {bet(setting)} of 100 times (50 is a coin) about: {names}."
     return _wrapped(f"{hides} {guess} {_odds(answer, setting)}")
 
@@ -149,7 +135,7 @@ def _odds(answer: Answer, setting: Setting) -> str:
         return ""
     if hide.event is None:
         return (
-            f"Within one window it changes the odds by at most e^{check.shown(setting.level)}, whatever its "
+            f"Within one window it changes the odds by at most e^{exact(setting.level)}, whatever its "
             "shape; spread over several by no more, but for a quantum's worth in each."
         )
     odds = odds_level(setting, hide.event)
@@ -179,14 +165,8 @@ def _table(answer: Answer, setting: Setting) -> list[str]:
             error(one.error_w(homes), one.share),
             error(one.floor_w, one.share),
         )
-        hidden = (
-            check.amount(float(one.hide_wh) / 1000, "kWh")
-            if one.hide_wh >= 1000
-            else check.amount(float(one.hide_wh), "Wh")
-        )
-        lines.append(
-            f"{mark}{hidden:>10}{cells[0]:>12}{cells[1]:>16}{cells[2]:>13}   {'; '.join(names) or '-'}"
-        )
+        figures = f"{energy(one.hide_wh):>10}{cells[0]:>12}{cells[1]:>16}{cells[2]:>13}"
+        lines.append(f"{mark}{figures}   {'; '.join(names) or '-'}")
     return lines
 
 
@@ -206,8 +186,8 @@ def _sliding(found: Sliding) -> list[str]:
     """The offer of a stronger promise."""
     plan, setting, simple = found.plan, found.setting, found.simple
     share, windows = setting.share, plan.touched(plan.span)
-    length, level = format_duration(share.step_ms * setting.slots), check.shown(setting.level)
-    all_of_it = check.shown(windows * setting.level)
+    length, level = format_duration(share.step_ms * setting.slots), exact(setting.level)
+    all_of_it = exact(windows * setting.level)
     text = (
         f"Stronger, if you want it: odds within e^{all_of_it} over the whole event, wherever it "
         f"starts and whatever its shape below {setting.radius_w} W. Any {plan.span} {share.name} "
@@ -243,7 +223,7 @@ def _nearest(answer: Answer) -> list[str]:
     for near in answer.nearest:
         setting = near.setting
         of = "" if near.change.startswith("share") else f"{setting.share.name}, "
-        what = f"{of}{_homes(near.homes)}, {energy(setting.hide_wh)} hidden"
+        what = f"{of}{mean_of(near.homes)}, {energy(setting.hide_wh)} hidden"
         lines.append(f"  {near.change}: {what}: {error(setting.error_w(near.homes), setting.share)}")
         if near.change.startswith("hide") or answer.question.hide is None:
             names = "; ".join(event.name for event in covered(setting)) or "none of the examples"

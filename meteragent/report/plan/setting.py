@@ -2,11 +2,11 @@
 
 import math
 from dataclasses import dataclass, replace
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from meteragent import config
+from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Space, Terms
@@ -112,9 +112,9 @@ class Setting:
             return _written(zone | {"privacy.preset": f'"{self.preset}"'})
         number = f'"{self.level}"' if self.level.denominator > 1 else str(self.level)
         privacy = {
-            "privacy.hide": f'"{energy(self.hide_wh)}"',
+            "privacy.hide": f'"{_written_energy(self.hide_wh)}"',
             "privacy.level": number,
-            "privacy.quantum": _decimal(self.quantum_w),
+            "privacy.quantum": exact(self.quantum_w),
         }
         return _written(_window(self.share, self.slots) | zone | privacy)
 
@@ -152,15 +152,9 @@ def _shape(share: Share, slots: int, timezone: str) -> Terms:
     return config.terms(config.parse(_written(_window(share, slots) | zone)).stream[0])
 
 
-def energy(wh: Fraction) -> str:
-    """An energy as the configuration has it."""
-    return f"{_decimal(wh / 1000)}kWh" if wh >= 1000 else f"{_decimal(wh)}Wh"
-
-
-def _decimal(number: Fraction) -> str:
-    with localcontext(prec=40):
-        text = f"{Decimal(number.numerator) / Decimal(number.denominator):f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+def _written_energy(wh: Fraction) -> str:
+    """Return an energy as the configuration has it."""
+    return f"{exact(wh / 1000)}kWh" if wh >= 1000 else f"{exact(wh)}Wh"
 
 
 def figures(wh: float) -> Fraction:

@@ -11,6 +11,7 @@ from meteragent.domain.errors import PayloadError, RecordError
 from meteragent.domain.grid import Calendar, floor, iso_time
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO
+from meteragent.report.format import column
 from meteragent.tools.tap.trace import Raw, Stretch, Trace
 from meteragent.wire.descriptor import describe
 
@@ -99,11 +100,11 @@ class StreamView:
         return _ROW.format(
             _cut(meter, 10),
             iso_time(record.time_ms)[5:19].replace("T", " ") if record.band is None else record.band,
-            "-" if raw is None else f"{number(float(raw.value))}{'*' if raw.partial else ' '}",
-            number(value),
-            number(record.sd),
-            "?" if half is None else number(value - half),
-            "?" if half is None else number(value + half),
+            "-" if raw is None else f"{column(float(raw.value))}{'*' if raw.partial else ' '}",
+            column(value),
+            column(record.sd),
+            "?" if half is None else column(value - half),
+            "?" if half is None else column(value + half),
             error,
         )
 
@@ -130,7 +131,7 @@ class StreamView:
         if self.last is None:
             return ""
         meter, value_u = self.last
-        text = f"{_cut(meter, 16)}: {number(value_u / MICRO)} {self.unit}"
+        text = f"{_cut(meter, 16)}: {column(value_u / MICRO)} {self.unit}"
         start_ms = self._window_ms(now_ms)
         terms = self._schedule.terms(start_ms)
         for place in range(terms.n):
@@ -147,7 +148,7 @@ class StreamView:
         if raw is None:
             return slot
         what = "mean" if terms.kind == "power" else "used"
-        return f"{slot}: {what} {number(float(raw.value))} since {_clock(from_ms)}"
+        return f"{slot}: {what} {column(float(raw.value))} since {_clock(from_ms)}"
 
 
 class View:
@@ -194,12 +195,6 @@ def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:
         descriptor = describe(replace(one, others_per_day=usual.others_per_day))
         found[descriptor.id] = float(descriptor.facts["ci95"])
     return found
-
-
-def number(value: float) -> str:
-    """Some four digits, never a power of ten: it has to fit a column."""
-    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 3
-    return f"{value:.{digits}f}"
 
 
 def _cut(text: str, width: int) -> str:

@@ -1,0 +1,59 @@
+"""The one way in which reports write amounts, energies, levels, odds, homes and errors."""
+
+import math
+from fractions import Fraction
+
+from meteragent.domain.figures import exact, figures
+
+MEAN_W = 330
+"""A home's mean power (about 8 kWh a day): what errors are compared with; our assumption."""
+_RATE_PLACES = 1000
+_PERCENT_BELOW = 10
+_ODDS_IN_FULL = 10**6
+_LEVEL_MAX = 99
+
+
+def amount(number: float, unit: str) -> str:
+    """Return a number of three figures with its unit.
+
+    A tie goes to the whole quanta inside: 659.5 is 659.
+    """
+    return f"{figures(math.nextafter(number, 0))} {unit}"
+
+
+def energy(wh: float | Fraction) -> str:
+    """Return an energy that an event or a promise moves, in Wh."""
+    return amount(float(wh), "Wh")
+
+
+def rate(level: Fraction) -> str:
+    """Return a level, exactly where it has at most three decimal places."""
+    return exact(level) if (level * _RATE_PLACES).denominator == 1 else figures(level)
+
+
+def factor(level: Fraction) -> str:
+    """Return e^level, the factor by which the odds change at most."""
+    odds = math.exp(min(float(level), _LEVEL_MAX))
+    return figures(odds) if odds < _ODDS_IN_FULL else f"{odds:.3g}"
+
+
+def odds(level: Fraction) -> str:
+    """Return the factor by which the odds change at most, as ``e^1 = 2.72``."""
+    return f"e^{rate(level)} = {factor(level)}"
+
+
+def mean_of(count: int) -> str:
+    """Return whose number it is: one home's, or the mean of many."""
+    return "one home" if count == 1 else f"the mean of {count:,} homes"
+
+
+def share_of_home(power_w: float) -> str:
+    """Return a power as a share of a home's mean: ``12.3 %``, or ``15 times``."""
+    share = power_w / MEAN_W
+    return f"{figures(100 * share)} %" if share < _PERCENT_BELOW else f"{share:,.0f} times"
+
+
+def column(number: float) -> str:
+    """Return about four figures that fit a column, never as a power of ten."""
+    decimals = 0 if abs(number) >= 1000 else 1 if abs(number) >= 10 else 3
+    return f"{number:.{decimals}f}"

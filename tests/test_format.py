@@ -1,0 +1,115 @@
+"""How numbers are written for people, in reports and in refusals."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meteragent.domain.figures import exact, figures
+from meteragent.report import format as written
+
+LEVELS = st.fractions(min_value=0, max_value=1000, max_denominator=10**6)
+
+
+@given(st.fractions())
+def test_an_exact_number_is_read_back(number: Fraction) -> None:
+    """What is written of an exact number is that number, and a fraction only where it has no decimal."""
+    text = exact(number)
+    assert Fraction(text) == number
+    assert "e" not in text.lower()
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (Fraction(220), "220"),
+        (Fraction("12.50"), "12.5"),
+        (Fraction(1, 10**7), "0.0000001"),
+        (Fraction(1, 3), "1/3"),
+        (Fraction(-5000), "-5000"),
+    ],
+)
+def test_exact_numbers(number: Fraction, text: str) -> None:
+    """A decimal as short as it can be; a third stays a third."""
+    assert exact(number) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (0.012345, "0.0123"),
+        (999.4, "999"),
+        (999.5, "1,000"),
+        (-1234.5678, "-1,235"),
+        (Fraction(2, 3), "0.667"),
+    ],
+)
+def test_three_figures(number: float | Fraction, text: str) -> None:
+    """Three figures below a thousand, whole numbers with separators from there on."""
+    assert figures(number) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "text"),
+    [
+        (659.5, "W", "659 W"),
+        (659.6, "W", "660 W"),
+        (999.5, "W", "999 W"),
+        (999.7, "W", "1,000 W"),
+        (0.1234, "kWh", "0.123 kWh"),
+    ],
+)
+def test_a_tie_goes_to_the_whole_quanta_inside(number: float, unit: str, text: str) -> None:
+    """An amount has three figures and its unit, and a half is left out."""
+    assert written.amount(number, unit) == text
+
+
+def test_energies_are_in_one_unit() -> None:
+    """Small and large, in Wh: what is moved and what is hidden can be compared at sight."""
+    assert [written.energy(wh) for wh in (38, Fraction(220, 2), 42_000)] == ["38 Wh", "110 Wh", "42,000 Wh"]
+
+
+@pytest.mark.parametrize(
+    ("level", "rate", "odds"),
+    [
+        (Fraction(1), "1", "e^1 = 2.72"),
+        (Fraction(48), "48", "e^48 = 7.02e+20"),
+        (Fraction(1, 3), "0.333", "e^0.333 = 1.4"),
+        (Fraction(12, 11), "1.09", "e^1.09 = 2.98"),
+        (Fraction(1440, 7), "206", "e^206 = 9.89e+42"),
+        (Fraction("0.125"), "0.125", "e^0.125 = 1.13"),
+        (Fraction(9), "9", "e^9 = 8,103"),
+    ],
+)
+def test_levels_and_odds(level: Fraction, rate: str, odds: str) -> None:
+    """A level is exact where it is short, and the odds are e to its power; no level is too large to write."""
+    assert (written.rate(level), written.odds(level)) == (rate, odds)
+
+
+@given(LEVELS)
+def test_a_level_is_right_to_three_figures(level: Fraction) -> None:
+    """Whatever the level, what is written is off by less than half of its third figure."""
+    number = float(written.rate(level).replace(",", ""))
+    assert math.isclose(number, float(level), rel_tol=5.0001e-3)
+
+
+def test_homes_and_their_share() -> None:
+    """One home or many, and a power beside a home's 330 W: a percentage, or how many times."""
+    assert [written.mean_of(count) for count in (1, 1000)] == ["one home", "the mean of 1,000 homes"]
+    assert [written.share_of_home(watts) for watts in (33, 1.1, 3299, 3300)] == [
+        "10 %",
+        "0.333 %",
+        "1,000 %",
+        "10 times",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0.12345, "0.123"), (12.345, "12.3"), (-1234.5, "-1234"), (1e6, "1000000")]
+)
+def test_a_column_has_no_power_of_ten(number: float, text: str) -> None:
+    """About four figures, and always plain digits."""
+    assert written.column(number) == text

@@ -61,7 +61,7 @@ faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each; the law
 	$(BIN)/python -m tests.tools.law --windows 50000 --log $(LOGS)/law.jsonl
 	$(BIN)/python -m tests.tools.load --meters 100
 	$(BIN)/python -m tests.tools.load --meters 10000
-	$(BIN)/python -m simulators ordeal --seeds 100000 --log $(LOGS)/ordeal.jsonl
+	$(BIN)/python -m simulators simtest --seeds 100000 --log $(LOGS)/simtest.jsonl
 
 brokers: $(STAMP) ## the MQTT client and kill -9 with mosquitto, RabbitMQ, NATS, aedes and amqtt (8 minutes; BROKER=NAME for one)
 	$(BIN)/python -m tests.tools.brokers $(BROKER)

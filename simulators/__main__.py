@@ -11,7 +11,7 @@ COMMANDS = {
     "generate": ("sim", "simulated homes to files: their load, and what ran in them"),
     "compare": ("sim", "what is simulated beside real traces: a table"),
     "world": ("sim", "homes, faults, the agent's core and a store in virtual time, to files; all checked"),
-    "ordeal": ("sim", "the agent under seeded crashes and faults in virtual time; all of it checked"),
+    "simtest": ("sim", "the agent under seeded crashes and faults in virtual time; all of it checked"),
     "replay": ("sim", "a trace file as MQTT meters"),
     "attack": ("analysis", "how often the worst of the attackers is right, raw and private"),
     "frontier": ("analysis", "error against leakage, mechanism by mechanism, at equal error"),
@@ -23,6 +23,8 @@ COMMANDS = {
     "utility": ("analysis", "how far off private numbers are, promised beside measured"),
 }
 """Each is a module of its name, with the extra that installs what it needs, and what it is."""
+_FORMER = {"ordeal": "simtest"}
+"""Names of the last version, which still work in this one."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,16 +36,18 @@ def main(arguments: list[str] | None = None) -> int:
         epilog=f"commands:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
+    parser.add_argument("command", choices=[*COMMANDS, *_FORMER], metavar="COMMAND")
     parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="…")
     parsed = parser.parse_args(arguments)
-    extra, _ = COMMANDS[parsed.command]
+    name = _FORMER.get(parsed.command, parsed.command)
+    extra, _ = COMMANDS[name]
     try:
-        module = import_module(f"simulators.{parsed.command}")
+        module = import_module(f"simulators.{name}")
     except ModuleNotFoundError as missing:
-        print(f"{parsed.command}: {lacking(missing, extra)}", file=sys.stderr)
+        print(f"{name}: {lacking(missing, extra)}", file=sys.stderr)
         return 1
-    command = argparse.ArgumentParser(f"python -m simulators {parsed.command}", description=module.__doc__)
+    description = getattr(module, "DESCRIPTION", module.__doc__)
+    command = argparse.ArgumentParser(f"python -m simulators {name}", description=description)
     module.add_arguments(command)
     return int(module.run(command.parse_args(parsed.rest)))
 

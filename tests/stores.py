@@ -18,7 +18,7 @@ from meteragent.domain.units import Kind
 from meteragent.store import Store, ledger, outbox
 from meteragent.store.ledger import Budget
 from meteragent.wire.record import RecordFormat
-from simulators.ordeal.disk import settle
+from simulators.simtest.disk import settle
 
 LENGTH_MS = 1_800_000
 DAY_MS = 86_400_000

@@ -14,11 +14,11 @@ import pytest
 from simulators import long_run
 from simulators.__main__ import main
 from simulators.long_run import LongRun, OtherLog, Stopped, stoppable
-from simulators.ordeal import runs
-from simulators.ordeal.witness import Broken
+from simulators.simtest import runs
+from simulators.simtest.invariants import InvariantViolation
 from tests.not_run import ROOT
 
-FOLDERS = ("simulators/ordeal",)
+FOLDERS = ("simulators/simtest",)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -129,14 +129,14 @@ def wait_for_a_part(process: subprocess.Popen[Any], path: Path) -> None:
             process.wait(0.05)
 
 
-def test_the_ordeal_goes_on_where_it_was_killed(tmp_path: Path) -> None:
+def test_simtest_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     """Killed and started again, it runs each seed once, and its totals are of both."""
     path = tmp_path / "log"
     command = [
         sys.executable,
         "-m",
         "simulators",
-        "ordeal",
+        "simtest",
         "--jobs",
         "1",
         "--log",
@@ -160,10 +160,10 @@ def test_the_ordeal_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     assert f"{20 * parts + 25}  seeds run, 0 of them broken" in ended.stdout
 
 
-def test_the_ordeal_ends_at_a_signal(tmp_path: Path) -> None:
+def test_simtest_ends_at_a_signal(tmp_path: Path) -> None:
     """SIGTERM ends it with 143 after its last whole part; it prints the totals and that it can go on."""
     path = tmp_path / "log"
-    command = [sys.executable, "-m", "simulators", "ordeal", "--jobs", "1", "--log", str(path)]
+    command = [sys.executable, "-m", "simulators", "simtest", "--jobs", "1", "--log", str(path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         wait_for_a_part(process, path)
         process.terminate()
@@ -172,7 +172,7 @@ def test_the_ordeal_ends_at_a_signal(tmp_path: Path) -> None:
     assert f"{20 * len(lines(path)[1:])}  seeds run, 0 of them broken\nstopped" in out
 
 
-def test_the_ordeal_goes_past_what_breaks(
+def test_simtest_goes_past_what_breaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With a log a schedule that breaks does not end it: the others run, and the end is 1, again too.
@@ -183,25 +183,25 @@ def test_the_ordeal_goes_past_what_breaks(
 
     def breaks(plan: Any, where: Path, **options: Any) -> Any:
         if plan.seed in (3, 5):
-            raise Broken("nothing holds")
+            raise InvariantViolation("nothing holds")
         return run(plan, where, **options)
 
     monkeypatch.setattr(runs, "run", breaks)
-    monkeypatch.setattr("simulators.ordeal.shrink", lambda plan, *_, **__: plan)
-    command = ["ordeal", "--seeds", "30", "--jobs", "1"]
+    monkeypatch.setattr("simulators.simtest.shrink", lambda plan, *_, **__: plan)
+    command = ["simtest", "--seeds", "30", "--jobs", "1"]
     for _ in range(2):
         assert main([*command, "--log", str(tmp_path / "log")]) == 1
         told = capsys.readouterr().out
         assert "28  schedules\n" in told
         assert "30  seeds run, 2 of them broken" in told
-        assert "seed 3 BROKEN: nothing holds" in told
+        assert "seed 3 INVARIANT VIOLATED: nothing holds" in told
     assert main(command) == 1
     assert "20  seeds run, 2 of them broken" in capsys.readouterr().out
 
 
-def test_the_ordeal_refuses_a_log_that_is_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_simtest_refuses_a_log_that_is_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A log of another run: 2, and which."""
     with LongRun(tmp_path / "log", "kill_rounds", FOLDERS):
         pass
-    assert main(["ordeal", "--seeds", "1", "--log", str(tmp_path / "log")]) == 2
+    assert main(["simtest", "--seeds", "1", "--log", str(tmp_path / "log")]) == 2
     assert "is the log of 'kill_rounds'" in capsys.readouterr().err

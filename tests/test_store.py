@@ -19,7 +19,7 @@ from meteragent.domain.errors import StoreError
 from meteragent.domain.terms import Band, Clock, Rounding, Space, Terms
 from meteragent.domain.units import Kind
 from meteragent.store import Store, ledger, outbox, read_only, schema
-from simulators.ordeal.disk import put
+from simulators.simtest.disk import put
 from tests.stores import (
     LENGTH_MS,
     TERMS,

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from meteragent.domain.errors import StoreRestored
 from meteragent.store import Store, generation, ledger, meta, outbox, read_only, restored_at, wal
-from simulators.ordeal.disk import settle
-from simulators.ordeal.power import Files, Moment, Recorder
+from simulators.simtest.disk import settle
+from simulators.simtest.power import Files, Moment, Recorder
 from tests.stores import (
     LENGTH_MS,
     TERMS,

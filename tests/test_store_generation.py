@@ -12,8 +12,8 @@ import pytest
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError, StoreInUse, StoreRestored
 from meteragent.store import Store, file, generation, meta, moved, outbox, restored_at
-from simulators.ordeal.disk import put
-from simulators.ordeal.power import Moment, Recorder
+from simulators.simtest.disk import put
+from simulators.simtest.power import Moment, Recorder
 from tests.stores import LENGTH_MS, closing, in_memory, open_store, opening, persist, sending
 
 

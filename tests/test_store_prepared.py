@@ -7,7 +7,7 @@ import pytest
 
 from meteragent.domain.errors import StoreError
 from meteragent.store import generation, meta, restored_at
-from simulators.ordeal.disk import put
+from simulators.simtest.disk import put
 from tests.stores import LENGTH_MS, open_store, opening, persist, sending
 from tests.test_store_generation import content, counted
 

@@ -25,7 +25,7 @@ from meteragent.domain.errors import MeteragentError, StoreError
 from meteragent.domain.reading import Message
 from meteragent.privacy import SeededBits
 from meteragent.store import Store, ledger, outbox
-from simulators.ordeal.disk import settle
+from simulators.simtest.disk import settle
 from tests.configurations import written
 from tests.stores import persist
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from meteragent.agent import DRAIN_S
-from simulators.ordeal.disk import settle
+from simulators.simtest.disk import settle
 from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS, Agent

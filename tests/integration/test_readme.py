@@ -238,7 +238,7 @@ def test_the_table_of_commands_is_whole(capsys: pytest.CaptureFixture[str]) -> N
         with pytest.raises(SystemExit, match="0"):
             cli.main([name, "--help"])
         assert set(re.findall(r"--[\w-]+", capsys.readouterr().out)) == options | {"--help"}
-    some = ["replay", "generate", "compare", "attack", "frontier", "utility", "ordeal", "world", "pictures"]
+    some = ["replay", "generate", "compare", "attack", "frontier", "utility", "simtest", "world", "pictures"]
     assert simulated == [*some, "paper"]
     for name in simulated:
         with pytest.raises(SystemExit, match="0"):

@@ -4,19 +4,18 @@ import logging
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from simulators.ordeal.draw import draw
-from simulators.ordeal.life import Life
-from simulators.ordeal.schedule import Full, Schedule
-from simulators.ordeal.setting import write_keys
-from simulators.ordeal.witness import Broken, must
-from simulators.ordeal.world import World
+from simulators.simtest.generator import generate
+from simulators.simtest.invariants import InvariantViolation, check
+from simulators.simtest.schedule import Full, Schedule
+from simulators.simtest.setting import write_keys
+from simulators.simtest.world import World
 
 BLOCK = 20
 """Schedules that a process runs at once."""
@@ -34,7 +33,7 @@ class Outcome(NamedTuple):
 
     counts: Counter[str]
     seed: int | None = None
-    broken: Broken | None = None
+    violation: InvariantViolation | None = None
 
 
 @contextmanager
@@ -45,29 +44,29 @@ def place() -> Iterator[Path]:
         yield Path(name)
 
 
-def run(plan: Schedule, where: Path, *, twin: bool = False, make: Callable[..., Life] = Life) -> Counter[str]:
+def run(plan: Schedule, where: Path, *, twin: bool = False) -> Counter[str]:
     """Let a schedule happen; what was exercised.
 
     With `twin` a second world has other values in its readings, and must publish at the same times the same
-    but for its values (law 4). Raises Broken.
+    but for its values (law 4). Raises InvariantViolation.
     """
-    world = _world(plan, where, scramble=False, make=make)
+    world = _world(plan, where, scramble=False)
     if twin and not any(isinstance(event, Full) for event in plan.events):
-        other = _world(plan, where, scramble=True, make=make)
+        other = _world(plan, where, scramble=True)
         pairs = zip(_without_values(world), _without_values(other), strict=False)
         differs = next((pair for pair in pairs if pair[0] != pair[1]), None)
-        must(differs is None, "what leaves, and when, depends on what was measured", differs)
-        must(len(world.log) == len(other.log), "how much leaves depends on what was measured")
+        check(differs is None, "what leaves, and when, depends on what was measured", differs)
+        check(len(world.log) == len(other.log), "how much leaves depends on what was measured")
         world.counts["twins"] += 1
     return world.counts
 
 
-def _world(plan: Schedule, where: Path, *, scramble: bool, make: Callable[..., Life]) -> World:
+def _world(plan: Schedule, where: Path, *, scramble: bool) -> World:
     folder = where / "world"
     folder.mkdir()
     _log.addFilter(_mute)
     try:
-        world = World(plan, where, folder, scramble=scramble, make=make)
+        world = World(plan, where, folder, scramble=scramble)
         world.run()
     finally:
         _log.removeFilter(_mute)
@@ -76,7 +75,7 @@ def _world(plan: Schedule, where: Path, *, scramble: bool, make: Callable[..., L
 
 
 def _mute(_: logging.LogRecord) -> bool:
-    """Hundreds of thousands of lives are not logged."""
+    """Keep hundreds of thousands of processes out of the log."""
     return False
 
 
@@ -90,15 +89,15 @@ def has_twin(seed: int) -> bool:
     return seed % TWINS == 0
 
 
-def block(seeds: Sequence[int], make: Callable[..., Life] = Life) -> Outcome:
+def block(seeds: Sequence[int]) -> Outcome:
     """The schedules of some seeds, until one breaks."""
     counts = Counter[str]()
     with place() as where:
         for seed in seeds:
             try:
-                counts += run(draw(seed), where, twin=has_twin(seed), make=make)
-            except Broken as broken:
-                return Outcome(counts, seed, Broken(*broken.args))
+                counts += run(generate(seed), where, twin=has_twin(seed))
+            except InvariantViolation as violation:
+                return Outcome(counts, seed, InvariantViolation(*violation.args))
             counts["schedules"] += 1
     return Outcome(counts)
 
@@ -108,21 +107,21 @@ class Part(NamedTuple):
 
     seeds: Sequence[int]
     counts: Counter[str]
-    broken: Mapping[int, str]
+    violations: Mapping[int, str]
 
 
 def whole_block(seeds: Sequence[int]) -> Part:
     """Run the schedules of some seeds, also those after one that breaks."""
-    counts, broken = Counter[str](), {}
+    counts, violations = Counter[str](), {}
     rest = seeds
     while rest:
         outcome = block(rest)
         counts += outcome.counts
         if outcome.seed is None:
             break
-        broken[outcome.seed] = str(outcome.broken)
+        violations[outcome.seed] = str(outcome.violation)
         rest = rest[rest.index(outcome.seed) + 1 :]
-    return Part(seeds, counts, broken)
+    return Part(seeds, counts, violations)
 
 
 def on_all_cores(seeds: Sequence[int], jobs: int) -> Iterator[Part]:

@@ -1,4 +1,4 @@
-"""Agents with a mistake in them, each of which the ordeal must find."""
+"""Agents with a mistake in them, each of which the simulation test must find."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from itertools import count
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-from simulators.ordeal.witness import Broken
+from simulators.simtest.invariants import InvariantViolation
 
 _Arguments = TypeVarTuple("_Arguments")
 _Out = TypeVar("_Out")
@@ -122,6 +122,6 @@ class Guard:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, Broken):
-            self._world.broken, self._world.alive = error, False
+        if isinstance(error, InvariantViolation):
+            self._world.violation, self._world.alive = error, False
             raise Killed from error

@@ -9,7 +9,7 @@ configurations, of which the agent starts with the first; then comes an event a 
 from dataclasses import dataclass, fields
 from typing import Any
 
-from simulators.ordeal.setting import Setting
+from simulators.simtest.setting import Setting
 
 Configuration = tuple[Setting, ...]
 

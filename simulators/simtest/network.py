@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, cast
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session, Token
-from simulators.ordeal.loop import Killed
+from simulators.simtest.loop import Killed
 
 WAY_S = 0.002
 """How long a packet is on its way."""
@@ -178,7 +178,7 @@ class Mailbox:
 
 
 @dataclass(eq=False)
-class SourceLink(Link):
+class SourceBroker(Link):
     """The source's broker."""
 
     mailboxes: dict[str, Mailbox] = field(default_factory=dict)
@@ -222,7 +222,7 @@ class SourceSession(_Session):
 
     inflight = 1
 
-    def __init__(self, link: SourceLink, box: Mailbox, unit: Any, version: int) -> None:
+    def __init__(self, link: SourceBroker, box: Mailbox, unit: Any, version: int) -> None:
         super().__init__(link, version)
         self._name = unit.stream.name
         self._link = link
@@ -307,7 +307,7 @@ class SourceSession(_Session):
 
 
 @dataclass(eq=False)
-class SinkLink(Link):
+class SinkBroker(Link):
     """The sink's broker."""
 
     stalls: bool = False
@@ -322,7 +322,7 @@ class SinkLink(Link):
 class SinkSession(_Session):
     """A connection of the sink's."""
 
-    def __init__(self, link: SinkLink, unit: Any, count: Callable[[str], None]) -> None:
+    def __init__(self, link: SinkBroker, unit: Any, count: Callable[[str], None]) -> None:
         super().__init__(link, 5)
         self.inflight = unit.stream.sink.inflight
         self.name = unit.stream.name

@@ -3,17 +3,17 @@
 import asyncio
 import hashlib
 
-from simulators.ordeal import schedule as s
-from simulators.ordeal.books import Said
-from simulators.ordeal.disk import Disk
-from simulators.ordeal.links import JUNK, SinkLink, SourceLink
-from simulators.ordeal.setting import Pace
+from simulators.simtest import schedule as s
+from simulators.simtest.disk import Disk
+from simulators.simtest.network import JUNK, SinkBroker, SourceBroker
+from simulators.simtest.oracle import ExpectedMeaning
+from simulators.simtest.setting import Pace
 
 _ROOM_BYTES = 2**40
 
 
-class Weather:
-    """Everything but what ends a process. `said` is what each topic and payload means.
+class FaultInjector:
+    """Everything but what ends a process. `meanings` says what each topic and payload means.
 
     `newest_ms`: the newest time that the agent has seen. `set_back`: the wall clock was, once; setting it
     right again is then no jump.
@@ -24,12 +24,12 @@ class Weather:
         self,
         loop: asyncio.AbstractEventLoop,
         pace: Pace,
-        source: SourceLink,
-        sink: SinkLink,
+        source: SourceBroker,
+        sink: SinkBroker,
         *,
         scramble: bool,
     ) -> None:
-        self.said: dict[tuple[str, bytes], Said] = {}
+        self.meanings: dict[tuple[str, bytes], ExpectedMeaning] = {}
         self._loop = loop
         self._pace = pace
         self._source = source
@@ -60,7 +60,7 @@ class Weather:
         """Set a clock that shows an earlier time than the agent has seen."""
         self._offset_ms += max(0, self.newest_ms - self.wall_ms())
 
-    def affect(self, disk: Disk | None) -> None:
+    def attach_disk(self, disk: Disk | None) -> None:
         """This is the disk of now."""
         self._disk = disk
         self._set_disk(self._takes_s, self._room_bytes)
@@ -71,7 +71,7 @@ class Weather:
         self._sink.refuses = False
         self._set_disk(0.001, _ROOM_BYTES)
 
-    def happen(self, event: s.Event) -> None:
+    def apply(self, event: s.Event) -> None:
         """Let something happen."""
         match event:
             case s.Read():
@@ -104,7 +104,7 @@ class Weather:
             f"meters/m{event.meter}/power",
             f'{{"t":{time_ms},"v":{sign}{whole}.{rest:06d}}}'.encode(),
         )
-        self.said[topic, payload] = Said(f"m{event.meter}", time_ms, value_u, None)
+        self.meanings[topic, payload] = ExpectedMeaning(f"m{event.meter}", time_ms, value_u, None)
         self._source.publish(topic, payload, event.qos, retain=bool(event.retain))
 
     def _value_u(self, event: s.Read) -> int:
@@ -116,7 +116,7 @@ class Weather:
     def _junk(self, event: s.Junk) -> None:
         template, payload, reason = JUNK[event.which % len(JUNK)]
         topic = template.format(event.meter)
-        self.said[topic, payload[:201]] = Said(f"m{event.meter}", 0, 5 * 10**6, reason)
+        self.meanings[topic, payload[:201]] = ExpectedMeaning(f"m{event.meter}", 0, 5 * 10**6, reason)
         self._source.publish(topic, payload, 1, retain=False)
 
     def _drop(self, event: s.Drop) -> None:

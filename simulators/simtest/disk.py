@@ -33,8 +33,8 @@ from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError
 from meteragent.store import generation, ledger, outbox, transaction
 from meteragent.store.transaction import Committed
-from simulators.ordeal.power import Files, Moment, Recorder
-from simulators.ordeal.schedule import Crash
+from simulators.simtest.power import Files, Moment, Recorder
+from simulators.simtest.schedule import Crash
 
 _T = TypeVar("_T")
 
@@ -79,7 +79,7 @@ def settle(folder: Path) -> Path:
     return folder
 
 
-class Keeper(Protocol):
+class DiskObserver(Protocol):
     """Who knows when the process dies, and is told what is on disk."""
 
     def dies(self, commit: Commit, delivered: Sequence[int]) -> Crash | None:
@@ -105,7 +105,7 @@ class Keeper(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether the process still lives."""
+        """Whether the process still runs."""
 
 
 class Disk(StoreThread):
@@ -114,7 +114,7 @@ class Disk(StoreThread):
     `takes_s` is how long a commit takes, `fails` after how many of SQLite's steps the device fails.
     """
 
-    def __init__(self, random: Random, keeper: Keeper, *agents: Any) -> None:
+    def __init__(self, random: Random, keeper: DiskObserver, *agents: Any) -> None:
         """`agents`: what the agent makes its store thread of."""
         super().__init__(*agents)
         self.takes_s = 0.0

@@ -1,4 +1,4 @@
-"""The agent under seeded crashes and faults (simulators.ordeal): nothing breaks, and mistakes are found."""
+"""The agent under seeded crashes and faults (simulators.simtest): nothing breaks, and mistakes are found."""
 
 import io
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ import pytest
 
 from meteragent.config.refuse import refuse
 from simulators.__main__ import main
-from simulators.ordeal import runs
-from simulators.ordeal.draw import draw
-from simulators.ordeal.schedule import Clock, Crash, Drop, Read, Schedule, Slow, Stop, read, write
-from simulators.ordeal.setting import PACES, Setting, parse
-from simulators.ordeal.shrink import invariant, shrink
-from simulators.ordeal.world import World
-from tests.ordeal_mutants import MUTANTS, Mutant, acknowledges_before_the_commit
+from simulators.simtest import runs
+from simulators.simtest.generator import generate
+from simulators.simtest.schedule import Clock, Crash, Drop, Read, Schedule, Slow, Stop, read, write
+from simulators.simtest.setting import PACES, Setting, parse
+from simulators.simtest.shrink import invariant, shrink
+from simulators.simtest.world import World
+from tests.simtest_mutants import MUTANTS, Mutant, acknowledges_before_the_commit
 
 SEEDS = 200
 """`make faults` runs a hundred thousand."""
@@ -47,7 +47,9 @@ def test_everything_holds_whatever_happens(first: int) -> None:
     """A thousand schedules of crashes, outages, bad disks and bad clocks break no invariant."""
     seeds = range(first, first + SEEDS // BLOCKS)
     outcome = runs.block(seeds)
-    assert outcome.broken is None, f"{outcome.broken}: python -m simulators ordeal --seed {outcome.seed}"
+    assert outcome.violation is None, (
+        f"{outcome.violation}: python -m simulators simtest --seed {outcome.seed}"
+    )
     assert outcome.counts["schedules"] == len(seeds)
 
 
@@ -59,7 +61,7 @@ def test_the_judge_errs_on_nobody(seed: int) -> None:
     said on a connection while its row waits for a clock; a stop that a second signal cuts short; a copy whose
     clock is set right and wrong again before it looks; a stop that lasts until the end of the schedule.
     """
-    assert runs.block([seed]).broken is None
+    assert runs.block([seed]).violation is None
 
 
 @pytest.mark.parametrize("seed", [313_035])
@@ -68,7 +70,7 @@ def test_what_was_found_stays_mended(seed: int) -> None:
 
     A window that was to open on a day of which the budget had not been read: the ledger refused it for ever.
     """
-    assert runs.block([seed]).broken is None
+    assert runs.block([seed]).violation is None
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[one.name for one in MUTANTS])
@@ -76,13 +78,13 @@ def test_a_mistake_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> 
     """Each agent with a mistake in it breaks an invariant within the thousand schedules, and soon."""
     mutant.patch(monkeypatch)
     outcome = runs.block(range(mutant.first, mutant.first + 50))
-    assert outcome.broken is not None
-    assert mutant.breaks in outcome.broken.invariant
+    assert outcome.violation is not None
+    assert mutant.breaks in outcome.violation.invariant
 
 
 def test_the_seeds_exercise_everything() -> None:
     """A hundred schedules crash at every place, and meet every trouble and every kind of stream."""
-    plans = [draw(seed) for seed in range(100)]
+    plans = [generate(seed) for seed in range(100)]
     places = {event.where for plan in plans for event in plan.events if isinstance(event, Crash)}
     kinds = {type(event).__name__ for plan in plans for event in plan.events}
     settings = [one for plan in plans for configuration in plan.configurations for one in configuration]
@@ -101,7 +103,7 @@ def test_the_seeds_exercise_everything() -> None:
 
 def test_the_agent_takes_these_configurations(tmp_path: Path) -> None:
     """What schedules set streams to is what the agent accepts, budgets and calendars among it."""
-    for plan in map(draw, range(4)):
+    for plan in map(generate, range(4)):
         for settings in plan.configurations:
             known = parse(settings, PACES[plan.pace], tmp_path, tmp_path / "db")
             assert len(known.stream) == len(settings)
@@ -110,7 +112,7 @@ def test_the_agent_takes_these_configurations(tmp_path: Path) -> None:
 
 def test_a_schedule_is_its_text() -> None:
     """What is printed is read back as it was; a line that is none is named."""
-    for plan in (SMALL, *map(draw, range(50))):
+    for plan in (SMALL, *map(generate, range(50))):
         assert read(write(plan)) == plan
     with pytest.raises(ValueError, match="at 1 s: quake"):
         read(f"{write(SMALL)}at 1 s: quake strength=7\n")
@@ -122,7 +124,7 @@ def test_a_seed_replays_exactly(where: Path) -> None:
     def published() -> list[tuple[float, str, bytes, bool]]:
         with runs.place() as folder:
             (folder / "own").mkdir()
-            world = World(draw(10), folder, folder / "own")
+            world = World(generate(10), folder, folder / "own")
             world.run()
             return world.log
 
@@ -150,30 +152,37 @@ def test_what_breaks_is_shrunk(where: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     """Many schedules on all cores: 0, and what was exercised."""
-    assert main(["ordeal", "--seeds", "4", "--from", "50", "--jobs", "1"]) == 0
+    assert main(["simtest", "--seeds", "4", "--from", "50", "--jobs", "1"]) == 0
     assert "4  schedules" in capsys.readouterr().out
+
+
+def test_the_former_name_works(capsys: pytest.CaptureFixture[str]) -> None:
+    """`ordeal` is what the command was called in the last version."""
+    assert main(["ordeal", "--seeds", "1", "--jobs", "1"]) == 0
+    assert "1  schedules" in capsys.readouterr().out
 
 
 def test_command_replays(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """One seed is printed and run; what was printed runs again from a file, or from the input."""
-    assert main(["ordeal", "--seed", "3"]) == 0
+    assert main(["simtest", "--seed", "3"]) == 0
     text = capsys.readouterr().out.partition("\n\n")[0]
     (tmp_path / "plan").write_text(text)
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    assert main(["ordeal", "--replay", str(tmp_path / "plan")]) == 0
-    assert main(["ordeal", "--replay", "-"]) == 0
+    assert main(["simtest", "--replay", str(tmp_path / "plan")]) == 0
+    assert main(["simtest", "--replay", "-"]) == 0
     (tmp_path / "plan").write_text("seed=1 pace=fast end_ms=1000\nat noon: read\n")
-    assert main(["ordeal", "--replay", str(tmp_path / "plan")]) == 2
+    assert main(["simtest", "--replay", str(tmp_path / "plan")]) == 2
     assert "at noon" in capsys.readouterr().err
 
 
 def test_command_finds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken schedule: 1, and what it breaks."""
+    """A schedule that violates an invariant: 1, and which."""
     acknowledges_before_the_commit(monkeypatch)
-    assert main(["ordeal", "--seed", "0"]) == 1
-    assert "BROKEN: a reading is acknowledged before what it says is committed" in capsys.readouterr().out
+    assert main(["simtest", "--seed", "0"]) == 1
+    printed = capsys.readouterr().out
+    assert "INVARIANT VIOLATED: a reading is acknowledged before what it says is committed" in printed
 
 
 FOUND = """

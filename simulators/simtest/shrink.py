@@ -5,33 +5,36 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from simulators.ordeal.life import Life
-from simulators.ordeal.runs import run
-from simulators.ordeal.schedule import Configuration, Crash, End, Event, Schedule
-from simulators.ordeal.setting import Setting
-from simulators.ordeal.witness import Broken
+from simulators.simtest.invariants import InvariantViolation
+from simulators.simtest.runs import run
+from simulators.simtest.schedule import Configuration, Crash, End, Event, Schedule
+from simulators.simtest.setting import Setting
 
 _PLAIN = {"down_ms": 0, "then": 0, "part": 0, "store": "", "forgets": 0, "shuffles": 0, "retain": 0, "qos": 1}
 """What an event has when nothing is special about it."""
 
 
-def invariant(plan: Schedule, where: Path, *, twin: bool, make: Callable[..., Life] = Life) -> str | None:
+def invariant(plan: Schedule, where: Path, *, twin: bool) -> str | None:
     """What a schedule breaks; None: nothing."""
     try:
-        run(plan, where, twin=twin, make=make)
-    except Broken as broken:
-        return broken.invariant
+        run(plan, where, twin=twin)
+    except InvariantViolation as violation:
+        return violation.invariant
     return None
 
 
 def shrink(
-    plan: Schedule, where: Path, *, twin: bool, make: Callable[..., Life] = Life, runs: int = 1000
+    plan: Schedule,
+    where: Path,
+    *,
+    twin: bool,
+    runs: int = 1000,
 ) -> Schedule:
     """A schedule that breaks what this one does, and from which nothing more can be left out.
 
     Stops after so many `runs`. What breaks nothing is returned as it is.
     """
-    right = invariant(plan, where, twin=twin, make=make)
+    right = invariant(plan, where, twin=twin)
     found = [plan]
     while right is not None:
         before = len(found)
@@ -41,7 +44,7 @@ def shrink(
             if runs == 0:
                 return found[-1]
             runs -= 1
-            if invariant(smaller, where, twin=twin, make=make) == right:
+            if invariant(smaller, where, twin=twin) == right:
                 found.append(smaller)
         if len(found) == before:
             break

@@ -1,6 +1,6 @@
-"""The books of a world: a model beside each core, and what is saved of it with each transaction.
+"""The oracle of a world: a model beside each core, and what is saved of it with each transaction.
 
-Everything here is told by the world what happened, and raises Broken where that must not be. What a crash
+The world reports what happened, and the oracle raises InvariantViolation where that must not be. What a crash
 takes from the agent it takes from here as well: after it, each model is what the last commit left.
 """
 
@@ -20,10 +20,10 @@ from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS
 from meteragent.mqtt import Token
 from meteragent.store import Store
-from simulators.ordeal.links import OF_TIMES
-from simulators.ordeal.mirror import Mirror
-from simulators.ordeal.model import Arrival, Line, Meter, Model
-from simulators.ordeal.witness import Broken, Sent, Witness, must
+from simulators.simtest.expected_store import ExpectedStore
+from simulators.simtest.invariants import InvariantChecker, InvariantViolation, Sent, check
+from simulators.simtest.model import Arrival, Meter, Model, StreamSpec
+from simulators.simtest.network import OF_TIMES
 
 KNOWN_S = 1.5
 """So long after a start the agent has asked whether its clock is synchronised."""
@@ -31,7 +31,7 @@ _REASONS = [*REFUSALS, "retained", "accepted", "replaced", "over_budget", "forgo
 """The counters that the model predicts one by one."""
 
 
-class Said(NamedTuple):
+class ExpectedMeaning(NamedTuple):
     """What a message says to who knows all: a reading, or why it is none."""
 
     meter: str
@@ -40,7 +40,7 @@ class Said(NamedTuple):
     refused: str | None
 
 
-class Doubt(NamedTuple):
+class InDoubtCommit(NamedTuple):
     """A transaction of which nobody knows yet whether it is on disk."""
 
     model: Model
@@ -50,7 +50,7 @@ class Doubt(NamedTuple):
 
 
 @dataclass
-class Life:
+class ProcessRecord:
     """What is known of one life of the agent: from when on, its models, and what it may acknowledge.
 
     `confirmed` is what it was told to have arrived, and `orderly` whether it ended as it should. `before` are
@@ -72,16 +72,16 @@ class Life:
 
 
 @dataclass
-class Books:
-    """What a world knows; `said` is what each topic and payload means.
+class Oracle:
+    """What a world knows; `meanings` says what each topic and payload means.
 
     `copied`: what runs is a copy from a snapshot, and must find that out before it does anything.
     """
 
-    witness: Witness = field(default_factory=Witness)
-    said: dict[tuple[str, bytes], Said] = field(default_factory=dict)
-    life: Life = field(default_factory=lambda: Life(0, Counts()))
-    doubt: Doubt | None = None
+    checker: InvariantChecker = field(default_factory=InvariantChecker)
+    meanings: dict[tuple[str, bytes], ExpectedMeaning] = field(default_factory=dict)
+    process: ProcessRecord = field(default_factory=lambda: ProcessRecord(0, Counts()))
+    in_doubt: InDoubtCommit | None = None
     copied: bool = False
     _saved: dict[str, dict[str, Meter]] = field(default_factory=dict)
     _spent: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -92,50 +92,50 @@ class Books:
         """A new life, over a store that must hold all that was committed, and nothing else."""
         self.settle(store, channels)
         self.marked()
-        mirror = self.witness.mirror
-        mirror.states = {key: state for key, state in mirror.states.items() if key[0] in channels}
-        self.witness.lose(mirror)
-        self.life = Life(started_ms, counts, before=Counter(counts))
+        expected = self.checker.expected
+        expected.states = {key: state for key, state in expected.states.items() if key[0] in channels}
+        self.checker.lose(expected)
+        self.process = ProcessRecord(started_ms, counts, before=Counter(counts))
         self.copied = False
         self._spent = Counter()
-        for (meter, day_ms, _), spent in mirror.spent.items():
+        for (meter, day_ms, _), spent in expected.spent.items():
             self._spent[meter, day_ms] += spent.epsilon_per_w  # type: ignore[assignment]
 
     def settle(self, store: Store, channels: set[str]) -> None:
         """A store must hold all that was committed; what is in doubt it holds as a whole, or not at all."""
-        mirror = self.witness.mirror
-        difference = mirror.differs(store, channels)
-        if difference and self.doubt is not None:
-            self._on_disk(self.doubt)
-            difference = mirror.differs(store, channels)
-        must(not difference, "the store does not hold what was committed", difference)
-        self.doubt = None
+        expected = self.checker.expected
+        difference = expected.differs(store, channels)
+        if difference and self.in_doubt is not None:
+            self._on_disk(self.in_doubt)
+            difference = expected.differs(store, channels)
+        check(not difference, "the store does not hold what was committed", difference)
+        self.in_doubt = None
 
     def marked(self) -> None:
         """After an orderly stop no record waits that the agent was told to have arrived.
 
         Descriptors are said again on every connection, also while their rows wait.
         """
-        rows = [row.sent for row in self.witness.mirror.rows.values() if not row.delivered]
+        rows = [row.sent for row in self.checker.expected.rows.values() if not row.delivered]
         waiting = {Sent(row.topic, row.payload) for row in rows if not row.retain}
-        again = waiting & self.life.confirmed if self.life.orderly else ()
-        must(not again, "what was confirmed before an orderly stop is not marked", again)
+        again = waiting & self.process.confirmed if self.process.orderly else ()
+        check(not again, "what was confirmed before an orderly stop is not marked", again)
 
     def safe_ms(self) -> int:
         """Nothing that was ever opened or has left ends after it: what an operator has to know."""
-        ends_ms = [end_ms for spans in self.witness.left.values() for _, end_ms in spans]
-        return max([0, *ends_ms, *self.witness.mirror.marks.values()])
+        ends_ms = [end_ms for spans in self.checker.left.values() for _, end_ms in spans]
+        return max([0, *ends_ms, *self.checker.expected.marks.values()])
 
     def dropped(self, store: Store, channels: set[str]) -> None:
         """What streams that are no more had left unsent was dropped to make room; nothing else was."""
-        self.witness.drop(store, channels)
+        self.checker.drop(store, channels)
 
-    def replaced(self, mirror: Mirror) -> None:
+    def replaced(self, expected: ExpectedStore) -> None:
         """The store is another one now: nothing that the old one had open goes on."""
-        ends_ms = [end_ms for spans in self.witness.left.values() for _, end_ms in spans]
-        must(max(ends_ms, default=0) <= mirror.floor_ms, "a new store may open what the lost one released")
-        self.witness.lose(mirror)
-        self.doubt = None
+        ends_ms = [end_ms for spans in self.checker.left.values() for _, end_ms in spans]
+        check(max(ends_ms, default=0) <= expected.floor_ms, "a new store may open what the lost one released")
+        self.checker.lose(expected)
+        self.in_doubt = None
         self._saved.clear()
 
     def resumed(self, path: Path, restore: Callable[[], None], now_ms: int, channels: set[str]) -> None:
@@ -148,22 +148,22 @@ class Books:
         restore()
         with Store.open(path, now_ms=now_ms, recovery_floor_ms=None) as store:
             floor_ms = store.floor_ms
-        must(floor_ms >= now_ms, "a resumed copy may open what may have left")
-        mirror = self.witness.mirror.copy()
-        mirror.floor_ms, mirror.states = floor_ms, {}
-        mirror.marks = {key: max(end_ms, floor_ms) for key, end_ms in mirror.marks.items()}
-        self.replaced(mirror)
+        check(floor_ms >= now_ms, "a resumed copy may open what may have left")
+        expected = self.checker.expected.copy()
+        expected.floor_ms, expected.states = floor_ms, {}
+        expected.marks = {key: max(end_ms, floor_ms) for key, end_ms in expected.marks.items()}
+        self.replaced(expected)
 
-    def restore(self, line: Line, limit: Fraction | None) -> Model:
+    def restore(self, line: StreamSpec, limit: Fraction | None) -> Model:
         """A stream's model, as its last commit left it."""
-        mirror, name = self.witness.mirror, line.name
-        self.witness.begin(name)
-        marks = {meter: end_ms for (channel, meter), end_ms in mirror.marks.items() if channel == name}
-        model = Model(line, {}, marks, mirror.floor_ms, self._exceeds(limit))
-        for (channel, meter), state in mirror.states.items():
+        expected, name = self.checker.expected, line.name
+        self.checker.begin(name)
+        marks = {meter: end_ms for (channel, meter), end_ms in expected.marks.items() if channel == name}
+        model = Model(line, {}, marks, expected.floor_ms, self._exceeds(limit))
+        for (channel, meter), state in expected.states.items():
             if channel == name:
                 model.restore(meter, self._saved[name][meter].saved(), state)
-        self.life.models[name] = model
+        self.process.models[name] = model
         return model
 
     def _exceeds(self, limit: Fraction | None) -> Callable[[str, int, Fraction], bool]:
@@ -182,20 +182,20 @@ class Books:
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
     ) -> None:
         """The core was fed, and asks for this."""
-        must(not self.copied, "a resumed copy goes on as if nothing had left")
+        check(not self.copied, "a resumed copy goes on as if nothing had left")
         stamped = model.stream.stamped
         free = model.feed([self._arrival(message, stamped=stamped) for message in batch], now_ms, closing_ms)
-        self.witness.step(model, effects.commit, effects.acknowledge, free)
+        self.checker.step(model, effects.commit, effects.acknowledge, free)
         self._catch_up(model, now_ms)
         tokens = [token.token for token in effects.acknowledge if token is not None]
         if effects.commit:
-            self.life.waiting[model.stream.name] = tokens
+            self.process.waiting[model.stream.name] = tokens
         else:
             self._allow(tokens)
         self._counters()
 
     def _arrival(self, message: Message, *, stamped: bool) -> Arrival:
-        said = self.said[message.topic, message.payload[:201]]
+        said = self.meanings[message.topic, message.payload[:201]]
         refused = None if stamped and said.refused in OF_TIMES else said.refused
         refused = "retained" if message.retain else refused
         time_ms = message.received_ms if stamped else said.time_ms
@@ -203,43 +203,44 @@ class Books:
 
     def _catch_up(self, model: Model, now_ms: int) -> None:
         """Law 4: what fell due while the agent was stopped waits for the readings that waited, too."""
-        line, life = model.stream, self.life
-        if line.terms.clock is Clock.EVENT or not any(one.due_ms < life.started_ms for one in model.closed):
+        line, process = model.stream, self.process
+        waited = any(slot.due_ms < process.started_ms for slot in model.closed)
+        if line.terms.clock is Clock.EVENT or not waited:
             return
-        since_ms = life.subscribed_ms.get(line.name, 2**62)
-        must(now_ms >= since_ms + line.catch_up_ms, "what fell due during a stop does not wait for catch_up")
+        since_ms = process.subscribed_ms.get(line.name, 2**62)
+        check(now_ms >= since_ms + line.catch_up_ms, "what fell due during a stop does not wait for catch_up")
 
     def _counters(self) -> None:
         """Law 7: every message has a fate that is counted."""
-        counts, right = Counter(self.life.counts), Counter[str]()
-        counts.subtract(self.life.before)
-        for model in self.life.models.values():
+        counts, right = Counter(self.process.counts), Counter[str]()
+        counts.subtract(self.process.before)
+        for model in self.process.models.values():
             right += model.outcomes
         for reason in _REASONS:
-            must(counts[reason] == right[reason], "a counter is wrong", reason)
+            check(counts[reason] == right[reason], "a counter is wrong", reason)
         told = counts["late"] + counts["duplicate"] + counts["early"]
-        must(told == right["late"] + right["not"], "a counter is wrong", "late, duplicate and early")
+        check(told == right["late"] + right["not"], "a counter is wrong", "late, duplicate and early")
         fates = sum(n for name, n in right.items() if name not in ("over_budget", "forgotten"))
-        must(counts["received"] == fates, "a message has no fate")
+        check(counts["received"] == fates, "a message has no fate")
 
     # --- the disk ------------------------------------------------------------------------------
 
     def begins(self, commit: Commit, delivered: Sequence[int], now_ms: int) -> None:
         """A transaction begins."""
-        self.doubt = Doubt(self.life.models[commit.channel], commit, delivered, now_ms)
+        self.in_doubt = InDoubtCommit(self.process.models[commit.channel], commit, delivered, now_ms)
 
     def committed(self) -> None:
         """It is on disk."""
-        doubt, self.doubt = self.doubt, None
+        doubt, self.in_doubt = self.in_doubt, None
         if doubt is None:
-            raise Broken("a transaction ends that did not begin")
+            raise InvariantViolation("a transaction ends that did not begin")
         self._on_disk(doubt)
         if doubt.commit:
-            self._allow(self.life.waiting.pop(doubt.commit.channel, []))
+            self._allow(self.process.waiting.pop(doubt.commit.channel, []))
 
-    def _on_disk(self, doubt: Doubt) -> None:
+    def _on_disk(self, doubt: InDoubtCommit) -> None:
         model, commit = doubt.model, doubt.commit
-        self.witness.committed(model, commit, doubt.delivered, doubt.now_ms)
+        self.checker.committed(model, commit, doubt.delivered, doubt.now_ms)
         saved = self._saved.setdefault(commit.channel, {})
         for name, state in commit.states.items():
             if state is None:
@@ -251,14 +252,14 @@ class Books:
 
     def confirms(self, sent: Sent) -> None:
         """The agent is about to be told that a message has arrived."""
-        self.witness.confirmed.add(sent)
-        self.life.confirmed.add(sent)
+        self.checker.confirmed.add(sent)
+        self.process.confirmed.add(sent)
 
     def acknowledges(self, tokens: list[Token]) -> None:
         """Law 7: only what is in a committed accumulator, refused and counted, or counted as early."""
-        self.life.early += sum(id(token) not in self.life.allowed for token in tokens)
-        must(
-            self.life.early <= self.life.counts["acked_open"] - self.life.before["acked_open"],
+        self.process.early += sum(id(token) not in self.process.allowed for token in tokens)
+        check(
+            self.process.early <= self.process.counts["acked_open"] - self.process.before["acked_open"],
             "a reading is acknowledged before what it says is committed",
         )
 
@@ -266,11 +267,11 @@ class Books:
         """The ids of the tokens of readings that may still speak for time that is not decided."""
         readings = (
             one
-            for model in self.life.models.values()
+            for model in self.process.models.values()
             for meter in model.meters.values()
             for one in meter.held.values()
         )
         return {id(one.token.token) for one in readings if one.token is not None}
 
     def _allow(self, tokens: list[Token]) -> None:
-        self.life.allowed.update((id(token), token) for token in tokens)
+        self.process.allowed.update((id(token), token) for token in tokens)

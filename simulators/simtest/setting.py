@@ -1,4 +1,4 @@
-"""What a stream is set to in an ordeal, and the agent's configuration that says so.
+"""What a stream of the simulation test is set to, and the agent's configuration that says so.
 
 All durations are counted in ticks, so that the same schedule of troubles fits windows of seconds and days of
 the local calendar: a tick is a tenth of a second of the loop's time, and `Pace.tick_ms` of the wall clock's.

@@ -30,7 +30,7 @@ class Row:
 
 
 @dataclass
-class Mirror:
+class ExpectedStore:
     """The contents of a store, as far as they matter; `marks` and `states` by channel and meter."""
 
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Mirror:
     last_id: int = 0
     floor_ms: int = 0
 
-    def copy(self) -> "Mirror":
+    def copy(self) -> "ExpectedStore":
         """Another one that says the same."""
         mine = copy.copy(self)
         mine.marks, mine.states, mine.spent = dict(self.marks), dict(self.states), dict(self.spent)

@@ -15,7 +15,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
-from meteragent import config as settings
 from meteragent.agent.clock import BootClock
 from meteragent.core.stream import Effects
 from meteragent.domain.commit import Commit
@@ -25,17 +24,17 @@ from meteragent.domain.terms import Clock
 from meteragent.mqtt import Token
 from meteragent.privacy.bits import SeededBits
 from meteragent.store import Store, restored_at
-from simulators.ordeal import disk, power
-from simulators.ordeal import schedule as s
-from simulators.ordeal.books import KNOWN_S, Books
-from simulators.ordeal.life import Life, is_of_the_device, named
-from simulators.ordeal.links import Publication, SinkLink, SinkSession, SourceLink
-from simulators.ordeal.loop import Guard, Killed, VirtualLoop
-from simulators.ordeal.model import Line, Model
-from simulators.ordeal.setting import PACES, parse
-from simulators.ordeal.shelf import Shelf
-from simulators.ordeal.weather import Weather
-from simulators.ordeal.witness import Broken, Sent
+from simulators.simtest import disk, power
+from simulators.simtest import schedule as s
+from simulators.simtest.agent_process import AgentProcess, is_of_the_device, named
+from simulators.simtest.faults import FaultInjector
+from simulators.simtest.invariants import InvariantViolation, Sent
+from simulators.simtest.loop import Guard, Killed, VirtualLoop
+from simulators.simtest.model import Model, StreamSpec
+from simulators.simtest.network import Publication, SinkBroker, SinkSession, SourceBroker
+from simulators.simtest.oracle import KNOWN_S, Oracle
+from simulators.simtest.setting import PACES, parse
+from simulators.simtest.store_versions import StoreVersions
 
 EPILOGUE_S = 5.0
 """How long nothing goes wrong at the end: a catch-up, a connection, and some turns."""
@@ -49,7 +48,7 @@ class World:
     """Everything around the agent; `run` lets a schedule happen to it.
 
     `keys` is the folder of `setting.write_keys`, `folder` its own. `scramble` gives the readings other values
-    at the same times; `make` makes a life of the agent. `log`: what was published; `counts`: was exercised.
+    at the same times. `log`: what was published; `counts`: was exercised.
     """
 
     def __init__(
@@ -59,25 +58,26 @@ class World:
         folder: Path,
         *,
         scramble: bool = False,
-        make: Callable[["World", settings.Config, SeededBits], Life] = Life,
     ) -> None:
         self.plan = plan
         self.counts: Counter[str] = Counter()
         self.log: list[tuple[float, str, bytes, bool]] = []
-        self.broken: Broken | None = None
+        self.violation: InvariantViolation | None = None
         self._stops, self.alive, self._over, self._postponed = 0, False, False, False
         self._guard = Guard(self)
         self._loop = VirtualLoop()
         self._loop.execute = self.execute
-        self._source = SourceLink(self._loop, self, Random(f"source {plan.seed}"))
-        self._sink = SinkLink(self._loop, self, Random(f"sink {plan.seed}"))
+        self._source = SourceBroker(self._loop, self, Random(f"source {plan.seed}"))
+        self._sink = SinkBroker(self._loop, self, Random(f"sink {plan.seed}"))
         self._pace = PACES[plan.pace]
-        self._weather = Weather(self._loop, self._pace, self._source, self._sink, scramble=scramble)
-        self.wall_ms, self.read_wall_ms = self._weather.wall_ms, self._weather.read_wall_ms
+        self._faults = FaultInjector(self._loop, self._pace, self._source, self._sink, scramble=scramble)
+        self.wall_ms, self.read_wall_ms = self._faults.wall_ms, self._faults.read_wall_ms
         self._resumes = any(isinstance(event, s.Resume) for event in plan.events)
-        self._books = Books(said=self._weather.said)
-        self._shelf = Shelf(folder, keeps=any(isinstance(e, s.Crash) and e.store for e in plan.events))
-        self._keys, self._make = keys, make
+        self._oracle = Oracle(meanings=self._faults.meanings)
+        self._versions = StoreVersions(
+            folder, keeps=any(isinstance(e, s.Crash) and e.store for e in plan.events)
+        )
+        self._keys = keys
         self._channels: set[str] = set()
         self._random = Random(f"disk {plan.seed}")
         self._which, self._armed = 0, list[s.End]()
@@ -85,24 +85,24 @@ class World:
         self._files: power.Files | None = None
         self._disk: disk.Disk | None = None
         self._store: Store | None = None
-        self._life_counts = Counts()
+        self._process_counts = Counts()
         self._task: asyncio.Task[None] | None = None
 
     # --- a whole run ---------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Let everything happen; raises Broken at the first thing that must not."""
+        """Let everything happen; raises InvariantViolation at the first thing that must not."""
         end_s = self.plan.end_ms / 1000
         self._loop.until_s = end_s + 2 * (EPILOGUE_S + _STOP_S)
         self._source.reachable.set()
         self._sink.reachable.set()
         for event in self.plan.events:
-            self._loop.call_at(event.at_ms / 1000, self._happen, event)
+            self._loop.call_at(event.at_ms / 1000, self._apply, event)
         self._loop.call_at(end_s, self._settle)
         self._loop.call_at(end_s + EPILOGUE_S - _ANSWER_S, self._look)
         try:
             while not self._over:
-                self._live()
+                self._run_process()
                 self._rest(end_s)
             self._check_end()
         finally:
@@ -112,15 +112,15 @@ class World:
     def _configuration(self) -> s.Configuration:
         return self.plan.configurations[self._which]
 
-    def _live(self) -> None:
+    def _run_process(self) -> None:
         """One life of the agent."""
-        config = parse(self._configuration, self._pace, self._keys, self._shelf.folder / "db")
+        config = parse(self._configuration, self._pace, self._keys, self._versions.folder / "db")
         self._channels = {one.name for one in self._configuration}
-        self.counts["lives"] += 1
+        self.counts["processes"] += 1
         self._end = self._files = self._store = self._disk = None
         self.alive, self._stops = True, 0
-        life = self._make(self, config, SeededBits(1000 * self.plan.seed + self.counts["lives"]))
-        self._life_counts, self._task = life.counts, self._loop.create_task(life.run())
+        life = AgentProcess(self, config, SeededBits(1000 * self.plan.seed + self.counts["processes"]))
+        self._process_counts, self._task = life.counts, self._loop.create_task(life.run())
         error: BaseException | None = None
         try:
             self._loop.run_until_complete(self._task)
@@ -128,17 +128,17 @@ class World:
             error = found
         failing = self.alive and isinstance(self._end, s.Fail) and is_of_the_device(error)
         told = isinstance(error, asyncio.CancelledError) and self._stops == 1
-        self._books.life.orderly = self.alive and told
+        self._oracle.process.orderly = self.alive and told
         self.alive = False
         self._loop.end_tasks()
         if self._store is not None and isinstance(error, Killed):
             self._store.close()
         self._task = None
-        self._weather.affect(None)
-        if self.broken:
-            raise self.broken
+        self._faults.attach_disk(None)
+        if self.violation:
+            raise self.violation
         if not (failing or isinstance(error, (Killed, asyncio.CancelledError))):
-            raise Broken("the agent ends by itself", named(error)) from error
+            raise InvariantViolation("the agent ends by itself", named(error)) from error
 
     def _rest(self, end_s: float) -> None:
         """The time until the next life; its store is what the crash left, or what befell it."""
@@ -148,8 +148,8 @@ class World:
         if self._files is not None:
             store = end.store if isinstance(end, s.Crash) else ""
             if store:  # who has lost the store must not also have lost the time
-                self._weather.not_before_newest()
-            self._shelf.leave(self._files, store)
+                self._faults.not_before_newest()
+            self._versions.leave(self._files, store)
         down_s = min(end.down_ms / 1000, max(0.0, end_s - self._loop.time()))
         self._loop.run_until_complete(asyncio.sleep(down_s))
 
@@ -160,37 +160,37 @@ class World:
         open_store = partial(
             Store.open, path, now_ms=now_ms, recovery_floor_ms=recovery_floor_ms, again_s=0.0
         )
-        safe_ms = max(self._weather.newest_ms, self._books.safe_ms())
+        safe_ms = max(self._faults.newest_ms, self._oracle.safe_ms())
         trap = self._sprung("open")
         if trap is None:
-            store = self._shelf.open(open_store, now_ms, safe_ms)
+            store = self._versions.open(open_store, now_ms, safe_ms)
         else:
-            opening = partial(self._shelf.open, open_store, now_ms, safe_ms)
-            store, shots = disk.lines(self._shelf.folder, opening)
+            opening = partial(self._versions.open, open_store, now_ms, safe_ms)
+            store, shots = disk.lines(self._versions.folder, opening)
             store.close()
             self._die(trap, shots[len(shots) * trap.part // 1000])
         self._store = store
         with self._guard:
-            if (other := self._shelf.other(store)) is not None:
-                self._books.replaced(other)
-            self._shelf.name(store, hashlib.sha256(f"secret {self.plan.seed}".encode()).digest())
-            self._books.begin(now_ms, self._life_counts, store, self._channels)
-            self._books.life.known_s = self._loop.time() + KNOWN_S
-            self._shelf.copy(self._books.witness.mirror)
+            if (other := self._versions.other(store)) is not None:
+                self._oracle.replaced(other)
+            self._versions.name(store, hashlib.sha256(f"secret {self.plan.seed}".encode()).digest())
+            self._oracle.begin(now_ms, self._process_counts, store, self._channels)
+            self._oracle.process.known_s = self._loop.time() + KNOWN_S
+            self._versions.copy(self._oracle.checker.expected)
         return store
 
     def begun(
         self, store: Store, keep_ms: int, max_bytes: int, channels: Collection[str], counts: Counts
     ) -> disk.Disk:
         """The disk of a life, whose clock goes on from what the store has seen."""
-        self._weather.newest_ms = max(store.clock_ms, self.wall_ms())
+        self._faults.newest_ms = max(store.clock_ms, self.wall_ms())
         self._disk = disk.Disk(self._random, self, store, keep_ms, max_bytes, channels, counts)
-        self._weather.affect(self._disk)
+        self._faults.attach_disk(self._disk)
         return self._disk
 
     def boot_clock(self) -> BootClock:
         """The boot clock of a life; where a snapshot is to be resumed the wall clock is synchronised."""
-        return BootClock(self._weather.boot_ms, lambda: self._resumes and self._store is not None)
+        return BootClock(self._faults.boot_ms, lambda: self._resumes and self._store is not None)
 
     def restored(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
         """The clock has jumped, and the agent restores its store."""
@@ -198,19 +198,19 @@ class World:
             self.counts["clock jumped"] += 1
             restore = partial(restored_at, path, at_ms=at_ms, now_ms=now_ms, take_over=take_over)
             with self._guard:
-                self._books.resumed(path, restore, self.wall_ms(), self._channels)
+                self._oracle.resumed(path, restore, self.wall_ms(), self._channels)
             self._store, self._disk = None, None
 
-    def beside(self, line: Line, limit: Fraction | None) -> Model:
+    def beside(self, line: StreamSpec, limit: Fraction | None) -> Model:
         """The model that stands beside a core."""
-        return self._books.restore(line, limit)
+        return self._oracle.restore(line, limit)
 
     def fed(
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
     ) -> None:
         """The core was fed."""
         with self._guard:
-            self._books.fed(model, batch, now_ms, closing_ms, effects)
+            self._oracle.fed(model, batch, now_ms, closing_ms, effects)
 
     async def serve_source(self, unit: Any, version: int) -> NoReturn:
         """Be the source's broker."""
@@ -224,7 +224,7 @@ class World:
 
     def dies(self, commit: Commit, delivered: Sequence[int]) -> s.Crash | None:
         """A transaction begins; how the process dies in it, if it does."""
-        self._books.begins(commit, delivered, commit.clock_ms)
+        self._oracle.begins(commit, delivered, commit.clock_ms)
         fail = next((one for one in self._armed if isinstance(one, s.Fail)), None)
         if fail is not None and self._disk is not None:
             self._armed.remove(fail)
@@ -235,20 +235,20 @@ class World:
     def died(self, trap: s.Crash, files: power.Files) -> None:
         """The process dies in it, and leaves this."""
         if trap.where == "commit-before":
-            self._books.doubt = None
+            self._oracle.in_doubt = None
         self._die(trap, files)
 
     def committed(self) -> None:
         """It is on disk."""
         self.counts["commits"] += 1
         with self._guard:
-            self._books.committed()
+            self._oracle.committed()
 
     def failed(self) -> None:
         """It has failed: what of it is on disk may leave until the process has ended."""
         if self._store is not None:
             with self._guard:
-                self._books.settle(self._store, self._channels)
+                self._oracle.settle(self._store, self._channels)
 
     def spared(self) -> None:
         """The device has not failed."""
@@ -258,7 +258,7 @@ class World:
         """What retired streams left unsent has made room."""
         if self._store is not None:
             with self._guard:
-                self._books.dropped(self._store, self._channels)
+                self._oracle.dropped(self._store, self._channels)
 
     def execute(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What the agent asks of its own store thread: to close the store."""
@@ -266,7 +266,7 @@ class World:
             raise asyncio.CancelledError
         trap = self._sprung("close") if self._store is not None and function == self._store.close else None
         if trap is not None:
-            _, shots = disk.lines(self._shelf.folder, partial(function, *arguments))
+            _, shots = disk.lines(self._versions.folder, partial(function, *arguments))
             self._store = None
             self._die(trap, shots[len(shots) * trap.part // 1000])
         return function(*arguments)
@@ -283,7 +283,7 @@ class World:
     def _die(self, end: s.Crash, files: power.Files | None = None) -> NoReturn:
         self.counts[f"crash {end.where}"] += 1
         self._end, self.alive = end, False
-        self._files = disk.look(self._shelf.folder) if files is None else files
+        self._files = disk.look(self._versions.folder) if files is None else files
         raise Killed
 
     def _trap(self, where: str) -> None:
@@ -295,13 +295,13 @@ class World:
 
     def subscribed(self, name: str) -> None:
         """A stream's subscription is confirmed."""
-        self._books.life.subscribed_ms.setdefault(name, self.wall_ms())
+        self._oracle.process.subscribed_ms.setdefault(name, self.wall_ms())
 
     def acknowledges(self, tokens: list[Token]) -> int:
         """The agent acknowledges; how many still leave before it dies."""
         self.counts["acknowledged"] += len(tokens)
         with self._guard:
-            self._books.acknowledges(tokens)
+            self._oracle.acknowledges(tokens)
         self._trap("acknowledge-before")
         half = any(isinstance(one, s.Crash) and one.where == "acknowledge-half" for one in self._armed)
         return len(tokens) // 2 if half else len(tokens)
@@ -316,9 +316,9 @@ class World:
         self.counts["published"] += 1
         self.log.append((self._loop.time(), topic, payload, retain))
         wall_ms = self.wall_ms()
-        now_ms = wall_ms if wall_ms >= self._weather.newest_ms else None
+        now_ms = wall_ms if wall_ms >= self._faults.newest_ms else None
         with self._guard:
-            self._books.witness.leaves(Sent(topic, payload), side.seen, now_ms, retain=retain)
+            self._oracle.checker.leaves(Sent(topic, payload), side.seen, now_ms, retain=retain)
 
     def after_leaving(self) -> None:
         """It has left."""
@@ -327,7 +327,7 @@ class World:
     def confirms(self, publication: Publication) -> None:
         """The agent is about to be told that a publication was taken."""
         self.counts["confirmed"] += 1
-        self._books.confirms(Sent(publication.topic, publication.payload))
+        self._oracle.confirms(Sent(publication.topic, publication.payload))
 
     def after_confirming(self) -> None:
         """It has been told, and has not marked it."""
@@ -335,7 +335,7 @@ class World:
 
     # --- events --------------------------------------------------------------------------------
 
-    def _happen(self, event: s.Event) -> None:
+    def _apply(self, event: s.Event) -> None:
         self.counts[type(event).__name__.lower()] += 1
         match event:
             case s.Stop():
@@ -347,21 +347,21 @@ class World:
             case s.End():
                 self._armed.append(event)
             case s.Resume():
-                self._weather.happen(event)
+                self._faults.apply(event)
                 alive = self.alive and self._store is not None
-                self._books.copied = alive and self._loop.time() > self._books.life.known_s
+                self._oracle.copied = alive and self._loop.time() > self._oracle.process.known_s
             case _:
-                self._weather.happen(event)
-        self._books.copied &= not self._weather.set_back  # who has not looked sees the sum of both steps
+                self._faults.apply(event)
+        self._oracle.copied &= not self._faults.set_back  # who has not looked sees the sum of both steps
 
     def _settle(self) -> None:
         """From now on nothing goes wrong."""
         self._armed.clear()
-        self._weather.settle()
+        self._faults.settle()
 
     def _owed(self) -> list[Token]:
         """What is not acknowledged, and stands for nothing that is still open."""
-        held, sessions = self._books.held(), self._source.sessions.values()
+        held, sessions = self._oracle.held(), self._source.sessions.values()
         return [token for session in sessions for token in session.owed if id(token) not in held]
 
     def _look(self) -> None:
@@ -378,7 +378,7 @@ class World:
         self._over = True
         now = {id(token) for token in self._owed()}
         if never := [token for token in owed if id(token) in now]:
-            self.broken = self.broken or Broken("a message is never acknowledged", never)
+            self.violation = self.violation or InvariantViolation("a message is never acknowledged", never)
         self._stop()
 
     def _stop(self) -> None:
@@ -389,12 +389,12 @@ class World:
 
     def _check_end(self) -> None:
         """All that must have left has, and is on disk as it left."""
-        books, settled_ms = self._books, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
+        oracle, settled_ms = self._oracle, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
         walls = {one.name: settled_ms for one in self._configuration if one.clock == Clock.WALL}
-        books.witness.complete(walls, self._channels, settled_ms)
-        with Store.open(self._shelf.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None) as store:
-            books.settle(store, self._channels)
-        books.marked()
-        records, befell = len(books.witness.committed_ever), self._shelf.befell
-        self.counts.update(befell, windows=len(books.witness.windows), records=records)
+        oracle.checker.complete(walls, self._channels, settled_ms)
+        with Store.open(self._versions.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None) as store:
+            oracle.settle(store, self._channels)
+        oracle.marked()
+        records, befell = len(oracle.checker.committed_ever), self._versions.befell
+        self.counts.update(befell, windows=len(oracle.checker.windows), records=records)
         self.counts.update({"redelivered": self._source.again, "refused publications": self._sink.refused})

@@ -22,7 +22,7 @@ _WAIT_MS = 7 * DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StreamSpec:
     """What is public of a stream, and the keys behind its delays and names."""
 
     name: str
@@ -234,7 +234,7 @@ class Model:
 
     def __init__(
         self,
-        stream: Line,
+        stream: StreamSpec,
         meters: dict[str, Meter],
         marks: dict[str, int],
         floor_ms: int,

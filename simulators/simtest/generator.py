@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from simulators.ordeal import schedule as s
-from simulators.ordeal.schedule import Configuration, Event, Schedule
-from simulators.ordeal.setting import PACES, TICK_S, Setting
+from simulators.simtest import schedule as s
+from simulators.simtest.schedule import Configuration, Event, Schedule
+from simulators.simtest.setting import PACES, TICK_S, Setting
 
 TICK_LOOP_MS = round(TICK_S * 1000)
 STAMPED = 0.2
@@ -33,8 +33,9 @@ _PLACES = (
 )
 
 
-def draw(seed: int) -> Schedule:
+def generate(seed: int) -> Schedule:
     """The schedule of a seed."""
+    # The first name of this test: another string would give every seed another schedule
     random = Random(f"ordeal {seed}")
     pace = random.choices(list(PACES), [8, 2, 1])[0]
     first = _configuration(random, pace)

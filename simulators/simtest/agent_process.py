@@ -17,11 +17,11 @@ from meteragent.domain.errors import StoreError
 from meteragent.domain.reading import Message, See
 from meteragent.privacy.bits import SeededBits
 from meteragent.store import Store
-from simulators.ordeal.disk import Disk
-from simulators.ordeal.model import Line, Model
+from simulators.simtest.disk import Disk
+from simulators.simtest.model import Model, StreamSpec
 
 
-class Around(Protocol):
+class ProcessWorld(Protocol):
     """What a life needs of its world."""
 
     def read_wall_ms(self) -> int:
@@ -41,7 +41,7 @@ class Around(Protocol):
     ) -> Disk:
         """The disk of this life."""
 
-    def beside(self, line: Line, limit: Fraction | None) -> Model:
+    def beside(self, line: StreamSpec, limit: Fraction | None) -> Model:
         """The model that stands beside a core."""
 
     def fed(
@@ -56,10 +56,10 @@ class Around(Protocol):
         """Be the sink's broker."""
 
 
-class WatchedPipeline(Pipeline):
+class CheckedPipeline(Pipeline):
     """The core, with the model beside it: both are told the same."""
 
-    def __init__(self, world: Around, config: settings.Config, stream: Stream, *more: Any) -> None:
+    def __init__(self, world: ProcessWorld, config: settings.Config, stream: Stream, *more: Any) -> None:
         super().__init__(stream, *more)
         [written] = [one for one in config.stream if one.name == stream.name]
         self._world = world
@@ -72,7 +72,7 @@ class WatchedPipeline(Pipeline):
         return effects
 
 
-def environment(world: Around, config: settings.Config, bits: SeededBits) -> Environment:
+def environment(world: ProcessWorld, config: settings.Config, bits: SeededBits) -> Environment:
     """Return what one life of the agent stands on."""
     return Environment(
         wall_ms=world.read_wall_ms,
@@ -81,15 +81,15 @@ def environment(world: Around, config: settings.Config, bits: SeededBits) -> Env
         open_store=world.opened,
         restore_store=world.restored,
         store_thread=world.begun,
-        pipeline=partial(WatchedPipeline, world, config),
+        pipeline=partial(CheckedPipeline, world, config),
         listen_s=0,
     )
 
 
-class Life(Agent):
+class AgentProcess(Agent):
     """The agent alone, with simulated links."""
 
-    def __init__(self, world: Around, config: settings.Config, bits: SeededBits) -> None:
+    def __init__(self, world: ProcessWorld, config: settings.Config, bits: SeededBits) -> None:
         super().__init__(config, environment(world, config, bits))
         self._world = world
 
@@ -101,9 +101,9 @@ class Life(Agent):
         await self._world.serve_sink(unit, self.counts.add)
 
 
-def _line(stream: settings.Stream, config: settings.Config, core: Stream) -> Line:
+def _line(stream: settings.Stream, config: settings.Config, core: Stream) -> StreamSpec:
     """What the model is told of a stream."""
-    return Line(
+    return StreamSpec(
         name=stream.name,
         sink_topic=stream.sink.topic,
         schedule=settings.schedule(stream, settings.others_per_day(config, stream)),

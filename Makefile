@@ -48,7 +48,7 @@ types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy
 
 parts: $(STAMP)
-	@$(BIN)/python tests/tools/system_parts.py mosquitto openssl systemd-analyze chromium java
+	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java
 
 unit: $(STAMP) parts ## the fast tests: no integration, no statistics, no Spark
 	$(BIN)/python -m pytest -n auto -m "not integration and not statistical and not spark"
@@ -57,20 +57,20 @@ real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py tests/statistical/test_presets.py
 
 faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each; the law of what leaves; load in figures; 100,000 schedules; goes on where it was stopped (hours)
-	$(BIN)/python -m tests.tools.kill_rounds --rounds 200 --log $(LOGS)/kill_rounds.jsonl
-	$(BIN)/python -m tests.tools.law --windows 50000 --log $(LOGS)/law.jsonl
-	$(BIN)/python -m tests.tools.load --meters 100
-	$(BIN)/python -m tests.tools.load --meters 10000
+	$(BIN)/python -m tests.commands.kill_rounds --rounds 200 --log $(LOGS)/kill_rounds.jsonl
+	$(BIN)/python -m tests.commands.law --windows 50000 --log $(LOGS)/law.jsonl
+	$(BIN)/python -m tests.commands.load --meters 100
+	$(BIN)/python -m tests.commands.load --meters 10000
 	$(BIN)/python -m simulators simtest --seeds 100000 --log $(LOGS)/simtest.jsonl
 
 brokers: $(STAMP) ## the MQTT client and kill -9 with mosquitto, RabbitMQ, NATS, aedes and amqtt (8 minutes; BROKER=NAME for one)
-	$(BIN)/python -m tests.tools.brokers $(BROKER)
+	$(BIN)/python -m tests.commands.brokers $(BROKER)
 
 mutants: $(STAMP) ## a mistake in each result of the papers, one by one, that its test must find (7 minutes)
-	$(BIN)/python -m tests.tools.paper_mutants
+	$(BIN)/python -m tests.commands.paper_mutants
 
 bench: $(STAMP) $(BENCH_STAMP) ## every benchmark there is, side by side with the peers (ROUNDS=5; 16 minutes)
-	@$(BIN)/python tests/tools/system_parts.py mosquitto java || true
+	@$(BIN)/python tests/commands/system_parts.py mosquitto java || true
 	@$(BIN)/python -m benchmarks --rounds $(ROUNDS) --out benchmarks/results.json; code=$$?; \
 	  $(BIN)/python -m benchmarks.picture && $(BIN)/python -m benchmarks.table && exit $$code
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import harness
 from benchmarks.harness import Result, report
-from tests.tools import system_parts
+from tests.commands import system_parts
 
 NEEDED = ("pyarrow", "cryptography")
 PACKAGES = ("numpy", *NEEDED, "pyspark")

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import absent
-from tests.broker import Broker, mosquitto_program
-from tests.tools import system_parts
+from tests.commands import system_parts
+from tests.support.broker import Broker, mosquitto_program
 
 ROOT = Path(__file__).resolve().parent.parent
 SUBSCRIBED = b"meters/"
@@ -206,7 +206,7 @@ def in_c() -> Contestant | None:
 def build(program: Path) -> Path | None:
     """Compile `forward.c` with what is there; else with what can be installed; else what can be unpacked.
 
-    As `tests.tools.system_parts` gets programs, but what says whether it did is the compiler.
+    As `tests.commands.system_parts` gets programs, but what says whether it did is the compiler.
     """
     if _compiled(program):
         return program

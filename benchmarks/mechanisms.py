@@ -9,7 +9,7 @@ count from 1,440 on, so it gets no more than that.
 Random bytes: what a reading takes, beside the entropy of the law, under which no sampler comes. Time and
 the secret: one call on windows of nothing beside one on windows at the end of the range. About 1 says
 that a call's CPU time is the same; it says nothing of caches, nor of what follows (a record has as many
-digits as its noisy value), for which there is `tests/tools/timing.py`.
+digits as its noisy value), for which there is `tests/commands/timing.py`.
 """
 
 import math

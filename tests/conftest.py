@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import tests.hypothesis_profiles  # noqa: F401 -- it sets them
-from tests.broker import Broker, Certificates, mosquitto_program
-from tests.not_run import not_run
+import tests.support.hypothesis_profiles  # noqa: F401 -- it sets them
+from tests.support.broker import Broker, Certificates, mosquitto_program
+from tests.support.not_run import not_run
 
 MakeBroker = Callable[..., Broker]
 

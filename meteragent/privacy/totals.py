@@ -19,8 +19,8 @@ for a total is half a quantum off in every slot: there each variance is Var z + 
 sqrt(r^2 + 1/2), which has that variance. What is left is that such errors lie on a lattice, of the heaviest
 slot's quantum at most: half of one is added to a half width, so that at least as many points of the lattice
 lie inside as the interval is long. That this holds for every load is checked by enumeration, not proved
-(tests/test_totals_dithered.py says for which sums). Of one slot, and of all slots of a window at once, half
-widths are exact. The law of a total (`law_of_total`) is that of the worst load, without the half.
+(tests/privacy/test_totals_dithered.py says for which sums). Of one slot, and of all slots of a window at
+once, half widths are exact. The law of a total (`law_of_total`) is that of the worst load, without the half.
 
 What is approximated: a window's error is moved to the middle of its cell, which is 1/256 of the total's
 deviation wide, or 1/32 of the windows' root mean square if that is less; where R has many values,

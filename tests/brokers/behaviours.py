@@ -10,7 +10,7 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Will
 from meteragent.mqtt.reconnect import WEEK_S
 from tests.brokers.trial import ANSWER_S, COMES_S, QUIET_S, Measured, Trial, came, warned
-from tests.mqtt_peer import Peer, soon, token
+from tests.support.mqtt_peer import Peer, soon, token
 
 OPEN: Final = 1000
 """Messages that are left unacknowledged: more than brokers allow by default."""

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from meteragent.mqtt.endpoint import Version
-from tests.broker import Server, free_port
 from tests.brokers.root import CACHE, INSIDE, Missing, Root, can_enter
-from tests.not_run import ROOT
-from tests.tools.system_parts import run
+from tests.commands.system_parts import run
+from tests.support.broker import Server, free_port
+from tests.support.not_run import ROOT
 
 DEPLOY: Final = ROOT / "deploy"
 PACKAGES: Final = ("mosquitto", "nats-server", "rabbitmq-server")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from tests.tools.system_parts import run
+from tests.commands.system_parts import run
 
 CACHE: Final = Path(sys.prefix) / "brokers"
 KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

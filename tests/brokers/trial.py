@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import aiomqtt
 
 from meteragent.mqtt.endpoint import Version
-from tests.broker import Server
-from tests.mqtt_peer import Got, Peer, connected
+from tests.support.broker import Server
+from tests.support.mqtt_peer import Got, Peer, connected
 
 ANSWER_S: Final = 3.0
 """How long an answer to CONNECT is waited for."""

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 from meteragent.mqtt import Session
-from tests.fake_broker import FakeBroker, Wire
-from tests.mqtt_peer import connected, soon, turns
+from tests.support.fake_broker import FakeBroker, Wire
+from tests.support.mqtt_peer import connected, soon, turns
 
 
 async def hostile(data: bytes) -> str:

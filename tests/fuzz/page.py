@@ -2,8 +2,8 @@
 
 from meteragent.agent import page
 from meteragent.agent.page.app import application
-from tests.page_asker import ask
-from tests.page_world import TOKEN, PageWorld
+from tests.support.page_asker import ask
+from tests.support.page_world import TOKEN, PageWorld
 
 OPEN = {"/", "/login", "/static/page.css"}
 

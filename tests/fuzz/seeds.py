@@ -8,11 +8,11 @@ from meteragent import config
 from meteragent.decode.profiles import PROFILES
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
-from tests import configurations
-from tests.configurations import streams, written
-from tests.fake_broker import Wire
+from tests.decode.test_profiles import CASES
 from tests.fuzz import stored
-from tests.test_profiles import CASES
+from tests.support import configurations
+from tests.support.configurations import streams, written
+from tests.support.fake_broker import Wire
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CORPUS = Path(__file__).resolve().parent / "corpus"

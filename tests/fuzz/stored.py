@@ -26,8 +26,8 @@ from meteragent.domain.reading import Message
 from meteragent.privacy import SeededBits
 from meteragent.store import Store, ledger, outbox
 from simulators.simtest.disk import settle
-from tests.configurations import written
-from tests.stores import persist
+from tests.support.configurations import written
+from tests.support.stores import persist
 
 START_MS = 1_795_176_000_000
 STEP_MS = 900_000

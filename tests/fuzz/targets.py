@@ -28,7 +28,7 @@ from meteragent.tools.redact.text import Redactor
 from tests.fuzz.broker import hostile
 from tests.fuzz.page import asked
 from tests.fuzz.stored import opened
-from tests.profile_contract import NAMES
+from tests.support.profile_contract import NAMES
 
 LIMIT_S = 1.0
 """Processor time that one input may take."""

@@ -11,11 +11,11 @@ import pytest
 from meteragent import config, consume
 from meteragent.domain.errors import ConfigError, RecordError, StoreError
 from meteragent.store import schema
-from tests.configurations import written
 from tests.fuzz import stored
 from tests.fuzz.seeds import SEEDS, corpus
 from tests.fuzz.targets import TARGETS, measured
-from tests.stores import open_store, opening, persist, sending
+from tests.support.configurations import written
+from tests.support.stores import open_store, opening, persist, sending
 
 FILES = [path for name in TARGETS for path in corpus(name)]
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from meteragent import config, consume
 from meteragent.domain.errors import ConfigError, MeteragentError, RecordError, StoreError
 from meteragent.store import Store, schema
-from tests.configurations import written
 from tests.fuzz.seeds import SEEDS
-from tests.stores import open_store, opening, persist, sending
+from tests.support.configurations import written
+from tests.support.stores import open_store, opening, persist, sending
 
 CANARY = "271828182845"
 FORMS: list[Any] = [

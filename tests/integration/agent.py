@@ -6,11 +6,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
-from tests.broker import Server
 from tests.integration.judge import Fed, violations
 from tests.integration.plan import Plan, time_ms
 from tests.integration.service import Service, until
 from tests.integration.wire import LIMIT_S, Receiver
+from tests.support.broker import Server
 
 LOGS_SUBSCRIPTIONS: dict[str, str | int] = {"log_type": "subscribe"}
 """A setting of mosquitto: whoever subscribes is in its log."""

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from meteragent.agent.watch import ask
 from meteragent.mqtt.endpoint import Version
-from tests.broker import Server
 from tests.integration.agent import Agent
 from tests.integration.judge import Messages, slots, value, violations
 from tests.integration.ordeal import PLAN, Outcome, kill_agent, kill_brokers
@@ -30,6 +29,7 @@ from tests.integration.service import (
     until,
 )
 from tests.integration.wire import LIMIT_S, Publication, Receiver, feed
+from tests.support.broker import Server
 
 AGENT_BURST: Final = 300
 BROKER_BURST: Final = 40

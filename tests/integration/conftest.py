@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS
+from tests.support.broker import Broker
 
 
 @pytest.fixture

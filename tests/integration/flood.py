@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from itertools import islice
 
-from tests.broker import Broker
+from tests.support.broker import Broker
 
 CHUNK = 200
 """Publications in one write, and unanswered at once."""

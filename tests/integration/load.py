@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from meteragent.domain.grid import parse_time
 from meteragent.store import read_only, schema
-from tests.broker import Broker
 from tests.integration.clocked import set_clock
 from tests.integration.flood import flood
 from tests.integration.service import Service, now_ms, service, stream, until
 from tests.integration.wire import Receiver
+from tests.support.broker import Broker
 
 LENGTH_MS = 1_800_000
 HOUR_MS = 3_600_000

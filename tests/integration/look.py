@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, Request, expect
 
 from meteragent.domain.units import HOUR_MS
 from tests.integration.service import until
-from tests.page_world import PageWorld
+from tests.support.page_world import PageWorld
 
 STEP_MS = HOUR_MS // 2
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.broker import Server
 from tests.integration.agent import Agent
 from tests.integration.judge import Fed
 from tests.integration.plan import Plan, Reading
 from tests.integration.wire import Publication, Receiver, feed, publication
+from tests.support.broker import Server
 
 START_MS = 1_700_000_000_000
 STEP_MS = 10_000

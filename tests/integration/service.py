@@ -21,8 +21,8 @@ from aiomqtt import Client, MqttError
 
 from meteragent.domain.grid import parse_time
 from simulators.replay import connect
-from tests.broker import Broker, Server
-from tests.not_run import ROOT
+from tests.support.broker import Broker, Server
+from tests.support.not_run import ROOT
 
 LIMIT_S = 120.0
 """No test waits longer than this for anything: an agent that is refused again and again waits for 30 s."""

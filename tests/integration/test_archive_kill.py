@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.archive_victim import Victims, small
-from tests.archives import LONG, SPRING_MS, WIDE, Place, long_rows, save, wide_rows
+from tests.integration.archive_victim import Victims, small
+from tests.support.archives import LONG, SPRING_MS, WIDE, Place, long_rows, save, wide_rows
 
 pytestmark = pytest.mark.integration
 

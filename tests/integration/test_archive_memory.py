@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.archive_victim import Victims
-from tests.archives import LONG, SPRING_MS, TIME, WIDE, Place
+from tests.integration.archive_victim import Victims
+from tests.support.archives import LONG, SPRING_MS, TIME, WIDE, Place
 
 pytestmark = pytest.mark.integration
 

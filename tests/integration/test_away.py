@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS, Agent
 from tests.integration.ordeal import PLAN, invent
 from tests.integration.wire import Receiver, feed
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     TELL_ALL,
@@ -20,6 +19,7 @@ from tests.integration.service import (
     until,
     utility,
 )
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

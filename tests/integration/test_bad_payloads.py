@@ -10,7 +10,6 @@ import pytest
 
 from meteragent.domain.counters import REFUSALS
 from meteragent.domain.grid import iso_time
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     ACKNOWLEDGED,
@@ -25,6 +24,7 @@ from tests.integration.service import (
     until,
     utility,
 )
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.contestants import forwarder
 from benchmarks.wire import ClosedLoop, Paced
-from tests.broker import mosquitto_program
-from tests.not_run import not_run
+from tests.support.broker import mosquitto_program
+from tests.support.not_run import not_run
 
 METERS, OUTSTANDING = 5, 50
 

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.block_device import Device, State, ext4, radii, readings, states
-from tests.broker import Broker
 from tests.conftest import MakeBroker
+from tests.integration.block_device import Device, State, ext4, radii, readings, states
 from tests.integration.service import (
     ALONE,
     TELL_ALL,
@@ -30,6 +29,7 @@ from tests.integration.service import (
     subscribed,
     until_ms,
 )
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

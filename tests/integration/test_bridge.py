@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 from aiomqtt import Client, Message, MqttError
 
-from tests.broker import Broker, Certificates
 from tests.conftest import MakeBroker
-from tests.not_run import ROOT
+from tests.support.broker import Broker, Certificates
+from tests.support.not_run import ROOT
 
 pytestmark = pytest.mark.integration
 SHIPPED = ROOT / "deploy" / "mosquitto"

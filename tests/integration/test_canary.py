@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.canary import NOTE, WATTS, everything, files, found
 from tests.integration.service import (
@@ -33,6 +32,7 @@ from tests.integration.service import (
     until_ms,
     utility,
 )
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.canary import WATTS, everything, files, found
 from tests.integration.service import TELL_ALL, Meters, meters, now_ms, service, subscribed, until_ms, utility
-from tests.profile_fixtures.dsmr import telegram
+from tests.support.broker import Broker
+from tests.support.profile_fixtures.dsmr import telegram
 
 pytestmark = pytest.mark.integration
 

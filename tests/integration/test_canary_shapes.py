@@ -15,13 +15,13 @@ import pytest
 
 from meteragent.store import read_only
 from meteragent.store.schema import decode_state
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.canary import NOTE, WATTS, everything, files, found
 from tests.integration.plan import SOURCE_TOPIC, time_ms
 from tests.integration.service import TELL_ALL, Service, service, stream, subscribed, until
 from tests.integration.shapes import HOUR_MS
 from tests.integration.wire import LIMIT_S, Publication, Receiver, feed
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,6 @@ import pytest
 
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import MINUTE_MS
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.clocked import set_clock
 from tests.integration.service import (
@@ -26,6 +25,7 @@ from tests.integration.service import (
     until_ms,
     utility,
 )
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

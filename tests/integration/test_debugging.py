@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import LIMIT_S, TELL_ALL, meters, stream, subscribed, until
 from tests.integration.test_looking import terminal
-from tests.not_run import ROOT
+from tests.support.broker import Broker
+from tests.support.not_run import ROOT
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ from simulators.demo import SEED
 from simulators.outcome import Outcome
 from simulators.stage import DemoError, play
 from simulators.street import Street
-from tests.not_run import ROOT
+from tests.support.not_run import ROOT
 
 pytestmark = pytest.mark.integration
 

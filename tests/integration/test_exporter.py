@@ -15,7 +15,6 @@ from aiomqtt import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from meteragent.consume import collect, mean_value
-from tests.broker import Broker, Certificates, free_port
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     LIMIT_S,
@@ -27,7 +26,8 @@ from tests.integration.service import (
     subscribed,
     until,
 )
-from tests.not_run import ROOT
+from tests.support.broker import Broker, Certificates, free_port
+from tests.support.not_run import ROOT
 
 pytestmark = pytest.mark.integration
 

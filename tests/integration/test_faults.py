@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.clocked import set_clock
 from tests.integration.service import (
@@ -38,7 +37,8 @@ from tests.integration.service import (
     until,
     utility,
 )
-from tests.not_run import not_run
+from tests.support.broker import Broker
+from tests.support.not_run import not_run
 
 pytestmark = pytest.mark.integration
 

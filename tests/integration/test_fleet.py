@@ -10,7 +10,6 @@ import pytest
 
 from meteragent.domain.identity import fnv1a
 from meteragent.store import ledger, read_only
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     LIMIT_S,
@@ -29,6 +28,7 @@ from tests.integration.service import (
     until_ms,
     utility,
 )
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

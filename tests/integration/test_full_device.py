@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.block_device import Device, ext4
-from tests.not_run import ROOT
+from tests.integration.block_device import Device, ext4
+from tests.support.not_run import ROOT
 
 pytestmark = pytest.mark.integration
 
@@ -29,7 +29,7 @@ from itertools import count
 from pathlib import Path
 from meteragent.domain.errors import StoreError
 from meteragent.store import file
-from tests.stores import closing, open_store, opening, persist
+from tests.support.stores import closing, open_store, opening, persist
 from tests.integration.test_full_device import fill
 
 if "unallocated" in sys.argv:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import pytest
 from aiomqtt import Client
 
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     TELL_ALL,
@@ -27,6 +26,7 @@ from tests.integration.service import (
     subscribed,
     until,
 )
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

@@ -16,11 +16,11 @@ from aiomqtt import Client
 
 from meteragent import config
 from meteragent.cli import main
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import LIMIT_S, TELL_ALL, Scenarios, service, subscribed, until
-from tests.not_run import ROOT
-from tests.profile_fixtures import dsmr, shelly
+from tests.support.broker import Broker
+from tests.support.not_run import ROOT
+from tests.support.profile_fixtures import dsmr, shelly
 
 README = (ROOT / "deploy" / "homeassistant" / "README.md").read_text()
 SHELLY, DSMR = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker import Broker
 from tests.integration import law
 from tests.integration.judge import noise
 from tests.integration.ordeal import PLAN, kill_agent
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

@@ -17,10 +17,10 @@ from meteragent.domain.grid import iso_time
 from meteragent.privacy import sampling
 from meteragent.privacy.bits import SeededBits
 from simulators.long_run import LongRun
+from tests.commands import kill_rounds
 from tests.integration import law
 from tests.integration.ordeal import PLAN, invent
-from tests.not_run import ROOT
-from tests.tools import kill_rounds
+from tests.support.not_run import ROOT
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +34,7 @@ def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     Every round is in the log once, and the totals are those of both starts.
     """
     path = tmp_path / "log"
-    command = [sys.executable, "-m", "tests.tools.kill_rounds", "--rounds", "10", "--part", "5"]
+    command = [sys.executable, "-m", "tests.commands.kill_rounds", "--rounds", "10", "--part", "5"]
     command += ["--log", str(path)]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(

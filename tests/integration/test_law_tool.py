@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from simulators.long_run import LongRun
-from tests.broker import mosquitto_program
-from tests.tools import law
+from tests.commands import law
+from tests.support.broker import mosquitto_program
 
 pytestmark = pytest.mark.integration
 
@@ -21,7 +21,7 @@ async def test_what_leaves_has_its_law(tmp_path: Path, capsys: pytest.CaptureFix
     """
     program = mosquitto_program()
     assert program is not None
-    with LongRun(tmp_path / "log", "law", ("tests/tools",)) as log:
+    with LongRun(tmp_path / "log", "law", ("tests/commands",)) as log:
         log.append(await law.part(program, tmp_path, METERS, SECONDS))
         windows = law.windows_of(log)
         assert windows["1 0"] >= METERS * (SECONDS - 2)

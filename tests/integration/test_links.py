@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS, Agent
 from tests.integration.judge import Fed
@@ -17,6 +16,7 @@ from tests.integration.ordeal import PLAN, invent
 from tests.integration.proxy import Proxy
 from tests.integration.service import Scenarios, until
 from tests.integration.wire import Publication, Receiver, feed
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

@@ -1,4 +1,4 @@
-"""Bursts, floods and a backlog, in small: `python -m tests.tools.load` does the same in full."""
+"""Bursts, floods and a backlog, in small: `python -m tests.commands.load` does the same in full."""
 
 import asyncio
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from meteragent import config
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     TELL_ALL,
@@ -27,7 +26,8 @@ from tests.integration.service import (
     until,
     until_ms,
 )
-from tests.not_run import ROOT
+from tests.support.broker import Broker
+from tests.support.not_run import ROOT
 
 pytestmark = pytest.mark.integration
 

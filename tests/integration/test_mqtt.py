@@ -11,9 +11,9 @@ import pytest
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session
 from meteragent.mqtt.endpoint import Version
-from tests.broker import Broker, Certificates
 from tests.conftest import MakeBroker
-from tests.mqtt_peer import Peer, connected, soon
+from tests.support.broker import Broker, Certificates
+from tests.support.mqtt_peer import Peer, connected, soon
 
 pytestmark = pytest.mark.integration
 BOTH = pytest.mark.parametrize("version", ["5", "3.1.1"])

@@ -9,9 +9,9 @@ import pytest
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt.transport import CLOSE_TIMEOUT_S
-from tests.broker import Certificates
-from tests.fake_broker import PINGREQ, FakeBroker, Wire
-from tests.mqtt_peer import connected, soon, turns
+from tests.support.broker import Certificates
+from tests.support.fake_broker import PINGREQ, FakeBroker, Wire
+from tests.support.mqtt_peer import connected, soon, turns
 
 pytestmark = pytest.mark.integration
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker import Broker
 from tests.integration.judge import violations
 from tests.integration.ordeal import PLAN, kill_agent
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker import Broker
 from tests.integration.agent import Agent
 from tests.integration.ordeal import PLAN, invent
 from tests.integration.wire import Receiver, feed
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from meteragent.store import ledger, read_only
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     ACKNOWLEDGED,
@@ -36,6 +35,7 @@ from tests.integration.service import (
     until,
     utility,
 )
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

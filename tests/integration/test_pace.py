@@ -7,7 +7,7 @@ import pytest
 
 from simulators.replay import replay
 from simulators.trace import Trace
-from tests.broker import Broker
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from tests.broker import Broker, free_port
-from tests.browser import chromium
 from tests.conftest import MakeBroker
+from tests.integration.browser import chromium
 from tests.integration.service import (
     TELL_ALL,
     Meters,
@@ -29,7 +28,8 @@ from tests.integration.service import (
     until,
     utility,
 )
-from tests.page_asker import Line, line
+from tests.support.broker import Broker, free_port
+from tests.support.page_asker import Line, line
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 

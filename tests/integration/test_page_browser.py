@@ -13,12 +13,12 @@ from playwright.async_api import expect
 
 from meteragent.agent import page as page_module
 from meteragent.agent.page import app
-from tests.broker import free_port
-from tests.browser import chromium
+from tests.integration.browser import chromium
 from tests.integration.look import STEP_MS, Look, Site, serious, tab, window
 from tests.integration.service import now_ms, until
-from tests.not_run import ROOT
-from tests.page_world import TOKEN, PageWorld
+from tests.support.broker import free_port
+from tests.support.not_run import ROOT
+from tests.support.page_world import TOKEN, PageWorld
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 

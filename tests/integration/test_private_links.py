@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from aiomqtt import Client
 
-from tests.broker import Broker, Certificates
 from tests.conftest import MakeBroker
 from tests.integration.service import LIMIT_S, now_ms, service, stream, until
+from tests.support.broker import Broker, Certificates
 
 pytestmark = pytest.mark.integration
 USERS = {"agent": "canary-of-the-agent", "peer": "canary-of-the-peer"}

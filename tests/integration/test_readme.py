@@ -39,11 +39,11 @@ from simulators.demo import SEED
 from simulators.outcome import Outcome
 from simulators.replay import connect
 from simulators.street import Street
-from tests.broker import Broker
 from tests.integration.service import LIMIT_S, until
 from tests.integration.wire import Receiver
-from tests.not_run import ROOT
-from tests.test_demo import messages
+from tests.simulators.test_demo import messages
+from tests.support.broker import Broker
+from tests.support.not_run import ROOT
 
 pytestmark = pytest.mark.integration
 

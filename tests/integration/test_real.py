@@ -13,13 +13,13 @@ import pytest
 
 from simulators.replay import replay
 from simulators.trace import load
-from tests.broker import Broker
 from tests.integration import law
 from tests.integration.agent import Agent
 from tests.integration.judge import Fed, noise
 from tests.integration.plan import SOURCE_TOPIC, Plan, Reading
 from tests.integration.wire import Receiver
-from tests.not_run import data_folder
+from tests.support.broker import Broker
+from tests.support.not_run import data_folder
 
 pytestmark = pytest.mark.integration
 

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS
 from tests.integration.judge import Fed, value
@@ -36,6 +35,7 @@ from tests.integration.shapes import (
     usual_sum,
 )
 from tests.integration.wire import LIMIT_S, Publication, Receiver, feed, publication
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

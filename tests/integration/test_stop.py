@@ -10,7 +10,6 @@ import pytest
 
 from meteragent.agent import DRAIN_S
 from meteragent.store import read_only
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     TELL_ALL,
@@ -29,6 +28,7 @@ from tests.integration.service import (
     until_ms,
     utility,
 )
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from meteragent.domain.grid import iso_time, parse_time
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     TELL_ALL,
@@ -31,6 +30,7 @@ from tests.integration.service import (
     until,
     utility,
 )
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

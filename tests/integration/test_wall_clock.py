@@ -18,7 +18,6 @@ from meteragent.agent.clock import BootClock
 from meteragent.agent.environment import Environment
 from meteragent.domain import identity
 from meteragent.store import ledger, meta, read_only
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     ACKNOWLEDGED,
@@ -39,6 +38,7 @@ from tests.integration.service import (
     until_ms,
     utility,
 )
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

@@ -21,13 +21,13 @@ import pytest
 from meteragent.domain.commit import TimelineState
 from meteragent.store import read_only
 from meteragent.store.schema import decode_state
-from tests.broker import Broker
 from tests.conftest import MakeBroker
 from tests.integration.judge import Fed, value
 from tests.integration.plan import Curve, Reading, time_ms
 from tests.integration.service import TELL_ALL, Service, service, subscribed, until
 from tests.integration.shapes import DAY_MS, HOLD_MS, HOUR_MS, LATENESS_MS, Key, Shape, Window
 from tests.integration.wire import LIMIT_S, Receiver, feed, publication
+from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration
 

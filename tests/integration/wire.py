@@ -12,9 +12,9 @@ from typing import NamedTuple, Self
 from aiomqtt import MqttError
 
 from simulators.replay import connect, lost
-from tests.broker import Server
 from tests.integration.plan import SOURCE_TOPIC, Reading
 from tests.integration.service import PAUSE_S, until
+from tests.support.broker import Server
 
 LIMIT_S = 120.0
 CHUNK = 100

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from meteragent.archive import form, kernel
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Policy
-from tests import archives
-from tests.archives import DAY_MS, LOCAL_DAY, SPRING_MS
+from tests.support import archives
+from tests.support.archives import DAY_MS, LOCAL_DAY, SPRING_MS
 
 HALF_HOUR_MS = 1_800_000
 METERS = 30

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.not_run import ROOT, not_run
-from tests.tools.system_parts import find
+from tests.commands.system_parts import find
+from tests.support.not_run import ROOT, not_run
 
 LOCAL = "local[2,4]"
 """Two threads and four attempts of a task: plain ``local[2]`` never tries again."""

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from meteragent.consume import Cells, Descriptor, Rules, Series, Slots
 from meteragent.consume import by_feeder as on_one_machine
 from meteragent.spark.feeder import by_feeder
-from tests.messages import HOURLY, KILO
-from tests.stores import TERMS
-from tests.test_consume_many import FINE, noisy, released, series
+from tests.consume.test_consume_many import FINE, noisy, released, series
+from tests.support.messages import HOURLY, KILO
+from tests.support.stores import TERMS
 
 pytestmark = pytest.mark.spark
 

@@ -18,10 +18,10 @@ from meteragent.archive.policy import Policy
 from meteragent.domain.errors import ArchiveError, KeyMissing
 from meteragent.spark import frame
 from meteragent.spark.worker import safely
-from tests import archives
-from tests.archives import DAY_MS, ENERGY, SPRING_MS
 from tests.spark import homes
 from tests.spark.homes import KEY, Place
+from tests.support import archives
+from tests.support.archives import DAY_MS, ENERGY, SPRING_MS
 
 pytestmark = pytest.mark.spark
 

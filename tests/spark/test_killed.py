@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 
 from meteragent.spark import worker
 from meteragent.spark.worker import Whose, safely
-from tests.archives import SPRING_MS
-from tests.not_run import ROOT
 from tests.spark import homes, job, taps
 from tests.spark.homes import KEY, Place
 from tests.spark.job import PLACES
 from tests.spark.session import java
+from tests.support.archives import SPRING_MS
+from tests.support.not_run import ROOT
 
 pytestmark = pytest.mark.spark
 

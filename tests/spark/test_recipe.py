@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from meteragent import config
 from meteragent.archive.policy import Policy
 from meteragent.spark import descriptors, sanitise
-from tests.not_run import ROOT
 from tests.spark import homes
 from tests.spark.homes import Place
+from tests.support.not_run import ROOT
 
 pytestmark = pytest.mark.spark
 

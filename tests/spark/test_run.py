@@ -20,10 +20,10 @@ from meteragent.archive.run import Done
 from meteragent.cli import sanitise as command
 from meteragent.domain.errors import ArchiveError, KeyForgotten
 from meteragent.spark import sanitise_archive
-from tests import archives
-from tests.archives import DAY_MS, SPRING_MS
 from tests.spark import homes
 from tests.spark.homes import Place
+from tests.support import archives
+from tests.support.archives import DAY_MS, SPRING_MS
 
 pytestmark = pytest.mark.spark
 

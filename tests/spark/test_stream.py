@@ -14,10 +14,10 @@ from meteragent.archive.run import sanitise_archive
 from meteragent.consume import archive
 from meteragent.spark import folder, stream
 from meteragent.spark.stream import Sink
-from tests import archives
-from tests.archives import DAY_MS
 from tests.spark import homes
 from tests.spark.homes import Place
+from tests.support import archives
+from tests.support.archives import DAY_MS
 
 pytestmark = pytest.mark.spark
 

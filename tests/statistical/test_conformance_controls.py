@@ -20,8 +20,8 @@ from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.conformance import conform
 from meteragent.privacy.mechanism.window_law import WindowLaw
 from meteragent.privacy.statistics import clopper_pearson
-from tests import controls
-from tests.controls import CAUGHT, RATIO, A, Control, honest
+from tests.support import controls
+from tests.support.controls import CAUGHT, RATIO, A, Control, honest
 
 pytestmark = pytest.mark.statistical
 

@@ -16,8 +16,8 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.grid import parse_time
 from meteragent.domain.reading import Message
 from meteragent.domain.units import MINUTE_MS
+from tests.core.test_profile_leaks import core
 from tests.integration.law import ALARM, maxima_p, scale_passes, sign_p
-from tests.test_profile_leaks import core
 
 pytestmark = pytest.mark.statistical
 

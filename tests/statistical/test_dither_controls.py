@@ -21,7 +21,7 @@ from meteragent.privacy import Bits, DitheredLaplace, LInfLaplace, SeededBits, S
 from meteragent.privacy.audit import audit
 from meteragent.privacy.conformance import conform
 from meteragent.privacy.statistics import binomial_p
-from tests.contracts.mechanism_contract import MetricDrawn
+from tests.support.mechanism_contract import MetricDrawn
 
 pytestmark = pytest.mark.statistical
 

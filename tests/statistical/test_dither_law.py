@@ -6,8 +6,8 @@ p far below ALARM: most are 0 to the last digit of a double.
 
 import pytest
 
-from tests.dither_checks import ALARM, CHECKS
-from tests.dither_mutants import MUTANTS, Mutant
+from tests.statistical.dither_checks import ALARM, CHECKS
+from tests.statistical.dither_mutants import MUTANTS, Mutant
 
 pytestmark = pytest.mark.statistical
 

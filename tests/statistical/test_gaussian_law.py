@@ -17,7 +17,7 @@ from meteragent.privacy.bits import SeededBits, SystemBits
 from meteragent.privacy.mechanism.gaussian import DiscreteGaussian
 from meteragent.privacy.mechanism.vector import VectorLaplace
 from meteragent.privacy.sampling.gaussian import discrete_gaussian
-from tests.chi_square import ALARM, MISS, Floats, Integers, merged, miss, p_value
+from tests.statistical.chi_square import ALARM, MISS, Floats, Integers, merged, miss, p_value
 
 pytestmark = pytest.mark.statistical
 

@@ -1,6 +1,6 @@
 """The samplers have their exact laws, and the tests would notice if they had not.
 
-Chi-square tests over cells of the exact law, with the error rates of `tests.chi_square`.
+Chi-square tests over cells of the exact law, with the error rates of `tests.statistical.chi_square`.
 """
 
 from fractions import Fraction
@@ -24,7 +24,7 @@ from meteragent.privacy import (
 )
 from meteragent.privacy.sampling import noise_bounds as many_radii
 from meteragent.privacy.sampling import uniform_rows, windows
-from tests.chi_square import ALARM, MISS, Cells, Floats, Integers, miss, p_value, rejects
+from tests.statistical.chi_square import ALARM, MISS, Cells, Floats, Integers, miss, p_value, rejects
 
 pytestmark = pytest.mark.statistical
 

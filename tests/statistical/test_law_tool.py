@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from meteragent.privacy import SeededBits, sampling
 from simulators.long_run import LongRun
-from tests.tools import law
+from tests.commands import law
 
 pytestmark = pytest.mark.statistical
 

@@ -17,7 +17,7 @@ from simulators.chance import normal, poisson, uniforms
 from simulators.household import Households
 from simulators.signature import Signature
 from simulators.television import CHANNELS, viewings
-from tests.chi_square import ALARM, MISS, miss, p_value
+from tests.statistical.chi_square import ALARM, MISS, miss, p_value
 
 pytestmark = pytest.mark.statistical
 

@@ -16,7 +16,7 @@ from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
 from meteragent.privacy.mechanism.product import Product
 from meteragent.privacy.mechanism.sanitisation import LaplaceSanitisation
 from meteragent.privacy.space import Categories, Numbers
-from tests.chi_square import ALARM, MISS, Floats, Integers, miss, p_value
+from tests.statistical.chi_square import ALARM, MISS, Floats, Integers, miss, p_value
 
 pytestmark = pytest.mark.statistical
 

@@ -19,7 +19,7 @@ from meteragent.privacy.mechanism.planar import PlanarLaplace, PlanarManhattan
 from meteragent.privacy.mechanism.selection import Exponential, NoisyMax
 from meteragent.privacy.sampling import planar
 from meteragent.privacy.sampling.planar import planar_laplace
-from tests.chi_square import ALARM, MISS, Floats, Integers, merged, miss, p_value
+from tests.statistical.chi_square import ALARM, MISS, Floats, Integers, merged, miss, p_value
 
 pytestmark = pytest.mark.statistical
 

@@ -25,8 +25,8 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import SeededBits
 from meteragent.wire.descriptor import describe
 from simulators.trace import load
-from tests.not_run import data_folder
-from tests.world import BASE_MS, message, stream
+from tests.support.not_run import data_folder
+from tests.support.world import BASE_MS, message, stream
 
 pytestmark = pytest.mark.statistical
 

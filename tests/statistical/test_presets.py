@@ -38,10 +38,10 @@ from meteragent.privacy import SeededBits
 from meteragent.report import check
 from simulators.fleet import Fleet
 from simulators.trace import load
-from tests.configurations import written
 from tests.integration import law
-from tests.not_run import data_folder
-from tests.world import stream
+from tests.support.configurations import written
+from tests.support.not_run import data_folder
+from tests.support.world import stream
 
 pytestmark = pytest.mark.statistical
 

@@ -25,8 +25,8 @@ from meteragent.report.event import EVENTS, Event, distances
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from simulators.trace import load
-from tests.configurations import written
-from tests.not_run import data_folder
+from tests.support.configurations import written
+from tests.support.not_run import data_folder
 
 pytestmark = pytest.mark.statistical
 

@@ -1,7 +1,7 @@
 """Rows have the exact law of windows, from a key as from fresh bits, and the tests would notice if not.
 
-Chi-square tests over cells of the exact law, with the error rates of `tests.chi_square`. Tags of the key are
-0, 1, 2 ..: those of labels are better spread.
+Chi-square tests over cells of the exact law, with the error rates of `tests.statistical.chi_square`. Tags of
+the key are 0, 1, 2 ..: those of labels are better spread.
 """
 
 from fractions import Fraction
@@ -15,8 +15,8 @@ from meteragent.privacy.bits import FreshRows, RowBits, SeededBits
 from meteragent.privacy.keyed import KeyedRows
 from meteragent.privacy.mechanism.window_law import WindowLaw
 from meteragent.privacy.sampling import row_windows
-from tests.chi_square import ALARM, MISS, Floats, Integers, miss, p_value
-from tests.row_bits import KEY
+from tests.statistical.chi_square import ALARM, MISS, Floats, Integers, miss, p_value
+from tests.support.row_bits import KEY
 
 pytestmark = pytest.mark.statistical
 

@@ -1,0 +1,92 @@
+"""A sink over a store's outbox, its clock, and the connections that a test drives."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from meteragent.agent.sink import Beside, Outlet, Sink
+from meteragent.domain.commit import Commit, Descriptor, Outgoing
+from meteragent.domain.counters import Counts
+from meteragent.store import Store, outbox
+from tests.support.fake_session import LIMIT_S, FakeSession, Publication
+from tests.support.mqtt_peer import turns
+from tests.support.stores import persist
+
+NOW_MS = 1_800_000_000_000
+
+
+class Line:
+    """A sink over a store's outbox, its clock, and the connection of the moment."""
+
+    def __init__(self, store: Store, beside: Beside | None = None) -> None:
+        self.store = store
+        self.counts = Counts()
+        self.now_ms: int | None = NOW_MS
+        self.reads = asyncio.Semaphore(0)
+        self.running: set[str] = set()
+        self.unseen: set[int] = set()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        outlet = Outlet(self._pending, self._descriptors, self._running)
+        self.sink = Sink(outlet, lambda: self.now_ms, self.counts, beside or Beside())
+
+    async def _pending(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.Waiting]:
+        await self.gate.wait()
+        rows = outbox.pending(self.store.connection, "main", now_ms, limit, after)
+        rows = [row for row in rows if row.id not in self.unseen]
+        self.unseen.clear()
+        self.reads.release()
+        return rows
+
+    async def _descriptors(self) -> list[Descriptor]:
+        return outbox.descriptors(self.store.connection, "main")
+
+    async def _running(self) -> set[str]:
+        return self.running
+
+    def commit(
+        self, *payloads: bytes, due_ms: int = NOW_MS, topic: str = "private/m", retain: bool = False
+    ) -> None:
+        """Append rows, and say so."""
+        rows = [Outgoing(topic, payload, due_ms, retain=retain) for payload in payloads]
+        persist(self.store, Commit("main", NOW_MS, outgoing=rows))
+        self.sink.wake()
+
+    def describe(self, topic: str, id_: str, payload: bytes | None = None) -> None:
+        """Keep a descriptor."""
+        one = Descriptor(topic, id_, id_.encode() if payload is None else payload)
+        persist(self.store, Commit("main", NOW_MS, descriptors=[one]))
+
+    def answer(self, session: FakeSession, *publications: Publication) -> None:
+        """The broker confirms publications."""
+        for publication in publications:
+            self.sink.on_delivered(session.answered(publication), 0)
+
+    def mark(self) -> list[int]:
+        """Write down what was delivered, as the runner does; returns the rows."""
+        rows = sorted(self.sink.confirmed)
+        persist(self.store, Commit("main", NOW_MS), delivered=rows)
+        self.sink.written(rows)
+        return rows
+
+    @asynccontextmanager
+    async def connected(self, inflight: int = 100) -> AsyncIterator[FakeSession]:
+        """A connection, as long as the block lasts."""
+        session = FakeSession(inflight=inflight)
+        serving = asyncio.create_task(self.sink.serve(session))
+        try:
+            yield session
+        finally:
+            session.over = True
+            serving.cancel()
+            await asyncio.wait({serving})
+        assert serving.cancelled()
+
+    async def looked(self) -> None:
+        """The sink has read its outbox from now on, and done what it does about that."""
+        while not self.reads.locked():
+            await self.reads.acquire()
+        self.sink.wake()
+        async with asyncio.timeout(LIMIT_S):
+            await self.reads.acquire()
+        await turns(1)

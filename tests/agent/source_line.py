@@ -1,0 +1,45 @@
+"""A source, its clock, and the connections that a test drives."""
+
+from collections.abc import Callable
+
+from meteragent.agent.source import Source
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Token
+from tests.support.fake_session import FakeSession
+
+NOW_MS = 1_800_000_000_000
+MAX_PAYLOAD = 100
+
+
+class Line:
+    """A source, its counts, and the connection of the moment."""
+
+    def __init__(
+        self,
+        inflight: int = 4,
+        now_ms: Callable[[], int | None] = lambda: NOW_MS,
+        *,
+        capped: bool = True,
+    ) -> None:
+        self.counts = Counts()
+        self.source = Source("in/+", inflight, MAX_PAYLOAD, now_ms, self.counts, capped=capped)
+        self.session = FakeSession()
+
+    async def connect(self, version: int = 5) -> FakeSession:
+        """A new connection."""
+        self.session = FakeSession(version)
+        await self.source.serve(self.session)
+        return self.session
+
+    def send(self, *payloads: bytes, qos: int = 1) -> None:
+        """Messages arrive."""
+        for payload in payloads:
+            self.session.send(self.source, payload, qos=qos)
+
+    def batch(self) -> list[bytes]:
+        """The next batch's payloads; the core keeps all tokens."""
+        return [message.payload for message in self.source.batch(NOW_MS)]
+
+    def take(self) -> list[Token]:
+        """The next batch's tokens, which the core keeps for later."""
+        return [message.token for message in self.source.batch(NOW_MS)]

@@ -1,0 +1,263 @@
+"""Whether what arrives counts: told by its cause, of the whole stream, and gone when it is over."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from meteragent import config
+from meteragent.agent import hearing, metrics, watch
+from meteragent.agent.hearing import LEAST, MOST, SOON_MS, Hearing, silence_ms
+from meteragent.domain.counters import COUNTERS, REFUSALS, Counts
+from meteragent.domain.problem import Problem
+from meteragent.domain.units import DAY_MS, HOUR_MS
+from tests.support.agent_world import START_MS, STREAM, World, quick, reading
+from tests.support.configurations import written
+
+MINUTE_MS = 60_000
+HALF_HOURS = STREAM.format("", "").replace('"1s"', '"30min"')
+KILOWATTS = HALF_HOURS.replace('unit = "W"', 'unit = "kW"').replace("radius = 10", "radius = 1")
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose agent looks at its clock every 2 ms."""
+    return quick(tmp_path, monkeypatch)
+
+
+async def problems(world: World) -> list[Problem]:
+    """What the running agent says is wrong, but for records that wait: this sink confirms none."""
+    answer = await asyncio.to_thread(watch.ask, world.store)
+    assert answer is not None
+    return [one for one in metrics.from_json(answer).problems if one.code != "messages_wait"]
+
+
+async def codes(world: World) -> list[str]:
+    """The codes of what is wrong."""
+    return [one.code for one in await problems(world)]
+
+
+async def every_ten_seconds(world: World, seconds: int, payload: Callable[[], bytes]) -> None:
+    """A meter sends so long; the agent looks at its clock in between."""
+    source = world.sides["source"]
+    for _ in range(seconds // 10):
+        source.session.send(source, payload(), "meters/m/power")
+        await world.settle()
+        world.now_ms += 10_000
+        await world.settle()
+
+
+async def quiet(world: World, minutes: int) -> None:
+    """So long nothing comes."""
+    for _ in range(minutes):
+        world.now_ms += MINUTE_MS
+        await world.settle()
+
+
+# Through the agent ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [(b'{"apower":312,"t":1}', "refused_missing 6"), (b"\xff\x00?", "refused_encoding 6")],
+    ids=["another device", "garbage"],
+)
+async def test_a_wrong_profile_is_told_within_a_minute(world: World, payload: bytes, reason: str) -> None:
+    """A meter whose every message is unreadable is a problem after a minute, with the reasons as counts."""
+    async with world.running(HALF_HOURS):
+        await every_ten_seconds(world, 50, lambda: payload)
+        assert await codes(world) == []
+        await every_ten_seconds(world, 10, lambda: payload)
+        await quiet(world, 1)
+        [found] = await problems(world)
+        assert (found.code, found.stream) == ("wrong_profile", "main")
+        assert found.cause == f"none of 6 messages holds a reading: {reason}"
+        assert "source.profile" in found.cure
+
+
+async def test_a_wrong_profile_is_over_with_the_first_reading(world: World) -> None:
+    """One reading that counts ends it: the next message may be odd again."""
+    async with world.running(HALF_HOURS):
+        await every_ten_seconds(world, 90, lambda: b"{}")
+        assert await codes(world) == ["wrong_profile"]
+        await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
+        assert await codes(world) == []
+        await every_ten_seconds(world, 10, lambda: b"{}")
+        assert await codes(world) == []
+
+
+async def test_a_clock_that_is_slow_is_told(world: World) -> None:
+    """Where this machine's clock is two hours slow, every reading is from the future."""
+    async with world.running(HALF_HOURS):
+        await every_ten_seconds(world, 80, lambda: reading(100, world.now_ms + 2 * HOUR_MS))
+        [found] = await problems(world)
+        assert found.code == "clock_behind"
+        assert found.cause == "all 8 readings are ahead of this machine's clock"
+        await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
+        assert await codes(world) == []
+
+
+async def test_a_meter_whose_clock_is_slow_is_told(world: World) -> None:
+    """Where the meter's clock is slow, every reading comes too late once a window is open."""
+    async with world.running(HALF_HOURS):
+        await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
+        await quiet(world, 35)
+        await every_ten_seconds(world, 80, lambda: reading(100, world.now_ms - 2 * HOUR_MS))
+        [found] = await problems(world)
+        assert (found.code, found.cause) == ("all_late", "all 8 readings came too late to count")
+
+
+async def test_watts_read_as_kilowatts_are_told(world: World) -> None:
+    """Where every reading is outside the range the unit is wrong; one that is inside ends it."""
+    async with world.running(KILOWATTS):
+        await every_ten_seconds(world, 50, lambda: reading(312, world.now_ms))
+        assert await codes(world) == []
+        await every_ten_seconds(world, 20, lambda: reading(312, world.now_ms))
+        [found] = await problems(world)
+        assert found.code == "all_clamped"
+        assert found.cause == "all of the last 7 readings lay outside window.range"
+        await every_ten_seconds(world, 10, lambda: reading(1, world.now_ms))
+        assert await codes(world) == []
+
+
+async def test_silence_is_told_after_an_hour(world: World) -> None:
+    """Nothing for more than an hour is a problem, with what came instead; a reading ends it."""
+    async with world.running(HALF_HOURS):
+        await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
+        await quiet(world, 59)
+        assert await codes(world) == []
+        await quiet(world, 2)
+        [found] = await problems(world)
+        assert (found.code, found.stream) == ("no_readings", "main")
+        assert found.cause == "no reading has been accepted for more than 1h; nothing came"
+        source = world.sides["source"]
+        source.on_message("meters/m/power", reading(1, world.now_ms), 0, True, None)
+        await world.until(lambda: world.agent.counts["retained"] == 1)
+        [found] = await problems(world)
+        assert found.cause.endswith("; what came: retained 1")
+        await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
+        assert await codes(world) == []
+
+
+async def test_a_lost_source_is_no_silence(world: World) -> None:
+    """While there is no connection to the source, that is the problem, and no time passes for another."""
+    async with world.running(HALF_HOURS):
+        await world.turn()
+        world.sides["source"].lose()
+        await quiet(world, 90)
+        assert await codes(world) == ["source_down"]
+
+
+async def test_one_stream_does_not_speak_for_another(world: World) -> None:
+    """Each stream is judged by its own messages; the agent's counts are the sum."""
+    two = "".join(
+        f'[[stream]]\nname = "{name}"\n'
+        + HALF_HOURS.replace("\n[", "\n[stream.").replace("meters/", f"{name}/")
+        for name in ("one", "two")
+    ).replace("private/", "private/{0}/")
+    text = two.replace("{0}", "one", 1).replace("{0}", "two", 1)
+    async with world.running(text):
+        for _ in range(8):
+            one, other = world.sides["source-one"], world.sides["source-two"]
+            one.session.send(one, reading(5, world.now_ms), "one/m/power")
+            other.session.send(other, b"{}", "two/m/power")
+            await world.settle()
+            world.now_ms += 10_000
+            await world.settle()
+        assert [(one.code, one.stream) for one in await problems(world)] == [("wrong_profile", "two")]
+        assert world.agent.counts["received"] == 16
+
+
+# Its rules --------------------------------------------------------------------------------------
+
+
+def heard(*steps: dict[str, int], every_ms: int = 10_000, silence: int | None = HOUR_MS) -> Hearing:
+    """What was heard when so much was counted in each step."""
+    counts = Counts()
+    listening = Hearing(counts, silence, START_MS)
+    for number, step in enumerate(steps, 1):
+        for name, count in step.items():
+            counts.add(name, count)
+        listening.look(START_MS + number * every_ms, connected=True)
+    return listening
+
+
+def told(listening: Hearing) -> list[str]:
+    """The codes of what is wrong."""
+    return [one.code for one in listening.problems("main")]
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(REFUSALS) - {"refused_ahead", "refused_meters", "refused_unavailable"})
+)
+def test_each_reason_of_the_payload_is_one_of_the_profile(name: str) -> None:
+    """Whatever makes a payload unreadable counts; it takes as many as `LEAST` and as long as `SOON_MS`."""
+    assert told(heard(*[{name: 1}] * 7)) == ["wrong_profile"]
+    assert told(heard({name: LEAST - 1}, *[{}] * 9)) == []
+    assert told(heard(*[{name: LEAST}] * (SOON_MS // 10_000))) == []
+
+
+@pytest.mark.parametrize("name", ["accepted", "early", "late", "duplicate", "refused_ahead"])
+def test_what_was_understood_acquits_the_profile(name: str) -> None:
+    """A stream of which any message was read as a reading has no wrong profile, whatever became of it."""
+    assert "wrong_profile" not in told(heard(*[{"refused_missing": 3, name: 1}] * 9))
+
+
+def test_what_usually_comes_between_is_no_sign() -> None:
+    """Where ten odd messages come between two readings, it takes more than twenty, and never over `MOST`."""
+    usual = [{"refused_missing": 10}, {"accepted": 1}]
+    assert told(heard(*usual, *[{"refused_missing": 2}] * 10)) == []
+    assert told(heard(*usual, *[{"refused_missing": 3}] * 7)) == ["wrong_profile"]
+    flood = [{"refused_missing": 10_000}, {"accepted": 1}]
+    assert told(heard(*flood, {"refused_missing": MOST}, *[{}] * 6)) == ["wrong_profile"]
+
+
+def test_a_long_silence_does_not_hasten_it() -> None:
+    """What counts is for how long messages have been refused, not for how long nothing came before."""
+    assert told(heard(*[{}] * 60, {"refused_missing": 9})) == []
+    assert told(heard(*[{}] * 60, {"accepted": 9, "clamped": 9})) == []
+
+
+def test_a_step_of_the_clock_is_no_silence() -> None:
+    """A clock that is set forward by a day has not been silent for a day."""
+    assert told(heard({"accepted": 1}, {}, every_ms=DAY_MS)) == []
+    assert told(heard({"accepted": 1}, *[{}] * 61, every_ms=MINUTE_MS)) == ["no_readings"]
+
+
+def test_time_without_a_connection_is_no_silence() -> None:
+    """Whoever was cut off for a day has not been without readings for a day."""
+    listening = heard({"accepted": 1})
+    for minute in range(2, 1500):
+        listening.look(START_MS + minute * MINUTE_MS, connected=False)
+    assert told(listening) == []
+
+
+def test_a_cause_is_told_instead_of_the_silence() -> None:
+    """Whoever reads that the profile is wrong need not read that nothing was accepted."""
+    assert told(heard(*[{"refused_json": 1}] * 90, every_ms=MINUTE_MS)) == ["wrong_profile"]
+
+
+def test_silence_waits_for_the_longest_of_what_is_usual() -> None:
+    """An hour, three readings' distance or a slot; on change `window.forget`; never for a replay."""
+
+    def limit(**keys: str) -> int | None:
+        return silence_ms(config.parse(written(**keys)).stream[0])
+
+    assert limit() == HOUR_MS
+    assert limit(window='length = "1d"') == DAY_MS
+    daily = 'kind = "interval_energy"\nunit = "Wh"\ninterval = "1d"'
+    assert limit(source=daily, window='length = "1d"') == 3 * DAY_MS
+    assert limit(source="every = '1h'") == 3 * HOUR_MS
+    assert limit(source="every = '0s'") == limit(source="dead_band = 5") == 30 * DAY_MS
+    assert limit(source="every = '2h'\ndead_band = 5") == 6 * HOUR_MS
+    assert limit(source="dead_band = 5", window='forget = "2d"') == 2 * DAY_MS
+    assert limit(window='clock = "event"') is None
+    assert told(heard(*[{}] * 5000, every_ms=MINUTE_MS, silence=None)) == []
+
+
+def test_what_is_told_holds_counts_and_nothing_else() -> None:
+    """Reasons are names of counters; nothing of a message, a meter or a time of arrival is told."""
+    [found] = heard(*[{"refused_json": 2, "refused_missing": 1}] * 7).problems("main")
+    assert found.cause == "none of 21 messages holds a reading: refused_json 14, refused_missing 7"
+    assert set(hearing._NO_READING) | set(hearing._READ) <= set(COUNTERS)

@@ -1,0 +1,248 @@
+"""Two agents on one meter: a store that has not announced a topic listens whether another one has."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meteragent.agent import listener, metrics, watch
+from meteragent.domain import identity
+from meteragent.domain.errors import LinkError
+from meteragent.domain.grid import iso_time
+from meteragent.mqtt import SubscriptionRefused
+from meteragent.store import ledger, read_only, restored_at
+from tests.support.agent_world import START_MS, STEP_MS, STREAM, World, quick
+from tests.support.fake_session import Publication
+from tests.support.stores import open_store
+
+ANNOUNCED = {"id": "0", "meter": "m", "valid_from": iso_time(START_MS - STEP_MS)}
+
+
+class Loop:
+    """The loop's clock, as the listener reads it."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        """Seconds."""
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    """A clock that a test sets."""
+    made = Loop()
+    monkeypatch.setattr(listener, "_now_s", made)
+    return made
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose agent listens for ten seconds."""
+    made = quick(tmp_path, monkeypatch)
+    made.listen_s = 10.0
+    return made
+
+
+async def seconds(world: World, number: int) -> None:
+    """So many windows pass."""
+    for _ in range(number):
+        world.now_ms += STEP_MS
+        await world.settle()
+
+
+async def asked(world: World, meter: str = "m") -> None:
+    """A meter is heard for the first time, and its topic is listened to."""
+    world.sides["source"].send(100, meter, time_ms=world.now_ms)
+    await world.until(lambda: f"private/{meter}/privacy" in world.sides["sink"].session.filters)
+
+
+def hear(world: World, meter: str = "m", **facts: object) -> None:
+    """A retained descriptor comes on the sink's connection."""
+    payload = json.dumps(ANNOUNCED | facts).encode()
+    sink = world.sides["sink"]
+    sink.session.send(sink, payload, f"private/{meter}/privacy", retain=True)
+
+
+async def codes(world: World) -> list[str]:
+    """The codes of what the agent says is wrong, but for records that wait: nobody confirms any."""
+    answer = await asyncio.to_thread(watch.ask, world.store)
+    assert answer is not None
+    return [one.code for one in metrics.from_json(answer).problems if one.code != "messages_wait"]
+
+
+def sent(world: World) -> list[Publication]:
+    """What has left so far."""
+    queue = world.sides["sink"].session.published
+    return [queue.get_nowait() for _ in range(queue.qsize())]
+
+
+async def published(world: World) -> Publication:
+    """What leaves next."""
+    return await world.sides["sink"].session.next()
+
+
+def refusing(error: LinkError) -> Callable[[str], Coroutine[Any, Any, None]]:
+    """A broker that does not let anybody subscribe."""
+
+    async def subscribe(_: str) -> None:
+        raise error
+
+    return subscribe
+
+
+async def test_a_new_meter_is_listened_to_before_its_first_window(world: World, clock: Loop) -> None:
+    """No window opens for ten seconds; if nothing came the first one opens at the next boundary."""
+    async with world.running():
+        await asked(world)
+        await seconds(world, 3)
+        clock.now_s += 9.9
+        await seconds(world, 1)
+        assert (world.agent.counts["opened"], world.agent.counts["held"]) == (0, 5)
+        clock.now_s += 0.2
+        await world.settle()
+        assert (world.agent.counts["opened"], sent(world)) == (0, [])
+        await seconds(world, 1)
+        assert world.agent.counts["opened"] == 1
+        descriptor = json.loads((await published(world)).payload)
+        assert descriptor["valid_from"] == iso_time(START_MS + 5 * STEP_MS)
+        assert world.sides["sink"].session.filters == []
+        assert await codes(world) == []
+
+
+async def test_another_stores_meter_is_held_back(world: World, clock: Loop) -> None:
+    """Where another store has announced a meter nothing of it opens, is charged or leaves; others go on."""
+    async with world.running():
+        await asked(world)
+        await asked(world, "n")
+        hear(world, store="0123456789abcdef")
+        clock.now_s += 11
+        await seconds(world, 5)
+        assert world.agent.counts["released"] >= 2
+        assert {one.topic.split("/")[1] for one in [await published(world), *sent(world)]} == {"n"}
+        assert await codes(world) == ["other_agent"]
+        [found] = world.agent.alarms.active
+        assert found.text.startswith("stream main: another agent releases 1 of the meters")
+        assert "--restored-at now" in found.cure
+    with read_only(world.store) as connection:
+        assert {row.meter for row in ledger.report(connection)} == {"n"}
+
+
+async def test_an_agent_of_an_earlier_version_counts_as_another(world: World, clock: Loop) -> None:
+    """A descriptor without a mark is not this store's: what this store announced it knows."""
+    async with world.running():
+        await asked(world)
+        hear(world)
+        clock.now_s += 11
+        await seconds(world, 3)
+        assert (world.agent.counts["opened"], await codes(world)) == (0, ["other_agent"])
+
+
+async def test_what_is_no_descriptor_holds_nothing_back(world: World, clock: Loop) -> None:
+    """Bytes that anybody may have published there are no claim, nor is a descriptor on another topic."""
+    async with world.running():
+        await asked(world)
+        sink = world.sides["sink"]
+        for payload in (
+            b"",
+            b"\xff",
+            b"[]",
+            b"{}",
+            b"3",
+            b'{"store":"x","valid_from":"soon"}',
+            b"[" * 100_000,
+        ):
+            sink.session.send(sink, payload, "private/m/privacy", retain=True)
+        hear(world, "other")
+        clock.now_s += 11
+        await seconds(world, 2)
+        assert (world.agent.counts["opened"], await codes(world)) == (2, [])
+
+
+async def test_a_store_knows_its_own_mark(world: World, clock: Loop) -> None:
+    """After a restart a meter that was announced is not asked about; its descriptor has the store's mark."""
+    async with world.running():
+        await asked(world)
+        clock.now_s += 11
+        await seconds(world, 2)
+        descriptor = json.loads((await published(world)).payload)
+    async with world.running():
+        await seconds(world, 2)
+        assert world.agent.counts["opened"] > 0
+        assert world.sides["sink"].session.filters == []  # announced: nobody is asked
+    assert descriptor["store"] == identity.claim(descriptor_key(world), "private/m")
+
+
+def descriptor_key(world: World) -> bytes:
+    """The key of the store's marks."""
+    with open_store(world.store) as store:
+        return store.claim_key
+
+
+async def test_its_own_descriptor_is_an_answer_at_once(world: World, clock: Loop) -> None:
+    """When what is retained has this store's mark nothing more is waited for."""
+    async with world.running():
+        await seconds(world, 1)
+    key = descriptor_key(world)
+    async with world.running():
+        await asked(world)
+        hear(world, store=identity.claim(key, "private/m"))
+        await seconds(world, 2)
+        assert (world.agent.counts["opened"] > 0, await codes(world)) == (True, [])
+        assert clock.now_s == 100.0
+
+
+async def test_a_store_takes_over_what_was_announced_before(world: World, clock: Loop) -> None:
+    """After `--restored-at` the meters that another store had announced are its own, not those of later."""
+    async with world.running():
+        await world.turn()
+    restored_at(world.store, at_ms=START_MS, now_ms=START_MS)
+    async with world.running():
+        for meter, valid_ms in (("m", START_MS - 1), ("n", START_MS)):
+            await asked(world, meter)
+            hear(world, meter, store="0123456789abcdef", valid_from=iso_time(valid_ms))
+        await seconds(world, 2)
+        assert {one.topic.split("/")[1] for one in [await published(world), *sent(world)]} == {"m"}
+        assert await codes(world) == ["other_agent"]
+
+
+async def test_a_broker_that_lets_nobody_listen_is_a_warning(world: World, clock: Loop) -> None:
+    """Without the right to read, or an answer within ten seconds, the first window opens, and is counted."""
+    async with world.running():
+        session = world.sides["sink"].session
+        session.subscribe = refusing(SubscriptionRefused("no"))  # type: ignore[method-assign,assignment]
+        world.sides["source"].send(100, "m", time_ms=world.now_ms)
+        await world.until(lambda: world.agent.counts["unchecked"] == 1)
+        session.subscribe = refusing(LinkError("no answer"))  # type: ignore[method-assign,assignment]
+        world.sides["source"].send(100, "n", time_ms=world.now_ms)
+        await seconds(world, 2)
+        assert (world.agent.counts["opened"], world.agent.counts["unchecked"]) == (2, 1)
+        clock.now_s += 11
+        await seconds(world, 2)
+        assert world.agent.counts["unchecked"] == 2
+        while (await session.next()).topic != "private/n/privacy":
+            pass  # it is announced
+        assert await codes(world) == []
+
+
+async def test_what_was_not_answered_is_asked_again(world: World, clock: Loop) -> None:
+    """A connection that ends while it is listened to begins anew on the next, and so does a start."""
+    async with world.running():
+        await asked(world)
+    async with world.running():
+        await world.until(lambda: "private/m/privacy" in world.sides["sink"].session.filters)
+        assert world.agent.counts["opened"] == 0
+
+
+async def test_a_replay_listens_to_nobody(world: World, clock: Loop) -> None:
+    """By the event clock windows open by the readings' own times, at once."""
+    text = STREAM.format("", "").replace('catch_up = "5s"', 'clock = "event"')
+    async with world.running(text):
+        for step in range(3):
+            world.sides["source"].send(100, time_ms=START_MS + step * STEP_MS)
+        await world.until(lambda: world.agent.counts["opened"] > 1)
+        assert world.sides["sink"].session.filters == []

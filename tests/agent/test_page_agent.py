@@ -1,0 +1,215 @@
+"""The page in the agent: what it is told, when, and that it costs nothing while nobody looks."""
+
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import meteragent.agent as module
+from meteragent import config
+from meteragent.agent import looking, page, runner
+from meteragent.agent.clock import SteadyClock
+from meteragent.agent.looking import Looking, Seen, page_settings
+from meteragent.agent.page import say
+from meteragent.agent.page.viewers import Viewer, Viewers
+from meteragent.agent.runner import StoreThread
+from meteragent.domain import identity
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import ConfigError
+from meteragent.report import check
+from meteragent.store import outbox
+from tests.support.agent_world import START_MS, STEP_MS, STREAM, World
+from tests.support.broker import free_port
+from tests.support.configurations import written
+from tests.support.stores import LENGTH_MS, TERMS, closing, open_store, opening, persist, sending
+
+ENERGY = "kind = 'interval_energy'\nunit = 'kWh'\ninterval = '15min'"
+REGISTER = "kind = 'register'\nunit = 'kWh'"
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose agent looks at its clock every 2 ms."""
+    made = World(tmp_path)
+    monkeypatch.setattr(module, "DRAIN_S", 0.01)
+    monkeypatch.setattr(module, "keep_connected", made.keep_connected)
+    for place in (module, runner):
+        monkeypatch.setattr(place, "POLL_S", 0.002)
+    return made
+
+
+def with_page() -> str:
+    """A stream, and a page that is served."""
+    return STREAM.format("", "") + f'[page]\nlisten = "127.0.0.1:{free_port()}"\n'
+
+
+async def feed(world: World, readings: int) -> None:
+    """So many readings arrive, one in each slot, and all of them count."""
+    source = world.sides["source"]
+    before = world.agent.counts["accepted"]
+    for done in range(1, readings + 1):
+        source.send(100 * done, time_ms=world.now_ms)
+        await world.until(lambda done=done: world.agent.counts["accepted"] == before + done)  # type: ignore[misc]
+        world.now_ms += STEP_MS
+    await world.turn()
+
+
+async def test_a_closed_page_costs_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nobody looks, no reading and no record is passed on: all there is, is one question per batch."""
+    called: Counter[str] = Counter()
+    for name in ("eye", "released", "enter"):
+        monkeypatch.setattr(Viewers, name, lambda *_, name=name: called.update([name]))
+    monkeypatch.setattr(Viewer, "see", lambda *_: called.update(["see"]))
+    async with world.running(with_page()):
+        await feed(world, 20)
+        assert world.agent.counts["released"] > 10
+    assert not called
+
+
+async def test_without_the_table_there_is_no_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `[page]` nothing is served, and with it exactly once."""
+    served: list[object] = []
+
+    async def serve(*arguments: Any) -> None:
+        served.append(arguments)
+
+    monkeypatch.setattr(page, "serve", serve)
+    async with world.running():
+        await feed(world, 1)
+    assert served == []
+    async with world.running(with_page()):
+        await world.turn()
+    assert len(served) == 1
+
+
+async def test_who_looks_sees_what_counts(world: World) -> None:
+    """While somebody looks they get the readings that count, as they came, and what is committed."""
+    async with world.running(with_page()):
+        await feed(world, 1)
+        viewers = world.agent._viewers
+        viewer = viewers.enter("main", "m", "private/m")
+        source, start_ms = world.sides["source"], world.now_ms
+        source.send(250)  # of long ago
+        await feed(world, 3)
+        news = viewer.take()
+        assert news.readings == [(start_ms + i * STEP_MS, 100_000_000 * (i + 1)) for i in range(3)]
+        assert [b'"value":' in payload for payload in news.records].count(True) == len(news.records) > 0
+        viewers.leave(viewer)
+        await feed(world, 2)
+        assert viewer.take() == ([], [], 0)
+
+
+async def test_a_flush_does_not_keep_who_looks_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `store.flush` readings are collected; while somebody looks they are taken in at once."""
+
+    def parse(text: str) -> config.Config:
+        return config.parse(f'{text}\n[store]\npath = "{world.store}"\nflush = "30min"\n')
+
+    monkeypatch.setattr(world, "parse", parse)
+    async with world.running(STREAM.format("", "").replace('"1s"', '"1h"')):
+        source, counts = world.sides["source"], world.agent.counts
+        source.send(100, time_ms=world.now_ms)
+        await world.turn(20)
+        assert counts["accepted"] == 0
+        viewer = world.agent._viewers.enter("main", "m", "private/m")
+        await world.until(lambda: counts["accepted"] == 1)
+        world.agent._viewers.leave(viewer)
+
+
+def told(text: str, store: StoreThread | None = None, key: bytes | None = None) -> Looking:
+    """What the page is told of a configuration's first stream."""
+    clock, none = SteadyClock(lambda: START_MS + STEP_MS, Counts()), None
+    clock.now_ms()
+    stream = config.parse(text).stream[0]
+    seen = [Seen(stream, Fraction(0), key, lambda: ["m"], {"source": True, "sink": False}.__getitem__)]
+    facts: looking.Facts = lambda stream, others: check.facts(stream, others=others)  # noqa: E731
+    return Looking(seen, store or none, clock, Counts(), facts, none)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", ["", ENERGY, REGISTER])
+def test_every_preset_can_be_looked_at(source: str) -> None:
+    """Whatever a stream's kind is, what every other preset would promise is told, in the stream's unit."""
+    [stream] = told(written(source=source)).view.streams
+    promises = stream.promises()
+    assert set(promises.presets) == {"television", "street", "day", "bill", "typical-day"}
+    for preset in promises.presets.values():
+        assert preset.terms.unit == stream.terms.unit
+        assert preset.facts["hidden"]
+        power = say._promise(*preset)
+        hours = preset.terms.step_ms / 3_600_000
+        assert power["radius_power"] * power["watts"] * hours == pytest.approx(power["hides_wh_number"])
+
+
+def test_records_are_looked_for_where_they_leave() -> None:
+    """A meter's records are found under the name under which they leave, its pseudonym."""
+    [stream] = told(written()).view.streams
+    assert stream.topic("m") == "private/m/power"
+    [stream] = told(written(), key=b"key").view.streams
+    assert stream.topic("m") == f"private/{identity.pseudonym(b'key', 'm')}/power"
+
+
+async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
+    """What was spent, what waits and for how long, what left last and what before: all from the store."""
+    store = open_store(tmp_path / "db")
+    thread = StoreThread(store, 10**12, 10**9, {"main"}, Counts())
+    look = told(written(), thread)
+    glance = await look.view.glance("main", "m")
+    assert glance.spent == dict.fromkeys(SPENT, 0)
+    assert (glance.last, glance.outbox, glance.lag_ms) == (None, 0, None)
+    assert (glance.source, glance.sink, glance.now_ms) == (True, False, START_MS + STEP_MS)
+    now = START_MS // LENGTH_MS
+    for k in (now - 48 * 40, now - 48 * 8, now - 1, now):
+        persist(store, opening(k, "m", "other"))
+    persist(store, closing(now - 2, "m"))
+    glance = await look.view.glance("main", "m")
+    assert glance.spent == {name: n * TERMS.epsilon_per_w for name, n in SPENT.items()}
+    assert (glance.outbox, glance.lag_ms) == (1, LENGTH_MS + STEP_MS)
+    assert await look.view.left("main", "private/m", 10) == [b"record %d" % (now - 2)]
+    [row] = outbox.pending(store.connection, "main", START_MS, 10)
+    with store.transaction() as tx:
+        outbox.delivered(tx, [row.id], START_MS)
+    glance = await look.view.glance("main", "m")
+    assert glance.last == page.Message("private/m", row.payload, START_MS)
+    assert (glance.outbox, glance.lag_ms) == (0, None)
+    assert (await look.view.glance("main", "m")).last == glance.last
+    await thread.close()
+
+
+def test_the_latest_records_are_in_order(tmp_path: Path) -> None:
+    """Of a topic the newest records are found, at most so many, in the order in which they were committed."""
+    with open_store(tmp_path / "db") as store:
+        for k in range(5):
+            persist(store, closing(k, "m", "other"))
+            persist(store, closing(100 + k, "m", channel="two"))
+        descriptor = sending(0, payload=b"descriptor")
+        descriptor.outgoing = [row._replace(retain=True) for row in descriptor.outgoing]
+        persist(store, descriptor)
+        found = outbox.latest(store.connection, "main", "private/m", 3)
+        assert found == [b"record 2", b"record 3", b"record 4"]
+        assert outbox.latest(store.connection, "main", "private/none", 3) == []
+        assert outbox.last_left(store.connection, "main") is None
+
+
+SPENT = {"today": 2, "month": 3, "start": 4}
+
+
+def test_settings_come_from_the_configuration(tmp_path: Path) -> None:
+    """The table `[page]` says where the page is served; its token is read, and refused where it is weak."""
+    path = tmp_path / "token"
+    path.write_text("0123456789abcdef\n")
+
+    def settings(text: str) -> page.Settings:
+        table = config.parse(f"{written()}\n[page]\n{text}").page
+        assert table is not None
+        return page_settings(table)
+
+    assert settings("") == page.Settings("127.0.0.1", 8321)
+    far = settings(f'listen = "[::]:80"\nhosts = ["Gateway.local"]\ntoken_file = "{path}"')
+    assert far == page.Settings("::", 80, frozenset({"gateway.local"}), b"0123456789abcdef")
+    path.write_text("short")
+    with pytest.raises(ConfigError, match=r"page\.token_file: found a token of 5 characters"):
+        settings(f'token_file = "{path}"')
+    with pytest.raises(ConfigError, match=r"page\.token_file"):
+        settings(f'token_file = "{tmp_path / "none"}"')

@@ -1,0 +1,302 @@
+"""The page's server over real connections: meteragent.agent.page.serve."""
+
+import asyncio
+import json
+import logging
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from meteragent.agent import page
+from meteragent.agent.page import app, server
+from meteragent.agent.page.viewers import VIEWERS, Viewer, Viewers
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.problem import PROBLEMS, problem
+from tests.support.broker import free_port
+from tests.support.page_asker import LIMIT_S, Line, ask, line
+from tests.support.page_world import START_MS, TOKEN, PageWorld
+
+
+class Noted(Viewers):
+    """Viewers that say when somebody has left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = asyncio.Event()
+
+    def leave(self, viewer: Viewer) -> None:
+        """As always, and say so."""
+        super().leave(viewer)
+        self.left.set()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Events come at once, and a glance every 10 ms."""
+    monkeypatch.setattr(app, "GATHER_S", 0.0)
+    monkeypatch.setattr(app, "GLANCE_S", 0.01)
+    return iter([None])
+
+
+@pytest.fixture
+def port() -> int:
+    """Where the page is served."""
+    return free_port()
+
+
+@pytest.fixture
+async def world() -> PageWorld:
+    """A stream with one meter."""
+    made = PageWorld()
+    made.viewers = Noted()
+    return made
+
+
+@pytest.fixture
+async def open_page(world: PageWorld, port: int) -> AsyncIterator[Line]:
+    """A page that has been told its history."""
+    async with world.serving(port=port), line(port) as opened:
+        assert await opened.ask("/events") == 200
+        await opened.event("start")
+        yield opened
+
+
+async def test_an_open_page_is_told_what_happens(world: PageWorld, open_page: Line) -> None:
+    """Readings and records come as they happen, of the meter that is looked at and of no other."""
+    world.read(100.5, START_MS)
+    world.read(999, START_MS, meter="other")
+    assert (await open_page.event("news"))["readings"] == [[START_MS, 100.5]]
+    payload = world.release(START_MS, 512)
+    world.release(START_MS, 999, meter="other")
+    news = await open_page.event("news")
+    assert news == {"readings": [], "records": [payload.decode()], "missed": 0}
+
+
+async def test_it_is_told_what_left_before(world: PageWorld, port: int) -> None:
+    """First comes which meter it is, where its records go, and the latest of them, verbatim."""
+    world.history = [world.record(START_MS, 7), world.record(START_MS + 1, 8)]
+    async with world.serving(port=port), line(port) as opened:
+        assert await opened.ask("/events?stream=main&meter=house") == 200
+        assert await opened.event("start") == {
+            "stream": "main",
+            "meter": "house",
+            "topic": "private/house/power",
+            "records": [payload.decode() for payload in world.history],
+        }
+
+
+async def test_no_reading_from_before_it_was_opened(world: PageWorld, port: int) -> None:
+    """A reading that came before a page was opened, or after it was closed, is nowhere."""
+    async with world.serving(port=port):
+        world.read(100, START_MS)
+        for time_ms in (START_MS + 1, START_MS + 2):
+            async with line(port) as opened:
+                await opened.ask("/events")
+                await opened.event("start")
+                world.read(200, time_ms)
+                assert (await opened.event("news"))["readings"] == [[time_ms, 200]]
+            await gone(world)
+            world.read(300, START_MS)
+
+
+async def gone(world: PageWorld) -> None:
+    """Wait until the last viewer has left."""
+    viewers = world.viewers
+    assert isinstance(viewers, Noted)
+    async with asyncio.timeout(LIMIT_S):
+        while viewers:
+            viewers.left.clear()
+            await viewers.left.wait()
+
+
+async def test_a_glance_says_how_things_stand(world: PageWorld, open_page: Line) -> None:
+    """What was spent comes as level at the radius and exactly, with the last message, health and counters."""
+    world.counts.add("accepted", 3)
+    payload = world.record(START_MS, 512)
+    world.last = page.Message("private/house/power", payload, START_MS + 9)
+    async with asyncio.timeout(LIMIT_S):
+        while (glance := await open_page.event("glance"))["last"] is None:
+            pass
+    assert glance["spent"]["today"] == {"epsilon": 7 / 220, "exact": "7/220", "level": 7.0}
+    assert list(glance["spent"]) == ["today", "month", "start"]
+    assert glance["last"]["payload"] == payload.decode()
+    assert glance["last"]["left_ms"] == START_MS + 9
+    assert glance["health"] == {"outbox": 0, "lag_ms": None, "source": True, "sink": True, "clock": True}
+    assert glance["counts"]["accepted"] == 3
+
+
+async def test_problems_are_told_with_what_to_do(world: PageWorld, port: int) -> None:
+    """What is wrong comes with the facts, also while no meter is known, and with every glance."""
+    told = {"code": "sink_down", "text": "stream main: no connection to the broker of the sink"}
+    told["cure"] = PROBLEMS["sink_down"].cure
+    at = app.application(page.Settings(), world.view, world.viewers, [])
+    assert json.loads((await ask(at, "/facts.json")).body)["problems"] == []
+    world.problems = [problem("sink_down", "main")]
+    assert json.loads((await ask(at, "/facts.json")).body)["problems"] == [told]
+    async with world.serving(port=port), line(port) as opened:
+        assert await opened.ask("/events") == 200
+        assert (await opened.event("glance"))["problems"] == [told]
+
+
+async def test_new_meters_are_told(world: PageWorld, open_page: Line) -> None:
+    """The meters to choose from come with the first glance and whenever there are others."""
+    assert (await open_page.event("glance"))["meters"] == ["house"]
+    assert "meters" not in await open_page.event("glance")
+    world.meters.append("barn")
+    async with asyncio.timeout(LIMIT_S):
+        while "meters" not in (glance := await open_page.event("glance")):
+            pass
+    assert glance["meters"] == ["barn", "house"]
+
+
+async def test_who_vanishes_leaves_nothing(
+    world: PageWorld, port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A page that vanishes without a word leaves no viewer, no task and no line in a log."""
+    async with world.serving(port=port):
+        tasks = asyncio.all_tasks()
+        with caplog.at_level(logging.DEBUG):
+            async with line(port) as opened:
+                await opened.ask("/events")
+                await opened.event("start")
+                assert world.viewers
+                reset = opened.writer.get_extra_info("socket")
+                reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # no goodbye
+            await gone(world)
+            world.read(100, START_MS)
+            world.release(START_MS, 1)
+            glances = world.glances
+            await asyncio.gather(*(asyncio.all_tasks() - tasks))
+        assert asyncio.all_tasks() == tasks
+        assert world.glances == glances
+        assert caplog.records == []
+
+
+async def test_who_does_not_read_is_dropped(
+    world: PageWorld, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that takes nothing off its connection is dropped in time, however much there is to tell it."""
+    monkeypatch.setattr(server, "PATIENCE_S", 0.2)
+    async with world.serving(port=port):
+        stuck = socket.create_connection(("127.0.0.1", port))
+        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        stuck.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        async with line(port) as other, asyncio.timeout(LIMIT_S):
+            await other.ask("/events")
+            while len(world.viewers._open) < 2:
+                await other.event("glance")
+            while len(world.viewers._open) == 2:
+                for time_ms in range(1000):
+                    world.read(100, time_ms)
+                await other.event("news")
+            assert world.viewers._open
+        stuck.close()
+
+
+async def test_a_login_that_breaks_off_is_nothing(
+    world: PageWorld, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A login that takes too long is as wrong as any; one that breaks off is forgotten; neither is logged."""
+    monkeypatch.setattr(app, "BODY_S", 0.01)
+    head = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken="
+    async with world.serving(port=port, token=TOKEN):
+        async with line(port) as slow, asyncio.timeout(LIMIT_S):
+            slow.writer.write(head)
+            assert b" 403 " in await slow.reader.readline()
+        tasks = asyncio.all_tasks()
+        async with line(port) as broken:
+            broken.writer.write(head)
+        async with line(port) as other:
+            assert await other.ask("/login") == 200
+        await asyncio.gather(*(asyncio.all_tasks() - tasks))
+    assert caplog.records == []
+
+
+async def test_pages_open_at_once_are_bounded(world: PageWorld, port: int) -> None:
+    """One page more than may be open is told so."""
+    async with world.serving(port=port), AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(line(port)) for _ in range(VIEWERS + 1)]
+        for one in opened[:-1]:
+            await one.ask("/events")
+            await one.event("start")
+        await opened[-1].ask("/events")
+        assert await opened[-1].event("full") == {}
+
+
+async def test_what_is_not_there_is_not_found(world: PageWorld, port: int) -> None:
+    """A stream or a meter that is not known, or a file that is none, is not found."""
+    async with world.serving(port=port):
+        for path in ("/events?stream=no", "/events?meter=no", "/static/no.js", "/static/../view.py", "/no"):
+            async with line(port) as asking:
+                assert await asking.ask(path) == 404
+        world.meters.clear()
+        async with line(port) as asking:
+            assert await asking.ask("/events") == 404
+
+
+async def test_a_stop_ends_open_pages(world: PageWorld, port: int) -> None:
+    """A stop ends open pages at once, and is passed on as a stop."""
+    async with world.serving(port=port) as task, line(port) as opened:
+        await opened.ask("/events")
+        await opened.event("start")
+        task.cancel()
+        async with asyncio.timeout(server.GRACE_S):
+            await asyncio.wait({task})
+        assert task.cancelled()
+        assert not world.viewers
+        assert b"news" not in await opened.reader.read()
+
+
+async def test_a_taken_port_is_named(world: PageWorld, port: int) -> None:
+    """A port that is taken, and a name that is no address, are said with their key."""
+    async with world.serving(port=port):
+        with pytest.raises(OSError, match=rf"page\.listen: 127\.0\.0\.1:{port}: address already in use"):
+            await page.serve(page.Settings(port=port), world.view, world.viewers)
+    for host in ("no.such.invalid", "192.0.2.1"):
+        with pytest.raises(ConfigError, match=rf"page\.listen: found {host}; expected an address"):
+            await page.serve(page.Settings(host=host, token=b"x" * 16), world.view, world.viewers)
+
+
+async def test_connections_are_bounded(world: PageWorld, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection beyond the limit is closed at once."""
+    monkeypatch.setattr(server, "CONNECTIONS", 1)
+    async with world.serving(port=port), line(port) as first:
+        await first.ask("/events")
+        await first.event("start")
+        async with line(port) as second:
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await second.ask("/")
+
+
+async def test_a_silent_connection_is_closed(
+    world: PageWorld, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that asks for nothing is closed in time."""
+    monkeypatch.setattr(server, "PATIENCE_S", 0.01)
+    async with world.serving(port=port), line(port) as silent, asyncio.timeout(LIMIT_S):
+        silent.writer.write(b"GET / HTTP/1.1\r\n")
+        assert await silent.reader.read() == b""
+
+
+async def test_a_page_without_viewers_does_nothing(world: PageWorld, port: int) -> None:
+    """While nobody looks, the server has no timer running: it waits for a connection and nothing else."""
+    async with world.serving(port=port) as task:
+        async with line(port) as opened:
+            await opened.ask("/events")
+            await opened.event("start")
+        await gone(world)
+        loop = asyncio.get_running_loop()
+        scheduled = [timer for timer in loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+        assert [timer for timer in scheduled if "uvicorn" in repr(timer) or "page" in repr(timer)] == []
+        assert not task.done()
+
+
+async def test_without_the_extra_it_says_so(world: PageWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Starlette or uvicorn is not installed, `[page]` is refused with what to install."""
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "meteragent.agent.page.server", raising=False)
+    with pytest.raises(ConfigError, match=r"meteragent\[page\]"):
+        await page.serve(page.Settings(), world.view, world.viewers)

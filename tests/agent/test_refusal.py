@@ -1,0 +1,319 @@
+"""Topics that the sink's broker refuses: they wait, in order, and nobody else does."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meteragent.agent import refused_topics as refusal
+from meteragent.agent import sink
+from meteragent.agent.refused_topics import ABRUPT, STRIKES, TRY_S, Refusals
+from tests.agent.sink_line import NOW_MS, Line
+from tests.core.test_pipeline import core, feed
+from tests.support.fake_session import LIMIT_S, FakeSession, Publication
+from tests.support.mqtt_peer import turns
+from tests.support.stores import open_store
+from tests.support.world import BASE_MS, message
+
+BAD, GOOD = "private/bad/power", "private/good/power"
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Line]:
+    """A sink whose outbox is empty."""
+    with open_store(tmp_path / "db") as store:
+        yield Line(store)
+
+
+class Broker:
+    """A broker that refuses some topics; it keeps what it took."""
+
+    def __init__(self, line: Line, session: FakeSession) -> None:
+        self.line = line
+        self.session = session
+        self.refuses = {BAD}
+        self.took: list[bytes] = []
+        self.refused: list[bytes] = []
+
+    async def answer(self, number: int) -> None:
+        """Answer so many publications."""
+        for _ in range(number):
+            self.one(await self.session.next())
+
+    def one(self, one: Publication) -> None:
+        """Take or refuse a publication."""
+        packet_id = self.session.answered(one)
+        if any(one.topic.startswith(topic) for topic in self.refuses):
+            self.refused.append(one.payload)
+            self.line.sink.on_refused(packet_id, 0x87)
+        else:
+            self.took.append(one.payload)
+            self.line.sink.on_delivered(packet_id, 0)
+
+
+async def idle(line: Line) -> None:
+    """The sink has nothing more to do."""
+    async with asyncio.timeout(LIMIT_S):
+        await line.sink.idle.wait()
+
+
+def payloads(letter: str, *numbers: int) -> list[bytes]:
+    """Payloads of a meter."""
+    return [f"{letter}{number}".encode() for number in numbers]
+
+
+async def test_a_refused_topic_holds_back_its_own_meter_only(line: Line) -> None:
+    """Other meters' records go on, also later ones; the refused are neither delivered nor sent on and on."""
+    line.commit(*payloads("b", 1, 2), topic=BAD)
+    line.commit(*payloads("g", 1, 2), topic=GOOD)
+    async with line.connected() as session:
+        broker = Broker(line, session)
+        await broker.answer(4)
+        await idle(line)
+        line.commit(b"total", topic=f"{BAD}/total")
+        line.commit(b"b3", topic=BAD)
+        line.commit(b"g3", topic=GOOD)
+        await broker.answer(1)
+        await idle(line)
+        assert session.published.empty()
+    assert broker.took == payloads("g", 1, 2, 3)
+    assert broker.refused == payloads("b", 1, 2)
+    assert set(line.sink.refusals.held) == {BAD}
+    assert len(line.sink.confirmed) == 3
+    line.mark()
+    assert line.sink.refusals.waiting_bytes == _waiting_bytes(line)
+
+
+def _waiting_bytes(line: Line) -> int:
+    [(size,)] = line.store.connection.execute("SELECT waiting_bytes FROM outbox_total")
+    return int(size)
+
+
+async def test_a_refused_topic_is_tried_hourly_and_then_leaves_in_order(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One message is the trial; once it is taken, all that waited follow in order, byte for byte, once."""
+    clock_s = [1000.0]
+    monkeypatch.setattr(sink, "_clock_s", lambda: clock_s[0])
+    line.commit(*payloads("b", 1, 2, 3), topic=BAD)
+    async with line.connected() as session:
+        broker = Broker(line, session)
+        await broker.answer(3)
+        for _ in range(2):
+            await idle(line)
+            clock_s[0] += TRY_S - 1
+            await line.looked()
+            assert session.published.empty()
+            clock_s[0] += 1
+            line.sink.wake()
+            await broker.answer(1)
+        assert broker.refused == payloads("b", 1, 2, 3, 1, 1)
+        await idle(line)
+        broker.refuses.clear()
+        line.commit(b"b4", topic=BAD)
+        clock_s[0] += TRY_S
+        line.sink.wake()
+        await broker.answer(4)
+        await idle(line)
+        assert session.published.empty()
+    assert broker.took == payloads("b", 1, 2, 3, 4)
+    assert not line.sink.refusals.held
+
+
+async def test_a_new_connection_tries_what_was_refused(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins with one message of the topic, and with no descriptor of it before that is taken."""
+    clock_s = [1000.0]
+    monkeypatch.setattr(sink, "_clock_s", lambda: clock_s[0])
+    line.describe(BAD, "d1")
+    line.commit(*payloads("b", 1, 2), topic=BAD)
+    async with line.connected() as session:
+        await Broker(line, session).answer(4)
+        await idle(line)
+        clock_s[0] += refusal.PROMPT_S + 1
+    async with line.connected() as session:
+        broker = Broker(line, session)
+        broker.refuses.clear()
+        await broker.answer(2)
+        await idle(line)
+    assert broker.took == payloads("b", 1, 2)
+
+
+async def test_what_overtook_a_refused_record_leaves_again(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that is taken after an earlier one of its meter was refused comes again after that one."""
+    clock_s = [1000.0]
+    monkeypatch.setattr(sink, "_clock_s", lambda: clock_s[0])
+    line.commit(*payloads("b", 1, 2), topic=BAD)
+    async with line.connected() as session:
+        broker = Broker(line, session)
+        first, second = await session.take(2)
+        broker.one(first)
+        broker.refuses.clear()
+        broker.one(second)
+        assert not line.sink.confirmed
+        clock_s[0] += refusal.PROMPT_S + 1
+    async with line.connected() as session:
+        broker = Broker(line, session)
+        broker.refuses.clear()
+        await broker.answer(2)
+    assert broker.took == payloads("b", 1, 2)
+
+
+async def test_more_refused_records_than_are_read_at_once_starve_nobody(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records behind a long queue of a refused topic leave, on this connection and the next."""
+    monkeypatch.setattr(sink, "FETCH", 3)
+    line.commit(*payloads("b", *range(50)), topic=BAD, due_ms=NOW_MS - 10)
+    for _ in range(2):
+        line.commit(*payloads("g", 1, 2), topic=GOOD)
+        async with line.connected(inflight=2) as session:
+            broker = Broker(line, session)
+            async with asyncio.timeout(LIMIT_S):
+                while len(broker.took) < 2:
+                    broker.one(await session.next())
+            await idle(line)
+        assert broker.took == payloads("g", 1, 2)
+        assert len(broker.refused) <= 3
+
+
+# What it may take of the store ----------
+
+
+def test_a_refused_topic_that_has_had_its_part_of_the_store_opens_no_window() -> None:
+    """No charge, the mark passes over it for ever, and another meter's windows open (laws 1 and 2)."""
+    pipeline = core()
+    for meter in ("m1", "m2"):
+        feed(pipeline, message(1, 1, meter=meter))
+    pipeline.withhold({"private/m1/power"})
+    commit = feed(pipeline, now_ms=9).commit
+    assert [dict(windows) for windows in commit.charges.values()] == [{"m2": 2}]
+    assert commit.marks == {"m1": BASE_MS + 12, "m2": BASE_MS + 12}
+    assert {row.topic for row in commit.outgoing if not row.retain} == {"private/m2/power"}
+    assert pipeline._counts["withheld"] == 2
+    pipeline.withhold(())
+    assert feed(pipeline, now_ms=12).commit.marks == {"m1": BASE_MS + 16, "m2": BASE_MS + 16}
+    assert pipeline._counts["withheld"] == 2
+    assert pipeline._counts["opened"] == 4
+
+
+# A broker that closes the connection --------------------------------------------------------------
+
+
+async def _closing(line: Line, refuses: set[str]) -> list[bytes]:
+    """Connect to a broker that answers in order and closes at a topic that it refuses; what it took."""
+    took: list[bytes] = []
+    async with line.connected() as session:
+        while True:
+            await turns(5)
+            if session.published.empty():
+                await line.looked()
+            if session.published.empty():
+                return took
+            one = session.published.get_nowait()
+            if one.topic in refuses:
+                return took
+            took.append(one.payload)
+            line.answer(session, one)
+
+
+async def test_a_broker_that_closes_the_connection_is_found_out(line: Line) -> None:
+    """After a few connections only the topic that ends them waits, and all others have left."""
+    line.commit(b"g1", topic=GOOD)
+    line.commit(*payloads("b", 1, 2), topic=BAD)
+    line.commit(*payloads("o", 1, 2), topic="private/other/power")
+    line.commit(b"g2", topic=GOOD)
+    took = []
+    for _ in range(ABRUPT + STRIKES):
+        took += await _closing(line, {BAD})
+    assert took == [b"g1"]
+    assert set(line.sink.refusals.held) == {BAD}
+    took += await _closing(line, {BAD})
+    assert took == [b"g1", *payloads("o", 1, 2), b"g2"]
+    line.commit(b"b3", topic=BAD)
+    line.commit(b"g3", topic=GOOD)
+    assert await _closing(line, {BAD}) == [b"g3"]
+
+
+async def test_a_suspect_is_tried_alone(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour later one message leaves with nothing else on its way; if it ends that, others lose nothing."""
+    clock_s = [1000.0]
+    monkeypatch.setattr(sink, "_clock_s", lambda: clock_s[0])
+    line.commit(*payloads("b", 1, 2), topic=BAD)
+    for _ in range(ABRUPT + STRIKES + 1):
+        await _closing(line, {BAD})
+    clock_s[0] += TRY_S
+    line.commit(b"g1", topic=GOOD)
+    assert await _closing(line, {BAD}) == []
+    assert await _closing(line, {BAD}) == [b"g1"]
+    clock_s[0] += TRY_S
+    assert await _closing(line, set()) == payloads("b", 1, 2)
+    assert not line.sink.refusals.held
+
+
+async def test_a_broker_that_refuses_and_closes_is_not_asked_again_at_once(line: Line) -> None:
+    """Its word ends each connection: the topic is tried hourly only, and the others leave at the next one."""
+    line.commit(*payloads("b", 1, 2), topic=BAD)
+    line.commit(b"g1", topic=GOOD)
+    async with line.connected(inflight=1) as session:
+        await Broker(line, session).answer(1)
+    for number in (1, 2):
+        async with line.connected() as session:
+            broker = Broker(line, session)
+            await broker.answer(1)
+            await idle(line)
+            assert session.published.empty()
+        assert (broker.took, broker.refused) == (payloads("g", number), [])
+        line.commit(b"g2", topic=GOOD)
+
+
+def test_a_link_that_is_lost_now_and_then_accuses_nobody() -> None:
+    """What ends late, or after all was confirmed, or with several topics on their way, holds nothing."""
+    refusals = Refusals(3)
+    for at in range(100):
+        refusals.connected(100.0 * at)
+        refusals.ended({BAD}, 100.0 * at, 100.0 * at + refusal.PROMPT_S + 1)
+        refusals.ended(set(), 100.0 * at, 100.0 * at)
+        refusals.ended({BAD, GOOD}, 100.0 * at, 100.0 * at)
+        refusals.ended({BAD}, 100.0 * at, 100.0 * at)
+        refusals.idle()
+    assert not refusals.held
+
+
+events = st.lists(
+    st.tuples(st.sampled_from(["pass", "refuse", "take", "turn", "connect"]), st.integers(0, 2))
+)
+
+
+@given(events)
+def test_of_a_held_topic_at_most_one_message_is_on_its_way_for_a_trial(plan: list[tuple[str, int]]) -> None:
+    """Whatever happens: until its trial is answered no other leaves, and no other confirmation frees it."""
+    refusals, now_s, row = Refusals(1), 0.0, 0
+    trials: dict[str, int] = {}
+    for what, number in plan:
+        topic, row, now_s = "abc"[number], row + 1, now_s + TRY_S / 3
+        held = topic in refusals.held
+        if what == "pass":
+            if refusals.passes(topic, row, 1) and held:
+                assert topic not in trials
+                trials[topic] = row
+        elif what == "refuse":
+            refusals.refused(topic, now_s)
+            assert topic in refusals.held
+            trials.pop(topic, None)
+        elif what == "take":
+            if held and number != 2:
+                assert not refusals.taken(topic, -1)
+            elif held and topic in trials:
+                assert refusals.taken(topic, trials.pop(topic))
+                refusals.turn(now_s)
+                assert topic not in refusals.held
+        elif what == "turn":
+            refusals.turn(now_s)
+        else:
+            refusals.connected(now_s)
+            trials.clear()

@@ -1,0 +1,258 @@
+"""What leaves beside records: meteragent.agent.sink's status, and devices for Home Assistant."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from meteragent.agent import sink
+from meteragent.agent.sink import Beside
+from meteragent.domain.errors import LinkError
+from meteragent.domain.grid import iso_time
+from meteragent.wire import status
+from meteragent.wire.descriptor import describe
+from meteragent.wire.home_assistant import Discovery
+from tests.agent.sink_line import NOW_MS, Line
+from tests.support.configurations import settled
+from tests.support.fake_session import FakeSession, Publication
+from tests.support.mqtt_peer import soon, turns
+from tests.support.stores import open_store
+
+STATUS, BIRTH = "agent/status", "homeassistant/status"
+MakeLine = Callable[[Beside], Line]
+
+
+def beside(delay_s: float = 0.0) -> Beside:
+    """A status and devices."""
+    return Beside(STATUS, Discovery("homeassistant", STATUS, total=False), delay_s)
+
+
+def descriptor(label: str) -> bytes:
+    """As the core writes it."""
+    return describe(settled()).message(label, NOW_MS)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[MakeLine]:
+    """Makes a sink whose outbox is empty."""
+    with ExitStack() as stack:
+        yield lambda beside: Line(stack.enter_context(open_store(tmp_path / "db")), beside)
+
+
+def running(line: Line, *labels: str) -> None:
+    """Meters that have been announced, and whose windows open."""
+    for label in labels:
+        line.describe(f"private/{label}", "id", descriptor(label))
+        line.running.add(f"private/{label}")
+
+
+def devices(publications: list[Publication]) -> list[str]:
+    """The names of the devices that were announced."""
+    found = [json.loads(p.payload) for p in publications if p.topic.startswith("homeassistant/device/")]
+    return [document["device"]["name"] for document in found]
+
+
+async def pause(session: FakeSession) -> list[Publication]:
+    """What was published by now, when the sink has nothing left to do."""
+    await turns(20)
+    return [session.published.get_nowait() for _ in range(session.published.qsize())]
+
+
+# The status
+
+
+async def test_the_status_is_the_first_thing_on_a_connection(make: MakeLine) -> None:
+    """Retained, with the time, before any descriptor; on each connection."""
+    line = make(Beside(STATUS))
+    line.describe("private/a", "id")
+    for _ in range(2):
+        async with line.connected() as session:
+            first, *others = await session.take(3)
+        expected = b'{"v":1,"status":"online","t":"%s"}' % iso_time(NOW_MS).encode()
+        assert first[1:] == (STATUS, expected, True)
+        assert [p.topic for p in others] == ["private/a/privacy", "private/a/privacy/id"]
+
+
+async def test_the_status_comes_on_its_schedule_whatever_is_sent(
+    make: MakeLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every PERIOD_S from the connection on: a busy sink sends no other and no more than an idle one."""
+    line = make(Beside(STATUS))
+    clock = FakeClock(monkeypatch)
+    async with line.connected() as session:
+        assert [p.topic for p in await pause(session)] == [STATUS]
+        for number in range(6):
+            clock.now_s += status.PERIOD_S / 3
+            line.now_ms = NOW_MS + round(clock.now_s * 1000)
+            line.commit(b"%d" % number)
+            topics = [p.topic for p in await pause(session)]
+            told = number % 3 == 2
+            assert sorted(topics) == ([STATUS, "private/m"] if told else ["private/m"])
+
+
+async def test_what_is_due_leaves_though_nothing_is_announced(
+    make: MakeLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sink wakes by itself for the status and for the answer to Home Assistant: commits do not matter."""
+    monkeypatch.setattr(sink, "POLL_S", 60.0)
+    line = make(beside(delay_s=0.01))
+    running(line, "a")
+    async with line.connected() as session:
+        await pause(session)
+        line.sink.on_message(BIRTH, b"online", 0, False, None)
+        assert devices([await session.next()]) == ["a"]
+    monkeypatch.setattr(status, "PERIOD_S", 0.01)
+    async with line.connected() as session:
+        sent = await session.take(5)
+        assert [p.topic for p in sent].count(STATUS) == 2
+
+
+class FakeClock:
+    """The loop's clock as the sink reads it, from 0."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        monkeypatch.setattr("meteragent.agent.sink._clock_s", lambda: self.now_s)
+
+
+async def test_without_a_clock_there_is_no_status(make: MakeLine) -> None:
+    """An agent that cannot tell the time releases nothing: the broker's word, offline, stands."""
+    line = make(Beside(STATUS))
+    line.now_ms = None
+    async with line.connected() as session:
+        assert await pause(session) == []
+        line.now_ms = NOW_MS
+        line.sink.wake()
+        assert (await session.next()).topic == STATUS
+
+
+def test_the_will_is_that_the_agent_is_gone() -> None:
+    """The broker says offline on the status topic when the connection has ended; without one, nothing."""
+    will = beside().will
+    assert will == (STATUS, b'{"v":1,"status":"offline"}')
+    assert Beside().will is None
+
+
+# Home Assistant
+
+
+async def test_every_connection_announces_the_devices(make: MakeLine) -> None:
+    """Retained, after the descriptors, and the same bytes each time."""
+    line = make(beside())
+    running(line, "a", "b")
+    sent = []
+    for _ in range(2):
+        async with line.connected() as session:
+            sent.append([p for p in await session.take(7) if p.topic != STATUS])
+    assert [p[1:] for p in sent[0]] == [p[1:] for p in sent[1]]
+    assert devices(sent[0]) == ["a", "b"]
+    assert devices(sent[0][:4]) == []
+    assert all(p.retain for p in sent[0])
+
+
+async def test_a_device_is_announced_before_the_first_record(make: MakeLine) -> None:
+    """When a meter's first descriptor leaves its device has left, and its record has not."""
+    line = make(beside())
+    async with line.connected() as session:
+        await pause(session)
+        line.commit(descriptor("new"), topic="private/new/privacy", retain=True)
+        line.commit(b"record", topic="private/new")
+        sent = await session.take(3)
+    assert devices(sent[:1]) == ["new"]
+    assert [p.topic for p in sent[1:]] == ["private/new/privacy", "private/new"]
+
+
+async def test_a_meter_that_has_left_is_not_brought_back(make: MakeLine) -> None:
+    """A device of a retired meter, or of an old label, is left alone: one that was deleted stays so."""
+    line = make(beside())
+    running(line, "old", "new")
+    line.running.remove("private/old")
+    async with line.connected() as session:
+        sent = await pause(session)
+        assert devices(sent) == ["new"]
+        line.sink.on_message(BIRTH, b"online", 0, False, None)
+        sent = await pause(session)
+        assert devices(sent) == ["new"]
+
+
+async def test_when_home_assistant_starts_it_is_told_again(make: MakeLine) -> None:
+    """Its birth message, which is subscribed to, has all devices sent again; nothing else does."""
+    line = make(beside())
+    running(line, "a")
+    async with line.connected() as session:
+        await pause(session)
+        assert session.filters == [BIRTH]
+        for topic, payload, retain in (
+            (BIRTH, b"offline", False),
+            (BIRTH, b"online", True),
+            ("homeassistant/other", b"online", False),
+        ):
+            line.sink.on_message(topic, payload, 0, retain, None)
+            assert await pause(session) == []
+        line.sink.on_message(BIRTH, b"online", 0, False, None)
+        assert devices(await pause(session)) == ["a"]
+
+
+async def test_the_answer_to_home_assistant_has_its_own_time(
+    make: MakeLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes `delay_s` after the first of any number of starts, once."""
+    line = make(beside(delay_s=3.0))
+    running(line, "a")
+    clock = FakeClock(monkeypatch)
+    async with line.connected() as session:
+        await pause(session)
+        for now_s, told in ((0.0, []), (2.9, []), (3.0, ["a"]), (4.0, []), (7.0, ["a"])):
+            clock.now_s = now_s
+            line.sink.on_message(BIRTH, b"online", 0, False, None)
+            line.sink.wake()
+            assert devices(await pause(session)) == told
+
+
+async def test_what_arrives_is_acknowledged(make: MakeLine) -> None:
+    """Whatever it is: the broker would keep it, and at last stop sending."""
+    line = make(Beside())
+    async with line.connected() as session:
+        await turns(3)
+        session.send(line.sink, b"online", BIRTH)
+        session.send(line.sink, b"left by another configuration", "somewhere")
+        assert session.unacknowledged == 0
+
+
+async def test_a_broker_that_lets_nobody_subscribe_gets_its_records(
+    make: MakeLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A refused subscription is a warning: the devices are retained and found without it."""
+
+    class Shut(FakeSession):
+        async def subscribe(self, topic_filter: str) -> None:
+            raise LinkError("subscription refused: reason 0x87")
+
+    line = make(beside())
+    running(line, "a")
+    line.commit(b"record")
+    session = Shut()
+    serving = asyncio.create_task(line.sink.serve(session))
+    sent = await session.take(5)
+    serving.cancel()
+    await asyncio.wait({serving})
+    assert devices(sent) == ["a"]
+    assert sent[-1].payload == b"record"
+    assert "will not hear of Home Assistant's starts: subscription refused" in caplog.text
+
+
+async def test_what_leaves_beside_records_is_bounded_too(make: MakeLine) -> None:
+    """Status and devices wait for room like everything else."""
+    line = make(beside())
+    running(line, "a")
+    async with line.connected(inflight=1) as session:
+        for _ in range(4):
+            sent = await session.next()
+            await turns(3)
+            assert session.published.empty()
+            line.answer(session, sent)
+        await soon(line.sink.idle.wait())
+    assert line.mark() == []

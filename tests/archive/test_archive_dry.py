@@ -1,0 +1,290 @@
+"""`sanitise --dry-run`: it says what a run would do, and does nothing."""
+
+import fcntl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from meteragent.archive import run
+from meteragent.archive.dry import Look, look
+from meteragent.cli import main
+from meteragent.domain.errors import ArchiveError, ArchiveInUse, ConfigError, KeyMissing, MeteragentError
+from tests.support.archives import (
+    DAY_MS,
+    LONG,
+    QUARTERS,
+    SPRING_MS,
+    Place,
+    long_rows,
+    save,
+    silent,
+    text,
+    wide_rows,
+)
+
+DAY = SPRING_MS - SPRING_MS % DAY_MS
+HALF_HOURS = "length = '30min'"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A folder with a key."""
+    return Place.make(tmp_path / "place")
+
+
+def listing(place: Place) -> dict[str, tuple[int, int, bytes]]:
+    """All there is below a folder, hidden files too: modes, times of change, contents."""
+    found = {}
+    for path in (place.folder, *place.folder.rglob("*")):
+        one = path.stat()
+        found[str(path)] = (one.st_mode, one.st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+    return found
+
+
+def looked(place: Place, path: Path, out: str = "out.parquet", **keys: str) -> Look:
+    """What a dry run finds; it changes nothing."""
+    before = listing(place)
+    try:
+        return look(place.policy(**keys), path, place.folder / out, silent)
+    finally:
+        assert listing(place) == before
+
+
+def command(place: Place, *more: str, **keys: str) -> int:
+    """The command on a place's input."""
+    (place.folder / "archive.toml").write_text(text(place.folder / "archive.key", **keys))
+    paths = (str(place.folder / name) for name in ("in.parquet", "out.parquet"))
+    return main(["sanitise", *paths, "--config", str(place.folder / "archive.toml"), *more])
+
+
+@pytest.mark.parametrize("form", ["wide", "long"])
+@pytest.mark.parametrize("cut", ["one job", "several jobs"])
+def test_it_finds_what_the_run_then_does(
+    place: Place, form: str, cut: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same id, windows, refusals, keys, descriptors and numbers; nothing is on disk before the run."""
+    if cut == "several jobs":
+        monkeypatch.setattr(run, "ROWS", 100)
+        monkeypatch.setattr(run, "WINDOWS", 3)
+    rows = wide_rows(3, 4) if form == "wide" else long_rows(3, 2)
+    if form == "wide":
+        rows[1]["value"][:3] = [None, -5, 10**6]
+    path = save(place.folder / "in.parquet", rows, *([] if form == "wide" else [LONG]), group=7)
+    keys = {"window": QUARTERS if form == "wide" else f"{HALF_HOURS}\nrange = [0, 1500]"}
+    found = looked(place, path, **keys)
+    done = place.sanitise(path, **keys)
+    assert found.account == done.account
+    assert found.counts.numbers == (12 * 96 if form == "wide" else len(rows))
+    assert found.counts == done.counts or (form, cut) == ("long", "several jobs")  # the run reads ends twice
+    assert found.account.released == (12 if form == "wide" else len(place.released()))
+    assert found.counts.gap > 0 < found.counts.clamped
+    assert not found.debited
+    assert not found.complete
+
+
+def test_afterwards_the_run_is_done_and_all_else_refused(place: Place) -> None:
+    """The same again is complete; into another place it is in the ledger; under another promise refused."""
+    path = save(place.folder / "in.parquet", wide_rows(2, 3))
+    done = place.sanitise(path)
+    again = looked(place, path)
+    assert (again.account, again.counts, again.debited, again.complete) == (
+        done.account,
+        done.counts,
+        True,
+        True,
+    )
+    other = looked(place, path, "other.parquet")
+    assert (other.debited, other.complete) == (True, False)
+    level = looked(place, path, "other.parquet", privacy="level = 0.5")
+    assert (level.account.released, level.account.refused, level.debited) == (0, 6, False)
+    more = save(place.folder / "more.parquet", wide_rows(2, 5, seed=1))
+    part = looked(place, more, "other.parquet")
+    assert (part.account.released, part.account.refused) == (4, 6)
+    assert part.account == place.sanitise(more, "other.parquet").account
+
+
+def test_what_a_run_has_begun_is_left_alone(place: Place) -> None:
+    """A half-made ledger, and an output without its end, stay as they are."""
+    path = save(place.folder / "in.parquet", wide_rows(2, 3))
+    done = place.sanitise(path)
+    (done.ledger / ".run=1").mkdir()
+    manifest = done.out / "_manifest.json"
+    manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
+    found = looked(place, path)
+    assert (found.debited, found.complete) == (True, False)
+
+
+def test_a_run_that_holds_the_ledger_is_not_disturbed(place: Place) -> None:
+    """While one has it, it is refused; two that only look do not keep each other out, but a run."""
+    path = save(place.folder / "in.parquet", wide_rows(1, 1))
+    ledger = place.sanitise(path).ledger
+    with (ledger / ".lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ArchiveInUse, match="another run"):
+            looked(place, path)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert looked(place, path).complete
+        with pytest.raises(ArchiveInUse):
+            place.sanitise(path)
+
+
+def misfit(place: Place) -> None:
+    """A row that is off the grid."""
+    rows = wide_rows(1, 2)
+    rows[1]["time"] += 1
+    save(place.folder / "in.parquet", rows)
+
+
+def no_key(place: Place) -> None:
+    """Nothing to make noise from."""
+    (place.folder / "archive.key").unlink()
+
+
+def another(place: Place) -> None:
+    """Something else where the output should be."""
+    (place.folder / "out.parquet").mkdir()
+    (place.folder / "out.parquet" / "letter").write_text("")
+
+
+def no_ledger(place: Place) -> None:
+    """A ledger that is a file."""
+    (place.folder / "archive.key.ledger").write_text("")
+
+
+def test_an_output_around_the_input_is_refused(place: Place) -> None:
+    """As a run's."""
+    path = save(place.folder / "in.parquet", wide_rows(1, 1))
+    with pytest.raises(ArchiveError, match="in the input or around it"):
+        looked(place, path, "in.parquet/out")
+
+
+@pytest.mark.parametrize(
+    ("harm", "error", "said"),
+    [
+        (misfit, ArchiveError, "1 of 2 rows are not on the grid"),
+        (no_key, KeyMissing, "archive.key"),
+        (another, ArchiveError, "something else"),
+        (no_ledger, ArchiveError, "not a directory"),
+    ],
+)
+def test_what_a_run_refuses_is_refused(
+    place: Place, harm: Callable[[Place], None], error: type[MeteragentError], said: str
+) -> None:
+    """Before anything is debited, with the run's own error."""
+    path = save(place.folder / "in.parquet", wide_rows(1, 2))
+    harm(place)
+    with pytest.raises(error, match=said):
+        looked(place, path)
+
+
+def test_it_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """What would be released, the promise and its error; that nothing was written; what a run would do."""
+    rows = wide_rows(2, 3)
+    rows[0]["value"][:2] = [None, 10**6]
+    save(place.folder / "in.parquet", rows)
+    assert command(place, "--dry-run", window=QUARTERS) == 0
+    assert {path.name for path in place.folder.iterdir()} == {"in.parquet", "archive.key", "archive.toml"}
+    said = capsys.readouterr()
+    for each in (
+        "6 windows of 96 numbers would be released",
+        "0 windows that share time",
+        "576 read: 1 gaps, 1 clamped",
+        "96 in a row, each of 900 s",
+        "1/440 per W",
+        "2.477e+04 W of noise",
+        "archive.key.ledger",
+    ):
+        assert each in said.out
+    assert said.out.endswith("nothing was written: the ledger would get 6 windows of 96 numbers\n")
+    assert said.err == ""
+    assert command(place, window=QUARTERS) == 0
+    assert command(place, "--dry-run", window=QUARTERS) == 0
+    assert capsys.readouterr().out.endswith("nothing was written: this run is complete already\n")
+    (place.folder / "out.parquet").rename(place.folder / "kept.parquet")
+    assert command(place, "--dry-run", window=QUARTERS) == 0
+    assert "the ledger has this run already" in capsys.readouterr().out
+    assert command(place, "--dry-run", window=QUARTERS, privacy="level = 0.5") == 0
+    refused = capsys.readouterr().out
+    assert "nothing would be released: all windows share time" in refused
+    assert "96 in a row, each of 900 s" in refused
+    assert "\n  keys" not in refused
+
+
+def test_a_run_that_releases_nothing_says_so(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """In its last line; one whose output is there says that it is complete, and counts nothing."""
+    save(place.folder / "in.parquet", wide_rows(2, 3))
+    assert command(place, window=QUARTERS) == 0
+    assert "nothing was released" not in capsys.readouterr().out
+    assert command(place, window=QUARTERS) == 0
+    again = capsys.readouterr().out
+    assert "complete already: 1 parts were there" in again
+    assert " read:" not in again
+    (place.folder / "out.parquet").rename(place.folder / "kept.parquet")
+    assert command(place, window=QUARTERS, privacy="level = 0.5") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "nothing was released: all windows share time with what was released before"
+
+
+@pytest.mark.parametrize(("value", "said"), [(0.4, "100% are less than a thousandth"), (400.0, "")])
+def test_mistakes_of_unit_and_hold_are_seen(
+    place: Place, capsys: pytest.CaptureFixture[str], value: float, said: str
+) -> None:
+    """Kilowatts that are taken for W, half hours that are taken for quarters: before anything is debited."""
+    times = range(DAY, DAY + DAY_MS, 1_800_000)
+    save(place.folder / "in.parquet", [{"meter": "m", "time": at, "value": value} for at in times], LONG)
+    hold = "kind = 'power'\nunit = 'W'\nhold = '15min'"
+    assert command(place, "--dry-run", window=HALF_HOURS, source=hold) == 0
+    out = capsys.readouterr().out
+    assert "they cover at most 50% of the time" in out
+    assert said in out
+    assert ("are they W?" in out) == bool(said)
+
+
+def test_gaps_are_not_small(place: Place) -> None:
+    """Of what is missing nobody knows the unit."""
+    rows = [
+        {"meter": "m", "time": DAY + at * 60_000, "value": None if at % 2 else 9.0 * at} for at in range(9)
+    ]
+    found = looked(place, save(place.folder / "in.parquet", rows, LONG), window=HALF_HOURS)
+    assert (found.counts.numbers, found.counts.gap, found.small) == (9, 4, 2)
+
+
+def test_readings_of_refused_windows_cover_them(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the second run has of the first counts on both sides."""
+    ends = range(DAY + 1_800_000, DAY + 2 * DAY_MS + 1, 1_800_000)
+    rows = [{"meter": "m", "time": at, "value": 400.0} for at in ends]
+    keys = {"window": HALF_HOURS, "source": "kind = 'interval_energy'\nunit = 'Wh'\ninterval = '30min'"}
+    place.sanitise(save(place.folder / "in.parquet", rows[:48], LONG), "first.parquet", **keys)
+    save(place.folder / "in.parquet", rows, LONG)
+    for more in (["--dry-run"], []):
+        assert command(place, *more, **keys) == 0
+        said = capsys.readouterr().out
+        assert "48 windows that share time" in said
+        assert "Look" not in said
+
+
+def test_it_is_one_process(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """With Spark it is refused: the local engine accounts the same."""
+    save(place.folder / "in.parquet", wide_rows(1, 1))
+    assert command(place, "--dry-run", "--engine", "spark", window=QUARTERS) == 1
+    assert capsys.readouterr().err == "meteragent: --dry-run is for --engine local, which accounts the same\n"
+
+
+def test_stopped_it_says_that_nothing_was_written(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 130; an interrupted look has nothing to go on with."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("meteragent.archive.dry.look", interrupted)
+    assert command(place, "--dry-run", window=QUARTERS) == 130
+    assert capsys.readouterr().err == "meteragent: stopped: nothing was written\n"
+
+
+def test_a_configuration_without_a_key_is_refused(place: Place) -> None:
+    """As with a run."""
+    with pytest.raises(ConfigError, match="three different columns"):
+        looked(place, place.folder / "in.parquet", archive="value = 'time'")

@@ -1,0 +1,137 @@
+"""The matrix of brokers: how it ends, its judge, and the configurations it starts brokers with."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from meteragent.domain.grid import iso_time
+from tests.brokers import makes, report
+from tests.brokers.makes import MAKES, Make, replaced
+from tests.brokers.report import Report, tables
+from tests.brokers.root import Missing, Root
+from tests.brokers.trial import Measured
+from tests.commands import brokers
+from tests.integration import broker_kills as kills
+from tests.integration.service import Sent
+from tests.support.not_run import ROOT
+
+VERSIONS = {"mosquitto": "2.0.21-1", "nats-server": "2.10.27-1+b2", "rabbitmq-server": "1:4.0.5-6+deb13u2"}
+SHIPPED = [make for make in MAKES if make.shipped and make.lasts]
+
+
+def missing() -> makes.Ready:
+    """A broker that cannot be had."""
+    raise Missing("there is none")
+
+
+def test_a_broker_that_cannot_be_had_is_not_run_and_no_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason is said, and the command ends with 0."""
+    monkeypatch.setitem(brokers.BY_NAME, "aedes", Make("aedes", missing, ("3.1.1",)))
+    assert brokers.main(["aedes"]) == 0
+    assert "NOT RUN: aedes: there is none" in capsys.readouterr().out
+
+
+def test_an_unknown_broker_is_refused() -> None:
+    """A name that is none of the matrix ends the command with 2."""
+    with pytest.raises(SystemExit, match="2"):
+        brokers.main(["mosquito"])
+
+
+def test_what_does_not_hold_is_a_failure_unless_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A broker that lacks what it is not known to lack ends the command with 1 and is named."""
+    make = Make("some", missing, ("5",), lacks={"retained": "known"})
+    row = {"retained": Measured("topic", holds=False), "again": Measured("10 of 10", holds=True)}
+    known = Report(make, "1.0", {}, {"5": row})
+    assert list(known.failures) == []
+    bad = replace(known, does={"5": row | {"again": Measured("9 of 10", holds=False)}})
+    assert list(bad.failures) == ["FAILED: some 5 again: 9 of 10"]
+    for found, code in ((known, 0), (bad, 1)):
+        monkeypatch.setattr(brokers, "_run", lambda names, rounds, found=found: [found])
+        assert brokers.main([]) == code
+    assert "9 of 10" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("make", SHIPPED, ids=lambda make: make.name)
+def test_a_broker_is_started_with_what_is_shipped(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every setting of the shipped file is in the trial's, and all addresses are of the loopback."""
+    monkeypatch.setattr(makes, "_root", lambda suite: Root(tmp_path / "root", VERSIONS))
+    server = make.obtain().server(tmp_path)
+    files = [path for path in tmp_path.rglob("*") if path.suffix == ".conf" or path.name == "conf"]
+    text = "\n".join(path.read_text() for path in files)
+    assert str(server.port) in text
+    assert {*re.findall(r"\d+\.\d+\.\d+\.\d+", text)} == {"127.0.0.1"}
+    assert "1883" not in text
+    kind = make.name.partition("-")[0]
+    bounds = {
+        "mosquitto": ["max_inflight_messages 1000", "persistent_client_expiration 7d"],
+        "rabbitmq": ["mqtt.prefetch = 10000", "604800"],
+        "nats": ['ack_wait: "2s"', "max_ack_pending: 10000"],
+    }
+    assert all(bound in text for bound in bounds[kind])
+
+
+def test_a_shipped_line_that_is_gone_is_noticed() -> None:
+    """What a trial changes must stand once in the shipped file."""
+    assert replaced("listen here", "here", "there") == "listen there"
+    for text in ("listen", "here and here"):
+        with pytest.raises(ValueError, match="times"):
+            replaced(text, "here", "there")
+
+
+@pytest.mark.parametrize(
+    ("package", "version"),
+    [("mosquitto", "2.0.21"), ("nats-server", "2.10.27"), ("rabbitmq-server", "4.0.5")],
+)
+def test_a_version_is_the_program_s(package: str, version: str, tmp_path: Path) -> None:
+    """The packager's epoch and revision are left out."""
+    assert Root(tmp_path, VERSIONS).version(package) == version
+
+
+def test_slots_by_the_clock_are_judged() -> None:
+    """A slot that never came, one with two values and one that is a watt off are each counted."""
+    start_ms, slots = 1_700_000_000_000, 5
+    last_ms = start_ms + (slots - 1) * kills.STEP_MS
+    sent = [Sent(home, start_ms - 1 + at, 100) for home in kills.HOMES for at in (0, 10)]
+    messages = {
+        f"private/main/{home}": [
+            json.dumps({"t": iso_time(start_ms + at * kills.STEP_MS), "value": 100}).encode()
+            for at in range(slots)
+        ]
+        for home in kills.HOMES
+    }
+    right = kills.Judged(2, 3 * slots, 0, 0, 0)
+    assert kills.by_clock(2, sent, messages, last_ms) == right
+    assert right.kept
+    topic = f"private/main/{kills.HOMES[0]}"
+    first, second = messages[topic][:2]
+    messages[topic] += [first.replace(b"100", b"101")]
+    messages[topic][1] = second.replace(b"100", b"99")
+    del messages[f"private/main/{kills.HOMES[1]}"][3]
+    judged = kills.by_clock(2, sent, messages, last_ms)
+    assert judged == kills.Judged(2, 3 * slots - 1, 1, 1, 2)
+    assert not judged.kept
+    assert judged.text == "2×: 14 slots, 1 missing, 1 doubled, 2 wrong"
+
+
+def test_the_documentation_has_what_is_measured() -> None:
+    """docs/brokers.md has both tables with a row for each broker and each version of MQTT that it speaks."""
+    text = (ROOT / "docs" / "brokers.md").read_text()
+    for head in tables([]).splitlines():
+        assert head in text
+    columns = len(report.DOES) + 2
+    rows = [line for line in text.splitlines() if line.startswith("| ") and line.count("|") == columns + 1]
+    names = [[cell.strip() for cell in line.split("|")[1:3]] for line in rows[1:]]
+    expected = [(make, spoken) for make in MAKES for spoken in make.speaks]
+    for (name, spoken), (make, version) in zip(names, expected, strict=True):
+        assert name.startswith(make.name.partition("-")[0])
+        assert name.endswith("defaults") != make.shipped
+        assert spoken == version

@@ -1,0 +1,164 @@
+"""Which streams may run: a promise that readings break is refused, but where accepted or running before."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from meteragent import config
+from meteragent.cli import main
+from meteragent.cli.admission import admit
+from tests.support.configurations import refused
+from tests.support.stores import open_store, opening, persist
+
+SPARSE = "source.kind = 'power'\nsource.unit = 'W'\nsource.every = '5min'\n"
+COARSE = "source.kind = 'register'\nsource.unit = 'kWh'\nsource.dead_band = 1\n"
+BOTH = "".join(
+    f"[[stream]]\nname = '{name}'\n{keys}"
+    f"source.topic = 'm/{{meter}}/{name}'\nsink.topic = 'o/{{meter}}/{name}'\n"
+    for name, keys in (("one", SPARSE), ("two", COARSE))
+)
+
+
+def write(folder: Path, keys: str) -> Path:
+    """A configuration in a folder, with its store there."""
+    path = folder / "meteragent.toml"
+    flat = "" if "[[stream]]" in keys else "source.topic = 'm/{meter}/p'\nsink.topic = 'o/{meter}'\n"
+    path.write_text(f"{flat}{keys}\n[store]\npath = '{folder / 'store.db'}'\n")
+    return path
+
+
+def run_before(folder: Path, channel: str = "main") -> None:
+    """A store in which a stream has opened a window."""
+    with open_store(folder / "store.db") as store:
+        persist(store, opening(1, "m", channel=channel))
+
+
+@pytest.mark.parametrize(
+    ("keys", "texts"),
+    [
+        (
+            SPARSE,
+            (
+                "privacy.hide: found 110 Wh within a slot",
+                "at least 1.67 kWh",
+                "readings at most 19s apart (source.every)",
+                "a window.range of at most 1,320 W from end to end",
+                "privacy.accept = ['sparse_readings']",
+            ),
+        ),
+        (
+            COARSE,
+            (
+                "energy is counted in steps of 1 kWh: what moves 110 Wh can count for 1 kWh, level 9.09",
+                "at least 500 Wh",
+                "a count in steps of at most 0.22 kWh (source.dead_band)",
+                "privacy.accept = ['coarse_register']",
+            ),
+        ),
+        (SPARSE + "privacy.radius = 220\n", ("privacy.radius: found 110 Wh", "at least 3,334 W")),
+        (SPARSE + "source.dead_band = 800\n", ("at least 2.47 kWh; or the device's energy",)),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_promise_that_readings_break_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, keys: str, texts: tuple[str, ...]
+) -> None:
+    """Beyond twice the level `check` and `run` end with 78: the key, what it is and what would be right."""
+    assert main([command, str(write(tmp_path, keys))]) == 78
+    told = capsys.readouterr().err
+    assert told.startswith(f"{tmp_path}/meteragent.toml: privacy.")
+    for text in texts:
+        assert text in told
+    assert not (tmp_path / "store.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "right"),
+    [
+        *((SPARSE, f"privacy.{key}") for key in ("hide = '1667Wh'", "accept = ['sparse_readings']")),
+        *((COARSE, f"privacy.{key}") for key in ("hide = '0.5kWh'", "accept = ['coarse_register']")),
+        (SPARSE, "window.range = [0, 1320]"),
+        (SPARSE.replace("5min", "19s"), ""),
+        (COARSE.replace("= 1\n", "= 0.22\n"), ""),
+    ],
+)
+def test_what_is_said_to_be_right_is(tmp_path: Path, keys: str, right: str) -> None:
+    """Each way out that a refusal names lets the stream run."""
+    assert main(["check", str(write(tmp_path, f"{keys}{right}\n"))]) == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "wrong"),
+    [
+        (SPARSE, "privacy.hide = '1666Wh'"),
+        (SPARSE, "privacy.accept = ['coarse_register']"),
+        (SPARSE, "window.range = [0, 1330]"),
+        (SPARSE.replace("5min", "20s"), ""),
+        (COARSE, "privacy.accept = ['sparse_readings']"),
+        (COARSE, "privacy.hide = '499Wh'"),
+        (COARSE.replace("= 1\n", "= 0.221\n"), ""),
+    ],
+)
+def test_just_beside_it_is_refused(tmp_path: Path, keys: str, wrong: str) -> None:
+    """A little less than what would be right is refused, and so is the other word."""
+    assert main(["check", str(write(tmp_path, f"{keys}{wrong}\n"))]) == 78
+
+
+def test_all_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two streams are two lines, each with its own key."""
+    assert main(["check", str(write(tmp_path, BOTH))]) == 78
+    found = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1] for line in found] == ["stream[0].privacy.hide", "stream[1].privacy.hide"]
+
+
+def test_only_two_words_are_accepted() -> None:
+    """Another word of `privacy.accept` is refused, with those that there are."""
+    text = f"source.topic = 'm/{{meter}}'\nsink.topic = 'o/{{meter}}'\n{SPARSE}privacy.accept = ['anything']"
+    error = refused(lambda: config.parse(text))
+    assert (error.key, error.found) == ("privacy.accept[0]", "'anything'")
+    assert "'coarse_register' or 'sparse_readings'" in error.expected
+
+
+def test_what_has_run_goes_on_with_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A store that has marks of the stream, such as one of the last version: no update ends it."""
+    path = write(tmp_path, SPARSE)
+    run_before(tmp_path)
+    assert main(["check", str(path)]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith(f"{path}: warning, since it has run before: privacy.hide: found 110 Wh")
+
+
+def test_only_the_stream_that_has_run_goes_on(tmp_path: Path) -> None:
+    """Of two streams the one that the store knows is warned of, and the new one is refused."""
+    settings = config.load(write(tmp_path, BOTH))
+    run_before(tmp_path, "two")
+    refusals, warned = admit(settings)
+    assert [error.key for error in refusals] == ["stream[0].privacy.hide"]
+    assert [error.key for error in warned] == ["stream[1].privacy.hide"]
+
+
+def test_a_damaged_store_ends_nothing(tmp_path: Path) -> None:
+    """Where the store cannot say what has run, that is for `run` to mend: all is warned of."""
+    settings = config.load(write(tmp_path, SPARSE))
+    (tmp_path / "store.db").write_bytes(b"no database" * 1000)
+    refusals, warned = admit(settings)
+    assert (refusals, len(warned)) == ([], 1)
+
+
+def test_run_starts_a_stream_that_has_run_before(tmp_path: Path) -> None:
+    """`run` says the warning and goes on; without marks the same configuration ends with 78 at once."""
+    path = write(tmp_path, SPARSE + "source.url = 'mqtt://127.0.0.1:1'\n")
+    command = [sys.executable, "-m", "meteragent", "run", str(path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 78
+    run_before(tmp_path)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert "warning, since it has run before: privacy.hide" in running.stderr.readline()
+        running.terminate()
+        assert running.wait(60) in (0, -15)
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        assert connection.execute("SELECT count(*) FROM mark").fetchone() == (1,)

@@ -1,0 +1,214 @@
+"""kill -9 in earnest: ``python -m tests.commands.kill_rounds --rounds 200 --log FILE``.
+
+So many rounds of each kind, under a burst feed and at random moments: the agent is killed; one broker; one of
+two brokers. They run in parts, each with a new store, another seed and a judgement of every message that was
+received and of the ledger; the noise of all parts together is held against its law. A part that is done is a
+line of the log: stopped at any time, the same command goes on there and prints the totals of the whole log.
+It ends with 0 if nothing is missing, doubled or wrong, with 1 otherwise, and with 143 where it was stopped.
+The tests of integration do the same with 25 rounds.
+"""
+
+import argparse
+import asyncio
+import logging
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from scipy import stats
+
+from simulators.long_run import STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
+from simulators.option import positive
+from tests.integration import law
+from tests.integration.agent import LOGS_SUBSCRIPTIONS
+from tests.integration.judge import Fed, Messages, dither, noise, slots, violations
+from tests.integration.ordeal import PLAN, UNLIMITED, Outcome, kill_agent, kill_brokers
+from tests.integration.plan import Plan
+from tests.support.broker import Broker, mosquitto_program
+
+AGENT_BURST = 500
+BROKER_BURSTS = {1: 40, 2: 60}
+PART_MIN = 5
+"""Rounds after which every meter has released something."""
+KINDS = {"the agent": 0, "the broker": 1, "one of two brokers": 2}
+"""What is killed, and the number of brokers that are killed."""
+WINDOWS_MIN = 150
+"""Windows that the law of the noise is tested with at least: its cells hold enough from there on."""
+JUDGED = {"missing": "missing", "two values": "doubled"}
+"""How a violation is counted; every other kind is wrong."""
+
+
+async def part(program: Path, folder: Path, kind: str, rounds: int, seed: int) -> Part:
+    """Run rounds of a kind, and judge them."""
+    settings, brokers = LOGS_SUBSCRIPTIONS, max(1, KINDS[kind])
+    plans = [PLAN, PLAN.noisy]
+    with ExitStack() as stack:
+        if KINDS[kind]:
+            settings, plans = settings | UNLIMITED, [PLAN]
+        running = [
+            stack.enter_context(
+                Broker(
+                    program, _new(folder / f"broker-{at}"), persistence=bool(KINDS[kind]), settings=settings
+                )
+            )
+            for at in range(brokers)
+        ]
+        place = _new(folder / "agent")
+        if KINDS[kind]:
+            outcome = await kill_brokers(running, place, plans, rounds, BROKER_BURSTS[brokers], seed=seed)
+        else:
+            outcome = await kill_agent(running[0], place, plans, rounds, AGENT_BURST, seed=seed)
+    return judged(plans, outcome)
+
+
+def judged(plans: Sequence[Plan], outcome: Outcome) -> Part:
+    """Return the counts of a part; the noise of its windows where it has any."""
+    fed, messages = outcome.fed, outcome.receiver.messages
+    line: Part = {
+        "lives": outcome.lives,
+        "records": outcome.receiver.records,
+        "dither": dither(PLAN, fed, messages),
+        **counted(plans, fed, messages),
+    }
+    try:
+        outcome.agent.assert_kept(fed, outcome.receiver)
+    except AssertionError as error:
+        return line | {"failed": str(error)[:2000]}
+    return line | {"noise": [w for plan in plans if not plan.is_exact for w in noise(plan, fed, messages)]}
+
+
+def counted(plans: Sequence[Plan], fed: Fed, messages: Messages) -> Part:
+    """Count readings, slots, and what is missing, doubled or wrong in what was received."""
+    kinds = Counter(
+        JUDGED.get(violation.kind, "wrong") for plan in plans for violation in violations(plan, fed, messages)
+    )
+    return {
+        "readings": sum(map(len, fed.values())),
+        "slots": sum(len(slots(plan, meter, messages)) for plan in plans for meter in fed),
+        **{kind: kinds[kind] for kind in ("missing", "doubled", "wrong")},
+    }
+
+
+def run(program: Path, rounds: int, size: int, log: LongRun) -> None:
+    """Run what the log does not hold: the kinds in turn, in whole parts of `size` rounds."""
+    while True:
+        done = {kind: sum(p["rounds"] for p in log.parts if p["kind"] == kind) for kind in KINDS}
+        kind = min(KINDS, key=done.__getitem__)
+        if done[kind] >= rounds:
+            return
+        seed = sum(p["kind"] == kind for p in log.parts)
+        line: Part = {"kind": kind, "rounds": size, "seed": seed}
+        begun_s = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                line |= asyncio.run(part(program, Path(folder), kind, size, seed))
+            except Exception as error:  # noqa: BLE001 - a part that could not be judged is a failure of the run
+                line |= {"failed": f"{type(error).__name__}: {str(error)[:2000]}"}
+        log.append(line | {"seconds": round(time.monotonic() - begun_s, 1)})
+        print(_sentence(line), flush=True)
+
+
+def _sentence(line: Part) -> str:
+    if "failed" in line:
+        return f"FAILED, {line['rounds']} kills of {line['kind']}, seed {line['seed']}: {line['failed']}"
+    return (
+        f"{line['rounds']} kills of {line['kind']}: {line['readings']} readings, {line['slots']} slots, kept"
+    )
+
+
+def totals(log: LongRun) -> bool:
+    """Print the totals of the whole log; returns whether everything was kept and the noise has its law."""
+    for kind in KINDS:
+        parts = [one for one in log.parts if one["kind"] == kind]
+        counts = Counter[str]()
+        for one in parts:
+            counts += Counter({key: n for key, n in one.items() if isinstance(n, int) and key != "seed"})
+        minutes = sum(one["seconds"] for one in parts) / 60
+        kept = ", ".join(f"{counts[name]} {name}" for name in ("missing", "doubled", "wrong"))
+        print(f"kill -9 of {kind}: {counts['rounds']} rounds in {minutes:.1f} min")
+        print(f"  {counts['lives']} of them after a release; {counts['records']} records with repetitions")
+        print(f"  {counts['readings']} readings, {counts['slots']} slots: {kept}")
+    failed = [one for one in log.parts if "failed" in one]
+    for one in failed:
+        print(_sentence(one))
+    noise_passes = _has_its_law([window for one in log.parts for window in one.get("noise", ())])
+    return (
+        _is_unbiased([one["dither"] for one in log.parts if "dither" in one]) and noise_passes and not failed
+    )
+
+
+def _is_unbiased(parts: Sequence[Sequence[float]]) -> bool:
+    """Test the dither of all parts: the right one fails with a chance of 1e-6."""
+    offs, variance = (sum(part[at] for part in parts) for at in range(2))
+    if not variance:
+        print("the dither of no slots: nothing to test")
+        return True
+    z = offs / variance**0.5
+    passes = bool(abs(z) < stats.norm.isf(law.ALARM / 2))
+    verdict = "is unbiased" if passes else "FAILED: is NOT unbiased"
+    print(f"the dither {verdict}: {z:.2f} standard deviations off")
+    return passes
+
+
+def _has_its_law(windows: Sequence[Sequence[int]]) -> bool:
+    """Test the noise of all parts; a right sampler fails with a chance of 2e-6."""
+    if len(windows) < WINDOWS_MIN:
+        print(f"the noise of {len(windows)} windows: too few to test its law")
+        return True
+    passes = law.scale_passes(windows, PLAN.noisy.epsilon) and law.rest_p(windows) > law.ALARM
+    print(f"the noise of {len(windows)} windows {'has its law' if passes else 'FAILED: has NOT its law'}")
+    return passes
+
+
+def _new(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def main() -> int:
+    """Read the arguments, and run."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=positive, default=200, help="of each kind (default %(default)s)")
+    parser.add_argument(
+        "--part",
+        type=positive,
+        default=10,
+        help=f"rounds in a part, at least {PART_MIN} (default %(default)s); the rounds are whole parts",
+    )
+    parser.add_argument("--log", type=Path, metavar="FILE", help="where the parts that are done are kept")
+    options = parser.parse_args()
+    if options.part < PART_MIN:
+        parser.error(f"--part: a part has at least {PART_MIN} rounds")
+    program = mosquitto_program()
+    if program is None:
+        parser.exit(1, "NOT RUN: mosquitto is not on the path, nor in /usr/sbin\n")
+    logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # the feeder's client: connections that end
+    try:
+        with LongRun(options.log, "kill_rounds", ("meteragent", "simulators", "tests")) as log:
+            return _go(program, options, log)
+    except OtherLog as error:
+        parser.exit(2, f"{error}\n")
+
+
+def _go(program: Path, options: argparse.Namespace, log: LongRun) -> int:
+    stopped = False
+    try:
+        with stoppable():
+            run(program, options.rounds, options.part, log)
+    except Stopped:
+        stopped = True
+    kept = totals(log)
+    if stopped:
+        print("stopped: the same command goes on from here")
+        return STOPPED
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""The agent under load, in figures: ``python -m tests.commands.load --meters 10000``.
+
+So many meters that report once a minute: their start, the normal rate, ten times of it, a flood of unknown
+meters, payloads that are too large, and an hour of backlog after an outage of the agent. It prints what
+each took and ends with 1 if a slot is missing, doubled or wrong. The tests of integration do it with 100
+meters and less time.
+"""
+
+import argparse
+import asyncio
+import tempfile
+from pathlib import Path
+
+from tests.integration.load import HEADER, SETTINGS, Outcome, run
+from tests.support.broker import Broker, mosquitto_program
+
+
+async def measure(program: Path, folder: Path, meters: int, seconds: float) -> Outcome:
+    """One run."""
+    place = folder / "broker"
+    place.mkdir()
+    with Broker(program, place, settings=SETTINGS) as broker:
+        return await run(broker, folder / "agent", meters, seconds=seconds)
+
+
+def main() -> None:
+    """Read the arguments, run, and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--meters", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of the normal rate, and of the burst")
+    options = parser.parse_args()
+    program = mosquitto_program()
+    if program is None:
+        parser.exit(1, "NOT RUN: mosquitto is not on the path, nor in /usr/sbin\n")
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = asyncio.run(measure(program, Path(folder), options.meters, options.seconds))
+    print(f"{options.meters} meters, one reading a minute each, windows of 30 minutes")
+    print(HEADER)
+    for phase in outcome.phases:
+        print(phase)
+    for name, totals in (("first life", outcome.first), ("second life", outcome.second)):
+        print(f"{name}: " + " ".join(f"{key}={count}" for key, count in totals.items()))
+    print(
+        f"{outcome.slots} slots, of them missing, doubled or wrong: {len(outcome.wrong)} {outcome.wrong[:5]}"
+    )
+    parser.exit(bool(outcome.wrong))
+
+
+if __name__ == "__main__":
+    main()

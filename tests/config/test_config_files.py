@@ -1,0 +1,64 @@
+"""What a configuration names outside itself: its own file, brokers' files, secrets."""
+
+from pathlib import Path
+
+import pytest
+
+from meteragent import config
+from meteragent.config.model import Broker
+from tests.support.configurations import refused
+
+SECRET = "open-sesame"
+
+
+def test_what_is_no_file_or_no_toml_is_refused(tmp_path: Path) -> None:
+    """A missing file, a folder, one that is not UTF-8 and one that is not TOML say what they are."""
+    path = tmp_path / "meteragent.toml"
+    assert refused(lambda: config.load(path)).found == "no such file or directory"
+    assert refused(lambda: config.load(tmp_path)).found == "is a directory"
+    path.write_bytes(b"\xff")
+    error = refused(lambda: config.load(path))
+    assert (error.key, error.found) == (str(path), "unicodedecodeerror")
+    error = refused(lambda: config.parse("[source\n"))
+    assert (error.key, error.expected) == ("file", "TOML")
+    assert "line 1" in error.found
+
+
+def test_a_secret_is_read_without_its_line_end(tmp_path: Path) -> None:
+    """A secret is the file's bytes, but for the end of the line."""
+    path = tmp_path / "secret"
+    path.write_bytes(b" \xffse sam \r\n\n")
+    assert config.read_secret("sink.pseudonym_key_file", path) == b" \xffse sam "
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\r\n"])
+def test_a_secret_that_is_missing_or_empty_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    """No key is no pseudonym: a missing or empty file is refused with the configuration's key."""
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    error = refused(lambda: config.read_secret("sink.pseudonym_key_file", path))
+    assert error.key == "sink.pseudonym_key_file"
+    assert error.found == f"{path}: {'no such file or directory' if content is None else 'empty'}"
+
+
+@pytest.mark.parametrize("key", ["ca_file", "cert_file", "key_file", "password_file"])
+def test_a_broker_s_files_must_be_readable(tmp_path: Path, key: str) -> None:
+    """A file of a broker that cannot be read is refused before anything connects."""
+    broker = Broker.model_validate({"username": "u", "cert_file": __file__} | {key: tmp_path / "none"})
+    error = refused(lambda: config.endpoint("sink", "mqtts://host", broker))
+    assert (error.key, error.found) == (f"sink.{key}", f"{tmp_path / 'none'}: no such file or directory")
+
+
+def test_a_password_is_text_and_never_shown(tmp_path: Path) -> None:
+    """A password comes from its file; one that is not UTF-8 is refused, and none is in any text."""
+    path = tmp_path / "password"
+    path.write_text(f"{SECRET}\n")
+    broker = Broker(username="u", password_file=path)
+    found = config.endpoint("source", "mqtt://host", broker)
+    assert (found.host, found.port, found.username, found.password) == ("host", 1883, "u", SECRET)
+    assert SECRET not in repr(found)
+    path.write_bytes(SECRET.encode() + b"\xff")
+    error = refused(lambda: config.endpoint("source", "mqtt://host", broker))
+    assert (error.key, error.found) == ("source.password_file", f"{path}: not UTF-8")
+    assert SECRET not in str(error)

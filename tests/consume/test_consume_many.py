@@ -1,0 +1,398 @@
+"""Totals and means over many meters: what they are, their intervals, and which are told."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from meteragent.consume import Cells, Descriptor, Rules, Series, Slots, by_feeder, collect, mean_value
+from meteragent.domain.terms import Space, Terms
+from meteragent.domain.units import Kind
+from meteragent.privacy import SeededBits
+from meteragent.privacy.totals import Part, Weighted, half_width_of_total
+from meteragent.wire.descriptor import describe
+from tests.support.messages import ENERGY, HALF_HOUR_MS, HOURLY, KILO, NOON_MS, SPLIT, described, recorded
+from tests.support.stores import TERMS
+
+TIME = pa.timestamp("ms", "UTC")
+ALARM = 1e-6
+"""A right program fails a statistical test with at most this chance."""
+FINE = replace(TERMS, radius=Fraction(40), quantum_u=10_000)
+
+
+def series(terms: Terms, quanta: Sequence[int], meter: str = "m1", first: int = 0) -> Series:
+    """A meter's series."""
+    return collect([described(terms, meter), *recorded(terms, quanta, meter, first)])[meter]
+
+
+def terms_of(terms: Terms) -> Descriptor:
+    """The descriptor of terms, as it is received."""
+    return Descriptor.parse(described(terms))
+
+
+def matrix(quanta: NDArray[np.int64], terms: Terms = TERMS) -> Slots:
+    """Slots of meters m0, m1 .. (rows) at consecutive times (columns), of windows of n slots."""
+    meters, count = quanta.shape
+    start_ms = NOON_MS + terms.step_ms * np.tile(np.arange(count), meters)
+    return Slots(
+        tuple(f"m{number}" for number in range(meters)),
+        (terms_of(terms),),
+        np.repeat(np.arange(meters), count),
+        np.zeros(quanta.size, np.int64),
+        start_ms - (start_ms - NOON_MS) % terms.length_ms,
+        start_ms,
+        start_ms + terms.step_ms,
+        quanta.ravel() * terms.quantum_u,
+    )
+
+
+def shuffled(slots: Slots, seed: int) -> Slots:
+    """The same rows in another order."""
+    order = np.random.default_rng(seed).permutation(slots.meter.size)
+    columns = ("meter", "terms", "window_ms", "start_ms", "end_ms", "value_u")
+    return replace(slots, **{name: getattr(slots, name)[order] for name in columns})
+
+
+def released(homes: Sequence[Series]) -> tuple[pa.Table, list[Descriptor]]:
+    """The same homes, as an archive's releases hold them, a row a window; and their descriptors."""
+    terms = {one.id: one for home in homes for one in home.descriptors.values()}
+    windows = [home.of_window(ms) for home in homes for ms in np.unique(home.window_ms).tolist()]
+    values = [[record.value for record in window.records] for window in windows]
+    whole = all(value.denominator == 1 for row in values for value in row)
+    kind, exact = (pa.int64(), int) if whole else (pa.decimal128(18, 3), _decimal)
+    start_ms = [int(window.window_ms[0]) for window in windows]
+    ids = [window.records[0].descriptor for window in windows]
+    end_ms = [start + terms[id_].length_ms for start, id_ in zip(start_ms, ids, strict=True)]
+    columns = {
+        "meter": [window.meter for window in windows],
+        "start": pa.array(start_ms, TIME),
+        "end": pa.array(end_ms, TIME),
+        "values": pa.array([[exact(value) for value in row] for row in values], pa.list_(kind)),
+        "d": ids,
+    }
+    return pa.table(columns), list(terms.values())
+
+
+def long(homes: Sequence[Series]) -> pa.Table:
+    """Likewise, a row a slot."""
+    records = [record for home in homes for record in home.records]
+    columns = {
+        "meter": [record.meter for record in records],
+        "start": pa.array([record.time_ms for record in records], TIME),
+        "end": pa.array([record.time_ms + record.step_ms for record in records], TIME),
+        "value": pa.array([_decimal(record.value) for record in records], pa.decimal128(18, 3)),
+        "d": [record.descriptor for record in records],
+    }
+    return pa.table(columns)
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+def same(one: Cells, other: Cells) -> bool:
+    """Whether two are equal to the last bit."""
+    return one.unit == other.unit and all(
+        column.tobytes() == other.columns()[name].tobytes() for name, column in one.columns().items()
+    )
+
+
+# --- numbers ------------------------------------------------------------------------------------------
+
+
+quanta = st.lists(st.lists(st.integers(-9999, 9999), min_size=6, max_size=6), min_size=1, max_size=5)
+
+
+@given(homes=quanta, terms=st.sampled_from([TERMS, SPLIT, HOURLY, KILO, ENERGY, FINE]))
+@settings(max_examples=40)
+def test_a_cell_is_the_mean_of_its_homes(homes: list[list[int]], terms: Terms) -> None:
+    """Value, deviation and interval are those of `mean_value`; the total is the exact sum."""
+    meters = [series(terms, values, f"m{number}") for number, values in enumerate(homes)]
+    found = by_feeder(Slots.of(meters), coverage=0.9)
+    assert found.told.all()
+    assert found.start_ms.tolist() == meters[0].time_ms.tolist()
+    for place, time_ms in enumerate(found.start_ms.tolist()):
+        one = mean_value(meters, time_ms, 0.9)
+        numbers = (found.mean[place], found.sd[place], found.low[place], found.high[place])
+        assert numbers == pytest.approx((one.value, one.sd, one.low, one.high), rel=1e-12, abs=1e-9)
+        assert found.total[place] == float(sum(home.records[place].value for home in meters))
+        assert (found.homes[place], found.unit) == (len(meters), one.unit)
+
+
+@given(homes=quanta, seed=st.integers(0, 99), terms=st.sampled_from([TERMS, SPLIT, KILO]))
+@settings(max_examples=30)
+def test_order_and_origin_mean_nothing(homes: list[list[int]], seed: int, terms: Terms) -> None:
+    """Rows in any order, from records or from Parquet, a row a window or a slot: the same bytes."""
+    meters = [series(terms, values, f"m{number}") for number, values in enumerate(homes)]
+    slots = Slots.of(meters)
+    feeders = {series.meter: f"f{number % 2}" for number, series in enumerate(meters)}
+    found = by_feeder(slots, feeders)
+    assert same(found, by_feeder(shuffled(slots, seed), feeders))
+    wide, terms_known = released(meters)
+    for table in (wide, long(meters)):
+        read = Slots.released(table, terms_known)
+        assert same(found, by_feeder(read, feeders))
+        assert sorted(read.window_ms.tolist()) == sorted(slots.window_ms.tolist())
+
+
+def test_homes_under_several_terms_have_one_mean() -> None:
+    """Each counts with its own noise, and only where it has a record."""
+    one, other, late = (
+        series(TERMS, [100, 200], "a"),
+        series(FINE, [1000, 2000], "b"),
+        series(TERMS, [7], "c", 1),
+    )
+    found = by_feeder(Slots.of([one, other, late]))
+    assert found.homes.tolist() == [2, 3]
+    assert found.mean.tolist() == pytest.approx([55, 227 / 3])
+    counts = ((1, 1), (2, 1))
+    for place, (coarse, fine) in enumerate(counts):
+        homes = coarse + fine
+        parts = [Part(TERMS.mechanism, 1, coarse, 1 / homes)]
+        parts += [Part(FINE.mechanism, 1, fine, 1 / homes)]
+        half = half_width_of_total(parts)
+        assert found.high[place] - found.mean[place] == pytest.approx(half)
+        assert found.mean[place] - found.low[place] == pytest.approx(half)
+    for homes_in_order in ([one, other, late], [other, late, one]):
+        table, known = released(homes_in_order)
+        assert same(found, by_feeder(Slots.released(table, known)))
+
+
+def test_slots_of_other_lengths_are_other_cells() -> None:
+    """In order of their start, then their end."""
+    short = replace(TERMS, length_ms=HALF_HOUR_MS // 3, step_ms=HALF_HOUR_MS // 3)
+    found = by_feeder(Slots.of([series(TERMS, [5, 6], "a"), series(short, [1, 2, 3], "b")]))
+    minutes = [
+        ((start - NOON_MS) // 60_000, (end - NOON_MS) // 60_000)
+        for start, end in zip(found.start_ms.tolist(), found.end_ms.tolist(), strict=True)
+    ]
+    assert minutes == [(0, 10), (0, 30), (10, 20), (20, 30), (30, 60)]
+    assert found.total.tolist() == [1, 5, 2, 3, 6]
+
+
+def test_feeders_are_told_apart() -> None:
+    """In order of their names, each with its own homes; columns are of one length."""
+    slots = matrix(np.array([[1, 2], [30, 40], [500, 600]]))
+    found = by_feeder(slots, {"m0": "west", "m1": "east", "m2": "west"})
+    assert found.feeder.tolist() == ["east", "east", "west", "west"]
+    assert found.total.tolist() == [30, 40, 501, 602]
+    assert found.mean.tolist() == [30, 40, 250.5, 301]
+    columns = found.columns()
+    assert pa.table(columns).num_rows == 4
+    assert columns["start"][0] == np.datetime64(NOON_MS, "ms")
+
+
+def test_what_has_no_total_is_refused() -> None:
+    """Unlike units or kinds, bands, a meter twice, a meter without a feeder, sums beyond 64 bits."""
+    home = series(TERMS, [1, 2])
+    for other in (series(KILO, [1, 2], "k"), series(ENERGY, [1, 2], "e")):
+        with pytest.raises(ValueError, match="differ in kind or unit"):
+            Slots.of([home, other])
+    with pytest.raises(ValueError, match="no slots"):
+        Slots.of([])
+    with pytest.raises(ValueError, match="overlap"):
+        Slots.of([home, home])
+    slots = Slots.of([home])
+    with pytest.raises(ValueError, match="overlap"):
+        replace(slots, start_ms=slots.start_ms - np.array([0, 1]))
+    with pytest.raises(ValueError, match="1 meters have no feeder"):
+        by_feeder(slots, {"other": "f"})
+    with pytest.raises(ValueError, match="64 bits"):
+        by_feeder(replace(slots, value_u=np.array([2**61, 2**61])))
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        by_feeder(slots, coverage=1)
+    with pytest.raises(ValueError, match="not of one time"):
+        replace(slots, descriptors=(replace(slots.descriptors[0], space=Space.PROFILE, bands={"a": 1}),))
+
+
+def test_a_table_must_say_what_its_values_are() -> None:
+    """Of releases each descriptor is needed, and values."""
+    home = series(TERMS, [1])
+    row = {
+        "meter": ["m"],
+        "start": pa.array([NOON_MS], TIME),
+        "end": pa.array([NOON_MS + HALF_HOUR_MS], TIME),
+        "values": pa.array([[1]], pa.list_(pa.int64())),
+        "d": [home.records[0].descriptor],
+    }
+    terms = [terms_of(TERMS)]
+    assert by_feeder(Slots.released(pa.table(row), terms)).total.tolist() == [1]
+    with pytest.raises(ValueError, match="not among those given"):
+        Slots.released(pa.table(row), [])
+    for values in (pa.array([[]], pa.list_(pa.int64())), pa.array([None], pa.list_(pa.int64()))):
+        with pytest.raises(ValueError, match="without values"):
+            Slots.released(pa.table(row | {"values": values}), terms)
+    for values in (pa.array([[None]], pa.list_(pa.int64())), pa.array([[10**17]], pa.list_(pa.int64()))):
+        with pytest.raises(ValueError, match="missing, or beyond"):
+            Slots.released(pa.table(row | {"values": values}), terms)
+
+
+# --- intervals ----------------------------------------------------------------------------------------
+
+
+def noisy(truth: NDArray[np.int64], terms: Terms, seed: int) -> NDArray[np.int64]:
+    """What leaves of true quanta, meters by slots, in windows of n."""
+    mechanism = terms.mechanism
+    windows = truth.reshape(-1, terms.n)
+    found = mechanism.release(windows, bits=SeededBits(seed))
+    return np.asarray(found, np.int64).reshape(truth.shape)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("homes", [1, 12])
+def test_intervals_hold_as_often_as_they_say(homes: int) -> None:
+    """Of 20,000 means the stated part holds the truth; an interval 8 % too narrow or wide is seen.
+
+    A right program fails with a chance of 1e-6, one that is 8 % off passes with one below 1e-4.
+    """
+    truth = np.random.default_rng(1).integers(0, 3000, (homes, 20_000))
+    found = by_feeder(matrix(noisy(truth, TERMS, homes)), coverage=0.8)
+    off, half = np.abs(found.mean - truth.mean(axis=0)), (found.high - found.low) / 2
+    holds = [int((off <= half * scale).sum()) for scale in (1, 0.92, 1.08)]
+    passes = [stats.binomtest(count, 20_000, 0.8).pvalue > ALARM for count in holds]
+    assert passes == [True, False, False]
+
+
+@pytest.mark.statistical
+def test_means_are_right_on_average() -> None:
+    """The mean error of 21,000 means is no more than 5 of its deviations; rounding has no bias."""
+    truth = np.random.default_rng(2).integers(0, 3000, (4, 21_000))
+    found = by_feeder(matrix(noisy(truth, SPLIT, 3), SPLIT))
+    error = found.mean - truth.mean(axis=0)
+    assert abs(error.mean()) <= 5 * found.sd[0] * (SPLIT.n / error.size) ** 0.5
+    assert error.std() == pytest.approx(found.sd[0], rel=0.05)
+
+
+# --- rules --------------------------------------------------------------------------------------------
+
+
+def test_small_groups_are_withheld() -> None:
+    """Cells of fewer homes have no number, and say how many homes they have."""
+    whole = Slots.of([series(TERMS, [1, 2], "a"), series(TERMS, [3, 4], "b"), series(TERMS, [5], "c", 1)])
+    found = by_feeder(whole, rules=Rules(at_least=3))
+    assert found.told.tolist() == [False, True]
+    assert found.homes.tolist() == [2, 3]
+    for name in ("total", "mean", "sd", "low", "high"):
+        numbers = getattr(found, name)
+        assert np.isnan(numbers[0])
+        assert numbers[1] == getattr(by_feeder(whole), name)[1]
+
+
+def test_dominance_by_public_facts_is_exact() -> None:
+    """A cell is withheld where a home has more than its share of the capacities in it, whatever was used."""
+    whole = Slots.of([series(TERMS, [1, 2], "a"), series(TERMS, [3, 4], "b"), series(TERMS, [5], "c", 1)])
+    equal = {"a": 10.0, "b": 10.0, "c": 10.0}
+    assert by_feeder(whole, rules=Rules(share=0.5, capacity=equal)).told.tolist() == [True, True]
+    assert by_feeder(whole, rules=Rules(share=0.4, capacity=equal)).told.tolist() == [False, True]
+    large = equal | {"c": 21.0}
+    assert by_feeder(whole, rules=Rules(share=0.5, capacity=large)).told.tolist() == [True, False]
+    for capacity in ({"a": 1.0, "b": 1.0}, equal | {"c": 0.0}, equal | {"c": float("nan")}):
+        with pytest.raises(ValueError, match="1 meters have no capacity"):
+            by_feeder(whole, rules=Rules(share=0.5, capacity=capacity))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"at_least": 0},
+        {"share": 0.0},
+        {"share": 1.0},
+        {"error": 0.0},
+        {"error": 0.5},
+        {"capacity": {"a": 1.0}},
+    ],
+)
+def test_what_is_no_rule_is_refused(rule: dict[str, object]) -> None:
+    """Groups of nobody, shares of nothing or all, chances of nothing or half, capacities without a share."""
+    with pytest.raises(ValueError, match=r"at_least|share"):
+        Rules(**rule)  # type: ignore[arg-type]
+
+
+def test_a_group_too_small_for_its_share_is_withheld_unseen() -> None:
+    """Of six homes one has at least a sixth: 15 % cannot be kept, even by negative noise."""
+    slots = matrix(np.full((6, 48), -10_000))
+    assert not by_feeder(slots, rules=Rules(share=0.15)).told.any()
+
+
+def days(shares: Sequence[float], seed: int, feeders: int, terms: Terms) -> tuple[Slots, dict[str, str]]:
+    """A day of many feeders alike, whose homes have these parts of its total."""
+    homes, slots = len(shares), 48 * HALF_HOUR_MS // terms.step_ms
+    truth = np.tile(np.round(330 * homes * np.array(shares)).astype(np.int64), feeders)
+    found = noisy(np.repeat(truth[:, np.newaxis], slots, axis=1), terms, seed)
+    return matrix(found, terms), {f"m{k}": f"f{k // homes:04d}" for k in range(homes * feeders)}
+
+
+@pytest.mark.parametrize("terms", [TERMS, HOURLY])
+def test_a_feeder_is_told_where_its_bound_says(terms: Terms) -> None:
+    """Just if D_i + h_i <= 0, where h_i is that of the whole sum: own slots with 1 - s, all others with s."""
+    share, homes, step_h = 0.3, 8, terms.step_ms / HALF_HOUR_MS / 2
+    slots = 24 * terms.n
+    parts = [
+        Weighted(terms.mechanism, (step_h / 1000 * weight,) * terms.n, count)
+        for weight, count in ((1 - share, 24), (share, 24 * (homes - 1)))
+    ]
+    half = half_width_of_total(parts, 0.8)
+    kwh = slots * step_h / 1000  # of a watt
+    even_w = 1000
+    edge_w = (share * (homes - 1) * even_w * kwh - half) / ((1 - share) * kwh)
+    for watts, told in ((math.floor(edge_w) - 1, True), (math.ceil(edge_w) + 1, False)):
+        quanta = np.full((homes, slots), even_w)
+        quanta[3] = watts
+        found = by_feeder(matrix(quanta, terms), rules=Rules(share=share, error=0.1))
+        assert set(found.told.tolist()) == {told}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("terms", [TERMS, HOURLY])
+def test_a_feeder_that_is_dominated_is_told_as_seldom_as_is_said(terms: Terms) -> None:
+    """Of 1,000 feeders in which a home has just more than its share the stated part is told, and no more.
+
+    A right program fails with a chance of 2e-6; one whose h is a quarter too small or large is seen.
+    """
+    feeders = 1000
+    rest = (1 - 0.2001) / 19
+    slots, feeder_of = days([0.2001] + [rest] * 19, 5, feeders, terms)
+    rules = [Rules(share=0.2, error=error) for error in (0.2, 0.26, 0.15)]
+    told = [by_feeder(slots, feeder_of, one).told.reshape(feeders, -1) for one in rules]
+    assert all((one == one[:, :1]).all() for one in told)
+    counts = [int(one[:, 0].sum()) for one in told]
+    passes = [stats.binomtest(count, feeders, 0.2).pvalue > ALARM for count in counts]
+    assert passes[0]
+    assert stats.binomtest(counts[1], feeders, 0.2, alternative="greater").pvalue < 1e-3
+    assert stats.binomtest(counts[2], feeders, 0.2, alternative="less").pvalue < 1e-2
+
+
+@pytest.mark.statistical
+def test_an_even_feeder_is_told() -> None:
+    """Twenty homes that use the same for a day are told at 15 %, all of 50 feeders; for one slot none is."""
+    slots, feeder_of = days([1 / 20] * 20, 6, 50, TERMS)
+    rules = Rules(at_least=15, share=0.15)
+    assert by_feeder(slots, feeder_of, rules).told.all()
+    first = replace(
+        slots,
+        **{
+            name: getattr(slots, name)[slots.start_ms == NOON_MS]
+            for name in ("meter", "terms", "window_ms", "start_ms", "end_ms", "value_u")
+        },
+    )
+    assert not by_feeder(first, feeder_of, rules).told.any()
+
+
+def test_energies_are_of_the_kind_that_they_are() -> None:
+    """Dominance is of energy: watts count with their time, watt-hours as they are."""
+    assert describe(ENERGY).terms.kind is Kind.INTERVAL_ENERGY
+    for terms, quantum in ((TERMS, 330), (ENERGY, 165)):
+        even = matrix(np.full((20, 480), quantum), terms)
+        assert by_feeder(even, rules=Rules(share=0.15)).told.all()
+        uneven = np.full((20, 480), quantum)
+        uneven[3] *= 5
+        assert not by_feeder(matrix(uneven, terms), rules=Rules(share=0.15)).told.any()

@@ -1,0 +1,178 @@
+"""Descriptors and records: read back as they were meant, refused where they are not (meteragent.consume).
+
+Messages are made by `meteragent.wire.record`, as an agent makes them.
+"""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meteragent.consume import Descriptor, Record, collect
+from meteragent.domain.errors import MeteragentError, RecordError
+from meteragent.domain.terms import Rounding, Terms
+from meteragent.wire.descriptor import describe
+from tests.support.messages import ALL_TERMS, KILO, NOON_MS, changed, described, recorded
+from tests.support.stores import TERMS
+
+
+@pytest.mark.parametrize("terms", ALL_TERMS)
+def test_a_descriptor_says_the_terms(terms: Terms) -> None:
+    """What an agent describes is read back exactly, whatever the kind, unit and number of slots."""
+    found = Descriptor.parse(described(terms))
+    assert (found.kind, found.unit, found.level, found.radius) == (
+        terms.kind,
+        terms.unit,
+        terms.level,
+        terms.radius,
+    )
+    assert (found.length_ms, found.step_ms, found.valid_from_ms) == (terms.length_ms, terms.step_ms, NOON_MS)
+    assert found.mechanism == terms.mechanism
+    assert found.id == describe(terms).id
+    assert found.facts["ci95"] == describe(terms).facts["ci95"]
+    assert found.rounding == terms.rounding
+
+
+def test_the_descriptor_of_the_contract() -> None:
+    """A descriptor as documented, its id from another program: SHA-256 of the sorted facts without spaces."""
+    sent = (
+        b'{"epsilon":"1/220","epsilon_unit":"1/W","hides_wh":"110","id":"%s","kind":"power","length":"PT30M",'
+        b'"level":"1","mechanism":"linf-laplace","meter":"m1","metric":"linf","n":1,"quantum":"1",'
+        b'"radius":"220","sd":311.1,"step":"PT30M","unit":"W","v":1,"valid_from":"2026-11-20T12:00:00Z"}'
+    )
+    found = Descriptor.parse(sent % b"c4c5d00c")
+    assert found.mechanism.epsilon == Fraction(1, 220)
+    assert found.valid_from_ms == NOON_MS
+
+
+@pytest.mark.parametrize("terms", ALL_TERMS)
+@given(quanta=st.integers(-(10**9), 10**9), slot=st.integers(-(10**5), 10**5))
+def test_a_record_says_its_value(terms: Terms, quanta: int, slot: int) -> None:
+    """A record's value is an exact multiple of the quantum, at the start of its slot."""
+    found = Record.parse(recorded(terms, [quanta], "Müller", first=slot)[0])
+    assert found.value == quanta * terms.quantum
+    assert (found.meter, found.unit) == ("Müller", terms.unit)
+    assert (found.time_ms, found.step_ms) == (NOON_MS + slot * terms.step_ms, terms.step_ms)
+    assert found.descriptor == describe(terms).id
+
+
+@pytest.mark.parametrize("form", [bytes, bytes.decode, json.loads])
+def test_a_message_comes_as_bytes_text_or_parsed(form: Callable[[bytes], Any]) -> None:
+    """Bytes, text and what a JSON library makes of them are the same message."""
+    sent = recorded(KILO, [-1234567])[0]
+    assert Record.parse(form(sent)) == Record.parse(sent)
+    assert Record.parse(form(sent)).value == Fraction("-1234.567")
+    assert Descriptor.parse(form(described(KILO))) == Descriptor.parse(described(KILO))
+
+
+def test_fields_of_later_versions_are_no_mistake() -> None:
+    """What is not known is ignored in a record and kept in a descriptor, whose id covers it."""
+    record = recorded(TERMS, [7])[0]
+    assert Record.parse(changed(record, quality="good")) == Record.parse(record)
+    later = Descriptor.parse(changed(described(TERMS), sealed=True, reconstruction="steps"))
+    assert later.facts["reconstruction"] == "steps"
+    assert later.id != describe(TERMS).id
+
+
+RECORD_MISTAKES: list[dict[str, Any]] = [
+    *({name: None} for name in ("v", "meter", "t", "for", "value", "unit", "sd", "d")),
+    *({"v": v} for v in (0, 2, "1", 1.5, True)),
+    *({"t": t} for t in ("2026-11-20", "2026-11-20T12:00:00", "noon", 1795176000, "2026-13-20T12:00:00Z")),
+    *({"for": d} for d in ("30min", "PT", "PT0S", "P1D", 1800, "PT1e3S")),
+    *({"value": v} for v in ("512", [512], True, float("nan"), float("inf"), 10.0**200)),
+    *({"meter": 5}, {"unit": 1}, {"d": 4}, {"sd": "311"}),
+]
+
+
+@pytest.mark.parametrize("mistake", RECORD_MISTAKES, ids=str)
+def test_what_is_no_record_is_refused(mistake: dict[str, Any]) -> None:
+    """A missing or mistaken field is a RecordError that names it, and an unknown version is one too."""
+    (name,) = mistake
+    with pytest.raises(RecordError, match=f"'{name}'") as caught:
+        Record.parse(changed(recorded(TERMS, [512])[0], **mistake))
+    assert "512" not in str(caught.value)
+
+
+DESCRIPTOR_MISTAKES: list[dict[str, Any]] = [
+    *({name: None} for name in ("v", "id", "meter", "metric", "epsilon", "epsilon_unit", "level", "radius")),
+    *({name: None} for name in ("hides_wh", "n", "quantum", "mechanism", "length", "step", "kind", "unit")),
+    *({"v": 2}, {"sd": None}, {"valid_from": None}, {"metric": "l1"}, {"mechanism": "gaussian"}),
+    *({"epsilon": "1/221"}, {"epsilon": 0.0045}, {"epsilon": "1/0"}, {"epsilon": "-1/220"}),
+    *({"epsilon_unit": "1/kW"}, {"level": "2"}, {"radius": "221"}, {"hides_wh": "111"}, {"quantum": "0"}),
+    *({"n": 2}, {"n": "1"}, {"n": 1.5}, {"n": 0}, {"length": "PT1H"}, {"step": "PT15M"}, {"sd": 280.0}),
+    *({"ci95": 600.0}, {"ci95": "659.1"}),
+    *({"rounding": "half-even"}, {"rounding": 1}, {"rounding": ""}),
+    *({"kind": "register"}, {"kind": "interval_energy"}, {"unit": "Wh"}, {"unit": "kW"}, {"level": "1e9"}),
+]
+
+
+@pytest.mark.parametrize("mistake", DESCRIPTOR_MISTAKES, ids=str)
+def test_what_is_no_descriptor_is_refused(mistake: dict[str, Any]) -> None:
+    """A field that is missing, mistaken or contradicts another is a RecordError, though the id fits."""
+    with pytest.raises(RecordError, match="a descriptor whose"):
+        Descriptor.parse(changed(described(TERMS), sealed="id" not in mistake, **mistake))
+
+
+@pytest.mark.parametrize("said", ["half-up", "dithered"])
+@pytest.mark.parametrize("figure", ["sd", "ci95"])
+def test_figures_are_those_of_the_rounding(said: Rounding, figure: str) -> None:
+    """Where a quantum is as large as the noise, a figure of the other rounding is refused."""
+    coarse = replace(TERMS, radius=Fraction(1))
+    both = {one: describe(replace(coarse, rounding=one)).facts[figure] for one in get_args(Rounding)}
+    other = next(value for one, value in both.items() if one != said)
+    sent = described(replace(coarse, rounding=said))
+    assert Descriptor.parse(changed(sent, sealed=True, **{figure: both[said]})).rounding == said
+    with pytest.raises(RecordError, match=f"'{figure}' does not agree"):
+        Descriptor.parse(changed(sent, sealed=True, **{figure: other}))
+
+
+@pytest.mark.parametrize("name", sorted(describe(TERMS).facts.keys() - {"v"}))
+def test_every_fact_is_covered_by_the_id(name: str) -> None:
+    """A descriptor whose facts were changed after its id was made is refused, whichever it was."""
+    with pytest.raises(RecordError, match="'id' is not that of its facts"):
+        Descriptor.parse(changed(described(TERMS), sealed=False, **{name: "changed"}))
+
+
+def test_the_meter_and_the_time_are_not() -> None:
+    """The id is that of the terms: meters share it."""
+    other = Descriptor.parse(changed(described(TERMS), meter="m2", valid_from="2026-11-21T00:00:00Z"))
+    assert (other.meter, other.id) == ("m2", describe(TERMS).id)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"", b"\xff", b"512", b"[]", b"null", b'"text"', "{", b"[" * 100_000, b'{"v":' + b"9" * 5000 + b"}"],
+    ids=lambda message: str(message[:9]),
+)
+def test_what_is_no_json_object_is_refused(message: bytes) -> None:
+    """Rubbish is a RecordError, of the sender's fault, and the error does not hold it."""
+    for parse in (Record.parse, Descriptor.parse, lambda one: collect([one])):
+        with pytest.raises(RecordError) as caught:
+            parse(message)
+        assert isinstance(caught.value, MeteragentError)
+        assert caught.value.__context__ is None
+
+
+RUBBISH = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=5) | st.integers(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+)
+
+
+@settings(max_examples=300)
+@given(rubbish=RUBBISH, name=st.sampled_from(sorted(json.loads(described(TERMS)))), sealed=st.booleans())
+def test_no_message_is_an_accident(rubbish: Any, name: str, sealed: bool) -> None:
+    """Whatever stands in a field, a message is read or refused as the sender's fault: no other error."""
+    messages = [changed(described(TERMS), sealed=sealed, **{name: rubbish})]
+    messages += [changed(recorded(TERMS, [5])[0], **{name: rubbish})]
+    for message in messages:
+        for parse in (Record.parse, Descriptor.parse, lambda one: collect([one])):
+            for form in (message, json.loads(message)):
+                with suppress(RecordError):
+                    parse(form)

@@ -1,0 +1,234 @@
+"""The sensitivity of the whole core: how far two loads within d, read at the same times, move what leaves.
+
+The privacy of a window follows from its mechanism's once every released value moves by no more than the value
+of its slot can, and the same slots leave. Both lives see the same random bits and all that can happen: late,
+doubled and missing readings, and starts from what is on disk.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil
+from typing import NamedTuple
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from meteragent import config
+from meteragent.agent.parts import Links, core
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects, Stream
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message
+from meteragent.mqtt import Endpoint
+from meteragent.privacy.sampling import SeededBits
+from meteragent.store import schema
+from tests.support.world import MemoryDisk
+
+START_MS = 1_795_305_600_000
+LENGTH_S = 120
+LAST_S = 5 * LENGTH_S
+SETTLED_S = LAST_S + 2 * LENGTH_S
+"""By then everything has closed, whatever the lateness."""
+WHOLE_W = 18
+"""Loads are multiples of it: their energy in any whole number of seconds has four decimals at most."""
+NOWHERE = Endpoint.parse("mqtt://127.0.0.1:1883")
+INTERVAL_S = 15
+
+Load = Sequence[int]
+"""Power by the second, from one interval before the start."""
+
+
+class Arrival(NamedTuple):
+    """A reading of a second that arrives at a second, perhaps twice, and perhaps before a crash."""
+
+    at_s: int
+    time_s: int
+    phase: int
+    times: int = 1
+    crash: bool = False
+
+
+class Form(NamedTuple):
+    """How a meter's stream is configured."""
+
+    kind: str
+    n: int = 1
+    phases: bool = False
+    lateness_s: int = 0
+    hold_s: int = 60
+    range_u: tuple[int, int] = (0, 20_000)
+
+    @property
+    def quantum(self) -> Decimal:
+        """In W or Wh."""
+        return Decimal(1 if self.kind == "power" else "0.01")
+
+    def moved(self, d_w: int) -> Fraction:
+        """Return by how much `d_w` in all of a slot moves its value."""
+        return Fraction(d_w) if self.kind == "power" else Fraction(d_w * LENGTH_S, self.n * 3600)
+
+    def stream(self) -> Stream:
+        """Return the stream as the core knows it."""
+        lines = {
+            "power": f'unit = "W"\nhold = "{self.hold_s}s"',
+            "interval_energy": f'unit = "Wh"\ninterval = "{INTERVAL_S}s"',
+            "register": 'unit = "Wh"',
+        }
+        phases = 'phases = ["a", "b"]' if self.phases else ""
+        topic = "m/{meter}/{phase}" if self.phases else "m/{meter}/a"
+        low, high = self.range_u
+        text = f"""
+            [source]
+            topic = "{topic}"
+            profile = "json"
+            value = "p"
+            time = "t"
+            kind = "{self.kind}"
+            {lines[self.kind]}
+            {phases}
+            [window]
+            length = "{LENGTH_S}s"
+            step = "{LENGTH_S // self.n}s"
+            lateness = "{self.lateness_s}s"
+            gap = {max(low, 0) * (INTERVAL_S / 3600 if self.kind == "interval_energy" else 1)}
+            range = [{low}, {high}]
+            [privacy]
+            radius = {200 * self.quantum}
+            quantum = {self.quantum}
+            [sink]
+            topic = "o/{{meter}}"
+        """
+        known = config.parse(text).stream[0]
+        return core(known, Fraction(0), Links(NOWHERE, NOWHERE, None), b"s" * 32)
+
+
+class Life:
+    """A core over a small disk, driven as the runner drives it; the broker delivers again after a crash."""
+
+    def __init__(self, stream: Stream, seed: int) -> None:
+        self.left: dict[str, Fraction] = {}
+        self._stream = stream
+        self._bits = SeededBits(seed)
+        self._disk = MemoryDisk()
+        self._standing: dict[int, Message] = {}
+        self._start()
+
+    def _start(self) -> None:
+        known = self._disk.snapshot()
+        states = {m: schema.decode_state(schema.encode_state(state)) for m, state in known.states.items()}
+        self._core = Pipeline(self._stream, replace(known, states=states), Spending(), self._bits, Counts())
+
+    def crash(self, now_ms: int) -> None:
+        """Start again from what is on disk."""
+        self._start()
+        for message in list(self._standing.values()):
+            self._commit(self._core.feed([message], now_ms, now_ms))
+
+    def feed(self, message: Message, now_ms: int) -> None:
+        """Take in a message."""
+        self._standing[message.token] = message
+        self._commit(self._core.feed([message], now_ms, now_ms))
+
+    def turn(self, now_ms: int) -> None:
+        """Let the time pass."""
+        self._commit(self._core.feed([], now_ms, now_ms))
+
+    def _commit(self, effects: Effects) -> None:
+        self._disk.write(effects.commit)
+        for token in effects.acknowledge:
+            self._standing.pop(token, None)
+        for row in effects.commit.outgoing:
+            record = json.loads(row.payload)
+            if "value" in record:
+                assert record["t"] not in self.left
+                self.left[record["t"]] = Fraction(str(record["value"]))
+
+
+def reading_value(form: Form, load: Load, time_s: int) -> Fraction:
+    """Return what the meter says at a second, in the stream's unit."""
+    until = time_s + INTERVAL_S
+    if form.kind == "power":
+        return Fraction(load[until])
+    if form.kind == "interval_energy":
+        return Fraction(sum(load[until - INTERVAL_S : until]), 3600)
+    return 1000 + Fraction(sum(load[:until]), 3600)
+
+
+def released(
+    form: Form, loads: Sequence[Load], arrivals: Sequence[Arrival], seed: int
+) -> dict[str, Fraction]:
+    """Return what leaves of the loads of all phases: the start of each slot and its value."""
+    life = Life(form.stream(), seed)
+    life.turn(START_MS)
+    for at_s in range(SETTLED_S):
+        for token, arrival in enumerate(arrivals):
+            if arrival.at_s == at_s:
+                now_ms = START_MS + at_s * 1000 + 17
+                phase = arrival.phase if form.phases else 0
+                value = reading_value(form, loads[phase], arrival.time_s)
+                payload = f'{{"p":{float(value):.4f},"t":{START_MS + arrival.time_s * 1000}}}'.encode()
+                for time in range(arrival.times):
+                    life.feed(Message(f"m/h/{'ab'[phase]}", payload, False, now_ms, 2 * token + time), now_ms)
+                if arrival.crash:
+                    life.crash(now_ms)
+        if at_s % 30 == 0:
+            life.turn(START_MS + at_s * 1000 + 18)
+    return life.left
+
+
+forms = st.builds(
+    Form,
+    st.sampled_from(["power", "interval_energy", "register"]),
+    st.sampled_from([1, 2, 4]),
+    st.just(value=False),
+    lateness_s=st.sampled_from([0, 5, 30]),
+    hold_s=st.sampled_from([10, 60, 300]),
+    range_u=st.sampled_from([(0, 20_000), (-5000, 5000), (90, 1000)]),
+).flatmap(lambda form: st.sampled_from([form, form._replace(phases=form.kind != "interval_energy")]))
+
+arrivals = st.lists(
+    st.builds(
+        lambda time_s, delay_s, *beside: Arrival(time_s + delay_s, time_s, *beside),
+        st.integers(0, LAST_S - 1),
+        st.sampled_from([0, 0, 0, 0, 0, 0, 3, 20, 80]),
+        st.integers(0, 1),
+        st.sampled_from([1, 1, 1, 2]),
+        st.sampled_from([False] * 19 + [True]),
+    ),
+    min_size=20,
+    max_size=80,
+)
+
+
+def loads_of(whole_w: st.SearchStrategy[int]) -> st.SearchStrategy[list[int]]:
+    """Loads that stay for some time: powers in multiples of WHOLE_W."""
+    pieces = st.lists(st.tuples(whole_w, st.integers(1, LENGTH_S)), min_size=1, max_size=12)
+
+    def flat(pieces: list[tuple[int, int]]) -> list[int]:
+        flat = [WHOLE_W * power for power, lasts_s in pieces for _ in range(lasts_s)]
+        return (flat * (LAST_S + INTERVAL_S))[: LAST_S + INTERVAL_S]
+
+    return pieces.map(flat)
+
+
+@given(data=st.data(), form=forms, arrivals=arrivals, seed=st.integers(0, 2**32))
+def test_what_leaves_moves_no_further_than_the_load(
+    data: st.DataObject, form: Form, arrivals: list[Arrival], seed: int
+) -> None:
+    """Within d the same slots leave, and |y - y'| <= q ceil(m/q), m the most that d moves a slot's value."""
+    phases = 2 if form.phases else 1
+    d = data.draw(st.sampled_from([1, 2, 12, 50]))
+    bases = [data.draw(loads_of(st.integers(0, 500))) for _ in range(phases)]
+    deltas = [data.draw(loads_of(st.sampled_from([-d, d, d, 0, 1]))) for _ in range(phases)]
+    others = [[a + b for a, b in zip(*both, strict=True)] for both in zip(bases, deltas, strict=True)]
+    one, other = (released(form, loads, arrivals, seed) for loads in (bases, others))
+    assert one.keys() == other.keys()
+    quantum = Fraction(form.quantum)
+    limit = quantum * ceil(form.moved(phases * d * WHOLE_W) / quantum)
+    furthest = max((abs(one[t] - other[t]) for t in one), default=0)
+    event(f"{form.kind}: {'none' if not one else int(4 * furthest / limit)} quarters")
+    assert furthest <= limit

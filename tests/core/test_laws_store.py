@@ -1,0 +1,63 @@
+"""The laws again, with the real store, ledger and outbox where the small world has a dictionary."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meteragent.core.stream import Stream
+from meteragent.domain.commit import Commit, Snapshot
+from meteragent.domain.terms import Clock, Terms
+from meteragent.store import Store, ledger, outbox
+from tests.core import strategies as made
+from tests.core.strategies import Step, play
+from tests.support.stores import fresh, persist
+from tests.support.witness import Account
+from tests.support.world import World, stream
+
+FAR_MS = 10**15
+
+
+class StoreDisk:
+    """The real store as the disk of a world."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def snapshot(self) -> Snapshot:
+        """What the core is started with."""
+        return self.store.snapshot("main")
+
+    def write(self, commit: Commit) -> None:
+        """All that the agent does in one transaction."""
+        persist(self.store, commit)
+
+
+@settings(max_examples=15)
+@given(streams=st.lists(made.streams, min_size=3, max_size=3), program=made.rough)
+def test_the_store_keeps_what_the_core_committed(streams: list[Stream], program: list[Step]) -> None:
+    """Marks, open windows, ledger and outbox on disk are what the witness saw, after any crashes."""
+    with fresh() as store:
+        world = World(streams[0], disk=StoreDisk(store), model=False)
+        play(world, program, streams)
+        written: defaultdict[str, Account] = defaultdict(Account)
+        for row in ledger.report(store.connection):
+            written[row.meter].windows += row.windows
+            written[row.meter].epsilon_per_w += row.epsilon_per_w
+        assert written == world.witness.charged
+        assert store.snapshot("main").marks == world.witness.marks
+        waiting = outbox.pending(store.connection, "main", FAR_MS, 10_000)
+        records = [row.payload for row in waiting if not row.retain]
+        assert sorted(records) == sorted(record.row.payload for record in world.witness.records.values())
+
+
+@settings(max_examples=15)
+@given(meaning=made.meanings, grid=made.grids, program=made.rough)
+def test_values_survive_the_store(meaning: Terms, grid: made.Grid, program: list[Step]) -> None:
+    """Accumulators of any size come back from the real store as they were (laws 3, 7)."""
+    known = stream(made.on_grid(replace(meaning, clock=Clock.WALL), grid))
+    with fresh() as store:
+        world = World(known, disk=StoreDisk(store))
+        play(world, program, [known, known, known])
+        world.check_records()

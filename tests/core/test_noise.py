@@ -1,0 +1,165 @@
+"""The noise of a feed: many pairs at once as one by one, none of it twice, none of it kept."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from meteragent.core.noise import FEW, MANY, Noise
+from meteragent.privacy.bits import SeededBits
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.privacy.sampling import Bits, below, below_array, uniform_rows
+from tests.support.stores import TERMS
+
+FINE = LInfLaplace(Fraction(1, 220), Fraction(1, 10), 4)
+COARSE = LInfLaplace(Fraction(1, 220), 1, 1)
+
+
+class Numbered(LInfLaplace):
+    """A mechanism whose bounds are 0, 1, 2, .., their noise those below zero; it notes how it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(Fraction(1, 220), 1, 1)
+        object.__setattr__(self, "asked", [])
+
+    def noise_bounds(self, count: int, bits: Bits) -> list[int]:
+        """The next ones."""
+        asked: list[int] = self.asked  # type: ignore[attr-defined]
+        asked.append(count)
+        return list(range(sum(asked) - count, sum(asked)))
+
+    def noise_bound(self, bits: Bits) -> int:
+        """The next one."""
+        return self.noise_bounds(1, bits)[0]
+
+    def draw(self, noise_bound: int, bits: Bits) -> int:
+        """The one of this noise bound."""
+        return -noise_bound
+
+    def slots(self, noise_bounds: Sequence[int], bits: Bits) -> list[int]:
+        """Those of these noise bounds."""
+        return [-noise_bound for noise_bound in noise_bounds]
+
+
+class Forgetful(SeededBits):
+    """Bits that count how often they were discarded."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.discarded = 0
+
+    def discard(self) -> None:
+        """Count it."""
+        self.discarded += 1
+
+
+def one_by_one(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
+    """The first windows of a feed: each its noise bound, then its slot."""
+    drawn = []
+    for _ in range(FEW):
+        noise_bound = mechanism.noise_bound(bits)
+        drawn.append((noise_bound, mechanism.draw(noise_bound, bits)))
+    return drawn
+
+
+def at_once(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
+    """Later ones: their noise bounds, then a slot of each."""
+    noise_bounds = mechanism.noise_bounds(MANY, bits)
+    return list(zip(noise_bounds, mechanism.slots(noise_bounds, bits), strict=True))
+
+
+def test_the_first_are_drawn_one_by_one() -> None:
+    """A feed that opens few windows draws for these alone: the mechanism's bounds and noise, bit for bit."""
+    bits, plain = SeededBits(1), SeededBits(1)
+    noise = Noise(bits)
+    assert [noise.open("a", FINE) for _ in range(FEW)] == one_by_one(FINE, plain)
+    assert bits.integer(64) == plain.integer(64)
+
+
+def test_later_ones_are_those_of_the_mechanism_draw_for_draw() -> None:
+    """From the same bits, pairs that are drawn at once come in the order in which the mechanism drew them."""
+    bits, plain = SeededBits(2), SeededBits(2)
+    noise = Noise(bits)
+    drawn = [noise.open("a", FINE) for _ in range(FEW + 2 * MANY)]
+    assert drawn == one_by_one(FINE, plain) + at_once(FINE, plain) + at_once(FINE, plain)
+    assert bits.integer(64) == plain.integer(64)
+
+
+def test_noise_of_many_windows_is_uniform_on_the_cube_of_each() -> None:
+    """`slots` are rows of one uniform integer each, from the same bits; each within its own noise bound."""
+    noise_bounds = [0, 1, 2, 7, 2**33, 2**61] * 50
+    drawn = COARSE.slots(noise_bounds, SeededBits(5))
+    assert drawn == uniform_rows(np.array(noise_bounds), 1, SeededBits(5))[:, 0].tolist()
+    assert all(abs(z) <= noise_bound for z, noise_bound in zip(drawn, noise_bounds, strict=True))
+
+
+def test_no_noise_is_given_to_two_windows() -> None:
+    """Each noise bound is given once, in order, with its own noise; never more than MANY wait."""
+    noise, mechanism = Noise(SeededBits(0)), Numbered()
+    windows = FEW + 4 * MANY + 1
+    assert [noise.open("a", mechanism) for _ in range(windows)] == [(k, -k) for k in range(windows)]
+    assert Counter(mechanism.asked) == {1: FEW, MANY: 5}  # type: ignore[attr-defined]
+
+
+def test_nothing_that_was_drawn_outlives_its_feed() -> None:
+    """Pairs that a feed has not used are never given; the next feed draws its own, and from new bits."""
+    bits, mechanism = Forgetful(), Numbered()
+    noise = Noise(bits)
+    used = [noise.open("a", mechanism) for _ in range(FEW + 1)]
+    assert used[-1] == (FEW, -FEW)
+    counted = [bits.discarded]
+    noise.forget()
+    assert [*counted, bits.discarded] == [0, 1]
+    assert noise.open("a", mechanism) == (FEW + MANY, -FEW - MANY)
+    assert mechanism.asked == [1] * FEW + [MANY, 1]  # type: ignore[attr-defined]
+
+
+def test_a_dither_is_uniform_on_the_lattice_and_half_up_windows_have_none() -> None:
+    """The dither u is `below(L)` from the feed's bits, L the slot's; a half-up window has none."""
+    bits, plain = SeededBits(6), SeededBits(6)
+    noise = Noise(bits)
+    assert noise.dither(TERMS, 0) is None
+    dithered = replace(TERMS, rounding="dithered")
+    assert [noise.dither(dithered, 0) for _ in range(9)] == [below(TERMS.lattice(0), plain) for _ in range(9)]
+    tiny = replace(dithered, quantum_u=1, step_ms=4, length_ms=4)
+    assert {noise.dither(tiny, 0) for _ in range(200)} == {0, 1, 2, 3}
+
+
+def test_dithers_of_many_slots_are_drawn_at_once_for_each_lattice() -> None:
+    """After a few of a lattice they are `below_array(L)`, each for one slot; of a coarser one, `below`."""
+    bits, plain = SeededBits(7), SeededBits(7)
+    noise, dithered = Noise(bits), replace(TERMS, rounding="dithered")
+    half, coarse = replace(dithered, quantum_u=2), replace(dithered, quantum_u=2**63)
+    drawn = [(noise.dither(dithered, 0), noise.dither(half, 0)) for _ in range(FEW)]
+    one, other = (terms.lattice(0) for terms in (dithered, half))
+    assert drawn == [(below(one, plain), below(other, plain)) for _ in range(FEW)]
+    drawn = [(noise.dither(dithered, 0), noise.dither(half, 0)) for _ in range(MANY)]
+    of_one, of_other = (below_array(steps, MANY, plain).tolist() for steps in (one, other))
+    assert drawn == list(zip(of_one[::-1], of_other[::-1], strict=True))
+    unused = [noise.dither(dithered, 0) for _ in range(2)]
+    fresh = below_array(one, MANY, plain).tolist()
+    assert unused == fresh[:-3:-1]
+    noise.forget()
+    assert noise.dither(dithered, 0) == below(one, plain)
+    for _ in range(2 * FEW):
+        assert noise.dither(coarse, 0) == below(coarse.lattice(0), plain)
+    assert bits.integer(64) == plain.integer(64)
+
+
+def test_each_of_several_terms_has_its_own() -> None:
+    """A noise bound is of the law of the window that it is for, whatever else opens in between."""
+    noise, one, other = Noise(SeededBits(3)), Numbered(), Numbered()
+    drawn = [(noise.open("one", one), noise.open("other", other)) for _ in range(2 * MANY)]
+    assert drawn == [((k, -k), (k, -k)) for k in range(2 * MANY)]
+
+
+def test_a_further_slot_is_drawn_when_it_opens() -> None:
+    """It is not drawn ahead: the next bits after those of its window."""
+    bits, plain = SeededBits(4), SeededBits(4)
+    noise = Noise(bits)
+    noise_bound, _ = noise.open("a", FINE)
+    FINE.draw(FINE.noise_bound(plain), plain)
+    assert noise.slot(noise_bound, FINE) == FINE.draw(noise_bound, plain)
+    assert bits.integer(64) == plain.integer(64)

@@ -1,0 +1,125 @@
+"""P1 telegrams: what is one, and that what went wrong on the way is seen."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meteragent.decode.p1 import checksum, telegram
+from meteragent.decode.profiles.dsmr import P1
+from meteragent.domain.errors import PayloadError
+from tests.support.profile_fixtures import dsmr
+
+HEADER = "XMX5LGBBFG1009325446"
+LINES = ("1-3:0.2.8(50)", "0-0:1.0.0(261120133007W)", "1-0:1.8.1(005317.408*kWh)", "1-0:1.7.0(00.417*kW)")
+WHOLE = dsmr.telegram(HEADER, *LINES)
+
+
+def refusal(payload: bytes, code: str = "1-0:1.7.0", unit: str = "kW") -> str:
+    """How a telegram, or a number of it, is counted."""
+    with pytest.raises(PayloadError) as refused:
+        telegram(payload).number(code, unit)
+    assert refused.value.__context__ is None
+    return refused.value.reason
+
+
+def with_line(line: str) -> bytes:
+    """A telegram with another line for its power."""
+    return dsmr.telegram(HEADER, *LINES[:-1], line)
+
+
+def time_of(stated: str) -> int | None:
+    """The time of a telegram that states it so."""
+    return telegram(dsmr.telegram(HEADER, f"0-0:1.0.0({stated})", *LINES[2:])).time_ms
+
+
+def test_the_checksum_is_the_known_one() -> None:
+    """The sum is CRC-16/ARC, whose published check value is BB3D; bit by bit it is the same."""
+    assert checksum(b"123456789") == 0xBB3D
+    assert f"{checksum(WHOLE[: WHOLE.index(b'!') + 1]):04X}".encode() == WHOLE[-6:-2]
+
+
+@given(flips=st.sets(st.integers(0, 8 * (len(WHOLE) - 2) - 1), min_size=1, max_size=3))
+def test_no_flipped_bits_pass(flips: set[int]) -> None:
+    """One to three flipped bits anywhere in a telegram are seen, or leave its numbers as they were."""
+    wrong = bytearray(WHOLE)
+    for bit in flips:
+        wrong[bit // 8] ^= 1 << bit % 8
+    try:
+        found = telegram(bytes(wrong))
+    except PayloadError:
+        return
+    assert found == telegram(WHOLE)
+
+
+def test_summer_and_winter_are_two_and_one_hours_ahead() -> None:
+    """S is UTC+2 and W is UTC+1, so the hour that comes twice in autumn is told apart."""
+    assert time_of("261120133007W") == 1795177807000
+    summer, winter = time_of("261025023000S"), time_of("261025023000W")
+    assert summer is not None
+    assert winter is not None
+    assert winter - summer == 3_600_000
+
+
+@pytest.mark.parametrize(
+    "stated", ["261120133007", "261320133007W", "261120253007W", "26112013300W", "261120133007X", ""]
+)
+def test_a_time_that_is_none_is_refused(stated: str) -> None:
+    """No month 13, no hour 25, no time without S or W."""
+    assert refusal(dsmr.telegram(HEADER, f"0-0:1.0.0({stated})", *LINES[2:])) == "refused_time"
+
+
+@pytest.mark.parametrize(
+    ("line", "counter"),
+    [
+        ("1-0:1.7.0(00.417*W)", "refused_unit"),
+        ("1-0:1.7.0(00.417*kVA)", "refused_unit"),
+        ("1-0:1.7.0(00.417)", "refused_type"),
+        ("1-0:1.7.0()", "refused_type"),
+        ("1-0:1.7.0(-0.417*kW)", "refused_type"),
+        ("1-0:1.7.0(0,417*kW)", "refused_type"),
+        ("1-0:1.7.0(261120133000W)(00.417*kW)", "refused_type"),
+        ("1-0:1.7.0(00.417*kW)\r\n1-0:1.7.0(00.417*kW)", "refused_type"),
+    ],
+)
+def test_a_line_that_is_no_number_of_its_unit_is_refused(line: str, counter: str) -> None:
+    """One value with the stated unit, once: all else is refused under a name, though the sum is right."""
+    assert refusal(with_line(line)) == counter
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        WHOLE.partition(b"!")[0],
+        WHOLE.partition(b"!")[0] + b"!",
+        WHOLE[:-3],
+        WHOLE.replace(b"!", b"!0"),
+        WHOLE + b"1-0:1.7.0(00.417*kW)\r\n",
+        WHOLE.replace(b"00.417", b"00.418"),
+        WHOLE.replace(b"\r\n\r\n", b"\r\n"),
+    ],
+)
+def test_a_telegram_that_is_not_whole_is_refused(payload: bytes) -> None:
+    """Without its end, without its sum or with another one, or with more after it: refused_checksum."""
+    assert refusal(payload) == "refused_checksum"
+
+
+def test_a_register_of_all_tariffs_beside_one_tariff_alone_is_refused() -> None:
+    """Where a tariff's line has turned into another's, without a sum, no number is made of what is left."""
+    lines = ("1-0:1.8.0(004217.553*kWh)", "1-0:1.8.2(003908.114*kWh)")
+    with pytest.raises(PayloadError) as refused:
+        P1.quantities["import"].read(dsmr.telegram(HEADER, *lines, checked=False))
+    assert refused.value.reason == "refused_missing"
+
+
+def test_line_ends_may_have_been_changed_on_the_way() -> None:
+    """A telegram with LF for CR LF is the same telegram; blanks around it do not matter."""
+    changed = b" \n" + WHOLE.replace(b"\r\n", b"\n") + b"\n"
+    assert telegram(changed) == telegram(WHOLE)
+
+
+def test_what_is_no_telegram_is_refused() -> None:
+    """Two in one message, an encrypted one, or anything else."""
+    assert refusal(b"\xdb\x08KFM") == "refused_encoding"
+    assert refusal(b"512") == "refused_type"
+    assert refusal(b"") == "refused_empty"
+    assert refusal(WHOLE + WHOLE) == "refused_checksum"

@@ -1,0 +1,72 @@
+"""The unit that is shipped, as systemd reads it."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.commands.system_parts import find
+from tests.support.not_run import ROOT, not_run
+
+UNIT = ROOT / "deploy" / "systemd" / "meteragent.service"
+EXPOSURE_MOST = 2.0
+
+
+@pytest.fixture(scope="module")
+def analyze() -> Path:
+    """Systemd's own tool."""
+    program = find("systemd-analyze")
+    if program is None:
+        not_run("systemd-analyze", "systemd-analyze is not on the path, nor in /usr/sbin")
+    return program
+
+
+def said(*command: str | Path) -> str:
+    """What a command says, and that it ends well."""
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def exposure(analyze: Path, unit: Path) -> float:
+    """The exposure level of a unit's sandbox: 0 is best, 10 is none."""
+    text = said(analyze, "security", "--offline=true", "--no-pager", unit)
+    (found,) = re.findall(r"Overall exposure level for .*: ([0-9.]+)", text)
+    return float(found)
+
+
+def test_the_sandbox_is_tight(analyze: Path, tmp_path: Path) -> None:
+    """Systemd rates its exposure at 2.0 or less of 10, and would not without the sandbox."""
+    assert exposure(analyze, UNIT) <= EXPOSURE_MOST
+    bare = tmp_path / "meteragent.service"
+    bare.write_text("[Service]\nExecStart=/bin/true\n")
+    assert exposure(analyze, bare) > EXPOSURE_MOST
+
+
+def test_every_directive_is_understood(analyze: Path, tmp_path: Path) -> None:
+    """Systemd has nothing to remark; a directive that it does not know it would."""
+    program = re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", UNIT.read_text())
+    here = tmp_path / UNIT.name
+    here.write_text(program)
+    assert UNIT.name not in said(analyze, "verify", "--recursive-errors=no", here)
+    here.write_text(program.replace("NoNewPrivileges", "NoNewPrivilege"))
+    with pytest.raises(AssertionError, match="NoNewPrivilege"):
+        said(analyze, "verify", "--recursive-errors=no", here)
+
+
+def test_the_unit_keeps_the_promise() -> None:
+    """Its own user, a private state, no core dump, no swap, a watchdog; bad configuration is not retried."""
+    lines = UNIT.read_text().splitlines()
+    wanted = """
+    DynamicUser=yes
+    StateDirectory=meteragent
+    StateDirectoryMode=0700
+    UMask=0077
+    LimitCORE=0
+    MemorySwapMax=0
+    Type=notify
+    WatchdogSec=3min
+    RestartPreventExitStatus=78
+    """
+    assert set(wanted.split()) <= set(lines)

@@ -1,0 +1,272 @@
+"""What watches over the agent: alarms, dashboard and runbook speak of what there is, and of all of it."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from promql_parser import Expr, VectorSelector
+
+from deploy.exporter.exporter import Board
+from meteragent.agent.metrics import StreamVitals, Vitals, as_metrics
+from meteragent.domain.counters import COUNTERS
+from meteragent.domain.problem import PROBLEMS, problem
+from tests.support.messages import described, recorded
+from tests.support.not_run import ROOT
+from tests.support.stores import TERMS
+
+DEPLOY = ROOT / "deploy"
+RUNBOOK = (DEPLOY / "README.md").read_text()
+DASHBOARD = json.loads((DEPLOY / "grafana" / "meteragent.json").read_text())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+ALERTS = [
+    rule
+    for group in yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())["groups"]
+    for rule in group["rules"]
+]
+NAMES = [alert["alert"] for alert in ALERTS]
+BEFORE = {
+    "EverythingStands": {"no_clock", "store_full"},
+    "ClockWaits": {"no_clock"},
+    "StoreFull": {"store_full"},
+    "ConnectionLost": {"source_down", "sink_down"},
+    "Lag": {"messages_wait"},
+    "PublishRefused": {"topic_refused"},
+}
+"""Alarms that ask for a problem by its figures."""
+GIVEN = {"job", "instance"}
+"""Labels that Prometheus itself puts on what it reads."""
+
+
+def exposed() -> dict[str, set[str]]:
+    """The metrics of agent and exporter, and each one's labels."""
+    stream = StreamVitals("main", True, True, 1, 2.0, 1, {"m1": Fraction(1, 220)})
+    raised = (problem("sink_down", "main"),)
+    board, registry = Board(), CollectorRegistry()
+    board.take("private/m1/power/privacy", described(TERMS))
+    board.take("private/m1/power", recorded(TERMS, [5])[0])
+    registry.register(board)
+    texts = as_metrics(Vitals("1", 1.0, 1, None, {}, (stream,), raised)), generate_latest(registry).decode()
+    found: dict[str, set[str]] = {"up": set()}
+    for text in texts:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                found[sample.name] = set(sample.labels)
+    return found
+
+
+EXPOSED = exposed()
+
+
+def selectors(expression: str) -> Iterator[tuple[str, set[str]]]:
+    """The metrics that an expression asks for, each with the labels it asks by; the syntax must be right."""
+    found: list[Expr] = []
+    promql_parser.walk(promql_parser.parse(expression), found.append)
+    for node in found:
+        if isinstance(node, VectorSelector):
+            assert node.name is not None
+            yield node.name, {matcher.name for matcher in node.matchers.matchers}
+
+
+def assert_exists(expression: str) -> None:
+    """Every metric that is asked for is one of ours, and has the labels it is asked by."""
+    asked = list(selectors(expression))
+    assert asked
+    for name, labels in asked:
+        assert name in EXPOSED, name
+        assert labels <= EXPOSED[name] | GIVEN, name
+
+
+def counted(expression: str) -> set[str]:
+    """The counts that an expression asks for."""
+    named = (re.fullmatch(r"meteragent_(\w+)_total", name) for name, _ in selectors(expression))
+    return {match[1] for match in named if match} & set(COUNTERS)
+
+
+def anchors(text: str) -> list[str]:
+    """Of a document's headings, as they are linked to."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"(?m)^    .*$", "", text), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def rows() -> dict[str, set[str]]:
+    """The runbook's table of counts: each count, and the sections that its row links to."""
+    return linked("| count | what to make of it |")
+
+
+def codes() -> dict[str, set[str]]:
+    """The runbook's table of problems: each code, and the section that its row links to."""
+    return linked("| problem | where it is explained |")
+
+
+def linked(head: str) -> dict[str, set[str]]:
+    """A table of the runbook: each name of its first column, and the sections that its row links to."""
+    found: dict[str, set[str]] = {}
+    table = RUNBOOK.partition(head)[2].partition("\n\n")[0]
+    for line in table.splitlines():
+        cells = line.split(" | ")
+        for name in re.findall(r"`(\w+)`", cells[0]) if len(cells) > 1 else ():
+            assert name not in found, name
+            found[name] = set(re.findall(r"\(#([\w-]+)\)", cells[1]))
+    return found
+
+
+# Alarms -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=NAMES)
+def test_an_alarm_asks_for_what_there_is(alert: Mapping[str, Any]) -> None:
+    """Its expression is PromQL, its metrics and labels exist, and what it tells of are labels it has."""
+    assert_exists(alert["expr"])
+    told = set(re.findall(r"\$labels\.(\w+)", alert["annotations"]["summary"]))
+    assert all(told <= EXPOSED[name] | GIVEN for name, _ in list(selectors(alert["expr"]))[:1])
+    assert "for" not in alert or promql_parser.parse_duration(alert["for"])
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=NAMES)
+def test_an_alarm_names_its_section_of_the_runbook(alert: Mapping[str, Any]) -> None:
+    """It has a severity, a sentence, and a section that exists, among the signs."""
+    assert alert["labels"]["severity"] in {"critical", "warning", "info"}
+    file, _, anchor = alert["annotations"]["runbook"].partition("#")
+    assert file == "deploy/README.md"
+    assert anchor in anchors(RUNBOOK.partition("## Signs")[2])
+    assert set(alert) <= {"alert", "expr", "for", "labels", "annotations"}
+
+
+def test_alarms_have_names_of_their_own() -> None:
+    """No two are called the same."""
+    assert len(set(NAMES)) == len(NAMES)
+
+
+def test_a_growth_is_asked_for_with_its_time() -> None:
+    """A count since the start is asked for as a growth, but for what happens at a start itself."""
+    at_the_start = {"store_set_aside", "retired_unsent"}
+    for alert in ALERTS:
+        bare = re.sub(r"increase\([^)]*\)", "", alert["expr"])
+        left = set(re.findall(r"meteragent_(\w+)_total", bare)) & set(COUNTERS)
+        assert left <= at_the_start, alert["alert"]
+
+
+def coded(expression: str) -> set[str]:
+    """The codes of problems that an expression asks for."""
+    return set(re.findall(r'meteragent_problem{code="(\w+)"}', expression))
+
+
+@pytest.mark.parametrize("code", PROBLEMS)
+def test_every_problem_has_an_alarm_and_a_section(code: str) -> None:
+    """A problem's section is among the signs, its table of codes links there, and its alarm names it."""
+    section = PROBLEMS[code].section
+    assert section in anchors(RUNBOOK.partition("## Signs")[2])
+    assert codes()[code] == {section}
+    asking = [one for one in ALERTS if code in coded(one["expr"]) | BEFORE.get(one["alert"], set())]
+    assert section in {one["annotations"]["runbook"].partition("#")[2] for one in asking}
+
+
+def test_no_alarm_asks_for_a_problem_that_there_is_not() -> None:
+    """Codes in alarms and in the runbook's table are those of the agent, each once in the table."""
+    assert set().union(*(coded(alert["expr"]) for alert in ALERTS)) <= set(PROBLEMS)
+    assert set(codes()) == set(PROBLEMS)
+
+
+# The runbook --------------------------------------------------------------------------------------
+
+
+def test_the_runbook_knows_every_count() -> None:
+    """The table has each count of the agent once, and no other."""
+    assert set(rows()) == set(COUNTERS)
+
+
+@pytest.mark.parametrize("name", [name for name, sections in rows().items() if sections])
+def test_a_count_that_means_trouble_has_an_alarm(name: str) -> None:
+    """What the table sends to a section has an alarm that asks for it and names that section."""
+    asking = [alert for alert in ALERTS if name in counted(alert["expr"])]
+    named = {alert["annotations"]["runbook"].partition("#")[2] for alert in asking}
+    assert named & rows()[name]
+
+
+def test_the_links_of_the_runbook_lead_somewhere() -> None:
+    """Sections and files that it links to, and files that its table names, are there."""
+    own = anchors(RUNBOOK)
+    for target in re.findall(r"\]\(([^)]+)\)", RUNBOOK):
+        file, _, anchor = target.partition("#")
+        assert not anchor or anchor in own, target
+        assert (DEPLOY / file).exists(), target
+    files = re.findall(r"`([\w./]+)`", RUNBOOK.partition("| here | what |")[2].partition("\n\n")[0])
+    assert len(files) >= 10
+    assert all((DEPLOY / file).exists() for file in files)
+
+
+def test_every_folder_is_in_the_runbook() -> None:
+    """Whatever is in deploy/ is named in its table."""
+    table = RUNBOOK.partition("| here | what |")[2].partition("\n\n")[0]
+    there = {path.name for path in DEPLOY.iterdir()} - {"README.md", "__pycache__"}
+    assert {name for name in there if name not in table} == set()
+
+
+# The dashboard ------------------------------------------------------------------------------------
+
+
+def filled(expression: str) -> str:
+    """A query as Grafana sends it."""
+    return re.sub(r"\$(\w+)", r"x", expression)
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=[panel["title"] for panel in PANELS])
+def test_a_panel_asks_for_what_there_is(panel: Mapping[str, Any]) -> None:
+    """Its queries are PromQL, its metrics, labels and variables exist, and its source is the one provided."""
+    variables = {one["name"] for one in DASHBOARD["templating"]["list"]}
+    source = yaml.safe_load((DEPLOY / "grafana" / "datasources.yaml").read_text())["datasources"][0]
+    assert panel["targets"]
+    for target in panel["targets"]:
+        assert_exists(filled(target["expr"]))
+        assert set(re.findall(r"\$(\w+)", target["expr"] + panel["title"])) <= variables
+        assert target["datasource"] == panel["datasource"] == {"type": "prometheus", "uid": source["uid"]}
+        for name, _ in selectors(filled(target["expr"])):
+            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= EXPOSED[name] | {"version"}
+
+
+def test_errors_are_drawn_as_bands() -> None:
+    """The mean and a home have value and both ends of the interval, and what is between them is filled."""
+    drawn = []
+    for panel in PANELS:
+        lines = {target["legendFormat"]: target["expr"].partition("{")[0] for target in panel["targets"]}
+        if set(lines) == {"value", "low", "high"}:
+            drawn.append(lines["value"])
+            assert (lines["low"], lines["high"]) == (f"{lines['value']}_low", f"{lines['value']}_high")
+            fills = {
+                one["matcher"]["options"]: each["value"]
+                for one in panel["fieldConfig"]["overrides"]
+                for each in one["properties"]
+                if each["id"] == "custom.fillBelowTo"
+            }
+            assert fills == {"high": "low"}
+    assert drawn == ["meteragent_private_mean", "meteragent_private_value"]
+
+
+def test_variables_ask_for_what_there_is() -> None:
+    """Each lists a label that its metric has, by labels that it has and variables before it."""
+    known: set[str] = set()
+    for one in DASHBOARD["templating"]["list"]:
+        (query, label), *_ = re.findall(r"label_values\((.*), (\w+)\)", one["query"]["query"])
+        assert_exists(filled(query))
+        assert label in EXPOSED[query.partition("{")[0]]
+        assert set(re.findall(r"\$(\w+)", query)) <= known
+        known.add(one["name"])
+
+
+def test_panels_do_not_overlap() -> None:
+    """Each has its own place and number, within the width of 24."""
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        own = {(place["x"] + i, place["y"] + j) for i in range(place["w"]) for j in range(place["h"])}
+        assert not own & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= own
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])

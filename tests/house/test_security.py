@@ -1,0 +1,153 @@
+"""SECURITY.md: every figure in it that the library can work out, worked out again."""
+
+import re
+import tomllib
+from math import ceil, exp
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meteragent import config
+from meteragent.config.model import Source
+from meteragent.domain import loads
+from meteragent.domain.presets import PRESETS
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import HOUR_MS
+from meteragent.report import check
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
+from tests.support.configurations import written
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = " ".join((ROOT / "SECURITY.md").read_text().split())
+START_MS = 1_795_176_000_000
+AWAY = "away 8 h"
+
+
+def stream(preset: str) -> config.Stream:
+    """A stream of a preset, on the local calendar where it needs one."""
+    calendar = isinstance(PRESETS[preset].length, str)
+    window = "timezone = 'Europe/Amsterdam'" if calendar else ""
+    return config.parse(written(window=window, privacy=f"preset = '{preset}'")).stream[0]
+
+
+def right(preset: str) -> dict[str, dict[str, int]]:
+    """How often of 100 anybody is right, by event and number of days."""
+    return {row["event"]: row["right_of_100"] for row in check.facts(stream(preset))["hidden"]}
+
+
+def quantum_wh(terms: Terms) -> str:
+    """Return one quantum over a slot, as energy: how closely a copy and a record tell what came between."""
+    return f"{float(terms.quantum * terms.slot_ms(0) / HOUR_MS):g} Wh"
+
+
+def test_the_promise_in_numbers() -> None:
+    """Radius, energy hidden, odds and the day's level are those of the default."""
+    facts: dict[str, Any] = check.facts(stream("appliance"))
+    assert f"at most {facts['radius']} W in every slot ({facts['hides_wh']} Wh moved" in TEXT
+    assert (
+        f"a factor of at most e^{facts['level']} = {exp(1):.2f}; by twice as much, e^2 = {exp(2):.2f}" in TEXT
+    )
+    assert f"Levels of windows add: {facts['level_per_day']} a day" in TEXT
+
+
+def test_what_the_default_hides() -> None:
+    """The table of events is that of `check`."""
+    rows = {name: [found[str(days)] for days in check.TIMES] for name, found in right("appliance").items()
+            if len(found) == len(check.TIMES)}  # fmt: skip
+    told = re.findall(r"\| ([a-zA-Z0-9 ,]+?) \([\d,]+ Wh\) \| (\d+) \| (\d+) \| (\d+) \|", TEXT)
+    assert len(told) == 5
+    for name, *numbers in told:
+        assert [int(one) for one in numbers] == rows[name]
+
+
+LOADS = re.findall(
+    r"\| (power|register) ([a-z ,]+)(\d+) (s|W|Wh) \| ([\d,]+) Wh \| ([\d.]+) \| (\d+) \|", TEXT
+)
+
+
+@pytest.mark.parametrize("row", LOADS, ids=" ".join)
+def test_what_readings_make_of_a_kettle(row: tuple[str, ...]) -> None:
+    """The table of readings is that of `check`: what 110 Wh count for, its level, and a kettle's bet."""
+    kind, _, size, unit, counted, level, right_of_100 = row
+    key = "every = '{}s'" if unit == "s" else "dead_band = {}"
+    source = f"kind = '{kind}'\nunit = '{'W' if kind == 'power' else 'Wh'}'\n{key.format(size)}"
+    found = config.parse(written(source=source)).stream[0]
+    terms = config.terms(found)
+    moved = loads.distance(terms, terms.hides_wh)
+    assert f"{float(moved * terms.step_ms / HOUR_MS if kind == 'power' else moved):,.0f}" == counted
+    assert f"{float(loads.factor(terms)):.3g}" == level
+    (kettle,) = [one for one in check.facts(found)["hidden"] if one["event"] == "a kettle"]
+    assert kettle["right_of_100"]["1"] == int(right_of_100)
+
+
+def test_readings_of_each_kind_are_in_the_table() -> None:
+    """The table has sampled power, power on change and registers."""
+    assert len(LOADS) == 8
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presence(preset: str) -> None:
+    """What each preset tells of an absence is what `check` says."""
+    found = right(preset)
+    numbers = [*found[AWAY].values(), found["away a day"]["1"], found["away a week"]["1"]]
+    default = " (default)" if preset == "appliance" else ""
+    assert f"| `{preset}`{default} | {' | '.join(map(str, numbers))} |" in TEXT
+
+
+def test_what_a_copy_of_the_disk_tells() -> None:
+    """A copy and a record tell energy to quantum times slot; with R a kettle is as well hidden on average."""
+    energies = {name: quantum_wh(config.terms(stream(name))) for name in PRESETS}
+    assert energies["television"] == energies["appliance"] == energies["street"]
+    assert f"one quantum × slot: {energies['appliance']} (`day` {energies['day']}," in TEXT
+    assert f"`typical-day` {energies['typical-day']} a band, `bill` {energies['bill']})" in TEXT
+    # Noise is uniform in [-R, R] and R is Gamma(2): the mean of min(1, d / 2R) over R, for d = 1 radius.
+    steps = [(at + 0.5) / 1000 for at in range(40_000)]
+    apart = sum(r * exp(-r) * min(1, 1 / (2 * r)) / 1000 for r in steps)
+    known = ceil(100 * (1 + apart) / 2 - 0.2)
+    assert f"right in {known} of 100 about a kettle" in TEXT
+    assert known == right("appliance")["a kettle"]["1"]
+
+
+def test_the_size_of_a_record() -> None:
+    """Bytes of a record of the default with a value of three digits."""
+    sizes = {
+        form: len(
+            RecordFormat.of(describe(config.terms(stream("appliance"))), form).record("m1", START_MS, 0, 512)
+        )
+        for form in ("json", "senml")
+    }
+    assert f"A record is {sizes['json']} bytes as JSON and {sizes['senml']} as SenML" in TEXT
+
+
+def test_bounds_of_a_sender() -> None:
+    """What a sender is held to is what the configuration's defaults are."""
+    known = stream("appliance")
+    assert f"within `range` ({int(known.window.range[1]):,} W)" in TEXT
+    fields = Source.model_fields
+    assert f"At most {fields['max_meters'].default:,} meters, {fields['max_payload'].default:,} bytes" in TEXT
+    assert f"{fields['inflight'].default:,} unacknowledged messages" in TEXT
+    assert f"more than {known.window.ahead // 60_000} minutes ahead" in TEXT
+    assert f"for `keep` ({config.parse(written()).store.keep // (24 * HOUR_MS)} days)" in TEXT
+
+
+def test_every_dependency_is_named() -> None:
+    """Each package that an installation brings for the agent or its page is in the table."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["page"]]
+    names = {match[0] for one in wanted if (match := re.match(r"[\w-]+", one))}
+    table = TEXT[TEXT.index("| package | for |") : TEXT.index("There is no telemetry")]
+    assert names <= set(re.findall(r"`([\w-]+)`", table))
+
+
+def test_each_claim_names_tests_that_exist() -> None:
+    """A claim of the table is argued, or the files of its tests are there."""
+    page = (ROOT / "SECURITY.md").read_text()
+    (table,) = re.findall(r"## Tested, or argued\n\n(.*?)\n\n", page, re.DOTALL)
+    rows = table.splitlines()[2:]
+    assert len(rows) >= 15
+    for row in rows:
+        named = re.findall(r"`(tests/[\w/]+\.py|docs/[\w/]+\.md|meteragent/[\w/]+\.py)`", row)
+        assert named or row.endswith("| argued |"), row
+        assert all((ROOT / name).is_file() for name in named), row

@@ -1,0 +1,94 @@
+"""A run over an archive that is killed: a real process, a real SIGKILL, at any step that reaches the disk."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow.parquet as pq
+
+from meteragent.archive import run
+from tests.support.archives import Place
+
+SMALL: dict[str, Any] = {"VALUES": 960, "PART_BATCHES": 2, "ROWS": 250, "WINDOWS": 25}
+"""Batches, parts and jobs of a few rows, so that there are many steps."""
+
+_STEPS: tuple[tuple[Any, str], ...] = (
+    (os, "fsync"),
+    (Path, "replace"),
+    (Path, "rename"),
+    (Path, "mkdir"),
+    (pq.ParquetWriter, "write_batch"),
+    (pq.ParquetWriter, "close"),
+)
+
+
+def small() -> Any:
+    """The settings of a victim."""
+    return mock.patch.multiple(run, **SMALL)
+
+
+def victim(folder: Path, path: Path, keys: dict[str, str], kill_at: int, steps: Any) -> None:
+    """Release a file in a place; killed before or after a step, or not at all."""
+
+    def at_step() -> None:
+        steps.value += 1
+        if steps.value == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def stepped(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any, **named: Any) -> Any:
+            at_step()
+            found = call(*arguments, **named)
+            at_step()
+            return found
+
+        return wrapped
+
+    for owner, name in _STEPS:
+        setattr(owner, name, stepped(getattr(owner, name)))
+    with small():
+        Place(folder).sanitise(path, **keys)
+
+
+def peak_kb(folder: Path, path: Path, keys: dict[str, str], found: Any) -> None:
+    """Release a file, and put the memory that this took beyond what there was into `found`."""
+    with mock.patch.multiple(run, VALUES=1 << 15, PART_BATCHES=2, ROWS=1 << 15, WINDOWS=1 << 13):
+        before = _status_kb("VmRSS")
+        Place(folder).sanitise(path, **keys)
+        found.value = _status_kb("VmHWM") - before
+
+
+def _status_kb(name: str) -> int:
+    """What the kernel says of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+class Victims:
+    """Makes them, quickly: they come from a server that has everything loaded."""
+
+    def __init__(self) -> None:
+        self._context: ForkServerContext = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.integration.archive_victim"])
+
+    def run(self, folder: Path, path: Path, keys: dict[str, str], kill_at: int = 0) -> tuple[int | None, int]:
+        """One; how it ended (-9: killed) and how many steps it got."""
+        steps = self._context.Value("i", 0)
+        process = self._context.Process(target=victim, args=(folder, path, keys, kill_at, steps))
+        process.start()
+        process.join()
+        return process.exitcode, steps.value
+
+    def peak_kb(self, folder: Path, path: Path, keys: dict[str, str]) -> int:
+        """The memory that a run takes, in batches and jobs of 2^15 numbers and rows."""
+        found = self._context.Value("i", 0)
+        process = self._context.Process(target=peak_kb, args=(folder, path, keys, found))
+        process.start()
+        process.join()
+        peak: int = found.value
+        return peak

@@ -1,0 +1,206 @@
+"""What a broker grants, what it sends in spite of that, and what it never answers."""
+
+import asyncio
+
+import pytest
+
+from meteragent.mqtt import session as module
+from meteragent.mqtt.endpoint import Version
+from tests.support.fake_broker import PINGREQ, PUBACK, PUBLISH, FakeBroker, Wire
+from tests.support.mqtt_peer import connected, soon, token, turns
+
+BOTH = pytest.mark.parametrize("version", ["5", "3.1.1"])
+
+
+async def accept(wire: Wire) -> None:
+    """Accept the connection, and read until it ends."""
+    await wire.accept()
+    await wire.end()
+
+
+async def silent(wire: Wire) -> None:
+    """Take the CONNECT and say nothing."""
+    await wire.hello()
+    await wire.end()
+
+
+@BOTH
+async def test_a_message_that_is_too_large_is_skipped_and_acknowledged(
+    version: Version, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is counted and not kept; what follows it is read, and the broker does not send it again."""
+    monkeypatch.setattr(module, "MAX_PACKET_BYTES", 1000)
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        large = wire.publish(7, bytes(100_000), b"large")
+        wire.send(large[:700])
+        wire.send(large[700:] + wire.publish(8, b"next"))
+        assert await wire.expect(PUBACK) == b"\0\7"
+        assert await wire.expect(PUBACK) == b"\0\10"
+        await wire.end()
+
+    async with FakeBroker(script) as broker, connected(broker.url, version=version) as peer:
+        session = await peer.session()
+        (got,) = await peer.get(1)
+        assert got.payload == b"next"
+        assert peer.counts == ["oversized"]
+        assert "large" not in await peer.warned()
+        session.acknowledge([got.token] if got.token else [])
+        await turns(1)
+
+
+async def test_a_large_message_waits_for_the_earlier_one_of_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PUBACK is taken for the oldest message of its id, which may not be persisted yet (law 7)."""
+    monkeypatch.setattr(module, "MAX_PACKET_BYTES", 1000)
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        wire.send(wire.publish(7, b"small") + wire.publish(7, bytes(2000)) + wire.publish(8, b"next"))
+        assert await wire.expect(PUBACK) == b"\0\10"
+        assert await wire.expect(PUBACK) == b"\0\7"
+        assert await wire.expect(PUBACK) == b"\0\7"
+        wire.send(wire.publish(9, bytes(2000)) + wire.publish(10, b"last"))
+        await wire.end()
+
+    async with FakeBroker(script) as broker, connected(broker.url) as peer:
+        session = await peer.session()
+        small, following = await peer.get(2)
+        session.acknowledge([token(following)])
+        await turns(1)
+        session.acknowledge([token(small)])
+        await peer.get(1)
+        assert peer.counts == ["oversized", "oversized"]
+        assert "others will only be counted" in await peer.warned()
+        assert peer.log.empty()
+
+
+async def test_a_message_that_is_too_large_and_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that announces 250 MB and sends other packets in their place is not waited for."""
+    monkeypatch.setattr(module, "SKIP_S", 0.05)
+
+    async def announces(wire: Wire) -> None:
+        await wire.accept(properties=b"\x13\0\1")
+        wire.send(b"\x32\x80\xe5\x9a\x77" + b"\0\1t\0\7\0" + bytes(1000) + wire.publish(8, b"swallowed"))
+        assert await wire.expect(PUBACK) == b"\0\7"
+        await wire.end()
+
+    async with FakeBroker(announces, accept) as broker, connected(broker.url) as peer:
+        assert "was skipped" in await peer.warned()
+        assert "has not ended a message that is too large" in await peer.warned()
+        await peer.session()
+        assert peer.messages.empty()
+
+
+async def test_a_publication_that_is_never_answered_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The oldest counts, although others are answered: it is published again on the next connection."""
+    monkeypatch.setattr(module, "UNANSWERED_S", 0.05)
+
+    async def forgets(wire: Wire) -> None:
+        await wire.accept(properties=b"\x13\0\1")
+        await wire.expect(PUBLISH)
+        await wire.expect(PUBLISH)
+        wire.send(wire.puback(2))
+        await wire.end()
+
+    async with FakeBroker(forgets, accept) as broker, connected(broker.url) as peer:
+        session = await peer.session()
+        session.publish("t", b"forgotten")
+        session.publish("t", b"answered")
+        assert await soon(peer.delivered.get()) == (2, 0)
+        assert "has not answered a publication" in await peer.warned()
+        await peer.session()
+
+
+async def test_an_answered_publication_never_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long ago it was: only what is unanswered is waited for."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept()
+        await wire.expect(PUBLISH)
+        wire.send(wire.puback(1))
+        await wire.end()
+
+    async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
+        session = await peer.session()
+        session.publish("t", b"answered")
+        await soon(peer.delivered.get())
+        monkeypatch.setattr(module, "UNANSWERED_S", 1e-9)
+        assert session._on_tick()
+        session.publish("t", b"unanswered")
+        assert not session._on_tick()
+
+
+async def test_the_keep_alive_is_what_the_broker_says() -> None:
+    """A server keep alive of a second has a ping sent in half of it, though a minute was asked for."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept(properties=b"\x13\0\1")
+        assert await wire.expect(PINGREQ) == b""
+        wire.send(b"\xd0\0")
+        pinged.set()
+        await wire.end()
+
+    pinged = asyncio.Event()
+    async with FakeBroker(script) as broker, connected(broker.url) as peer:
+        await peer.session()
+        await soon(pinged.wait())
+        assert peer.log.empty()
+
+
+async def test_a_shorter_session_is_told() -> None:
+    """A broker that keeps a lost session for an hour, not for a week, is named, with both numbers."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept(properties=b"\x11\0\0\x0e\x10")
+        await wire.end()
+
+    async with FakeBroker(script) as broker, connected(broker.url) as peer:
+        await peer.session()
+        assert "keeps a lost session for 3600 s, not for the 604800 s asked for" in await peer.warned()
+
+
+async def test_nothing_larger_than_the_broker_takes_is_sent() -> None:
+    """Maximum Packet Size of the broker: what is larger ends the connection by name, before it is sent."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept(properties=b"\x27\0\0\0\x40")
+        assert [packet.kind for packet in await wire.end()] == [PUBLISH, 14]
+
+    async def serve(session: module.Session) -> None:
+        session.publish("t", bytes(50))
+        session.publish("t", bytes(60))
+
+    async with FakeBroker(script, accept) as broker, connected(broker.url, serve=serve) as peer:
+        assert "takes packets of 64 bytes at most" in await peer.warned()
+
+
+async def test_a_broker_that_is_silent_to_mqtt_5_is_asked_in_3_1_1() -> None:
+    """One that takes a CONNECT of MQTT 5 for its own waits for more of it: no answer is a refusal."""
+    scripts = silent, accept
+    async with FakeBroker(*scripts) as broker, connected(broker.url, timeout_s=0.2) as peer:
+        assert "no answer to the connection" in await peer.warned()
+        assert (await peer.session()).version == 4
+    assert broker.levels == [5, 4]
+
+
+async def test_silence_is_no_doubt_about_a_version_that_has_worked() -> None:
+    """A broker that hangs for a while is asked again in the version that it knows."""
+    stands = asyncio.Event()
+
+    async def works(wire: Wire) -> None:
+        await wire.accept()
+
+    async def works_again(wire: Wire) -> None:
+        await wire.accept()
+        stands.set()
+        await wire.end()
+
+    scripts = works, silent, works_again
+    async with FakeBroker(*scripts) as broker, connected(broker.url, timeout_s=0.2) as peer:
+        await peer.warned()
+        await peer.warned()
+        await soon(stands.wait())
+    assert broker.levels == [5, 5, 5]

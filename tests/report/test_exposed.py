@@ -1,0 +1,74 @@
+"""Secrets in files that others can read are named, wherever the configuration names a file."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from meteragent import config
+from meteragent.report import check
+from tests.support.agent_world import STREAM, quick
+from tests.support.configurations import written
+
+PLACES = {
+    "source.password_file": {"source": "username = 'u'\npassword_file = '{}'"},
+    "source.key_file": {"source": "url = 'mqtts://h'\ncert_file = 'c'\nkey_file = '{}'"},
+    "sink.password_file": {"sink": "username = 'u'\npassword_file = '{}'"},
+    "sink.pseudonym_key_file": {"sink": "pseudonym_key_file = '{}'"},
+}
+
+
+@pytest.mark.parametrize("key", PLACES)
+@pytest.mark.parametrize(
+    ("mode", "open_to_all"), [(0o644, True), (0o604, True), (0o640, False), (0o600, False)]
+)
+def test_a_secret_that_everybody_can_read_is_named(
+    tmp_path: Path, key: str, mode: int, *, open_to_all: bool
+) -> None:
+    """The key, the file and what to do; a file for its owner and group alone is none of it."""
+    path, open_to_all = tmp_path / "secret", bool(mode & 0o004)
+    path.write_text("hush")
+    path.chmod(mode)
+    parsed = config.parse(written(**{name: keys.format(path) for name, keys in PLACES[key].items()}))
+    line = f"{key}: everybody on this machine can read {path}: chmod 600"
+    assert config.exposed(parsed) == [line] * open_to_all
+    told = check.as_text([check.facts(stream, ()) for stream in parsed.stream], parsed)
+    assert (f"Warning: {line}" in told) is open_to_all
+    assert "hush" not in told
+
+
+def test_the_page_s_token_is_a_secret_too(tmp_path: Path) -> None:
+    """Of the page it is the token; of several streams the line says which; a missing file is no secret."""
+    path = tmp_path / "token"
+    path.write_text("hush")
+    path.chmod(0o644)
+    parsed = config.parse(f"{written()}[page]\ntoken_file = '{path}'\n")
+    assert config.exposed(parsed) == [
+        f"page.token_file: everybody on this machine can read {path}: chmod 600"
+    ]
+    path.unlink()
+    assert config.exposed(parsed) == []
+    path.write_text("hush")
+    two = "".join(
+        f'[[stream]]\nname = "{n}"\n' + STREAM.format("stream.", n) + f"pseudonym_key_file = '{path}'\n"
+        for n in ("a", "b")
+    )
+    path.chmod(0o644)
+    keys = [line.partition(":")[0] for line in config.exposed(config.parse(two))]
+    assert keys == ["stream[0].sink.pseudonym_key_file", "stream[1].sink.pseudonym_key_file"]
+
+
+async def test_the_agent_warns_when_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It runs, and says what to mend, without the secret."""
+    path = tmp_path / "key"
+    path.write_text("hush")
+    path.chmod(0o644)
+    caplog.set_level(logging.WARNING)
+    async with quick(tmp_path, monkeypatch).running(
+        STREAM.format("", "") + f"pseudonym_key_file = '{path}'\n"
+    ):
+        pass
+    assert f"sink.pseudonym_key_file: everybody on this machine can read {path}: chmod 600" in caplog.messages
+    assert "hush" not in caplog.text

@@ -1,0 +1,202 @@
+"""The agent under seeded crashes and faults (simulators.simtest): nothing breaks, and mistakes are found."""
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from meteragent.config.refuse import refuse
+from simulators.__main__ import main
+from simulators.simtest import runs
+from simulators.simtest.generator import generate
+from simulators.simtest.schedule import Clock, Crash, Drop, Read, Schedule, Slow, Stop, read, write
+from simulators.simtest.setting import PACES, Setting, parse
+from simulators.simtest.shrink import invariant, shrink
+from simulators.simtest.world import World
+from tests.simulators.simtest_mutants import MUTANTS, Mutant, acknowledges_before_the_commit
+
+SEEDS = 200
+"""`make faults` runs a hundred thousand."""
+BLOCKS = 10
+
+SMALL = Schedule(
+    7,
+    "fast",
+    ((Setting(lateness=3), Setting(name="other", kind="interval_energy", clock="event")), (Setting(key=1),)),
+    (
+        Read(500, 1, 480, 250_000_000),
+        Crash(900, 50, 1, "commit-torn", 300, "damaged"),
+        Drop(1200, "source", 100, 0, 1),
+        Stop(2500, 0, 0),
+    ),
+    3000,
+)
+
+
+@pytest.fixture
+def where() -> Iterator[Path]:
+    """A folder for worlds."""
+    with runs.place() as folder:
+        yield folder
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS // BLOCKS))
+def test_everything_holds_whatever_happens(first: int) -> None:
+    """A thousand schedules of crashes, outages, bad disks and bad clocks break no invariant."""
+    seeds = range(first, first + SEEDS // BLOCKS)
+    outcome = runs.block(seeds)
+    assert outcome.violation is None, (
+        f"{outcome.violation}: python -m simulators simtest --seed {outcome.seed}"
+    )
+    assert outcome.counts["schedules"] == len(seeds)
+
+
+@pytest.mark.parametrize("seed", [100_473, 105_636, 300_033, 300_900, 301_193, 301_784])
+def test_the_judge_errs_on_nobody(seed: int) -> None:
+    """What looks wrong and is right is no mistake.
+
+    An end between commit and acknowledgement; a crash just after a copy was taken in; a descriptor that is
+    said on a connection while its row waits for a clock; a stop that a second signal cuts short; a copy whose
+    clock is set right and wrong again before it looks; a stop that lasts until the end of the schedule.
+    """
+    assert runs.block([seed]).violation is None
+
+
+@pytest.mark.parametrize("seed", [313_035])
+def test_what_was_found_stays_mended(seed: int) -> None:
+    """Schedules beyond those above that broke an invariant.
+
+    A window that was to open on a day of which the budget had not been read: the ledger refused it for ever.
+    """
+    assert runs.block([seed]).violation is None
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[one.name for one in MUTANTS])
+def test_a_mistake_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each agent with a mistake in it breaks an invariant within the thousand schedules, and soon."""
+    mutant.patch(monkeypatch)
+    outcome = runs.block(range(mutant.first, mutant.first + 50))
+    assert outcome.violation is not None
+    assert mutant.breaks in outcome.violation.invariant
+
+
+def test_the_seeds_exercise_everything() -> None:
+    """A hundred schedules crash at every place, and meet every trouble and every kind of stream."""
+    plans = [generate(seed) for seed in range(100)]
+    places = {event.where for plan in plans for event in plan.events if isinstance(event, Crash)}
+    kinds = {type(event).__name__ for plan in plans for event in plan.events}
+    settings = [one for plan in plans for configuration in plan.configurations for one in configuration]
+    assert len(places) == 14
+    assert kinds == {
+        *("Read", "Junk", "Drop", "Stall", "Refuse"),
+        *("Clock", "Resume", "Slow", "Full", "Stop", "Fail", "Crash"),
+    }
+    assert {one.kind for one in settings} == {"power", "interval_energy"}
+    assert {one.clock for one in settings} == {"wall", "event"}
+    assert {one.grid.partition(":")[0] for one in settings} >= {"1d", "1d/4", "60/15"}
+    assert {event.store for plan in plans for event in plan.events if isinstance(event, Crash)} == {
+        *("", "damaged", "restored")
+    }
+
+
+def test_the_agent_takes_these_configurations(tmp_path: Path) -> None:
+    """What schedules set streams to is what the agent accepts, budgets and calendars among it."""
+    for plan in map(generate, range(4)):
+        for settings in plan.configurations:
+            known = parse(settings, PACES[plan.pace], tmp_path, tmp_path / "db")
+            assert len(known.stream) == len(settings)
+            refuse(known, flat=False)
+
+
+def test_a_schedule_is_its_text() -> None:
+    """What is printed is read back as it was; a line that is none is named."""
+    for plan in (SMALL, *map(generate, range(50))):
+        assert read(write(plan)) == plan
+    with pytest.raises(ValueError, match="at 1 s: quake"):
+        read(f"{write(SMALL)}at 1 s: quake strength=7\n")
+
+
+def test_a_seed_replays_exactly(where: Path) -> None:
+    """The same schedule gives the same bytes at the same times, whatever ran before it."""
+
+    def published() -> list[tuple[float, str, bytes, bool]]:
+        with runs.place() as folder:
+            (folder / "own").mkdir()
+            world = World(generate(10), folder, folder / "own")
+            world.run()
+            return world.log
+
+    first = published()
+    runs.run(SMALL, where)
+    assert first
+    assert published() == first
+
+
+def test_what_breaks_is_shrunk(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a schedule that breaks something what remains breaks the same, and every event of it is needed."""
+    acknowledges_before_the_commit(monkeypatch)
+    events = Slow(0, 30), Read(500, 1, 480, 7), Stop(900, 0, 1), Clock(1000, 50), Read(1200, 1, 1200, 8)
+    plan = Schedule(1, "fast", ((Setting(lateness=3),), (Setting(),)), events, 1500)
+    small = shrink(plan, where, twin=False)
+    right = invariant(plan, where, twin=False)
+    assert right is not None
+    assert 0 < len(small.events) < 3
+    assert small.configurations == ((Setting(),),)
+    assert invariant(small, where, twin=False) == right
+    for at in range(len(small.events)):
+        fewer = replace(small, events=(*small.events[:at], *small.events[at + 1 :]))
+        assert invariant(fewer, where, twin=False) != right
+
+
+def test_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Many schedules on all cores: 0, and what was exercised."""
+    assert main(["simtest", "--seeds", "4", "--from", "50", "--jobs", "1"]) == 0
+    assert "4  schedules" in capsys.readouterr().out
+
+
+def test_the_former_name_works(capsys: pytest.CaptureFixture[str]) -> None:
+    """`ordeal` is what the command was called in the last version."""
+    assert main(["ordeal", "--seeds", "1", "--jobs", "1"]) == 0
+    assert "1  schedules" in capsys.readouterr().out
+
+
+def test_command_replays(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One seed is printed and run; what was printed runs again from a file, or from the input."""
+    assert main(["simtest", "--seed", "3"]) == 0
+    text = capsys.readouterr().out.partition("\n\n")[0]
+    (tmp_path / "plan").write_text(text)
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert main(["simtest", "--replay", str(tmp_path / "plan")]) == 0
+    assert main(["simtest", "--replay", "-"]) == 0
+    (tmp_path / "plan").write_text("seed=1 pace=fast end_ms=1000\nat noon: read\n")
+    assert main(["simtest", "--replay", str(tmp_path / "plan")]) == 2
+    assert "at noon" in capsys.readouterr().err
+
+
+def test_command_finds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schedule that violates an invariant: 1, and which."""
+    acknowledges_before_the_commit(monkeypatch)
+    assert main(["simtest", "--seed", "0"]) == 1
+    printed = capsys.readouterr().out
+    assert "INVARIANT VIOLATED: a reading is acknowledged before what it says is committed" in printed
+
+
+FOUND = """
+seed=305 pace=fast end_ms=8377
+configuration 0:
+configuration 0: name=other
+at 3.435 s: read meter=1 time_ms=3435 value_u=1339471709
+at 4.380 s: crash down_ms=2500 then=0 where=now
+at 6.078 s: crash down_ms=2500 then=0 where=commit-moved
+"""
+"""A schedule that broke an earlier version: catch_up was counted from a time before the subscription, taken
+while the store was asked for room."""
+
+
+def test_what_was_found_stays_found_out(where: Path) -> None:
+    """What fell due during a stop waits for catch_up, counted from the subscription and no earlier."""
+    assert runs.run(read(FOUND), where)["crash commit-moved"] == 1

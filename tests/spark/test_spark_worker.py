@@ -1,0 +1,129 @@
+"""What Spark's workers do, without Spark: which key they take, what a reading touches, what they say."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import RecordBatch
+
+from meteragent.archive import form
+from meteragent.archive.key import Key
+from meteragent.archive.policy import Policy
+from meteragent.domain.errors import KeyForgotten, KeyMissing, KeyRotated
+from meteragent.spark import worker
+from meteragent.spark.worker import Whose, WorkerError, key_of, safely
+from tests.support import archives
+from tests.support.archives import BANDS, DAY_MS, ENERGY, KEY, LOCAL_DAY, QUARTERS, SPRING_MS, TIME
+
+OTHER = Key("test", "month", 0, bytes(32))
+POLICIES = {
+    "half hours, held for three": archives.policy(source="hold = '3h'", window="length = '30min'"),
+    "local days": archives.policy(source="hold = '15min'", window=LOCAL_DAY),
+    "months": archives.policy(source="hold = '1h'", window=BANDS, privacy="space = 'profile'"),
+    "energies": archives.policy(source=ENERGY, window="length = '30min'"),
+}
+
+
+def save(path: Path, key: Key) -> Path:
+    """A key in a new file."""
+    new = path / "new"
+    new.write_text(key.text())
+    new.chmod(0o600)
+    return new.replace(path / "key")
+
+
+def test_key(tmp_path: Path) -> None:
+    """A worker takes the driver's key only, and reads the file again when it has changed."""
+    path, whose = save(tmp_path, KEY), Whose.of(KEY)
+    assert key_of(path, whose).at(SPRING_MS).id == KEY.at(SPRING_MS).id
+    save(tmp_path, OTHER)
+    with pytest.raises(KeyRotated, match=f"{OTHER.epoch(0).id}, that of the driver {whose.id}"):
+        key_of(path, whose)
+    save(tmp_path, KEY.without(SPRING_MS))
+    with pytest.raises(KeyForgotten):
+        key_of(path, whose)
+    path.unlink()
+    with pytest.raises(KeyMissing, match="no such file"):
+        key_of(path, whose)
+
+
+def test_errors() -> None:
+    """Our own errors are told, of others the type alone, and no exception hangs on to another."""
+
+    def ours(batch: RecordBatch) -> RecordBatch:
+        raise KeyForgotten("windows of 2026-01 have no key")
+
+    def anything(batch: RecordBatch) -> RecordBatch:
+        raise ValueError("31415926")
+
+    for work, said in ((ours, "KeyForgotten: windows of 2026-01 have no key"), (anything, "ValueError")):
+        with pytest.raises(WorkerError) as caught:
+            list(safely(work)(iter([RecordBatch.from_pydict({})])))
+        assert str(caught.value) == said
+        assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@given(times=st.lists(st.integers(SPRING_MS - 3 * DAY_MS, SPRING_MS + 3 * DAY_MS), min_size=1, max_size=8))
+@settings(deadline=timedelta(seconds=5))
+def test_touched(name: str, times: list[int]) -> None:
+    """A reading is given to the windows that share time with its span, and to no other; first its own."""
+    policy = POLICIES[name]
+    readings = [pa.array(["m"] * len(times)), pa.array(times, TIME), pa.array(range(len(times)))]
+    batch = pa.record_batch(readings, names=["meter", "time", "value"])
+    found = worker.touched(policy)(batch)
+    got = list(zip(found.column("value").to_pylist(), ms(found, "start"), ms(found, "end"), strict=True))
+    assert sorted(got) == sorted(
+        (place, start, end) for place, time in enumerate(times) for start, end in sharing(time, policy)
+    )
+    for place, time in enumerate(times):
+        own = next(start for at, start, _ in got if at == place)
+        assert own == policy.starts(np.array([time - policy.lead_ms]))[0]
+
+
+def sharing(time: int, policy: Policy) -> list[tuple[int, int]]:
+    """The windows that share time with a reading's span, by going through them all."""
+    begin = time - policy.lead_ms
+    own = policy.starts(np.array([begin]))
+    start = int(policy.starts(own - 2 * (policy.ends(own) - own))[0])
+    found = []
+    while start < begin + policy.reach_ms:
+        end = int(policy.ends(np.array([start]))[0])
+        if end > begin:
+            found.append((start, end))
+        start = end
+    return found
+
+
+def ms(batch: RecordBatch, name: str) -> list[int]:
+    """A column of times."""
+    times: list[int] = batch.column(name).cast(TIME).cast(pa.int64()).to_pylist()
+    return times
+
+
+def test_rows_fit() -> None:
+    """Whether a row fits is told by how many numbers it has, as by the numbers themselves."""
+    policy = archives.policy(window=QUARTERS)
+    values = [[1] * 96, [1] * 48, [1] * 192, [], None, [None] * 96, [1] * 96]
+    starts = [0, 0, 0, 0, 0, DAY_MS, 1]
+    counts = [None if one is None else len(one) for one in values]
+    columns = [pa.array(["m"] * 7), pa.array(starts, TIME), pa.array(counts, pa.int32())]
+    found = worker.rows(policy)(pa.record_batch(columns, names=["meter", "time", "numbers"]))
+    expected, _ = form.fit(np.array(starts), pa.array(values, pa.list_(pa.int64())), policy)
+    assert (
+        found.column("fits").to_pylist() == expected.tolist() == [True, False, True, False, True, True, False]
+    )
+
+
+def test_opened() -> None:
+    """The windows that readings open are there once in a batch, with or without a value."""
+    policy = POLICIES["energies"]
+    times = [1_800_000, 1_800_001, 3_600_000, 3_600_000]
+    columns = [pa.array(["a", "a", "a", "b"]), pa.array(times, TIME)]
+    found = worker.opened(policy)(pa.record_batch(columns, names=["meter", "time"]))
+    rows = zip(found.column("meter").to_pylist(), ms(found, "start"), ms(found, "end"), strict=True)
+    assert sorted(rows) == [("a", 0, 1_800_000), ("a", 1_800_000, 3_600_000), ("b", 1_800_000, 3_600_000)]

@@ -1,0 +1,333 @@
+"""What is written as one statement is what would be written row by row; and the log is erased as a step."""
+
+import asyncio
+import sqlite3
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meteragent.agent import runner
+from meteragent.agent.runner import StoreThread
+from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing, Slot, TimelineState
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import StoreError
+from meteragent.store import Store, ledger, outbox, schema
+from meteragent.store.outbox import Waiting
+from tests.support.fake_session import LIMIT_S
+from tests.support.line import LENGTH_MS as SECOND_MS
+from tests.support.line import Line
+from tests.support.mqtt_peer import turns
+from tests.support.stores import (
+    DAY_MS,
+    LENGTH_MS,
+    TERMS,
+    bytes_on_disk,
+    closing,
+    fresh,
+    open_store,
+    opening,
+    sending,
+    state,
+)
+
+# --- as row by row -----------------------------------------------------------------------------
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=9)
+texts |= st.sampled_from(['"', "\\", "é", "\\u0000"])
+meters = st.sampled_from(["m", 'm"1', "é\\", "Straße 1", "\x7f"])
+sizes = st.sampled_from([1, 1, 2, 300, 900])
+rows = st.builds(Outgoing, texts, st.binary(max_size=40), st.integers(0, 2**53), st.booleans())
+
+
+@st.composite
+def commits(draw: st.DrawFn) -> list[Commit]:
+    """Windows that open one after the other, with states of all sizes, and messages of all bytes."""
+    found = []
+    for k in range(draw(st.integers(1, 4))):
+        commit = Commit("main", k, terms={TERMS.id: TERMS})
+        for meter in draw(st.lists(meters, unique=True)):
+            commit.marks[meter] = (k + 1) * LENGTH_MS
+            charge = Charge(k * LENGTH_MS // DAY_MS * DAY_MS, TERMS.epsilon_per_w)
+            commit.charges.setdefault(charge, Counter())[meter] = draw(st.integers(1, 3))
+            commit.states[meter] = state(k, topic="t" * draw(sizes)) if draw(st.booleans()) else None
+        commit.outgoing += draw(st.lists(rows, max_size=8))
+        found.append(commit)
+    return found
+
+
+def row_by_row(tx: sqlite3.Connection, commit: Commit) -> None:
+    """Charges, marks, states and messages of a commit, each by a statement of its own."""
+    channel = commit.channel
+    for (day_ms, epsilon), opened in commit.charges.items():
+        tx.executemany(
+            "INSERT INTO charge VALUES (?, ?, ?, ?, ?) ON CONFLICT (meter, day_ms, channel, epsilon)"
+            " DO UPDATE SET windows = windows + excluded.windows",
+            [(meter, day_ms, channel, str(epsilon), windows) for meter, windows in opened.items()],
+        )
+    for meter, end_ms in commit.marks.items():
+        tx.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?)", (channel, meter, end_ms))
+    for meter, one in commit.states.items():
+        _write_state(tx, channel, meter, schema.encode_state(one) if one else b"")
+    for row in commit.outgoing:
+        tx.execute(
+            "INSERT INTO outbox (channel, due_ms, topic, payload, retain) VALUES (?, ?, ?, ?, ?)",
+            (channel, row.due_ms, row.topic, row.payload, row.retain),
+        )
+
+
+def _write_state(tx: sqlite3.Connection, channel: str, meter: str, text: bytes) -> None:
+    found = "SELECT id, length(state) FROM state WHERE channel = ? AND meter = ? ORDER BY id DESC"
+    id_, size = tx.execute(found, (channel, meter)).fetchone() or (0, 0)
+    if len(text) > size:
+        new_size = max(512, 1 << (len(text) - 1).bit_length())
+        row = (channel, meter, text.ljust(new_size, b"\0"))
+        tx.execute("INSERT INTO state (channel, meter, state) VALUES (?, ?, ?)", row)
+        text = b""
+    tx.execute("UPDATE state SET state = ? WHERE id = ?", (text.ljust(size, b"\0"), id_))
+
+
+def content(store: Store) -> dict[str, list[Any]]:
+    """All rows of the tables that commits write, with the types of their values."""
+    tables = ("mark", "charge", "state", "outbox", "outbox_total", "descriptor", "sqlite_sequence")
+    found = {}
+    for table in tables:
+        asked = store.connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
+        found[table] = [tuple((type(value), value) for value in row) for row in asked]
+    return found
+
+
+@settings(max_examples=60)
+@given(commits())
+def test_one_statement_writes_what_many_do(made: list[Commit]) -> None:
+    """Charges, marks, states and messages are the same rows in the same order, ids and types as well."""
+    with fresh() as store, fresh() as plain:
+        for commit in made:
+            with store.transaction() as tx:
+                ledger.charge(tx, commit)
+                store.write(tx, commit)
+                appended = outbox.append(tx, commit)
+            with plain.transaction() as tx:
+                row_by_row(tx, commit)
+            assert content(store) == content(plain)
+            last = appended[-1].id if appended else 0
+            waiting = {row.id: row for row in outbox.pending(store.connection, "main", 2**62, -1)}
+            assert appended == [waiting[id_] for id_ in range(last - len(appended) + 1, last + 1)]
+            assert [row.retain for row in appended] == [row.retain for row in commit.outgoing]
+
+
+windows = st.builds(
+    OpenWindow,
+    st.integers(),
+    texts,
+    texts,
+    texts,
+    st.none() | st.integers(),
+    st.integers(),
+    st.lists(st.builds(Slot, st.integers(), st.integers()), max_size=3).map(tuple),
+    st.none() | st.integers(),
+)
+
+
+@given(st.builds(TimelineState, windows=st.lists(windows, max_size=3).map(tuple)))
+def test_a_state_is_written_as_any_json(one: TimelineState) -> None:
+    """What is put together by hand is what the JSON encoder makes of the fields, with its sum."""
+    fields = [window._asdict() for window in one.windows]
+    plain = [{name: kept for name, kept in one.items() if (name, kept) != ("radius", None)} for one in fields]
+    assert schema.encode_state(one) == schema._sealed(one._asdict() | {"windows": plain}).encode()
+
+
+def test_states_lie_in_the_order_of_their_commit() -> None:
+    """Meters that are written together at first lie together, in as few pages as hold them."""
+    names = [f"m{k * 7 % 40}" for k in range(40)]
+    with fresh() as store, store.transaction() as tx:
+        commit = Commit("main", 0, terms={TERMS.id: TERMS}, marks=dict.fromkeys(names, LENGTH_MS))
+        commit.states = dict.fromkeys(names, state(0))
+        store.write(tx, commit)
+        assert [meter for (meter,) in tx.execute("SELECT meter FROM state ORDER BY id")] == names
+
+
+def test_a_name_with_a_nul_is_refused(tmp_path: Path) -> None:
+    """SQLite's JSON would cut it off, and two meters would have one mark; a backslash is none of it."""
+    with open_store(tmp_path / "db") as store:
+        for commit in (opening(0, "a\0b"), Commit("main", 0, outgoing=[Outgoing("\0", b"", 0, False)])):
+            with pytest.raises(StoreError, match="NUL"), store.transaction() as tx:  # noqa: PT012 - either
+                store.write(tx, commit)
+                outbox.append(tx, commit)
+        with store.transaction() as tx:
+            store.write(tx, opening(0, "a\\u0000b"))
+        assert store.snapshot("main").marks == {"a\\u0000b": LENGTH_MS}
+
+
+def test_what_was_rolled_back_is_forgotten(tmp_path: Path) -> None:
+    """A state whose row was never written does not lead the next one to it."""
+    with open_store(tmp_path / "db") as store:
+        commit = opening(0, "m", "n")
+        with pytest.raises(KeyError), store.transaction() as tx:  # noqa: PT012 - the body is what fails
+            store.write(tx, commit)
+            raise KeyError
+        for k in range(2):
+            with store.transaction() as tx:
+                store.write(tx, opening(k, "n", topic="t" * (1 + 900 * k)))
+        assert store.snapshot("main").states == {"n": state(1, topic="t" * 901)}
+    with open_store(tmp_path / "db") as store:
+        with store.transaction() as tx:
+            store.write(tx, closing(1, "n"))
+        assert store.snapshot("main").states["n"].windows == ()
+
+
+# --- erased as a step of its own ---------------------------------------------------------------
+
+SECRET = 7**60
+
+
+def write(store: Store, commit: Commit) -> None:
+    """A commit as the agent writes it, before it is erased."""
+    with store.committing() as tx:
+        store.write(tx, commit)
+        outbox.append(tx, commit)
+
+
+def test_nothing_is_written_before_the_last_commit_is_erased(tmp_path: Path) -> None:
+    """Between a commit and its erasing two values of an accumulator are on disk; never three."""
+    values = [SECRET + k for k in range(4)]
+    with open_store(tmp_path / "db") as store:
+        for k, value in enumerate(values):
+            write(store, Commit("main", 0, states={"m": TimelineState(value, None, None, 0, 0, ())}))
+            found = [one for one in values if b"%d" % one in bytes_on_disk(store.path)]
+            assert found == values[max(k - 1, 0) : k + 1]
+        store.erase()
+        assert b"%d" % values[-2] not in bytes_on_disk(store.path)
+        assert store.erased
+
+
+def test_an_erasing_that_fails_is_the_end(tmp_path: Path) -> None:
+    """After it nothing is written, since what the files hold is unknown; what was committed is there."""
+    with open_store(tmp_path / "db") as store:
+        write(store, opening(0, "m"))
+        store.connection.set_progress_handler(lambda: 1, 1)
+        with pytest.raises(StoreError, match="interrupted"):
+            store.erase()
+        store.connection.set_progress_handler(None, 0)
+        with pytest.raises(StoreError, match="earlier transaction"):
+            write(store, opening(1, "m"))
+        assert store.snapshot("main").marks == {"m": LENGTH_MS}
+
+
+async def test_what_may_leave_does_not_wait_for_the_erasing(tmp_path: Path) -> None:
+    """`persist` returns rows that are on disk; the erasing follows before anything else is written."""
+    with open_store(tmp_path / "db") as store:
+        thread = StoreThread(store, DAY_MS, 2**20, {"main"}, Counts())
+        write, erase, gate, steps = store.write, store.erase, threading.Event(), list[str]()
+
+        def writes(tx: sqlite3.Connection, commit: Commit) -> None:
+            steps.append("written")
+            write(tx, commit)
+
+        def slowly() -> None:
+            gate.wait(LIMIT_S)
+            steps.append("erased")
+            erase()
+
+        store.write, store.erase = writes, slowly  # type: ignore[method-assign]
+        commit = opening(0, "m")
+        commit.outgoing += sending(5).outgoing
+        [row] = await thread.persist(commit, [], None)
+        assert row == Waiting(1, 5, "private/m", b"record", False)
+        assert steps == ["written"]
+        second = asyncio.ensure_future(thread.persist(opening(1, "m"), [1], None))
+        await turns(1)
+        gate.set()
+        await second
+        await thread.erased()
+        assert steps[:3] == ["written", "erased", "written"]
+        store.erase = erase  # type: ignore[method-assign]
+        thread._beside.shutdown()
+        thread._thread.shutdown()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is looked at every 2 ms: it is a test's, and shows nothing by itself."""
+    monkeypatch.setattr(runner, "POLL_S", 0.002)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_an_erasing_that_fails_ends_the_runner(tmp_path: Path) -> None:
+    """The runner raises at its next turn, though nothing else is to be written."""
+    with open_store(tmp_path / "db") as store:
+        line = Line(store)
+
+        def fails() -> None:
+            raise StoreError("no")
+
+        store.erase = fails  # type: ignore[method-assign]
+        async with line.running() as task:
+            line.send(100)
+            await asyncio.wait({task}, timeout=LIMIT_S)
+            assert isinstance(task.exception(), StoreError)
+        del store.erase
+
+
+async def test_an_erasing_that_fails_at_the_end_is_told(tmp_path: Path) -> None:
+    """A stop whose last commit could not be erased is no orderly one; the store is closed all the same."""
+    store = open_store(tmp_path / "db")
+    thread = StoreThread(store, DAY_MS, 2**20, {"main"}, Counts())
+    erase = store.erase
+
+    def fails() -> None:
+        store.connection.set_progress_handler(lambda: 1, 1)
+        erase()
+
+    store.erase = fails  # type: ignore[method-assign]
+    await thread.persist(opening(0, "m"), [], None)
+    with pytest.raises(StoreError, match="interrupted"):
+        await thread.close()
+    with open_store(tmp_path / "db") as again:
+        assert again.snapshot("main").marks == {"m": LENGTH_MS}
+
+
+# --- whether there is room ---------------------------------------------------------------------
+
+
+async def test_there_is_room_until_what_waits_and_is_on_its_way_fills_it(tmp_path: Path) -> None:
+    """What is being written counts as written; what is known of the rest is the store's own total."""
+    row = 64 + len("private/m") + len(b"record")
+    with open_store(tmp_path / "db") as store:
+        thread = StoreThread(store, DAY_MS, 3 * row, {"main"}, Counts())
+        assert await thread.room()
+        for due_ms, room in ((1, True), (2, True), (3, False)):
+            writing = asyncio.ensure_future(thread.persist(sending(due_ms), [], None))
+            await turns(1)
+            assert await thread.room() is room
+            await writing
+            assert await thread.room() is room
+        await thread.persist(Commit("main", 0), [2], None)
+        assert await thread.room()
+        assert outbox.total(store.connection) == 2 * row  # what had left has made room
+        thread._beside.shutdown()
+        thread._thread.shutdown()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_long_look_at_the_store_is_not_needed_for_each_turn(tmp_path: Path) -> None:
+    """While there is much room the runner asks the store's thread once, at its first turn."""
+    with open_store(tmp_path / "db") as store:
+        line, asked = Line(store), list[str]()
+        call = line.store.call
+
+        async def counted(function: Any, *arguments: Any) -> Any:
+            asked.append(function.__name__)
+            return await call(function, *arguments)
+
+        line.store.call = counted  # type: ignore[method-assign]
+        async with line.running():
+            line.send(100)
+            await line.pass_to(line.now_ms + 5 * SECOND_MS)
+        assert len(line.store.commits) > 2
+        assert asked.count("room") == 1
+        assert line.store._added == 0

@@ -1,0 +1,114 @@
+"""The store and the device below it: reads that fail, locks, and what file systems do with old blocks."""
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from meteragent import config as settings
+from meteragent.domain.errors import StoreError
+from meteragent.report import check
+from meteragent.store import examine as meaning
+from meteragent.store import file, mount
+from meteragent.store.mount import Mount, mount_of
+from tests.support.stores import open_store, opening, persist
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store that has worked and was stopped."""
+    with open_store(tmp_path / "db") as store:
+        persist(store, opening(0, *(f"m{i}" for i in range(40))))
+    return tmp_path / "db"
+
+
+def names(path: Path) -> set[str]:
+    """The files beside a store."""
+    return {found.name for found in path.parent.iterdir()}
+
+
+def test_a_read_that_fails_is_not_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks damaged is looked at again, on a new connection, and used if it is sound then."""
+    examine, failures = meaning.examine, iter([sqlite3.DatabaseError("database disk image is malformed")])
+
+    def once(connection: sqlite3.Connection) -> None:
+        for failure in failures:
+            raise failure
+        examine(connection)
+
+    monkeypatch.setattr(meaning, "examine", once)
+    with open_store(path) as store:
+        assert not store.set_aside
+        assert len(store.snapshot("main").marks) == 40
+
+
+def test_what_the_device_says_is_not_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """quick_check says an error of the device and does not raise it: the start fails, nothing is renamed."""
+    said = "*** in database main ***\nTree 2 page 2: unable to get the page. error code=8458"
+    monkeypatch.setattr(file, "QUICK_CHECK", f"SELECT {said!r}".replace("\\n", " "))
+    before = names(path)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="the device cannot read it: error code=8458"):
+            open_store(path)
+    assert names(path) - {"db-wal", "db-shm"} == before
+
+
+def test_a_lock_on_another_file_system(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a network's file system, where flock would shut out SQLite's own locks, the file is not locked."""
+    monkeypatch.setattr(file, "mount_of", lambda _: Mount("nfs4", frozenset()))
+    path.with_name("hard").hardlink_to(path)
+    with open_store(path):
+        descriptor = os.open(path.with_name("hard"), os.O_RDWR)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(descriptor)
+
+
+def test_check_says_where_old_blocks_stay(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`check` warns of a store on a file system that writes elsewhere, and of none that is not there yet."""
+    config = settings.parse(
+        f'source.topic="m/{{meter}}"\nsource.kind="power"\nsource.unit="W"\nsink.topic="p/{{meter}}"\n'
+        f'store.path="{path}"'
+    )
+    found = [check.facts(stream) for stream in config.stream]
+    for kind, warns in (("btrfs", True), ("ext4", False)):
+        monkeypatch.setattr(mount, "mount_of", lambda _, kind=kind: Mount(kind, frozenset()))
+        assert (f"Warning: the store is on {kind}" in check.as_text(found, config)) is warns
+    monkeypatch.setattr(mount, "mount_of", lambda _: Mount("zfs", frozenset()))
+    path.unlink()
+    assert "Warning: the store is on" not in check.as_text(found, config)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "keeps"),
+    [
+        ("31 1 254:0 / / rw,relatime - ext4 /dev/vda rw", "ext4", False),
+        ("31 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,data=journal", "ext4", True),
+        ("31 1 0:30 /@ / rw - btrfs /dev/vda rw,ssd", "btrfs", True),
+        ("31 1 0:30 / /not/here rw - btrfs /dev/vda rw", None, False),
+        ("31 1 0:30 / / rw - zfs tank rw", "zfs", True),
+        ("31 1 0:30 / / rw master:2 - xfs /dev/a rw", "xfs", False),
+    ],
+)
+def test_what_a_path_is_on(line: str, kind: str | None, keeps: bool, tmp_path: Path) -> None:
+    """The kernel's table says on which file system a path is, and whether that keeps what is overwritten."""
+    (tmp_path / "table").write_text(line + "\n")
+    found = mount_of(tmp_path, tmp_path / "table")
+    assert (found.kind if found else None) == kind
+    assert bool(found and found.keeps_old_blocks) is keeps
+
+
+def test_the_nearest_mount_counts(tmp_path: Path) -> None:
+    """Of the mounts above a path the nearest counts, of two on one place the later, blanks and all."""
+    place = tmp_path / "a b"
+    place.mkdir()
+    lines = [
+        f"1 0 0:1 / {str(place).replace(' ', chr(92) + '040')} rw - ext4 a rw",
+        f"2 0 0:1 / {str(place).replace(' ', chr(92) + '040')} rw - xfs a rw",
+        "3 0 0:1 / / rw - btrfs a rw",
+    ]
+    (tmp_path / "table").write_text("\n".join(lines))
+    assert mount_of(place / "db", tmp_path / "table") == Mount("xfs", frozenset({"rw"}))
+    assert mount_of(tmp_path, tmp_path / "table") == Mount("btrfs", frozenset({"rw"}))
+    assert mount_of(tmp_path, tmp_path / "nothing") is None

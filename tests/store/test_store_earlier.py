@@ -1,0 +1,136 @@
+"""Stores of earlier versions: what they lack has its default, and what they hold keeps its meaning."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from math import floor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meteragent.domain.errors import StoreError
+from meteragent.store import Store, file, schema
+from tests.store import earlier
+from tests.support.stores import TERMS, bytes_on_disk
+
+FIXTURE = Path(__file__).parent / "earlier_store"
+RELEASED: dict[str, Any] = json.loads((FIXTURE / "released.json").read_text())
+
+
+def test_half_up_terms_keep_their_names() -> None:
+    """Terms from before there was another rounding are half-up, and have the ids that stores know them by."""
+    known = json.loads(schema.encode_terms(TERMS))
+    without = {name: value for name, value in known.items() if name not in ("rounding", "crc")}
+    assert schema.decode_terms(json.dumps(without)).rounding == "half-up"
+    assert TERMS.id == "c4f314bc7aa9889a"
+    assert replace(TERMS, rounding="dithered").id != TERMS.id
+    with pytest.raises(StoreError):
+        schema.decode_terms(json.dumps(without | {"rounding": "half-even"}))
+
+
+def test_terms_of_the_first_version_are_read() -> None:
+    """A store from before there were bands, zones and other streams: what its terms lack has its default."""
+    later = {"space", "timezone", "bands", "others_per_day"}
+    known = json.loads(schema.encode_terms(TERMS))
+    assert later < known.keys()
+    assert schema.decode_terms(json.dumps({k: v for k, v in known.items() if k not in later})) == TERMS
+
+
+# --- a store of version 3 ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The store that an agent of version 3 left."""
+    with closing(sqlite3.connect(tmp_path / "db")) as connection:
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.executescript((FIXTURE / "store.sql").read_text())
+    (tmp_path / "db.gen").write_text(RELEASED["generation"])
+    return tmp_path / "db"
+
+
+def opened(path: Path) -> Store:
+    """The store as the agent opens it."""
+    return Store.open(path, now_ms=earlier.STOP_MS, recovery_floor_ms=None)
+
+
+def windows(path: Path) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
+    """The open windows as the file has them, by channel and meter."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT channel, meter, state FROM state").fetchall()
+    for channel, meter, state in rows:
+        for window in json.loads(state.rstrip(b"\0"))["windows"]:
+            yield (channel, meter), window
+
+
+def test_accumulators_are_floored_and_radii_blanked_when_a_store_is_opened(path: Path) -> None:
+    """Fractions are rounded down, of masked slots up, R is kept only for slots to come, and no copy stays."""
+    before = list(windows(path))
+    with opened(path) as store:
+        disk = bytes_on_disk(store.path)
+    after = list(windows(path))
+    gone, fractions, n = set[bytes](), 0, {"power": 3, "energy": 1, "register": 1}
+    for (where, old), (same, new) in zip(before, after, strict=True):
+        assert where == same
+        for (place, kept), (_, whole) in zip(old["slots"], new["slots"], strict=True):
+            sign = -1 if place == old["masked"] else 1
+            assert type(whole) is int
+            assert sign * whole == floor(sign * Fraction(kept))
+            if isinstance(kept, str):
+                fractions += 1
+                gone.add(kept.encode())
+        assert new.get("radius") == (old["radius"] if old["drawn"] < n[where[0]] else None)
+        if new.get("radius") is None:
+            gone.add(b'"radius":%d,"drawn":1' % old["radius"])
+        assert {**old, "slots": 0, "radius": 0} == {**new, "slots": 0, "radius": 0}
+    assert fractions == 2
+    assert len(gone) == 2 + 4  # energy and register drew from the same seed
+    assert not [text for text in gone if text in disk]
+
+
+def test_windows_finish_as_they_began_and_new_ones_are_dithered(path: Path) -> None:
+    """What was open is released byte for byte as the earlier version would; then windows are dithered."""
+    expected = {(topic, json.loads(text)["t"]): text for topic, text in RELEASED["released"]}
+    began = {"power": "2026-11-20T13:30", "energy": "2026-11-20T13:30", "register": "2026-11-20T13:30"}
+    with opened(path) as store:
+        running = earlier.cores(store, 2)
+        found = earlier.play(store, running, earlier.delivered_again())
+        found += earlier.play(store, running, earlier.steps(earlier.STOP_MS, earlier.END_MS))
+        terms = {known.id: known for name in running for known in store.snapshot(name).terms.values()}
+    old = [(topic, text) for topic, text in found if json.loads(text)["t"] < began[topic.split("/")[2]]]
+    assert len(old) == 12
+    for topic, text in old:
+        assert text == expected.pop((topic, json.loads(text)["t"]))
+    assert min(t for _, t in expected) > began["power"]
+    assert {known.rounding for known in terms.values()} == {"half-up", "dithered"}
+    new = [(topic, text) for topic, text in found if (topic, text) not in old]
+    ids = {topic: json.loads(text)["d"] for topic, text in old}
+    assert new
+    assert all(json.loads(text)["d"] != ids[topic] for topic, text in new)
+
+
+def test_an_earlier_version_refuses_what_it_would_misread(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that was opened once is refused by a version that knows of 3 schemas, with the reason."""
+    opened(path).close()
+    monkeypatch.setattr(file, "MIGRATIONS", schema.MIGRATIONS[:3])
+    with pytest.raises(StoreError, match="written by a newer version"):
+        opened(path)
+
+
+def test_flooring_changes_no_release() -> None:
+    """For every even L, fraction and whole addition, the floored accumulator is rounded as the exact one."""
+    for lattice, under, more in product((2, 4, 10), (2, 3, 7), range(-11, 12)):
+        for over in range(-3 * lattice * under, 3 * lattice * under):
+            exact, register = Fraction(over, under), 5
+            kept = schema._floored(f"{over}/{under}", masked=False)
+            masked = schema._floored(str(register - exact), masked=True) if over % under else register - kept
+            right = floor((exact + more) / lattice + Fraction(1, 2))
+            assert (2 * (kept + more) + lattice) // (2 * lattice) == right
+            assert register - masked == kept

@@ -1,0 +1,183 @@
+"""One stream at work over a real store, with time and messages from a test."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from fractions import Fraction
+
+from meteragent.agent import runner as module
+from meteragent.agent.clock import CatchUp, SteadyClock
+from meteragent.agent.runner import Runner, StoreThread
+from meteragent.agent.sink import Sink
+from meteragent.agent.source import Source
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Stream
+from meteragent.decode import number, one
+from meteragent.domain.commit import Commit
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import Epoch, parse_time
+from meteragent.domain.identity import SourceTopic
+from meteragent.domain.schedule import Schedule
+from meteragent.privacy.sampling import SystemBits
+from meteragent.store import Store
+from meteragent.store.ledger import Budget
+from meteragent.store.outbox import Waiting
+from tests.support.fake_session import LIMIT_S, FakeSession
+from tests.support.stores import TERMS, opened
+
+LENGTH_MS = 1000
+START_MS = 1_800_000_000_000
+QUIET = replace(TERMS, length_ms=LENGTH_MS, step_ms=LENGTH_MS, level=Fraction(1000), radius=Fraction(10))
+"""One-second windows whose noise is 0 but for once in 10^43."""
+STREAM = Stream(
+    name="main",
+    source=SourceTopic.parse("in/{meter}"),
+    sink_topic="private/{meter}",
+    decode=one(number.decode),
+    schedule=Schedule(QUIET, Epoch(LENGTH_MS)),
+    ahead_ms=0,
+    forget_ms=86_400_000,
+    spread_ms=0,
+    max_meters=10,
+    max_payload=100,
+    secret=bytes(32),
+)
+
+
+class Watched(StoreThread):
+    """A store whose commits, once on disk, a test sees; it can hold them up."""
+
+    def __init__(self, store: Store, max_bytes: int) -> None:
+        super().__init__(store, 86_400_000, max_bytes, {"main"}, Counts())
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.asked = asyncio.Event()
+        self.commits: list[Commit] = []
+        self.marked: list[int] = []
+        self.on_commit: Callable[[], None] = lambda: None
+
+    async def persist(self, commit: Commit, delivered: Sequence[int], budget: Budget | None) -> list[Waiting]:
+        """Ask for leave, write, and tell."""
+        self.asked.set()
+        await self.gate.wait()
+        rows = await super().persist(commit, delivered, budget)
+        self.commits.append(commit)
+        self.marked += delivered
+        self.on_commit()
+        return rows
+
+
+class Line:
+    """A stream with its store, its clock, and a connection that stands."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        wait_ms: int = 0,
+        waits: bool = False,
+        max_bytes: int = 2**20,
+        flush_ms: int = 0,
+    ) -> None:
+        self.counts = Counts()
+        self.now_ms = START_MS
+        self.turned = asyncio.Event()
+        self.store = Watched(store, max_bytes)
+        self.session = FakeSession()
+        clock = SteadyClock(self._wall_ms, self.counts)
+        self.source = Source("in/+", 100, 100, clock.now_ms, self.counts)
+        self.sink = Sink(self.store.outlet("main"), clock.now_ms, self.counts)
+        pipeline = Pipeline(STREAM, store.snapshot("main"), Spending(), SystemBits(), self.counts)
+        stood_ms = store.clock_ms or START_MS
+        catch_up = CatchUp(stood_ms, wait_ms, waits=waits)
+        self.turns = 0
+        self.runner = Runner(
+            pipeline,
+            self.source,
+            self.sink,
+            self.store,
+            clock,
+            catch_up,
+            None,
+            self.counts,
+            stood_ms,
+            self._turn,
+            module.Patience(flush_ms, STREAM.schedule.first_ms),
+        )
+
+    def _turn(self) -> None:
+        self.turns += 1
+
+    def _wall_ms(self) -> int:
+        self.turned.set()
+        return self.now_ms
+
+    def send(self, *watts: int, meter: str = "m") -> None:
+        """Readings arrive."""
+        for value in watts:
+            self.session.send(self.source, b"%d" % value, f"in/{meter}")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        """The runner at work, as long as the block lasts."""
+        await self.source.serve(self.session)
+        task = asyncio.create_task(self.runner.run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            self.store._beside.shutdown()
+            self.store._thread.shutdown()
+
+    @asynccontextmanager
+    async def delivering(self) -> AsyncIterator[None]:
+        """The sink at work, its broker confirming everything, as long as the block lasts."""
+
+        async def confirm() -> None:
+            while True:
+                sent = await self.session.published.get()
+                self.sink.on_delivered(self.session.answered(sent), 0)
+
+        tasks = {asyncio.create_task(self.sink.serve(self.session)), asyncio.create_task(confirm())}
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def turn(self, number: int = 3) -> None:
+        """The runner looks at its clock so many times."""
+        for _ in range(number):
+            self.turned.clear()
+            async with asyncio.timeout(LIMIT_S):
+                await self.turned.wait()
+            await self.store.call(lambda: None)
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Turn until something is true."""
+        async with asyncio.timeout(LIMIT_S):
+            while not true():
+                await self.turn(1)
+
+    async def pass_to(self, now_ms: int) -> None:
+        """Let the time pass second by second, as it would."""
+        while self.now_ms < now_ms:
+            self.now_ms = min(self.now_ms + 500, now_ms)
+            await self.turn()
+
+    @property
+    def released(self) -> list[tuple[int, int]]:
+        """Start (s after START_MS) and value of every record written, in order."""
+        rows = [row for commit in self.store.commits for row in commit.outgoing if not row.retain]
+        records = [json.loads(row.payload) for row in rows]
+        return [((parse_time(r["t"]) - START_MS) // 1000, r["value"]) for r in records]
+
+    @property
+    def opened(self) -> int:
+        """How many windows were charged."""
+        return sum(map(opened, self.store.commits))

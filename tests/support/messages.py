@@ -1,0 +1,45 @@
+"""Messages as an agent makes them, of terms of every kind and unit, and messages that were changed."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import Kind
+from meteragent.wire.descriptor import describe, facts_id
+from meteragent.wire.record import RecordFormat
+from tests.support.stores import TERMS
+
+NOON_MS = 1_795_176_000_000
+HALF_HOUR_MS = 1_800_000
+TEN_MIN_MS = 600_000
+
+HOURLY = replace(TERMS, length_ms=6 * TEN_MIN_MS, step_ms=TEN_MIN_MS)  # n = 6
+SPLIT = replace(TERMS, step_ms=TEN_MIN_MS)  # n = 3
+KILO = replace(TERMS, unit="kW", radius=Fraction(22, 100), quantum_u=1000)
+ENERGY = replace(TERMS, kind=Kind.INTERVAL_ENERGY, unit="Wh", radius=Fraction(110))
+KILO_ENERGY = replace(ENERGY, unit="kWh", radius=Fraction(11, 100), quantum_u=1000)
+DITHERED = replace(TERMS, rounding="dithered")
+ALL_TERMS = [TERMS, HOURLY, SPLIT, KILO, ENERGY, KILO_ENERGY, DITHERED]
+
+
+def described(terms: Terms, meter: str = "m1") -> bytes:
+    """The descriptor of a meter."""
+    return describe(terms).message(meter, NOON_MS)
+
+
+def recorded(terms: Terms, quanta: Sequence[int], meter: str = "m1", first: int = 0) -> list[bytes]:
+    """Records of consecutive slots from noon on, or `first` slots later."""
+    shared, start_ms = describe(terms), NOON_MS + first * terms.step_ms
+    return [RecordFormat.of(shared).record(meter, start_ms, i, z) for i, z in enumerate(quanta)]
+
+
+def changed(message: bytes, *, sealed: bool = False, **fields: Any) -> bytes:
+    """A message with other fields (`None`: without); `sealed`: its id is that of its new facts."""
+    facts = {name: value for name, value in {**json.loads(message), **fields}.items() if value is not None}
+    if sealed:
+        named = {name: fact for name, fact in facts.items() if name not in ("id", "meter", "valid_from")}
+        facts["id"] = facts_id(named)
+    return json.dumps(facts).encode()

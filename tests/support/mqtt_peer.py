@@ -1,0 +1,136 @@
+"""`keep_connected` run as a task that records what it is told, for the tests of meteragent.mqtt."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from meteragent.mqtt import Endpoint, Session, Token, keep_connected
+from meteragent.mqtt.endpoint import Version
+from tests.support.fake_broker import TASK
+
+T = TypeVar("T")
+
+LIMIT_S = 15.0
+"""No test waits longer than this for anything."""
+
+
+class Got(NamedTuple):
+    """A message as `on_message` was called with it."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    token: Token | None
+
+
+def token(got: Got) -> Token:
+    """The token of a QoS 1 message."""
+    assert got.token is not None
+    return got.token
+
+
+class Peer(logging.Handler):
+    """A client under test: its log, sessions, messages, deliveries and counts, in order of arrival."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.log: asyncio.Queue[str] = asyncio.Queue()
+        self.sessions: asyncio.Queue[Session] = asyncio.Queue()
+        self.messages: asyncio.Queue[Got] = asyncio.Queue()
+        self.delivered: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        self.counts: list[str] = []
+        self.task: asyncio.Task[Any]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Record a line of the log."""
+        self.log.put_nowait(record.getMessage())
+
+    async def serve(self, session: Session) -> None:
+        """What is run on every connection: announce it."""
+        self.sessions.put_nowait(session)
+
+    def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
+        """Record a message."""
+        self.messages.put_nowait(Got(topic, payload, qos, retain, token))
+
+    def on_delivered(self, packet_id: int, reason: int) -> None:
+        """Record an answered publication."""
+        self.delivered.put_nowait((packet_id, reason))
+
+    async def session(self) -> Session:
+        """The next session."""
+        return await soon(self.sessions.get())
+
+    async def get(self, count: int) -> list[Got]:
+        """The next messages."""
+        return [await soon(self.messages.get()) for _ in range(count)]
+
+    async def warned(self) -> str:
+        """The next line of the log: why a connection ended or could not be made."""
+        return await soon(self.log.get())
+
+    async def failure(self) -> BaseException | None:
+        """What `keep_connected` raises, once it has ended."""
+        await asyncio.wait({self.task}, timeout=LIMIT_S)
+        assert self.task.done()
+        return self.task.exception()
+
+
+async def soon(result: Awaitable[T]) -> T:
+    """The result, or TimeoutError."""
+    async with asyncio.timeout(LIMIT_S):
+        return await result
+
+
+def hasty(size: int) -> bytes:
+    """Randomness that makes pauses short: a 64th of what they may be at most."""
+    return b"\4" + bytes(size - 1)
+
+
+@asynccontextmanager
+async def connected(
+    url: str,
+    *,
+    version: Version = "auto",
+    client_id: str = "meteragent-test",
+    credentials: dict[str, Any] | None = None,
+    serve: Callable[[Session], Awaitable[None]] | None = None,
+    **options: Any,
+) -> AsyncIterator[Peer]:
+    """Run it for as long as the block lasts; nothing may be left behind, no task and no complaint."""
+    peer, complaints, loop = Peer(), [], asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    tasks = asyncio.all_tasks()
+    endpoint = Endpoint.parse(url, version=version, **(credentials or {}))
+    arguments: dict[str, Any] = {
+        "on_message": peer.on_message,
+        "on_delivered": peer.on_delivered,
+        "entropy": hasty,
+        "count": peer.counts.append,
+    }
+    running = keep_connected(endpoint, client_id, serve or peer.serve, **(arguments | options))
+    peer.task = asyncio.create_task(running)
+    log = logging.getLogger("meteragent.mqtt")
+    log.addHandler(peer)
+    try:
+        yield peer
+    finally:
+        log.removeHandler(peer)
+        peer.task.cancel()
+        await asyncio.wait({peer.task})
+        if not peer.task.cancelled():
+            peer.task.exception()
+    await turns(3)
+    assert not {task for task in asyncio.all_tasks() - tasks if task.get_name() != TASK}
+    assert not complaints
+
+
+async def turns(count: int) -> None:
+    """Let the loop turn: what is scheduled at the very end of a connection runs."""
+    for _ in range(count):
+        turn = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(turn.set_result, None)
+        await turn

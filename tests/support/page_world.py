@@ -1,0 +1,103 @@
+"""The page without an agent: its server over facts of a real configuration, and what a test lets it see."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from meteragent import config
+from meteragent.agent import page
+from meteragent.agent.looking import Looking, Seen
+from meteragent.domain.commit import Outgoing
+from meteragent.domain.counters import Counts
+from meteragent.domain.problem import Problem
+from meteragent.domain.units import MICRO
+from meteragent.report import check
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
+from tests.support.configurations import written
+
+START_MS = 1_795_200_000_000
+TOKEN = b"0123456789abcdef"
+
+
+def _facts(stream: config.Stream, others: Fraction) -> dict[str, Any]:
+    return check.facts(stream, others=others)
+
+
+@lru_cache
+def seen(stream: config.Stream) -> page.StreamView:
+    """What the agent tells the page of a stream; what is promised is worked out once for all tests."""
+    nothing: Any = None
+    running = Seen(stream, Fraction(0), None, list, lambda _: True)
+    [view] = Looking([running], nothing, nothing, Counts(), _facts, nothing).view.streams
+    return replace(view, promises=lru_cache(view.promises))
+
+
+class PageWorld:
+    """One stream `main`; what the page is told of it is a test's to say."""
+
+    def __init__(self, **sections: str) -> None:
+        self.stream = config.parse(written(**sections)).stream[0]
+        self.viewers = page.Viewers()
+        self.counts = Counts()
+        self.meters = ["house"]
+        self.now_ms = START_MS
+        self.spent = {"today": Fraction(7, 220), "month": Fraction(900, 220), "start": Fraction(9000, 220)}
+        self.last: page.Message | None = None
+        self.history: list[bytes] = []
+        self.glances = 0
+        self.descriptor = describe(config.terms(self.stream))
+        known = replace(seen(self.stream), meters=lambda: self.meters)
+        self.problems: list[Problem] = []
+        self.view = page.View([known], self._glance, self._left, self.counts, self._problems)
+
+    @property
+    def clock_ms(self) -> int:
+        """The time."""
+        return self.now_ms
+
+    async def _glance(self, _stream: str, _meter: str) -> page.Glance:
+        self.glances += 1
+        return page.Glance(self.now_ms, self.spent, self.last, 0, None, source=True, sink=True)
+
+    async def _left(self, _stream: str, _topic: str, limit: int) -> Sequence[bytes]:
+        return self.history[-limit:]
+
+    async def _problems(self) -> Sequence[Problem]:
+        return self.problems
+
+    @asynccontextmanager
+    async def serving(
+        self, *, port: int, routes: tuple[page.Route, ...] = (), **settings: Any
+    ) -> AsyncIterator["asyncio.Task[None]"]:
+        """The server, which listens, and is stopped when the block ends."""
+        where = page.Settings(port=port, **settings)
+        task = asyncio.create_task(page.serve(where, self.view, self.viewers, routes))
+        await asyncio.wait({task}, timeout=0)
+        if task.done():
+            task.result()
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def read(self, watts: float, time_ms: int, meter: str = "house") -> None:
+        """The runner passes an accepted reading on, if anybody looks."""
+        see = self.viewers.eye("main")
+        if see is not None:
+            see(meter, time_ms, round(watts * MICRO))
+
+    def record(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
+        """A record as it leaves."""
+        return RecordFormat.of(self.descriptor).record(meter, start_ms, 0, quanta)
+
+    def release(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
+        """The runner passes a committed record on."""
+        payload = self.record(start_ms, quanta, meter)
+        self.viewers.released("main", [Outgoing(f"private/{meter}/power", payload, start_ms, False)])
+        return payload

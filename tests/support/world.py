@@ -1,0 +1,269 @@
+"""A small world around the core: a broker, a store, a clock and their failures, all in memory.
+
+`World` runs the real pipeline with labelled noise against a store that keeps what was committed,
+shows every commit to a `Witness`, and compares what is on disk and what is acknowledged with a
+`Model` of DESIGN.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, NamedTuple, Protocol
+from unittest.mock import patch
+
+from meteragent.core import window as slot
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects, Stream
+from meteragent.decode import json as json_profile
+from meteragent.domain.commit import Commit, Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.grid import Epoch
+from meteragent.domain.identity import SourceTopic, pseudonym
+from meteragent.domain.reading import Message, Reading
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS, MICRO
+from meteragent.privacy import SeededBits
+from meteragent.wire.record import RecordFormat, RecordFormats
+from tests.support.model import Arrival, Meter, Model
+from tests.support.stores import with_mechanism
+from tests.support.witness import TERMS, WIDE, Draws, Labelled, Witness
+
+BASE_MS = 23_148 * DAY_MS
+"""A day of the year 2033; all times of the small world are near it."""
+
+
+_decode = json_profile.decoder("power", "t")
+
+
+def decode(payload: bytes) -> list[Reading]:
+    """A reading in each line."""
+    return [_decode(line) for line in payload.split(b"\n")]
+
+
+def stream(terms: Terms | Schedule = TERMS, **changes: Any) -> Stream:
+    """A stream of JSON readings under these terms, or on this schedule."""
+    schedule = terms if isinstance(terms, Schedule) else Schedule(terms, Epoch(terms.length_ms))
+    known = Stream(
+        name="main",
+        source=SourceTopic.parse("meters/{meter}/power"),
+        sink_topic="private/{meter}/power",
+        decode=decode,
+        schedule=schedule,
+        ahead_ms=100,
+        forget_ms=10 * DAY_MS,
+        spread_ms=0,
+        max_meters=100,
+        max_payload=1000,
+        secret=b"secret",
+    )
+    return replace(known, **changes)
+
+
+def message(
+    time_ms: int, value: object, *, meter: str = "m1", received_ms: int | None = None, token: Any = None
+) -> Message:
+    """A reading as it arrives; times are milliseconds after BASE_MS."""
+    payload = f'{{"t":{BASE_MS + time_ms},"power":{value}}}'.encode()
+    received_ms = time_ms if received_ms is None else received_ms
+    return Message(f"meters/{meter}/power", payload, False, BASE_MS + received_ms, token)
+
+
+class Disk(Protocol):
+    """What keeps commits."""
+
+    def snapshot(self) -> Snapshot:
+        """What the core is started with."""
+
+    def write(self, commit: Commit) -> None:
+        """One transaction."""
+
+
+@dataclass
+class MemoryDisk:
+    """A small store that keeps every commit it is given, and nothing else."""
+
+    known: Snapshot = field(default_factory=lambda: Snapshot({}, {}, {}))
+
+    def snapshot(self) -> Snapshot:
+        """A copy, so that nobody changes what is on disk."""
+        k = self.known
+        known = dict(k.marks), dict(k.states), dict(k.terms), k.floor_ms, dict(k.announced), dict(k.totals)
+        return Snapshot(*known)
+
+    def write(self, commit: Commit) -> None:
+        """Keep of a commit what a start needs."""
+        self.known.marks.update(commit.marks)
+        self.known.terms.update(commit.terms)
+        for meter, state in commit.states.items():
+            if state is None:
+                self.known.states.pop(meter, None)
+            else:
+                self.known.states[meter] = state
+        self.known.totals.update(commit.totals)
+        self.known.announced.update((d.topic, d.id) for d in commit.descriptors)
+
+
+class Queued(NamedTuple):
+    """A message at the broker, not acknowledged: its readings as (time, value)."""
+
+    id: int
+    meter: str
+    readings: tuple[tuple[int, int], ...]
+
+
+class LabelledFormats(RecordFormats):
+    """The formats of records, whose terms have labels in place of noise."""
+
+    def __init__(self, known: Mapping[str, Terms], draws: Draws) -> None:
+        self.draws = draws
+        super().__init__(known)
+
+    def make(self, terms: Terms) -> RecordFormat:
+        """The format of some terms."""
+        return with_mechanism(super().make(terms), Labelled(terms, self.draws))
+
+
+class World:
+    """A broker, a store, a clock, and the core between them."""
+
+    def __init__(self, known: Stream, *, disk: Disk | None = None, model: bool = True) -> None:
+        self.now_ms = BASE_MS + 1
+        self.closing_ms: int | None = None
+        self.disk = MemoryDisk() if disk is None else disk
+        self.draws = Draws()
+        self.witness = Witness(self.draws)
+        self.counts = Counts()
+        self.queue: dict[int, Queued] = {}
+        self.sent = 0
+        self.epoch = 0
+        self.model = Model(known.schedule) if model else None
+        self.saved: dict[str, Meter] = {}
+        self.arrived: list[Message] = []
+        self.start(known)
+
+    def start(self, known: Stream) -> None:
+        """Start the core with what is on disk; the broker delivers again what was not acknowledged."""
+        self.stream = known
+        for meter in set(self.witness.names.values()):
+            self._name(meter)
+        self.pipeline = Pipeline(known, self.disk.snapshot(), Spending(), SeededBits(1), self.counts)
+        self.pipeline._formats = LabelledFormats(self.disk.snapshot().terms, self.draws)
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        """A new connection: what is not acknowledged comes again, and old tokens mean nothing."""
+        self.epoch += 1
+        self.arrived = [self._delivery(queued) for queued in self.queue.values()]
+
+    def crash(self, known: Stream | None = None) -> None:
+        """Lose everything in memory and start again, perhaps with another configuration."""
+        if self.model is not None:
+            self.model.load(self.saved, (known or self.stream).schedule)
+        self.start(known or self.stream)
+
+    def send(self, meter: str, time_ms: int, value_u: int) -> None:
+        """A meter publishes a reading."""
+        self.send_pack(meter, (time_ms, value_u))
+
+    def send_pack(self, meter: str, *readings: tuple[int, int]) -> None:
+        """A meter publishes a message of several readings, as (time, value)."""
+        self._name(meter)
+        self.sent += 1
+        self.queue[self.sent] = Queued(self.sent, meter, readings)
+        self.arrived.append(self._delivery(self.queue[self.sent]))
+
+    def _name(self, meter: str) -> None:
+        key = self.stream.pseudonym_key
+        self.witness.names[meter if key is None else pseudonym(key, meter)] = meter
+
+    def _delivery(self, queued: Queued) -> Message:
+        documents = [
+            f'{{"t":{time_ms},"power":{Decimal(value_u) / MICRO:f}}}' for time_ms, value_u in queued.readings
+        ]
+        text = documents[0] if len(documents) == 1 else "\n".join(documents)
+        token = (self.epoch, queued.id)
+        return Message(f"meters/{queued.meter}/power", text.encode(), False, self.now_ms, token)
+
+    def feed(self, fails: str = "") -> None:
+        """One turn of the agent; it `fails` before or after the transaction, or not at all."""
+        batch, self.arrived = self.arrived, []
+        closing_ms = self.now_ms if self.closing_ms is None else self.closing_ms
+        with patch.object(slot, "reach", lambda *_: WIDE):  # labels are wider than any noise
+            effects = self.pipeline.feed(batch, self.now_ms, closing_ms)
+        free: list[Any] = []
+        if self.model is not None:
+            arrivals = [arrival for message in batch for arrival in self._arrivals(message)]
+            free = self.model.feed(arrivals, self.now_ms, closing_ms)
+            assert self.counts["accepted"] == self.model.accepted
+        if fails == "before":
+            self.crash()
+            return
+        self.disk.write(effects.commit)
+        self.witness.see(effects.commit)
+        if self.model is not None:
+            self._agrees(effects, free)
+            self.saved = self.model.save(effects.commit.states)
+        if fails == "after":
+            self.crash()
+            return
+        for epoch, id_ in effects.acknowledge:
+            if epoch == self.epoch:
+                del self.queue[id_]
+
+    def _arrivals(self, message: Message) -> list[Arrival]:
+        """The readings of a message, in order of their time."""
+        queued = self.queue[message.token[1]]
+        return [
+            Arrival(queued.meter, time_ms, value_u, message.received_ms, message.token)
+            for time_ms, value_u in sorted(queued.readings, key=lambda reading: reading[0])
+        ]
+
+    def _agrees(self, effects: Effects, free: Iterable[Any]) -> None:
+        """Laws 3 and 7: what is on disk is noise + energy so far, and frees these messages.
+
+        Of a register's slot up to whose newest reading all is covered it is that reading minus those.
+        """
+        assert self.model is not None
+        assert sorted(effects.acknowledge) == sorted(free), "acknowledged too early, too late or twice"
+        for meter, state in self.disk.snapshot().states.items():
+            account = self.model.meters[meter]
+            assert state.covered_ms == account.covered_ms
+            standing = account.masked or account.standing_slot()
+            for window in state.windows:
+                for kept in window.slots:
+                    masked = kept.place == window.masked
+                    label, terms = self.witness.draw_in(kept, window)
+                    begun = kept.accumulator
+                    stands = (
+                        standing is not None
+                        and standing.start_ms == window.start_ms + terms.stretches(kept.place)[0][0]
+                    )
+                    assert masked == stands, "a register is kept, or masked where it need not be"
+                    assert type(begun) is int, "a fraction, which noise does not cover"
+                    if standing is not None and stands:
+                        begun = standing.value_u * terms.interval_ms - begun
+                    begun -= int(account.energy(window.start_ms, kept.place, terms))
+                    self.witness.begins(label, begun, kept.place, "an accumulator is wrong")
+
+    def check_records(self) -> None:
+        """Every record says what the design says: its slot's energy, rounded with the dither on disk."""
+        assert self.model is not None
+        for seen, record in self.witness.records.items():
+            label, *_ = self.witness.places.get(seen, (0,))
+            dither = self.witness.dithers.get(label)
+            expected = self.model.meters[seen.meter].quanta(
+                record.window_ms, record.place, record.terms, dither
+            )
+            assert record.quanta in expected
+
+    def run_to(self, time_ms: int) -> None:
+        """Let time pass, waking the core when something has arrived and whenever it wants to be."""
+        if self.arrived:
+            self.feed()
+        while (deadline_ms := self.pipeline.deadline_ms(closing=True)) is not None and deadline_ms <= time_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.feed()
+        self.now_ms = time_ms
+        self.feed()

@@ -1,0 +1,371 @@
+"""`meteragent discover`: what is recognised, what is guessed, what is said to be unsure, what is proposed."""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meteragent import config
+from meteragent.cli import main
+from meteragent.decode import Decoder
+from meteragent.domain.errors import PayloadError
+from meteragent.tools.discover import heard as bounds
+from meteragent.tools.discover.heard import Listener
+from meteragent.tools.discover.propose import Access, candidates, report, toml
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import Form, RecordFormat
+from tests.decode.test_profiles import CASES
+from tests.support.broker import free_port
+from tests.support.configurations import settled
+from tests.support.profile_contract import Case
+
+ACCESS = Access("mqtt://127.0.0.1:1883")
+FAMILIES = sorted({case.profile for case in CASES})
+Sent = tuple[str, bytes]
+
+
+def listened(*sent: Sent, times: int = 3, every_ms: int = 10_000, retain: bool = False) -> Listener:
+    """What was heard when all this is sent so many times."""
+    clock_ms = 0
+    listener = Listener(lambda: clock_ms)
+    for _ in range(times):
+        for topic, payload in sent:
+            listener.on_message(topic, payload, retain)
+        clock_ms += every_ms
+    return listener
+
+
+def said(*sent: Sent, times: int = 3, every_ms: int = 10_000, retain: bool = False) -> str:
+    """The report on it, in one line."""
+    text = report(listened(*sent, times=times, every_ms=every_ms, retain=retain), ACCESS, 60)
+    return re.sub(r"\s+", " ", text)
+
+
+def document(**fields: object) -> bytes:
+    """A JSON payload."""
+    return json.dumps(fields).encode()
+
+
+def of_family(name: str) -> list[Case]:
+    """The messages of a family."""
+    return [case for case in CASES if case.profile == name]
+
+
+# Known families
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_is_recognised_and_proposed(name: str) -> None:
+    """From a family's messages its profile is proposed; the configuration is accepted and reads some."""
+    sent = [(case.topic, case.payload) for case in of_family(name)]
+    found = candidates(listened(*sent))
+    mine = [one for one in found if one.profile == name]
+    assert mine
+    assert mine[0].rank == 0
+    for one in found:
+        proposed = config.parse(toml(one, ACCESS)).stream[0]
+        place, decode = config.topic_of(proposed.source), config.decoder(proposed.source)
+        payloads = [payload for topic, payload in sent if place.meter(topic) is not None]
+        assert any(reads(decode, payload) for payload in payloads)
+
+
+def reads(decode: Decoder, payload: bytes) -> bool:
+    """Whether there is a reading in a payload."""
+    try:
+        return bool(decode(payload))
+    except PayloadError:
+        return False
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_value_is_shown(name: str) -> None:
+    """A report holds no number of a payload but what is an id or part of a topic."""
+    cases = of_family(name)
+    text = report(listened(*[(case.topic, case.payload) for case in cases]), ACCESS, 60)
+    for case in cases:
+        named = " ".join([case.topic, *case.identifies, *(case.device.traps), case.device.title])
+        numbers = set(re.findall(r"\d{3,}(?:\.\d+)?|\d+\.\d{2,}", case.payload.decode(errors="replace")))
+        shown = {one for one in numbers if re.search(rf"(?<![\d.]){re.escape(one)}(?![\d])", text)}
+        assert not {one for one in shown if one not in named and one not in text.split("configuration")[-1]}
+
+
+def test_power_comes_before_registers_and_families_before_guesses() -> None:
+    """A known family is first, then what is known by its payload, then what is guessed."""
+    telegram = document(media="electricity", id="70314159", current_power_consumption_kw=0.431, timestamp=1)
+    found = candidates(
+        listened(
+            ("cellar/main/power", b"431"),
+            ("home/wmbus", telegram),
+            ("tele/plug/SENSOR", document(ENERGY={"Power": 5, "Total": 1.5})),
+        )
+    )
+    assert [(one.rank, one.profile) for one in found] == [(0, "tasmota"), (1, "wmbusmeters"), (2, "number")]
+    assert "known by its payload alone" in said(("home/wmbus", telegram))
+
+
+def test_proposals_do_not_name_two_meters_alike() -> None:
+    """The first meter is called home, others by their number."""
+    text = said(("x/power_w", b"5"), ("y/y/energy_wh", b"5"))
+    assert re.findall(r'meter = "([^"]+)"', text) == ["home", "meter-2"]
+
+
+def test_phases_are_summed() -> None:
+    """A device with a topic for each phase is one meter; its registers are mentioned."""
+    topics = [
+        f"shellies/em3/emeter/{phase}/{what}" for phase in range(3) for what in ("power", "total", "pf")
+    ]
+    (one,) = candidates(listened(*[(topic, b"512.5") for topic in topics]))
+    source = config.parse(toml(one, ACCESS)).stream[0].source
+    assert source.phases == ("0", "1", "2")
+    assert (source.topic, source.meter) == ("shellies/em3/emeter/{phase}/power", "home")
+
+
+def test_what_is_fed_in_is_not_added_to_what_is_drawn() -> None:
+    """Of single topics for both directions only those of what is drawn are summed."""
+    names = [f"electricity_{way}_{tariff}" for way in ("delivered", "returned") for tariff in (1, 2)]
+    sent = [(f"dsmr/reading/{name}", b"1500.5") for name in [*names, "extra_device_delivered"][:4]]
+    (one,) = [one for one in candidates(listened(*sent)) if one.profile == "dsmr-reader-topics"]
+    assert one.phases == ("electricity_delivered_1", "electricity_delivered_2")
+
+
+def test_a_bare_number_is_what_its_topic_says() -> None:
+    """Where payloads do not say what they are, the topic does; a house full is not guessed."""
+    (one,) = candidates(listened(("homeassistant/sensor/haus_energy/state", b"5.5")))
+    assert (one.profile, one.kind) == ("homeassistant-statestream", "register")
+    assert not candidates(listened(*[(f"homeassistant/sensor/s{i}/state", b"5.5") for i in range(6)]))
+
+
+def test_several_devices_get_pseudonyms() -> None:
+    """Topics of several devices stay one template, and need a key; how to make one is told."""
+    sent = [(f"tele/plug{i}/SENSOR", document(ENERGY={"Power": 5})) for i in range(3)]
+    (one,) = candidates(listened(*sent))
+    text = toml(one, ACCESS)
+    stream = config.parse(text).stream[0]
+    assert (stream.source.topic, stream.source.meter) == ("tele/{meter}/SENSOR", None)
+    assert str(stream.sink.pseudonym_key_file) == "pseudonym.key"
+    assert "head -c 32 /dev/urandom" in text
+    assert "plug0, plug1, plug2" in said(*sent)
+    assert "which of the 3 are yours, and which is the main meter" in said(*sent)
+    assert "main meter and its sub-meters" in said(*sent)
+
+
+# Guesses
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "kind", "unit", "value", "time"),
+    [
+        ("cellar/main/power", b"512.3", "power", "W", None, None),
+        ("cellar/main_power_kw", b"0.512", "power", "kW", None, None),
+        ("cellar/energy_kwh", b"4711.5", "register", "kWh", None, None),
+        ("x/y", document(power=512, t=1795176034), "power", "W", "power", "t"),
+        ("x/y", document(Leistung_W=512, total_wh=10), "power", "W", "Leistung_W", None),
+        ("x/y", document(em={"a:0": {"power_kw": 0.5}}), "power", "kW", 'em."a:0".power_kw', None),
+        ("x/y", document(energy={"value": 5, "unit": "kWh"}), "register", "kWh", "energy.value", None),
+        ("x/y", document(power_factor=1, power=5, time="nonsense"), "power", "W", "power", None),
+        ("x/y", document(a_power=1, b_power=2, total_power=3), "power", "W", "total_power", None),
+    ],
+)
+def test_names_are_guessed(
+    topic: str, payload: bytes, kind: str, unit: str, value: str | None, time: str | None
+) -> None:
+    """A number whose name speaks of power or energy is proposed, with its unit and its time where named."""
+    (one,) = candidates(listened((topic, payload)))
+    source = config.parse(toml(one, ACCESS)).stream[0].source
+    assert (source.kind, source.unit, source.value, source.time) == (kind, unit, value, time)
+    assert len(config.decoder(source)(payload)) == 1
+    assert "guessed from names" in said((topic, payload))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        ("cellar/temperature", b"21.5"),
+        ("cellar/power_factor", b"0.97"),
+        ("cellar/gas/energy", b"21.5"),
+        ("x/y", document(voltage=231.5, humidity=40)),
+        ("x/y", document(power="on", energy=None, load=True)),
+        ("x/y", document(energy_today=5)),
+        ("x/y", b'{"power": '),
+        ("homeassistant/sensor/x/config", document(power=5)),
+        ("cellar/power", b"on"),
+    ],
+)
+def test_other_things_are_not_proposed(sent: Sent) -> None:
+    """What is no meter, no number, or part of another register is left; then topics are told."""
+    assert not candidates(listened(sent))
+    assert "None of them looks like a meter" in said(sent)
+    assert sent[0] in said(sent)
+
+
+def test_alike_topics_are_one_proposal() -> None:
+    """Topics that differ in one segment and are read alike are meters of one proposal."""
+    (one,) = candidates(listened(*[(f"flat/{name}/power", b"5") for name in ("a", "b", "c")]))
+    assert (one.template, one.meters) == ("flat/{meter}/power", ("a", "b", "c"))
+
+
+@pytest.mark.parametrize("form", ["json", "senml"])
+def test_private_streams_are_left_out(form: Form) -> None:
+    """Records and descriptors of meteragent, and what is below them, are no meters."""
+    records = RecordFormat.of(describe(settled()), form)
+    sent = [
+        ("private/m1/power", records.record("m1", 1_795_176_000_000, 0, 5)),
+        ("private/m1/power/privacy", records.descriptor.message("m1", 1_795_176_000_000)),
+        ("private/m1/power/total", b"5.25"),
+    ]
+    assert not candidates(listened(*sent))
+    assert candidates(listened(sent[2]))
+    assert "2 topics are private streams of meteragent" in said(*sent)
+
+
+# What is not sure
+
+SURE = next((case.topic, case.payload) for case in CASES if case.profile == "dsmr-reader")
+PLUG = ("tele/tasmota_4D7731/SENSOR", document(Time="x", ENERGY={"Power": 5, "Total": 1.5, "Today": 1}))
+
+
+@pytest.mark.parametrize(
+    ("text", "sent", "options"),
+    [
+        ("only retained messages came", [PLUG], {"retain": True}),
+        ("one message a topic", [PLUG], {"times": 1}),
+        ("values below zero", [("x/power_w", b"-500")], {}),
+        ("values of more than 100 kW", [("x/power_kw", b"500")], {}),
+        ("the unit is not stated: W or kW?", [("x/power", b"500")], {}),
+        ("the payload does not state the unit", [("vzlogger/chn1/raw", b"5")], {}),
+        ("does not say whether it is power or energy", [("vzlogger/chn1/raw", b"5")], {}),
+        ("a register that fell", [("x/energy_kwh", b"50"), ("x/energy_kwh", b"40")], {}),
+        ("a register that only grows, or the energy of each interval", [("x/energy_kwh", b"5")], {}),
+        ("20 min between readings is long", [PLUG], {"every_ms": 1_200_000}),
+        ("Today begin again and are parts of the same secret", [PLUG], {}),
+        ("energy_today begin again", [("x/y", document(energy=5, energy_today=1))], {}),
+        ("no time in the payload", [PLUG], {}),
+        ("as proposed it does not leave", [PLUG], {}),
+        ("a topic seems to hold a serial number", [("a4cf129b7e05/power", b"5")], {}),
+        ("source.dead_band", [("zigbee2mqtt/plug", document(power=5))], {}),
+        ("as far below 0", [("x/power_w", b"-500")], {}),
+        ("one about every 10 s", [PLUG], {}),
+        ("3 messages, 3 of them retained", [PLUG], {"retain": True}),
+    ],
+)
+def test_doubts_are_said(text: str, sent: list[Sent], options: dict[str, Any]) -> None:
+    """Each thing that is not sure is said in words, and only where it is so."""
+    assert text in said(*sent, **options)
+    assert text not in said(SURE, times=2, every_ms=7000)
+
+
+def test_retained_messages_have_no_cadence() -> None:
+    """When the broker hands out what it kept says nothing about how often it is sent."""
+    assert "one about every" not in said(PLUG, retain=True)
+
+
+def test_a_radio_s_neighbours() -> None:
+    """Where messages name meters, the ids are told with their counts, and the commonest is proposed."""
+    sent = [(case.topic, case.payload) for case in of_family("rtlamr")]
+    text = said(*sent)
+    (one,) = candidates(listened(*sent))
+    assert config.parse(toml(one, ACCESS)).stream[0].source.id == one.ids.most_common(1)[0][0]
+    assert "which id is yours" in text
+
+
+def test_what_is_proposed_runs() -> None:
+    """A plug that tells its power every five minutes hides no kettle: a month is proposed."""
+    (one,) = candidates(listened(PLUG))
+    proposed = config.parse(toml(one, ACCESS))
+    assert (proposed.stream[0].privacy.preset, config.refusals(proposed)) == ("bill", [])
+
+
+def test_slow_meters_get_longer_slots() -> None:
+    """Where half an hour has less than two readings a day is proposed; an interval is as they came."""
+    (one,) = candidates(listened(SURE, every_ms=3_600_000))
+    assert config.parse(toml(one, ACCESS)).stream[0].privacy.preset == "day"
+
+
+def test_feed_in_reaches_below_zero() -> None:
+    """Where values below zero came, the range that is proposed holds them."""
+    (one,) = candidates(listened(("x/power_w", b"-500")))
+    assert config.parse(toml(one, ACCESS)).stream[0].window.range[0] < 0
+
+
+def test_the_broker_is_proposed_as_it_was_reached() -> None:
+    """Address, user and files are those that were given; the password is not read out."""
+    (one,) = candidates(listened(PLUG))
+    keys = (("username", "u"), ("password_file", 'p"w'), ("ca_file", "ca.pem"))
+    source = config.parse(toml(one, Access("mqtts://broker.example", keys))).stream[0].source
+    assert (source.url, source.username, str(source.password_file)) == ("mqtts://broker.example", "u", 'p"w')
+    assert str(source.ca_file) == "ca.pem"
+
+
+# Bounds
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics, payloads of a topic, the size of one and of all are bounded; what is beyond is counted."""
+    monkeypatch.setattr(bounds, "TOPICS_MAX", 3)
+    listener = listened(*[(f"t/{i}", b"1") for i in range(5)], times=100)
+    assert (len(listener.topics), listener.shed, listener.messages) == (3, 200, 500)
+    assert {len(heard.payloads) for heard in listener.topics.values()} == {bounds.PAYLOADS_KEPT}
+    assert "more topics than are kept" in report(listener, ACCESS, 1)
+    assert not listened(("t", bytes(bounds.PAYLOAD_MAX + 1))).topics["t"].payloads
+    large = listened(*[(f"t/{i}", bytes(60_000)) for i in range(3)], times=300)
+    kept = sum(len(payload) for heard in large.topics.values() for payload in heard.payloads)
+    assert kept == 3 * bounds.PAYLOADS_KEPT * 60_000 <= bounds.KEPT_MAX
+    large.on_message("t/0", b"newest" * 10_000, False)
+    assert large.topics["t/0"].payloads[-1] == b"newest" * 10_000
+
+
+@pytest.mark.parametrize("payloads", [[b"\xff", b"", b"[" * 3000, b'{"a":' * 2000, b"1" * 9000]])
+def test_nothing_that_comes_can_stop_it(payloads: Iterable[bytes]) -> None:
+    """Any bytes on any topic are looked at and no more."""
+    topics = ["tele/x/SENSOR", "dsmr/raw", "x/power", "rtl_433/x/events", "", "/", "x" * 60_000]
+    assert said(*[(topic, payload) for payload in payloads for topic in topics])
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--url", f"mqtt://127.0.0.1:{free_port()}"], "cannot connect"),
+        (["--url", "http://127.0.0.1"], "not of the form mqtt://host"),
+        (["--url", "mqtt://127.0.0.1", "--username", "u", "--password-file", "/none"], "--password-file"),
+    ],
+)
+def test_why_it_cannot_listen(arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A broker that is not there, an address that is none, a file that cannot be read: said, and 1."""
+    assert main(["discover", "--seconds", "5", *arguments]) == 1
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "x", "1e3", "99999999999"])
+def test_how_long_is_a_number(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """How long to listen is a whole number of seconds, of a day at most."""
+    with pytest.raises(SystemExit):
+        main(["discover", "--url", "mqtt://127.0.0.1", "--seconds", seconds])
+    assert "a whole number from 1 to 86400" in capsys.readouterr().err
+
+
+def test_a_crash_tells_no_payload(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever goes wrong while payloads are looked at, type and place are told, not what was raised."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("canary-7391155")
+
+    monkeypatch.setattr("meteragent.cli.discover._listen", broken)
+    assert main(["discover", "--url", "mqtt://127.0.0.1"]) == 1
+    said = capsys.readouterr()
+    assert "crash: RuntimeError" in said.err
+    assert "canary" not in said.out + said.err
+
+
+def test_it_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left on disk."""
+    monkeypatch.chdir(tmp_path)
+    main(["discover", "--url", f"mqtt://127.0.0.1:{free_port()}", "--seconds", "1"])
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,209 @@
+"""What already left, again: as CSV, digit for digit, and nothing that has not left."""
+
+import csv
+import io
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from meteragent.cli import main
+from meteragent.cli.common import EXIT_CONFIG
+from meteragent.consume import collect, nonnegative
+from meteragent.domain.commit import Commit, Outgoing
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS
+from meteragent.store import outbox
+from meteragent.tools.export import COLUMNS
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
+from tests.consume.test_consume_shapes import BANDS, JUNE, PROFILE, schedule, sent
+from tests.support.configurations import written
+from tests.support.messages import HOURLY, KILO, NOON_MS, recorded
+from tests.support.not_run import ROOT
+from tests.support.stores import TERMS, open_store, persist
+
+LATER_MS = NOON_MS + DAY_MS
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A configuration whose store is `db` beside it."""
+    found = tmp_path / "meteragent.toml"
+    found.write_text(written(store=f"path = '{tmp_path / 'db'}'"))
+    return found
+
+
+def leave(
+    path: Path,
+    messages: Sequence[bytes],
+    terms: Terms = TERMS,
+    channel: str = "main",
+    *,
+    waiting: Sequence[bytes] = (),
+) -> None:
+    """Messages are written to the store and delivered; others wait in it."""
+    rows = [Outgoing("private/m", payload, 0, retain=False) for payload in (*messages, *waiting)]
+    with open_store(path.with_name("db")) as store:
+        persist(store, Commit(channel, 0, outgoing=rows, terms={terms.id: terms}))
+        ids = [row.id for row in outbox.pending(store.connection, channel, 1, 10_000)][: len(messages)]
+        persist(store, Commit(channel, 0), delivered=ids, now_ms=LATER_MS)
+
+
+Exported = Callable[..., list[list[str]]]
+
+
+@pytest.fixture
+def exported(path: Path, capsys: pytest.CaptureFixture[str]) -> Exported:
+    """What `export` prints: its rows."""
+
+    def rows(*options: str) -> list[list[str]]:
+        assert main(["export", str(path), "--csv", *options]) == 0
+        return list(csv.reader(io.StringIO(capsys.readouterr().out)))
+
+    return rows
+
+
+def test_what_left_is_exported_digit_for_digit(path: Path, exported: Exported) -> None:
+    """A record's fields as they were written, its stream, and when the broker had it."""
+    leave(path, recorded(KILO, [-1_234_567, 10**20 + 1], 'Müller, "2"'), KILO)
+    end = ("kW", "0.3111", describe(KILO).id, "2026-11-21T12:00:00Z")
+    assert exported() == [
+        list(COLUMNS),
+        ["main", 'Müller, "2"', "2026-11-20T12:00:00Z", "PT30M", "", "-1234.567", *end],
+        ["main", 'Müller, "2"', "2026-11-20T12:30:00Z", "PT30M", "", "100000000000000000.001", *end],
+    ]
+
+
+def test_packs_are_exported_as_records_are(path: Path, exported: Exported) -> None:
+    """What left as SenML has the same rows as what leaves as JSON, digit for digit."""
+    for form in ("json", "senml"):
+        record = RecordFormat.of(describe(KILO), form).record("Müller", NOON_MS, 0, 10**20 + 1)
+        leave(path, [record], KILO, form)
+    as_json, as_pack = exported()[1:]
+    assert (as_json[0], as_pack[0], as_pack[5]) == ("json", "senml", "100000000000000000.001")
+    assert as_json[1:] == as_pack[1:]
+
+
+def test_what_waits_and_what_is_no_record_is_not_exported(path: Path, exported: Exported) -> None:
+    """Undelivered rows are not in it, nor descriptors, whatever they look like."""
+    descriptor = describe(TERMS).message("m1", NOON_MS)
+    leave(path, [descriptor, *recorded(TERMS, [1])], waiting=recorded(TERMS, [2, 3], first=1))
+    assert [row[5] for row in exported()] == ["value", "1"]
+
+
+def test_bands_and_streams_are_told(path: Path, exported: Exported) -> None:
+    """A mean day's record names its band; each row names its stream; order is that of the records."""
+    known = schedule(PROFILE, BANDS)
+    bands = sent(known, JUNE, [[10, 20, 40, 30]])
+    leave(path, recorded(TERMS, [7], "m2"), channel="other")
+    leave(path, bands, known.usual)
+    found = exported()[1:]
+    assert [(row[0], row[1], row[4]) for row in found] == [
+        ("other", "m2", ""),
+        *(("main", "m1", name) for name in ("00:00/06:00", "06:00/17:00", "17:00/21:00", "21:00/24:00")),
+    ]
+    assert {row[3] for row in found[1:]} == {"PT720H"}
+
+
+def test_an_export_works_while_the_agent_runs(path: Path, exported: Exported) -> None:
+    """It reads the store of an agent that has it open, its latest commit included, and changes nothing."""
+    leave(path, recorded(TERMS, [1]))
+    before = path.with_name("db").read_bytes()
+    with open_store(path.with_name("db")) as store:
+        rows = [Outgoing("private/m", recorded(TERMS, [2], first=1)[0], 0, retain=False)]
+        persist(store, Commit("main", 0, outgoing=rows), delivered=[2], now_ms=LATER_MS)
+        assert [row[5] for row in exported()] == ["value", "1", "2"]
+    assert before
+    assert [row[5] for row in exported()] == ["value", "1", "2"]
+
+
+def test_an_empty_store_exports_the_header(path: Path, exported: Exported) -> None:
+    """Nothing has left yet: the header alone."""
+    leave(path, [])
+    assert exported() == [list(COLUMNS)]
+
+
+def test_without_a_store_there_is_nothing_to_export(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where no store is: 1, said why, nothing on standard output, and none is made."""
+    assert main(["export", str(path), "--csv"]) == 1
+    out, told = capsys.readouterr()
+    assert "there is no store" in told
+    assert out == ""
+    assert not path.with_name("db").exists()
+
+
+def test_a_form_is_asked_for(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --csv the command says what it needs, and ends with 2."""
+    with pytest.raises(SystemExit) as left:
+        main(["export", str(path)])
+    assert left.value.code == 2
+    assert "--csv" in capsys.readouterr().err
+
+
+def test_a_bad_configuration_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As for all commands: 78, with the key."""
+    path.write_text(path.read_text().replace("[window]", "[window]\nstep = '7min'"))
+    assert main(["export", str(path), "--csv"]) == EXIT_CONFIG
+    assert "window.step: found" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_enough_is_no_error(path: Path) -> None:
+    """`export .. | head` ends with 0 and says nothing."""
+    leave(path, recorded(TERMS, list(range(2000))))
+    command = [sys.executable, "-m", "meteragent", "export", str(path), "--csv"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdout.readline().startswith("stream,meter,time,")
+        running.stdout.close()
+        assert running.stderr.read() == ""
+    assert running.returncode == 0
+
+
+# The view -----------------------------------------------------------------------------------------
+
+
+def test_the_view_is_one_more_column(
+    path: Path, exported: Exported, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Values stay as they were; the view beside them is `consume.nonnegative`'s and keeps each day's sum."""
+    messages = [*recorded(TERMS, [10, -4, 8], "m1"), *recorded(TERMS, [5, -7], "m2")]
+    leave(path, [*messages, *recorded(TERMS, [3], "m1", first=48)])
+    found = exported("--nonnegative")
+    assert found[0] == [*COLUMNS, "nonnegative"]
+    assert [row[5] for row in found[1:]] == ["10", "-4", "8", "5", "-7", "3"]
+    assert [row[-1] for row in found[1:]] == ["8", "0", "6", "0", "0", "3"]
+    assert main(["export", str(path), "--csv", "--nonnegative"]) == 0
+    assert "1 days or windows have a negative total" in capsys.readouterr().err
+
+
+def test_the_view_knows_all_terms_of_the_store(path: Path, exported: Exported) -> None:
+    """Units, streams and shapes that change: each record's own terms, also without its descriptor."""
+    known = schedule(PROFILE, BANDS)
+    bands = [row for row in sent(known, JUNE, [[-1000, 20_000, 40_000, 30_000]]) if b'"band"' in row]
+    terms = known.terms(int(collect(sent(known, JUNE, [[0] * 4]))["m1"].time_ms[0]))
+    leave(path, bands, terms)
+    leave(path, recorded(KILO, [-1, 3], "m1"), KILO, "other")
+    leave(path, recorded(HOURLY, [5, -1, 6], "m1"), HOURLY, "third")
+    found = exported("--nonnegative")[1:]
+    series = collect(sent(known, JUNE, [[-1000, 20_000, 40_000, 30_000]]))["m1"]
+    expected = nonnegative(series).values
+    assert [float(row[-1]) for row in found[:4]] == pytest.approx(expected, abs=1e-6)
+    assert [row[-1] for row in found[4:]] == ["0", "0.002", "4.5", "0", "5.5"]
+    hours = [180, 330, 120, 90]
+    kept = sum(float(row[-1]) * h for row, h in zip(found[:4], hours, strict=True))
+    assert kept == pytest.approx(sum(float(row[5]) * h for row, h in zip(found[:4], hours, strict=True)))
+
+
+def test_a_view_without_terms_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Records under terms that the store does not know have no view: 1, with the stream and the meter."""
+    leave(path, recorded(KILO, [1], "m7"), TERMS)
+    assert main(["export", str(path), "--csv", "--nonnegative"]) == 1
+    out, told = capsys.readouterr()
+    assert "stream main, meter m7: a record whose descriptor is not among" in told
+    assert out == ""

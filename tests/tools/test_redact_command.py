@@ -1,0 +1,81 @@
+"""The command `redact`: what it reads, writes, says and refuses."""
+
+import io
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from meteragent.cli import main
+from meteragent.cli.redact import payloads
+from tests.tools.test_redact import TELEGRAM
+
+
+def test_the_command(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Output goes to standard output; what was replaced, and whether a profile reads the same, beside it."""
+    path = tmp_path / "payload"
+    path.write_bytes(b'{"id":0,"total_act_power":431.7,"Huber":"Anna"}')
+    assert main(["redact", str(path), "--profile", "shelly-gen2-em", "--keep", "Huber"]) == 0
+    out, said = capfdbinary.readouterr()
+    assert re.fullmatch(rb'\{"id":0,"total_act_power":1[0-5]\d\.\d,"Huber":"[A-Z][a-z]{3}"\}', out)
+    for part in (
+        "replaced: numbers 1, texts 1",
+        "shelly-gen2-em, power: 1 reading (as before)",
+        "import: refused_missing (as before)",
+        "Look at it before you post it",
+    ):
+        assert part in said.decode()
+    assert b"Anna" not in said
+    assert b"431" not in said
+
+
+def test_the_command_reads_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """`-` is standard input; keys that were replaced are told of."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"Huber": 4}')))
+    assert main(["redact", "-"]) == 0
+    out, said = capfdbinary.readouterr()
+    assert b"Huber" not in out
+    assert b"keys that are no known words 1" in said
+    assert b"--keep NAME" in said
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found"),
+    [
+        (b'tele/x/SENSOR {"a": 1}\nstat/y 5\n', [b'{"a": 1}', b"5"]),
+        (b'{"a": 1}\n{"a": 2}\n', [b'{"a": 1}', b'{"a": 2}']),
+        (b'{\n"a": 1}\n', [b'{\n"a": 1}\n']),
+        (b'{"a": "x/y z"}', [b'{"a": "x/y z"}']),
+        (TELEGRAM.encode(), [TELEGRAM.encode()]),
+        (b"", [b""]),
+    ],
+)
+def test_a_recording_may_hold_several_payloads(recorded: bytes, found: list[bytes]) -> None:
+    """Lines of JSON are payloads, as are lines that begin with their topic; else all of it is one."""
+    assert payloads(recorded) == found
+
+
+def test_several_payloads_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a profile makes of several payloads is told as counts."""
+    path = tmp_path / "recording"
+    path.write_text('tele/x/SENSOR {"ENERGY":{"Power":431}}\ntele/x/STATE {"Wifi":1}\n')
+    assert main(["redact", str(path), "--profile", "tasmota"]) == 0
+    assert "tasmota, power: 1 x 1 reading, 1 x other (as before)" in capsys.readouterr().err
+
+
+def test_what_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that is not there or too large ends it with 1, a profile that there is none of with 2."""
+    assert main(["redact", str(tmp_path / "none")]) == 1
+    assert "no such file" in capsys.readouterr().err
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        os.truncate(file.fileno(), 17 * 2**20)
+    assert main(["redact", str(large)]) == 1
+    assert "larger than 16 MiB" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["redact", "-", "--profile", "shely-gen2-em"])
+    assert "'shelly-gen2-em'? Else one of" in capsys.readouterr().err

@@ -1,0 +1,314 @@
+"""`meteragent tap`: raw beside released, in a terminal and nowhere else."""
+
+import logging
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meteragent import config
+from meteragent.cli import main
+from meteragent.cli.common import EXIT_CONFIG
+from meteragent.cli.tap import Told
+from meteragent.core.register import timeline_of
+from meteragent.core.timeline import Pending
+from meteragent.core.window import Window
+from meteragent.domain.identity import pseudonym
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import MICRO
+from meteragent.tools.tap import StreamView, Trace, View
+from meteragent.tools.tap import trace as bounds
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
+from tests.support.configurations import energy, settled, written
+
+MINUTE = 60_000
+SLOT = 30 * MINUTE
+START = 1_795_176_000_000
+"""2026-11-20T12:00:00Z: the start of a slot."""
+NOT_ROUNDED = "quantum = 0.000001\nradius = 1"
+
+POWER = settled(source="hold = '2min'", window="gap = 40\nlength = '30min'", privacy=NOT_ROUNDED)
+ENERGY = settled(source=energy("Wh"), window="gap = 3\nlength = '30min'", privacy=NOT_ROUNDED)
+REGISTER = settled(
+    source="kind = 'register'\nunit = 'Wh'\nmodulus = 1000",
+    window="gap = 3\nlength = '30min'",
+    privacy=NOT_ROUNDED,
+)
+
+
+def agent_s(terms: Terms, readings: list[tuple[int, int]]) -> Fraction:
+    """What the agent's accumulators make of a slot without any noise."""
+    timeline = timeline_of(terms)(terms, START)
+    window = Window(START, terms, terms.id, "topic", "label", noise_bound=0)
+    window.draw(0, START, 0)
+    timeline.windows, timeline.next_ms = [window], START + SLOT
+    for time_ms, value_u in readings:
+        timeline.accept(Pending(time_ms, value_u, None))
+    timeline.cover(START + SLOT)
+    return Fraction(window.close(0) * terms.quantum_u, MICRO)
+
+
+@pytest.mark.parametrize("terms", [POWER, ENERGY, REGISTER], ids=["power", "interval energy", "register"])
+@given(data=st.data())
+def test_raw_is_what_the_agent_has(terms: Terms, data: st.DataObject) -> None:
+    """Without its noise the agent would send what tap shows: hold, gap, clamp, interpolation, rollover."""
+    times = sorted(data.draw(st.sets(st.integers(1, 40), max_size=12)))
+    values = data.draw(st.lists(st.integers(0, 990), min_size=len(times) + 1, max_size=len(times) + 1))
+    first = 15 if terms is ENERGY else 0
+    readings = [
+        (START + at * MINUTE, value * MICRO) for at, value in zip([first, *times], values, strict=True)
+    ]
+    readings = [one for at, one in enumerate(readings) if at == 0 or one[0] > readings[0][0]]
+    trace = Trace((), terms)
+    for time_ms, value_u in readings:
+        trace.add(None, time_ms, value_u)
+    used = trace.used([(START, START + SLOT)], START + SLOT, terms)
+    assert used is not None
+    assert not used.partial
+    assert abs(used.value - agent_s(terms, readings)) <= Fraction(1, MICRO)
+
+
+def test_phases_are_summed_once_all_stand() -> None:
+    """Of phases the sum counts, from when all of them have spoken, while none is older than `hold`."""
+    trace = Trace(("a", "b"), POWER)
+    trace.add("a", START, 100)
+    assert not trace.readings
+    trace.add("b", START + 1000, 20)
+    trace.add("a", START + 1000, 50)
+    assert trace.readings == [(START + 1000, 70)]
+    trace.add("a", START + 121_000, 60)
+    assert len(trace.readings) == 1
+
+
+def test_registers_of_phases_are_summed_at_one_time() -> None:
+    """Each phase's register is interpolated at the newest time that all have told, as the agent does."""
+    trace = Trace(("a", "b"), REGISTER)
+    for second, phase, value in ((0, "a", 0), (5, "b", 100), (10, "a", 20), (15, "b", 140)):
+        trace.add(phase, START + 1000 * second, value)
+    assert trace.readings == [(START + 5000, 110), (START + 10_000, 140)]
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies before the slot that was released is dropped; beyond the bound a slot becomes partial."""
+    monkeypatch.setattr(bounds, "KEPT_MAX", 10)
+    trace = Trace((), POWER)
+    for minute in range(15):
+        trace.add(None, START + minute * MINUTE, MICRO)
+    assert len(trace.readings) <= 10
+    used = trace.used([(START, START + SLOT)], START + SLOT, POWER)
+    assert used is not None
+    assert used.partial
+    trace.forget(START + 12 * MINUTE + 1)
+    assert [at - START for at, _ in trace.readings] == [12 * MINUTE, 13 * MINUTE, 14 * MINUTE]
+    again = Trace((), POWER)
+    for value in (1, 2):
+        again.add(None, START, value)
+    assert again.readings == [(START, 1)]
+
+
+# What is shown
+
+
+class Terminal:
+    """A view on a terminal that remembers."""
+
+    def __init__(self, text: str, key: bytes | None = None, meter: str | None = None) -> None:
+        self.now_ms = START
+        self.config = config.parse(text)
+        self.streams = [StreamView(self.config, one, key, meter) for one in self.config.stream]
+        self.written: list[str] = []
+        self.view = View(self.streams, self.written.append, lambda: self.now_ms)
+
+    def raw(self, topic: str, payload: bytes, at_ms: int, *, retain: bool = False, stream: int = 0) -> None:
+        """A reading arrives."""
+        self.now_ms = at_ms
+        self.view.raw(self.streams[stream], topic, payload, retain)
+
+    def record(self, topic: str, label: str, quanta: int, start_ms: int = START, stream: int = 0) -> None:
+        """The record of a slot arrives."""
+        descriptor = describe(config.terms(self.config.stream[stream]))
+        payload = RecordFormat.of(descriptor).record(label, start_ms, 0, quanta)
+        self.view.released(self.streams[stream], topic, payload, retain=False)
+
+    @property
+    def lines(self) -> list[str]:
+        """Complete lines, as they stand."""
+        return [text.strip() for text in self.written if text.endswith("\n")]
+
+    @property
+    def status(self) -> str:
+        """The line that is rewritten."""
+        return next(text for text in reversed(self.written) if not text.endswith("\n")).strip()
+
+
+def test_a_slot_is_compared() -> None:
+    """A slot's line has its start, the raw mean, the released value, its sd, the 95 % band and error / sd."""
+    shown = Terminal(written())
+    shown.view.begin()
+    for minute in range(-1, 31):
+        shown.raw("meters/m1/power", b"%d" % (100 + 10 * (minute >= 15)), START + minute * MINUTE)
+    shown.record("private/m1/power", "m1", 416)
+    assert shown.lines[-2] == "-- stream main, in W"
+    assert shown.lines[-1].split() == [
+        "m1",
+        "11-20",
+        "12:00:00",
+        "105.0",
+        "416.0",
+        "311.1",
+        "-243.5",
+        "1076",
+        "+1.00",
+    ]
+    assert shown.status == "m1: 110.0 W; slot 12:30:00-13:00:00"
+    assert {len(text.strip("\r\n")) for text in shown.written} == {79}
+
+
+def test_the_open_slot_is_told_as_readings_come() -> None:
+    """With each reading: the value, the slot, the mean so far and since when."""
+    shown = Terminal(written())
+    shown.raw("meters/m1/power", b"100", START + 10 * MINUTE)
+    shown.raw("meters/m1/power", b"300", START + 20 * MINUTE)
+    shown.raw("meters/m1/power", b"7", START + 25 * MINUTE)
+    assert shown.status == "m1: 7.000 W; slot 12:00:00-12:30:00: mean 166.7 since 12:10:00"
+
+
+def test_a_slot_that_began_before_is_partial() -> None:
+    """What was not heard from a slot's start is marked, and not compared."""
+    shown = Terminal(written())
+    shown.raw("meters/m1/power", b"100", START + 20 * MINUTE)
+    shown.record("private/m1/power", "m1", 50)
+    assert shown.lines[-1].split()[3] == "100.0*"
+    assert shown.lines[-1].endswith(" -")
+
+
+def test_what_has_no_raw_side_is_shown_alone() -> None:
+    """A record of a meter that was not heard has no raw value; under other terms it has no band."""
+    shown = Terminal(written())
+    shown.record("private/m9/power", "m9", 50)
+    assert shown.lines[-1].split()[3:5] == ["-", "50.0"]
+    other = describe(settled(privacy="radius = 5"))
+    shown.view.released(
+        shown.streams[0], "private/m9/power", RecordFormat.of(other).record("m9", START, 0, 5), retain=False
+    )
+    assert shown.lines[-1].split()[-3:] == ["?", "?", "-"]
+
+
+def test_pseudonyms_are_matched() -> None:
+    """A record that leaves under a pseudonym is shown beside its meter, under the meter's name."""
+    text = written(sink="pseudonym_key_file = 'key'")
+    shown, label = Terminal(text, key=b"key"), pseudonym(b"key", "m1")
+    shown.raw("meters/m1/power", b"100", START)
+    shown.record(f"private/{label}/power", label, 50)
+    assert shown.lines[-1].startswith("m1 ")
+    assert Terminal(text, b"key", "m1").streams[0].filters == ("meters/+/power", f"private/{label}/power")
+
+
+def test_one_meter_can_be_asked_for() -> None:
+    """With --meter nothing of another one is shown or kept."""
+    shown = Terminal(written(), meter="m1")
+    shown.raw("meters/m2/power", b"100", START)
+    assert not shown.written
+    shown.raw("meters/m1/power", b"100", START)
+    assert shown.status.startswith("m1: ")
+
+
+def test_senml_is_read() -> None:
+    """Records may come as SenML packs."""
+    shown = Terminal(written())
+    packs = RecordFormat.of(describe(config.terms(shown.config.stream[0])), "senml")
+    pack = packs.record("m1", START, 0, 50)
+    shown.view.released(shown.streams[0], "private/m1/power", pack, retain=False)
+    assert shown.lines[-1].split()[3:] == ["-", "50.0", "311.1", "-609.5", "709.5", "-"]
+
+
+def test_bands_are_compared_over_their_hours() -> None:
+    """A band of a mean day is compared with the mean of its hours in the window."""
+    shown = Terminal(
+        written(
+            window="length = '1d'\ntimezone = 'UTC'\nbands = ['00-12', '12-24']",
+            privacy="space = 'profile'\nradius = 100",
+            source="hold = '24h'",
+        )
+    )
+    day_ms = START - 12 * 60 * MINUTE
+    shown.raw("meters/m1/power", b"100", day_ms)
+    shown.raw("meters/m1/power", b"300", START)
+    shown.record("private/m1/power", "m1", 90, day_ms)
+    assert shown.lines[-1].split()[:3] == ["m1", "00:00/12:00", "100.0"]
+
+
+def test_several_streams_are_told_apart() -> None:
+    """Where streams take turns a line says which; the line of the open slot names its stream."""
+    text = "".join(
+        f"""[[stream]]
+name = "{name}"
+source = {{ topic = "meters/{{meter}}/{name}", kind = "power", unit = "W" }}
+sink = {{ topic = "private/{name}/{{meter}}" }}
+"""
+        for name in ("first", "second")
+    )
+    shown = Terminal(text)
+    shown.raw("meters/m1/second", b"5", START, stream=1)
+    assert shown.status.startswith("second, m1: 5.000 W")
+    for stream in (0, 0, 1, 0):
+        shown.record("private/x/m1", "m1", 5, stream=stream)
+    assert [line[:16] for line in shown.lines if line.startswith("--")] == [
+        "-- stream first,",
+        "-- stream second",
+        "-- stream first,",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "retain"),
+    [
+        ("meters/m1/power", b"100", True),
+        ("meters/m1/power", b"x", False),
+        ("meters/m1/power", b"1" * 70_000, False),
+        ("meters/m1/other", b"100", False),
+    ],
+)
+def test_what_is_no_reading_is_not_shown(topic: str, payload: bytes, retain: bool) -> None:
+    """Retained, refused, too large, on another topic: as for the agent, no reading."""
+    shown = Terminal(written())
+    shown.raw(topic, payload, START, retain=retain)
+    shown.view.released(shown.streams[0], "private/m1/power", payload, retain=False)
+    assert not shown.written
+
+
+# The command
+
+
+def test_a_lost_connection_is_told() -> None:
+    """What the connections warn of is a line among the others."""
+    shown = Terminal(written())
+    log, told = logging.getLogger("meteragent"), Told(shown.view)
+    log.addHandler(told)
+    try:
+        logging.getLogger("meteragent.mqtt.reconnect").warning("%s: lost", "broker")
+    finally:
+        log.removeHandler(told)
+    assert shown.lines == ["broker: lost"]
+
+
+def test_it_refuses_what_is_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Into a pipe or a file nothing is written, and it ends with 1."""
+    path = tmp_path / "meteragent.toml"
+    path.write_text(written())
+    assert main(["tap", str(path)]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "raw readings, which must not end in a file" in said.err
+
+
+def test_its_configuration_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration that is refused ends it with 78."""
+    path = tmp_path / "meteragent.toml"
+    path.write_text(written(source="unit = 'X'"))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["tap", str(path)]) == EXIT_CONFIG

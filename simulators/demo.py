@@ -15,7 +15,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from meteragent import config
-from meteragent.report import check
+from meteragent.report import guarantee
 from simulators.outcome import Outcome
 from simulators.picture import draw
 from simulators.screen import text
@@ -57,7 +57,7 @@ def _run(street: Street, out: Path) -> None:
         with tqdm(total=expected, desc="private numbers received", disable=None) as bar:
             messages = asyncio.run(_played(street, slot_ms, folder, bar.update))
     outcome = Outcome.of(street, messages)
-    shown = text(outcome, check.facts(stream), time.monotonic() - start_s)
+    shown = text(outcome, guarantee.of(stream), time.monotonic() - start_s)
     print(shown)
     (out / "demo.txt").write_text(shown, encoding="utf-8")
     draw(outcome, out / "demo.png")

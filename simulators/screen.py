@@ -3,20 +3,20 @@
 import math
 from collections.abc import Iterator
 from textwrap import wrap
-from typing import Any
 
 import amqtt
 
-from meteragent.report.check import MONTH_DAYS
-from meteragent.report.format import MEAN_W
+from meteragent.report import sentences
+from meteragent.report.format import MEAN_W, mean_of
+from meteragent.report.guarantee import MONTH_DAYS, Guarantee
 from simulators.outcome import Compared, Measured, Outcome
 
 MANY = 1000
 
 
-def text(outcome: Outcome, facts: dict[str, Any], seconds: float) -> str:
-    """The first screen: `facts` are those of `check`, `seconds` how long it took."""
-    sections = (_head(outcome, seconds), _use(outcome), _kept(outcome), _hidden(facts), _end(facts))
+def text(outcome: Outcome, guarantee: Guarantee, seconds: float) -> str:
+    """Return the first screen: `guarantee` is what `check` says, `seconds` how long it took."""
+    sections = (_head(outcome, seconds), _use(outcome), _kept(outcome), _hidden(guarantee), _end(guarantee))
     return "\n".join(line for section in sections for line in [*section, ""])
 
 
@@ -49,7 +49,7 @@ def _use(outcome: Outcome) -> Iterator[str]:
 
 def _whose(outcome: Outcome, count: int) -> str:
     if count > 1:
-        return f"the mean of {count:,} homes"
+        return mean_of(count)
     return f"one home ({outcome.street.meters[outcome.middle]}, the middle one by use)"
 
 
@@ -67,14 +67,12 @@ def _part(compared: Compared, of: float) -> str:
     return f"{percent:.0f} %" if percent > 10 else f"{percent:.2g} %"
 
 
-def _hidden(facts: dict[str, Any]) -> Iterator[str]:
+def _hidden(guarantee: Guarantee) -> Iterator[str]:
     layout = "  {:<26}{:>10}{:>8}{:>18}{:>18}"
-    yield "What it hides"
-    yield "The best guess whether it happened is right at most so often of 100, whoever makes it (50: a coin)"
-    yield layout.format("", "", "once", "daily, 14 days", "daily, 30 days")
-    for event in facts["hidden"]:
-        right = [str(event["right_of_100"].get(often, "")) for often in ("1", "14", "30")]
-        yield layout.format(event["event"], f"{float(event['wh']):,.0f} Wh", *right)
+    yield sentences.HIDDEN
+    yield f"{sentences.guesses()}."
+    for cells in (sentences.GUESS_COLUMNS, *sentences.guess_rows(guarantee)):
+        yield layout.format(*cells)
 
 
 def _kept(outcome: Outcome) -> Iterator[str]:
@@ -99,7 +97,7 @@ def _both(measured: Measured, unit: str) -> tuple[str, str]:
     return f"{promised:,.{places}f} {unit}", f"{found:,.{places}f} ± {error:,.{places}f} {unit}"
 
 
-def _end(facts: dict[str, Any]) -> Iterator[str]:
-    yield "Does NOT hide"
-    for what in facts["does_not_hide"]:
+def _end(guarantee: Guarantee) -> Iterator[str]:
+    yield sentences.NOT_HIDDEN
+    for what in sentences.not_hidden(guarantee):
         yield from wrap(what, 100, initial_indent="  - ", subsequent_indent="    ")

@@ -9,9 +9,8 @@ slot is closed any more), then the sinks drain what is due for at most DRAIN_S.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent import config as settings
@@ -20,7 +19,7 @@ from meteragent.agent.clock import LOOK_S, CatchUp, ClockJumped, SteadyClock
 from meteragent.agent.environment import Environment
 from meteragent.agent.hearing import Hearing, silence_ms
 from meteragent.agent.listener import Listener
-from meteragent.agent.looking import Facts, Looking, Seen, page_settings, routes
+from meteragent.agent.looking import Looking, Seen, page_settings, routes
 from meteragent.agent.refused_topics import Refusals
 from meteragent.agent.runner import POLL_S, Patience, Runner, StoreThread
 from meteragent.agent.sink import Sink
@@ -47,10 +46,6 @@ FORGET_MS = 60 * DAY_MS
 """Odometers forget periods older than this; a clock that stood still longer needs a restart."""
 
 _log = logging.getLogger("meteragent")
-
-
-def _nothing_said(_: settings.Stream, __: Fraction) -> Mapping[str, Any]:
-    return {}
 
 
 class Unit(NamedTuple):
@@ -80,15 +75,11 @@ async def _compare(clock: SteadyClock) -> None:
 class Agent:
     """All streams of a configuration over one store; `run` it until it is cancelled."""
 
-    def __init__(
-        self, config: settings.Config, environment: Environment, *, facts: Facts = _nothing_said
-    ) -> None:
-        """`facts` is what the local page says of a stream before it releases anything."""
+    def __init__(self, config: settings.Config, environment: Environment) -> None:
         self.counts = Counts()
         self.alarms = Alarms()
         self._config = config
         self._environment = environment
-        self._facts = facts
         self._viewers = page.Viewers()
 
     async def run(self) -> None:
@@ -322,7 +313,7 @@ class Agent:
             )
             for unit in units
         ]
-        looking = Looking(seen, thread, clock, self.counts, self._facts, watch.problems)
+        looking = Looking(seen, thread, clock, self.counts, watch.problems)
         await page.serve(where, looking.view, self._viewers, routes(watch))
 
     def _count(self, unit: Unit, side: str) -> Callable[[str], None]:

@@ -1,16 +1,15 @@
 """What the local page may know, put together: promises, what was spent, what left, and how the lines are."""
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 from meteragent import config as settings
 from meteragent.agent import metrics
 from meteragent.agent.clock import SteadyClock
-from meteragent.agent.page import Glance, Message, Promise, Promises, Route, Settings, StreamView, View
+from meteragent.agent.page import Glance, Message, Promises, Route, Settings, StreamView, View
 from meteragent.agent.runner import StoreThread
 from meteragent.agent.watch import Watch
 from meteragent.config.model import Privacy
@@ -20,10 +19,8 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.problem import Problem
+from meteragent.report import guarantee
 from meteragent.store import ledger, outbox
-
-Facts = Callable[[settings.Stream, Fraction], Mapping[str, Any]]
-"""What is said of a stream before it releases anything, given what the others charge a day: `check.facts`."""
 
 _EVER_MS = 2**62
 _OVERLAP_MS = 60_000
@@ -61,13 +58,11 @@ class Looking:
         thread: StoreThread,
         clock: SteadyClock,
         counts: Counts,
-        facts: Facts,
         problems: Callable[[], Awaitable[Sequence[Problem]]],
     ) -> None:
         self._seen = {each.stream.name: each for each in seen}
         self._thread = thread
         self._clock = clock
-        self._facts = facts
         self._last: dict[str, tuple[int, outbox.Left | None]] = {}
         self.view = View([self._stream(each) for each in seen], self._glance, self._left, counts, problems)
 
@@ -83,13 +78,10 @@ class Looking:
         return StreamView(stream.name, terms, partial(self._promises, seen), leaves_on, seen.meters)
 
     def _promises(self, seen: Seen) -> Promises:
-        own = self._promise(seen.stream, seen.others)
+        own = guarantee.of(seen.stream, others=seen.others)
         others = {name: _under(seen.stream, name) for name in PRESETS if name != own.terms.preset}
-        presets = {name: self._promise(other, seen.others) for name, other in others.items() if other}
+        presets = {name: guarantee.of(other, others=seen.others) for name, other in others.items() if other}
         return Promises(own, presets)
-
-    def _promise(self, stream: settings.Stream, others: Fraction) -> Promise:
-        return Promise(settings.terms(stream, others), self._facts(stream, others))
 
     async def _glance(self, name: str, meter: str) -> Glance:
         connected, now_ms = self._seen[name].connected, self._clock.now_ms()

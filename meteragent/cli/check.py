@@ -8,7 +8,7 @@ from pathlib import Path
 from meteragent import config
 from meteragent.cli import admission, common
 from meteragent.domain.terms import Terms
-from meteragent.report import check, event
+from meteragent.report import event, facts, guarantee, terminal
 from meteragent.store import read_only, terms
 
 
@@ -35,16 +35,16 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
     events = (*event.EVENTS, *options.event)
     if options.statement:
-        from meteragent.report import statement  # noqa: PLC0415  a page that most runs do not ask for
+        from meteragent.report import markdown  # noqa: PLC0415  a page that most runs do not ask for
 
-        print(statement.page(settings, events, _known_terms(settings.store.path)), end="")
+        print(markdown.page(settings, events, _known_terms(settings.store.path)), end="")
     else:
         known, archived = admission.channels(settings.store.path), settings.archive is not None
-        streams = [
-            check.facts(stream, events, known, config.others_per_day(settings, stream), archived=archived)
+        guarantees = [
+            guarantee.of(stream, events, known, config.others_per_day(settings, stream), archived=archived)
             for stream in settings.stream
         ]
-        print(check.as_json(streams) if options.json else check.as_text(streams, settings))
+        print(facts.as_json(guarantees) if options.json else terminal.text(guarantees, settings))
     return common.EXIT_CONFIG if admission.refused(options.config, settings, sys.stderr) else 0
 
 

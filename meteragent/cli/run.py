@@ -8,15 +8,12 @@ import logging
 import os
 import signal
 import sys
-from fractions import Fraction
-from typing import Any
 
 from meteragent import config
 from meteragent.agent import Agent, environment
 from meteragent.agent.notify import Notify
 from meteragent.cli import admission, common
 from meteragent.cli.secrecy import forbid_dumps
-from meteragent.report import check
 
 _LEVELS = ("debug", "info", "warning", "error")
 
@@ -41,12 +38,8 @@ def run(options: argparse.Namespace) -> int:
         return common.EXIT_CONFIG
     forbid_dumps()
     gc.set_threshold(COLLECT_AFTER)
-
-    def facts(stream: config.Stream, others: Fraction) -> dict[str, Any]:
-        return check.facts(stream, others=others)
-
     notify = Notify.of(os.environ, os.getpid())
-    agent = Agent(settings, environment.system(common.now_ms, notify), facts=facts)
+    agent = Agent(settings, environment.system(common.now_ms, notify))
     asyncio.run(_until_signalled(agent))
     return 0
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from meteragent.config.accept import facts as facts_of_loads
 from meteragent.config.accept import refusals
 from meteragent.config.accept import warnings as load_warnings
 from meteragent.config.files import endpoint, exposed, read_secret
@@ -44,7 +43,6 @@ __all__ = [
     "decoder",
     "endpoint",
     "exposed",
-    "facts_of_loads",
     "forget_ms",
     "has_times",
     "held",

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator
 from fractions import Fraction
 from math import ceil
-from typing import Any
 
 from meteragent.config.model import Config, Stream
 from meteragent.config.terms import terms
@@ -14,36 +13,10 @@ from meteragent.domain.grid import format_duration
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
-MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
-"""The moves whose levels are stated."""
 FACTOR_MAX = 2
 """Up to so many times its level a stream may cost for a move of what it hides; beyond, it is refused."""
 
 _UNTIL = "until then the promise is about what the readings say, not about the load"
-
-
-def facts(rules: Terms) -> dict[str, Any]:
-    """Return what a change of the load costs, by the energy in Wh that it moves within a slot; for `check`.
-
-    Where the source has a dead band or a step, also the level for courses of the load that differ by at most
-    the radius: r + 2 * (dead band) (DESIGN 2); of counts, each that is in a slot's value adds two steps,
-    intervals that are rounded by themselves one.
-    """
-    levels = {str(wh): _four(loads.level(rules, Fraction(wh))) for wh in MOVES_WH.values()}
-    unknown = [*loads.unknown(rules)]
-    found = {"loads": {"factor": _four(loads.factor(rules)), "levels_of_wh": levels, "unknown": unknown}}
-    if not rules.dead_band:
-        return found
-    counts = 1 if rules.kind is Kind.POWER else loads.counts(rules)
-    steps = max(2, counts) if rules.kind is Kind.INTERVAL_ENERGY else 2 * counts
-    level = rules.epsilon * ceil((rules.radius + steps * rules.dead_band) / rules.quantum) * rules.quantum
-    band = exact(rules.dead_band * rules.counters)
-    return {"dead_band": band, "level_of_curves": str(level), **found}
-
-
-def _four(number: Fraction) -> float:
-    """Return four figures."""
-    return float(f"{float(number):.4g}")
 
 
 def warnings(stream: Stream) -> list[str]:
@@ -55,7 +28,7 @@ def warnings(stream: Stream) -> list[str]:
         lines.append(_counted(stream.source.scale or Fraction(0), rules) if coarse else _unknown(rules, keys))
     if loads.factor(rules) > 1:
         levels = ", ".join(
-            f"{name}: {figures(loads.level(rules, Fraction(wh)))}" for name, wh in MOVES_WH.items()
+            f"{name}: {figures(loads.level(rules, Fraction(wh)))}" for name, wh in loads.MOVES_WH.items()
         )
         lines.append(f"{_said(rules)}. Levels of loads that move {levels}")
     return lines

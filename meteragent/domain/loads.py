@@ -13,6 +13,9 @@ from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
 from meteragent.privacy.loads import counted, sampled
 from meteragent.privacy.stream import reported_radius
 
+MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
+"""The moves whose levels are stated."""
+
 
 def width_w(terms: Terms) -> Fraction:
     """Return the width of the range of readings as power, in W."""
@@ -67,6 +70,18 @@ def level(terms: Terms, moved_wh: Fraction) -> Fraction:
 def factor(terms: Terms) -> Fraction:
     """Return how many times its level a stream promises for a move of what it hides; at least 1."""
     return max(level(terms, terms.hides_wh) / terms.level, Fraction(1))
+
+
+def level_of_curves(terms: Terms) -> Fraction:
+    """Return the level for courses of the load that differ by at most the radius: r + 2 * step (DESIGN 2).
+
+    The step is the dead band or that of a count. Of counts, each that is in a slot's value adds two steps;
+    intervals that are rounded by themselves add one.
+    """
+    many = 1 if terms.kind is Kind.POWER else counts(terms)
+    steps = max(2, many) if terms.kind is Kind.INTERVAL_ENERGY else 2 * many
+    moved = terms.radius + steps * (terms.dead_band or 0)
+    return terms.epsilon * ceil(moved / terms.quantum) * terms.quantum
 
 
 def unknown(terms: Terms) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ _ONCE = (
     " does not know what agents have released of the same meters; that adds."
 )
 HEAD = (_KEY, _RAW, _ONCE)
-WHO = "who sees it, has not the key, and cannot break AES-256 or SHA-256, whatever else they know"
+WHO = "whoever sees it, has not the key, and cannot break AES-256 or SHA-256, whatever else they know"
 WHERE = (
     "To a folder of Parquet files, as `meteragent sanitise IN OUT` writes it. It has a row for each window"
     " where the input has windows in its rows, and a row for each slot where the input has readings:"

@@ -31,15 +31,15 @@ def rate(level: Fraction) -> str:
     return exact(level) if (level * _RATE_PLACES).denominator == 1 else figures(level)
 
 
-def factor(level: Fraction) -> str:
-    """Return e^level, the factor by which the odds change at most."""
-    odds = math.exp(min(float(level), _LEVEL_MAX))
-    return figures(odds) if odds < _ODDS_IN_FULL else f"{odds:.3g}"
+def odds_factor(level: Fraction) -> float:
+    """Return e^level, the factor by which the odds change at most; no level is too large."""
+    return math.exp(min(float(level), _LEVEL_MAX))
 
 
 def odds(level: Fraction) -> str:
     """Return the factor by which the odds change at most, as ``e^1 = 2.72``."""
-    return f"e^{rate(level)} = {factor(level)}"
+    factor = odds_factor(level)
+    return f"e^{rate(level)} = {figures(factor) if factor < _ODDS_IN_FULL else f'{factor:.3g}'}"
 
 
 def mean_of(count: int) -> str:

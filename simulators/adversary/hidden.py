@@ -20,15 +20,15 @@ from meteragent.domain.grid import format_duration
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 from meteragent.privacy.statistics import clopper_pearson
-from meteragent.report import check
-from meteragent.report.event import EVENTS, Event
+from meteragent.report import guarantee
+from meteragent.report.event import Event
 from simulators.adversary.library import quanta
 from simulators.adversary.measure import ALARM, SURE, rights
 from simulators.adversary.mechanism import Rival
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers, Scene, with_or_without
 
-DAYS = max(check.TIMES) + 1
+DAYS = max(guarantee.REPETITIONS) + 1
 """How many days of each home are needed: an event of the last evening may end on the next day."""
 _BEGINS_MIN = 18 * 60
 _CALENDAR = ("day", "bill", "typical-day")
@@ -103,18 +103,18 @@ def confirm(
     Raises:
         Unusable: an attacker cannot be made.
     """
-    terms, said = config.terms(stream), check.facts(stream)["hidden"]
+    terms = config.terms(stream)
     noise = Rival(stream.privacy.preset or stream.name, terms.mechanism, None)
     each = max(2, 2 * (trials // (2 * len(loads))))
     rows = []
-    for event, facts in zip(EVENTS, said, strict=True):
-        for days, most in facts["right_of_100"].items():
+    for event, percent in guarantee.of(stream).exposures:
+        for days, most in percent.items():
             right = np.zeros(len(attackers), np.int64)
             for home, load in enumerate(loads):
                 own_seed = int(np.random.SeedSequence([seed, home]).generate_state(1)[0])
-                right += rights(_scene(event, int(days), terms, load), noise, attackers, each, own_seed)
+                right += rights(_scene(event, days, terms, load), noise, attackers, each, own_seed)
             named = dict(zip(attackers, right.tolist(), strict=True))
-            rows.append(Row.of(event.name, int(days), most, named, each * len(loads)))
+            rows.append(Row.of(event.name, days, most, named, each * len(loads)))
     return rows
 
 

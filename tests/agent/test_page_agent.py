@@ -9,7 +9,7 @@ import pytest
 
 import meteragent.agent as module
 from meteragent import config
-from meteragent.agent import looking, page, runner
+from meteragent.agent import page, runner
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.looking import Looking, Seen, page_settings
 from meteragent.agent.page import say
@@ -18,7 +18,6 @@ from meteragent.agent.runner import StoreThread
 from meteragent.domain import identity
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
-from meteragent.report import check
 from meteragent.store import outbox
 from tests.support.agent_world import START_MS, STEP_MS, STREAM, World
 from tests.support.broker import free_port
@@ -124,8 +123,7 @@ def told(text: str, store: StoreThread | None = None, key: bytes | None = None) 
     clock.now_ms()
     stream = config.parse(text).stream[0]
     seen = [Seen(stream, Fraction(0), key, lambda: ["m"], {"source": True, "sink": False}.__getitem__)]
-    facts: looking.Facts = lambda stream, others: check.facts(stream, others=others)  # noqa: E731
-    return Looking(seen, store or none, clock, Counts(), facts, none)  # type: ignore[arg-type]
+    return Looking(seen, store or none, clock, Counts(), none)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("source", ["", ENERGY, REGISTER])
@@ -136,8 +134,8 @@ def test_every_preset_can_be_looked_at(source: str) -> None:
     assert set(promises.presets) == {"television", "street", "day", "bill", "typical-day"}
     for preset in promises.presets.values():
         assert preset.terms.unit == stream.terms.unit
-        assert preset.facts["hidden"]
-        power = say._promise(*preset)
+        assert preset.exposures
+        power = say._promise(preset)
         hours = preset.terms.step_ms / 3_600_000
         assert power["radius_power"] * power["watts"] * hours == pytest.approx(power["hides_wh_number"])
 

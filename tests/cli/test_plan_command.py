@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 
 from meteragent.cli import main
 from meteragent.cli.common import EXIT_CRASH
-from meteragent.report import check, plan
+from meteragent.report import plan
 from meteragent.report.plan import ask, say, setting
+from tests.support.guarantees import facts_of
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -51,7 +52,7 @@ def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     for part in (
         "To hide away 8 h, share half hours, the mean of 500 homes within 20%: possible.",
         "one home                        1,321 W       400 % of a home of 330 W",
-        "95 times of 100 one home's number is within 2,798 W.",
+        "One home's number: 95 % within 2,798 W.",
         "Within 20%: the mean of 500 homes has 10 % to spare; 401 homes are enough.",
         "The floor: no noise that keeps this promise has less error than 1,321 W;",
         "All windows that away 8 h touches together change its odds by at most e^4.28.",
@@ -112,7 +113,7 @@ def test_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["setting"]["hides_wh"] == "467"
     planned = plan.solve(plan.Question(ask.hide("away 8h"), ask.share("half-hour"))).setting
     assert planned is not None
-    assert told["check"] == check.facts(planned.stream)
+    assert told["check"] == facts_of(planned.stream)
     assert (told["sliding"]["span"], told["sliding"]["windows"]) == (17, 5)
     errors = [row["error_w"] for row in told["error_against_hiding"]]
     assert all(a < b for a, b in pairwise(errors))

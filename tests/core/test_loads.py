@@ -21,9 +21,10 @@ from meteragent.domain.reading import Message
 from meteragent.mqtt import Endpoint
 from meteragent.privacy.loads import counted, sampled
 from meteragent.privacy.sampling import SeededBits
-from meteragent.report import check
+from meteragent.report import guarantee, sentences
 from meteragent.report.event import Event
 from meteragent.wire.descriptor import describe
+from tests.support.guarantees import facts_of
 
 START_MS = 1_795_305_600_000
 HOUR_S = 3600
@@ -282,7 +283,7 @@ def test_an_event_is_as_likely_to_be_told_as_its_readings_are() -> None:
     """A kettle read every quarter of an hour counts for 18 minutes: right in 98 of 100, not in 70."""
     kettle = Event("a kettle", KETTLE_W, KETTLE_S * 1000, "test")
     right = {
-        every: check.facts(stream(f"{POWER}\nevery = '{every}'\ndead_band = 0"), [kettle])["hidden"][0][
+        every: facts_of(stream(f"{POWER}\nevery = '{every}'\ndead_band = 0"), [kettle])["hidden"][0][
             "right_of_100"
         ]["1"]
         for every in ("0s", "10s", "15min")
@@ -294,7 +295,7 @@ def test_an_event_is_as_likely_to_be_told_as_its_readings_are() -> None:
     ("source", "known", "unknown"),
     [
         (f"{POWER}\nevery = '10s'", "e^1.51 = 4.52", None),
-        (f"{REGISTER}\ndead_band = 1", "e^9.09 = 8.87e+03", None),
+        (f"{REGISTER}\ndead_band = 1", "e^9.09 = 8,874", None),
         (POWER, None, "source.every and source.dead_band would say how far"),
         (REGISTER, None, "source.dead_band would say how far"),
         (f"{POWER}\nevery = '0s'", None, "source.dead_band would say how far"),
@@ -302,8 +303,8 @@ def test_an_event_is_as_likely_to_be_told_as_its_readings_are() -> None:
 )
 def test_the_promise_for_loads_in_words(source: str, known: str | None, unknown: str | None) -> None:
     """Where readings do not follow the load, what a move of it costs is said, or which keys would say it."""
-    facts = check.facts(stream(source), ())
-    text = check.of_loads(facts, config.terms(stream(source)))
+    facts = facts_of(stream(source), ())
+    text = sentences.of_loads(guarantee.of(stream(source), ()))
     assert (known or unknown or "") in text
     assert facts["loads"]["unknown"] == [*loads.unknown(config.terms(stream(source)))]
     assert bool(facts["loads"]["unknown"]) == (unknown is not None)
@@ -311,13 +312,13 @@ def test_the_promise_for_loads_in_words(source: str, known: str | None, unknown:
 
 def test_the_level_of_four_moves_is_warned_of() -> None:
     """Above the level there is a warning with that of 1 Wh, 10 Wh, 0.1 kWh and 1 kWh."""
-    facts = check.facts(stream(f"{POWER}\nevery = '300s'"), ())
+    facts = facts_of(stream(f"{POWER}\nevery = '300s'"), ())
     (warning,) = [text for text in facts["warnings"] if "is read every" in text]
     assert warning == (
         "power is read every 5min: what moves 110 Wh can count for 1.78 kWh, level 16.2 instead of 1."
         " Levels of loads that move 1 Wh: 15.2, 10 Wh: 15.2, 0.1 kWh: 16.1, 1 kWh: 24.2"
     )
     assert facts["loads"]["levels_of_wh"] == {"1": 15.16, "10": 15.25, "100": 16.06, "1000": 24.25}
-    steady = check.facts(stream(f"{POWER}\nevery = '0s'\ndead_band = 0"), ())
+    steady = facts_of(stream(f"{POWER}\nevery = '0s'\ndead_band = 0"), ())
     assert steady["loads"]["factor"] == 1
     assert not [text for text in steady["warnings"] if "level" in text]

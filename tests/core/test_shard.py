@@ -1,6 +1,5 @@
 """Fleets: which agent has which meters, and what becomes of the messages of others."""
 
-import json
 from collections import Counter
 from typing import Any
 
@@ -12,10 +11,10 @@ from meteragent import config
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.identity import Shard, SourceTopic, fnv1a, holds_name
 from meteragent.domain.reading import Message
-from meteragent.report import check
 from meteragent.tools.tap.view import StreamView
 from tests.core.test_pipeline import core, feed
 from tests.support.configurations import refused, streams, written
+from tests.support.guarantees import facts_of, told_of
 from tests.support.world import BASE_MS, message
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128).filter(
@@ -220,17 +219,15 @@ def test_tap_shows_no_others_meters() -> None:
 def test_check_says_what_the_shard_has(keys: str, said: str) -> None:
     """In words, and as JSON."""
     settings = config.parse(written(source=keys))
-    found = [check.facts(stream) for stream in settings.stream]
-    assert said in check.as_text(found, settings).splitlines()
-    assert json.loads(check.as_json(found))["streams"][0]["shard"] == "2/8"
+    assert said in told_of(settings, ()).splitlines()
+    assert facts_of(settings.stream[0], ())["shard"] == "2/8"
 
 
 def test_check_says_nothing_of_fleets_to_a_home() -> None:
     """Without a shard there is no word of it."""
     settings = config.parse(written())
-    found = [check.facts(stream) for stream in settings.stream]
-    assert "shard" not in found[0]
-    assert "Shard" not in check.as_text(found, settings)
+    assert "shard" not in facts_of(settings.stream[0], ())
+    assert "Shard" not in told_of(settings, ())
 
 
 def test_streams_have_shards_of_their_own() -> None:

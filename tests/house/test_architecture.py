@@ -177,7 +177,7 @@ def test_the_agent_starts_light() -> None:
         "meteragent.privacy.mechanism.gaussian",
         "meteragent.report.plan",
         "meteragent.tools.redact",
-        "meteragent.report.statement",
+        "meteragent.report.markdown",
         "meteragent.tools.tap",
     ]
     code = f"import sys, meteragent.cli, meteragent.agent; print(*sorted(set({heavy}) & set(sys.modules)))"

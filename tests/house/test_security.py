@@ -14,10 +14,11 @@ from meteragent.domain import loads
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS
-from meteragent.report import check
+from meteragent.report.guarantee import REPETITIONS
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
+from tests.support.guarantees import facts_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = " ".join((ROOT / "SECURITY.md").read_text().split())
@@ -34,7 +35,7 @@ def stream(preset: str) -> config.Stream:
 
 def right(preset: str) -> dict[str, dict[str, int]]:
     """How often of 100 anybody is right, by event and number of days."""
-    return {row["event"]: row["right_of_100"] for row in check.facts(stream(preset))["hidden"]}
+    return {row["event"]: row["right_of_100"] for row in facts_of(stream(preset))["hidden"]}
 
 
 def quantum_wh(terms: Terms) -> str:
@@ -44,7 +45,7 @@ def quantum_wh(terms: Terms) -> str:
 
 def test_the_promise_in_numbers() -> None:
     """Radius, energy hidden, odds and the day's level are those of the default."""
-    facts: dict[str, Any] = check.facts(stream("appliance"))
+    facts: dict[str, Any] = facts_of(stream("appliance"))
     assert f"at most {facts['radius']} W in every slot ({facts['hides_wh']} Wh moved" in TEXT
     assert (
         f"a factor of at most e^{facts['level']} = {exp(1):.2f}; by twice as much, e^2 = {exp(2):.2f}" in TEXT
@@ -54,8 +55,8 @@ def test_the_promise_in_numbers() -> None:
 
 def test_what_the_default_hides() -> None:
     """The table of events is that of `check`."""
-    rows = {name: [found[str(days)] for days in check.TIMES] for name, found in right("appliance").items()
-            if len(found) == len(check.TIMES)}  # fmt: skip
+    rows = {name: [found[str(days)] for days in REPETITIONS] for name, found in right("appliance").items()
+            if len(found) == len(REPETITIONS)}  # fmt: skip
     told = re.findall(r"\| ([a-zA-Z0-9 ,]+?) \([\d,]+ Wh\) \| (\d+) \| (\d+) \| (\d+) \|", TEXT)
     assert len(told) == 5
     for name, *numbers in told:
@@ -78,7 +79,7 @@ def test_what_readings_make_of_a_kettle(row: tuple[str, ...]) -> None:
     moved = loads.distance(terms, terms.hides_wh)
     assert f"{float(moved * terms.step_ms / HOUR_MS if kind == 'power' else moved):,.0f}" == counted
     assert f"{float(loads.factor(terms)):.3g}" == level
-    (kettle,) = [one for one in check.facts(found)["hidden"] if one["event"] == "a kettle"]
+    (kettle,) = [one for one in facts_of(found)["hidden"] if one["event"] == "a kettle"]
     assert kettle["right_of_100"]["1"] == int(right_of_100)
 
 

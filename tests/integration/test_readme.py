@@ -29,8 +29,9 @@ from meteragent import cli, config
 from meteragent.domain import presets
 from meteragent.domain.grid import parse_time
 from meteragent.domain.terms import Terms
-from meteragent.report import check, event
+from meteragent.report import event, guarantee
 from meteragent.report.format import MEAN_W
+from meteragent.report.guarantee import MONTH_DAYS, REPETITIONS
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
@@ -43,6 +44,7 @@ from tests.integration.service import LIMIT_S, until
 from tests.integration.wire import Receiver
 from tests.simulators.test_demo import messages
 from tests.support.broker import Broker
+from tests.support.guarantees import facts_of
 from tests.support.not_run import ROOT
 
 pytestmark = pytest.mark.integration
@@ -78,7 +80,7 @@ LINES = list(chain.from_iterable(text.splitlines() for text in blocks("sh")))
 @cache
 def facts(more: str = "") -> dict[str, Any]:
     """What `check` says of the README's configuration, with lines added."""
-    return check.facts(config.parse(FOUR_LINES + more).stream[0])
+    return facts_of(config.parse(FOUR_LINES + more).stream[0])
 
 
 def terms(more: str = "") -> Terms:
@@ -280,7 +282,7 @@ def test_the_errors_are_those_of_check() -> None:
     rows = {
         "one half hour of one home": (bands["number"], "W", MEAN_W),
         "one day of one home": (bands["day_kwh"], "kWh", day_kwh),
-        "a month of one home": (bands["month_kwh"], "kWh", day_kwh * check.MONTH_DAYS),
+        "a month of one home": (bands["month_kwh"], "kWh", day_kwh * MONTH_DAYS),
         "the mean of 100 homes, one half hour": (bands["mean_of_100"], "W", MEAN_W),
         "the mean of 1,000 homes, one half hour": (bands["mean_of_1000"], "W", MEAN_W),
     }
@@ -295,7 +297,7 @@ def test_what_is_hidden_is_that_of_check() -> None:
     """The table of events has the figures of `check`; its text says the same of what is hidden."""
     right = {f"{int(row['wh']):,} Wh": row["right_of_100"] for row in facts()["hidden"]}
     for _, moves, *guesses in HIDDEN[1:]:
-        assert guesses == [str(right[moves].get(str(times), "–")) for times in check.TIMES]
+        assert guesses == [str(right[moves].get(str(times), "–")) for times in REPETITIONS]
     assert f"it hides {facts()['hides_wh']} Wh, a kettle, in every half hour" in README
     assert f"at level {facts()['level']} epsilon is {facts()['epsilon']} per watt" in README
     ratio = facts()["sd"] / 2 / float(facts()["hides_wh"])
@@ -335,7 +337,8 @@ def test_the_run_shown_is_the_demo_s(tmp_path: Path) -> None:
     """But for its figures, every line of the run shown is one that the demo prints."""
     street = Street.simulated(SEED, 10, 1)
     noise_w = np.round(np.random.default_rng(1).laplace(0, 220, (10, 48)))
-    printed = screen.text(Outcome.of(street, messages(street, tmp_path, noise_w)), facts(), 20)
+    promised = guarantee.of(config.parse(FOUR_LINES).stream[0])
+    printed = screen.text(Outcome.of(street, messages(street, tmp_path, noise_w)), promised, 20)
     (shown,) = blocks("text")
     assert set(without_figures(shown)) <= set(without_figures(printed))
 

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from meteragent import config
-from meteragent.domain.figures import exact
-from meteragent.report import check, event
+from meteragent.report import event, facts, guarantee, terminal, warn
+from meteragent.report.format import rate
+from meteragent.report.guarantee import Guarantee
 from meteragent.wire.descriptor import describe
 from tests.support.configurations import energy, settled, streams, written
+from tests.support.guarantees import facts_of, told_of
 
 TIMED = "profile = 'json'\ntime = 't'"
 STATED = "every = '0s'\ndead_band = 0"
@@ -34,26 +36,25 @@ SECTIONS: dict[str, dict[str, str]] = {
 
 
 @functools.cache
-def computed(text: str, events: tuple[event.Event, ...], channels: tuple[str, ...]) -> dict[str, Any]:
-    """The facts of a configuration's first stream, for tests that only look."""
-    return check.facts(config.parse(text).stream[0], events, channels)
+def computed(text: str, events: tuple[event.Event, ...], channels: tuple[str, ...]) -> Guarantee:
+    """The guarantee of a configuration's first stream, for tests that only look."""
+    return guarantee.of(config.parse(text).stream[0], events, channels)
 
 
 def found(**sections: str) -> dict[str, Any]:
     """The facts of a configuration."""
-    return computed(written(**sections), event.EVENTS, ())
+    return facts.of(computed(written(**sections), event.EVENTS, ()))
 
 
 def warned(channels: tuple[str, ...], sections: dict[str, str]) -> list[str]:
     """The warnings of a configuration when the store knows these streams."""
-    warnings: list[str] = computed(written(**sections), (), channels)["warnings"]
-    return warnings
+    return [*computed(written(**sections), (), channels).warnings]
 
 
 def told(events: tuple[event.Event, ...], sections: dict[str, str]) -> str:
     """A configuration in words."""
     text = written(**sections)
-    return check.as_text([computed(text, events, ())], config.parse(text))
+    return terminal.text([computed(text, events, ())], config.parse(text))
 
 
 def line(text: str, start: str) -> str:
@@ -103,9 +104,9 @@ def test_the_events_in_words() -> None:
     """Each event has its energy and in how many of 100 guesses anybody can be right, once and daily."""
     text = told(event.EVENTS, {})
     assert "right in at most so many of 100 guesses (50 is a coin)" in text
-    assert line(text, "which programme, 1 h").split() == ["0.038", "kWh", "55", "68", "75"]
-    assert line(text, "a kettle").split() == ["0.11", "kWh", "70", "95", "100"]
-    assert line(text, "away a week").split() == ["42", "kWh", "100", "-", "-"]
+    assert line(text, "which programme, 1 h").split() == ["38", "Wh", "55", "68", "75"]
+    assert line(text, "a kettle").split() == ["110", "Wh", "70", "95", "100"]
+    assert line(text, "away a week").split() == ["42,000", "Wh", "100", "-", "-"]
     assert all(line(text, example.name) for example in event.EVENTS)
 
 
@@ -113,7 +114,7 @@ def test_an_event_of_one_s_own_is_in_the_table() -> None:
     """What `--event` asks about is one more line, by its power and duration."""
     text = told((*event.EVENTS, event.parse("60W 30min"), event.parse("2W 2d")), {})
     *moved, once, fortnight, month = line(text, "60 W for 30min").split()
-    assert (moved, int(once)) == (["0.03", "kWh"], math.ceil(100 - 50 * math.exp(-60 / 440)))
+    assert (moved, int(once)) == (["30", "Wh"], math.ceil(100 - 50 * math.exp(-60 / 440)))
     assert int(once) < int(fortnight) < int(month) < 100
     assert line(text, "2 W for 2d").split()[-2:] == ["-", "-"]
 
@@ -138,8 +139,7 @@ def test_each_stream_has_its_own_text() -> None:
     one = "[[stream]]\nname = '{0}'\nsource = {{ topic = 'm/{{meter}}', kind = 'power', unit = 'W' }}\n"
     text = (one + "sink = {{ topic = '{0}/{{meter}}' }}\n").format
     settings = config.parse(text("first") + text("second"))
-    both = [check.facts(stream, ()) for stream in settings.stream]
-    shown = check.as_text(both, settings).split("\n\nStream second: ")
+    shown = told_of(settings, ()).split("\n\nStream second: ")
     assert len(shown) == 2
     assert shown[0].startswith("Stream first: ")
     assert all("Does NOT hide: " in part.splitlines()[-1] for part in shown)
@@ -153,17 +153,18 @@ def test_facts_have_the_descriptor_s_names_and_texts(what: str) -> None:
     """All that the descriptor says is in the facts under the same names, exact numbers as text."""
     terms = settled(**SECTIONS[what])
     described = json.loads(describe(terms).message("m1", 0))
-    facts = found(**SECTIONS[what])
+    known = found(**SECTIONS[what])
     kept = {key: described[key] for key in described if key not in ("meter", "valid_from")}
-    assert facts | kept == facts
-    assert (facts["epsilon"], facts["hides_wh"]) == (str(terms.epsilon), str(terms.hides_wh))
+    assert known | kept == known
+    assert (known["epsilon"], known["hides_wh"]) == (str(terms.epsilon), str(terms.hides_wh))
 
 
 def test_json_is_the_facts() -> None:
     """The JSON holds one table of facts per stream, and nothing else."""
-    facts = found()
-    assert json.loads(check.as_json([facts])) == {"streams": [facts]}
-    assert (facts["stream"], facts["epsilon"], facts["level_per_day"]) == ("main", "1/220", "48")
+    known = found()
+    text = facts.as_json([computed(written(), event.EVENTS, ())])
+    assert json.loads(text) == {"streams": [known]}
+    assert (known["stream"], known["epsilon"], known["level_per_day"]) == ("main", "1/220", "48")
 
 
 @pytest.mark.parametrize(
@@ -301,9 +302,11 @@ def test_a_register_waits_for_the_reading_after_a_slot() -> None:
 def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction) -> None:
     """Curves within the radius give slot means within radius + 2 * (dead band), rounded up to the lattice."""
     sections = {"source": f"{TIMED}\ndead_band = {band}"}
-    facts = found(**sections)
-    assert (facts["dead_band"], facts["level_of_curves"]) == (band, str(level))
-    assert f"the factor is e^{exact(level)} = {math.exp(level):.3g}." in told((), sections)
+    known = found(**sections)
+    assert (known["dead_band"], known["level_of_curves"]) == (band, str(level))
+    words = " ".join(told((), sections).split())
+    assert f"{band} W from what it said last: for what the home really used, the factor is e^" in words
+    assert f"{rate(level)} = {math.exp(level):.3g}." in words
     assert "dead_band" not in found()
     assert found(source=f"profile = 'shelly-gen2-em1'\n{PHASES}")["dead_band"] == "30"  # 10 W of each
     scaled = found(source=f"profile = 'shelly-gen2-em1'\n{PHASES}\nscale = 40")
@@ -323,9 +326,9 @@ def test_an_archive_has_times_of_its_own() -> None:
     """With an [archive] a column says when a reading was: nothing is warned of; of messages it still is."""
     for source in ("kind = 'power'", energy("Wh")):
         stream = config.parse(written(source=f"{source}\n{STATED}", window="lateness = '1min'")).stream[0]
-        (warning,) = check.warnings(stream)
+        (warning,) = warn.of_stream(stream)
         assert warning.startswith("readings have no time of their own")
-        assert check.facts(stream, (), archived=True)["warnings"] == []
+        assert facts_of(stream, (), archived=True)["warnings"] == []
 
 
 def test_coarse_counts_are_warned_of() -> None:
@@ -347,10 +350,10 @@ def test_the_step_of_a_count_widens_the_promise_too() -> None:
         "source": f"kind = 'register'\nunit = 'Wh'\ndead_band = 10\n{TIMED}",
         "window": "lateness = '1min'",
     }
-    facts = found(**sections)
-    assert (facts["dead_band"], facts["level_of_curves"]) == ("10", "13/11")
-    assert "The meter counts in steps of 10 Wh: for what the home\n  really used" in told((), sections)
-    assert "within any slot of 30min and the readings around it." in told((), sections)
+    known = found(**sections)
+    assert (known["dead_band"], known["level_of_curves"]) == ("10", "13/11")
+    assert "The meter counts in steps of 10 Wh: for what the home really used" in told((), sections)
+    assert "within any slot of 30min and the readings around it." in " ".join(told((), sections).split())
 
 
 def test_an_event_clock_does_not_wait_for_intervals() -> None:
@@ -367,12 +370,12 @@ def test_a_level_beyond_all_bounds_is_told() -> None:
 
 def test_habits_are_warned_of() -> None:
     """What is hidden once and known after a month is named as a habit, and nothing else is."""
-    facts = computed(written(), event.EVENTS, ())
-    (text,) = [warning for warning in facts["warnings"] if warning.startswith("a habit")]
-    for row in facts["hidden"]:
+    known = found()
+    (text,) = [warning for warning in known["warnings"] if warning.startswith("a habit")]
+    for row in known["hidden"]:
         right = row["right_of_100"]
         assert (row["event"] in text) == (right["1"] < 95 <= right.get("30", 0))
-    strict = computed(written(privacy="level = 0.001"), event.EVENTS, ())
+    strict = found(privacy="level = 0.001")
     assert not [warning for warning in strict["warnings"] if warning.startswith("a habit")]
 
 
@@ -383,10 +386,12 @@ def test_streams_on_one_meter_add_and_each_descriptor_says_so() -> None:
     one, two = settings.stream
     others = [config.others_per_day(settings, stream) for stream in (one, two)]
     assert others == [Fraction(48, 600), Fraction(48, 220)]
-    both = [check.facts(stream, (), (), other) for stream, other in zip((one, two), others, strict=True)]
-    for facts in both:
-        assert facts["meter_epsilon_per_day"] == str(Fraction(48, 220) + Fraction(48, 600))
-        assert facts["meter_epsilon_unit"] == "1/W"
-    assert "a meter that all streams here read is charged 0.298 per W a day" in check.as_text(both, settings)
-    assert describe(config.terms(one, others[0])).id == both[0]["id"]
-    assert "meter_epsilon_per_day" not in check.facts(one, ())
+    both = [guarantee.of(stream, (), (), other) for stream, other in zip((one, two), others, strict=True)]
+    for promised in both:
+        known = facts.of(promised)
+        assert known["meter_epsilon_per_day"] == str(Fraction(48, 220) + Fraction(48, 600))
+        assert known["meter_epsilon_unit"] == "1/W"
+    text = terminal.text(both, settings)
+    assert "a meter that all streams here read is charged epsilon 0.298 per W a day" in text
+    assert describe(config.terms(one, others[0])).id == both[0].descriptor.id
+    assert "meter_epsilon_per_day" not in facts_of(one, ())

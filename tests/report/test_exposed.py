@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from meteragent import config
-from meteragent.report import check
 from tests.support.agent_world import STREAM, quick
 from tests.support.configurations import written
+from tests.support.guarantees import told_of
 
 PLACES = {
     "source.password_file": {"source": "username = 'u'\npassword_file = '{}'"},
@@ -32,7 +32,7 @@ def test_a_secret_that_everybody_can_read_is_named(
     parsed = config.parse(written(**{name: keys.format(path) for name, keys in PLACES[key].items()}))
     line = f"{key}: everybody on this machine can read {path}: chmod 600"
     assert config.exposed(parsed) == [line] * open_to_all
-    told = check.as_text([check.facts(stream, ()) for stream in parsed.stream], parsed)
+    told = told_of(parsed, ())
     assert (f"Warning: {line}" in told) is open_to_all
     assert "hush" not in told
 

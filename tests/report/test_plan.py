@@ -14,12 +14,13 @@ from meteragent import config
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 from meteragent.privacy.curve.resolution import BoundedVariation, error_bound
-from meteragent.report import check, plan
+from meteragent.report import plan
 from meteragent.report.event import EVENTS, Event, parse
 from meteragent.report.format import MEAN_W
 from meteragent.report.plan import ask, setting
 from meteragent.report.plan.setting import Setting
 from meteragent.report.plan.solve import sliding
+from tests.support.guarantees import facts_of
 
 ONE = Fraction(1)
 KETTLE, TV, AWAY_8H, AWAY_DAY = (EVENTS[place] for place in (1, 2, 5, 6))
@@ -55,7 +56,7 @@ def found(**given: Any) -> Setting:
 
 def facts(one: Setting) -> dict[str, Any]:
     """What `check` says of a setting's configuration."""
-    return check.facts(one.stream)
+    return facts_of(one.stream)
 
 
 # What is asked --------------------------------------------------------------------------------------

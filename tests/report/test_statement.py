@@ -13,7 +13,7 @@ import pytest
 from meteragent import __version__, config
 from meteragent.cli import main
 from meteragent.domain.commit import Commit
-from meteragent.report import statement
+from meteragent.report import markdown
 from meteragent.report.event import parse
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
@@ -25,7 +25,7 @@ BUDGET = "budget = { level = 96, per = '1d' }"
 
 def page(**sections: str) -> str:
     """The page of a flat configuration."""
-    return statement.page(config.parse(written(**sections)))
+    return markdown.page(config.parse(written(**sections)))
 
 
 def section(text: str, title: str) -> str:
@@ -59,8 +59,9 @@ def test_the_page_says_the_default_exactly() -> None:
     text = page()
     guarantee = " ".join(section(text, "The guarantee").split())
     for part in (
-        "differ by at most 220 W in a window",
-        "at most e^1 = 2.72,",
+        "differ by at most 220 W, what leaves in a window changes the odds between them by a factor of",
+        "That holds against whoever sees it, whatever else they know and however they compute.",
+        "at most e^1 = 2.72.",
         "moves at most 110 Wh within any slot of 30min",
         "P(what leaves of x is in S) <= exp(epsilon d(x, y)) P(what leaves of y is in S)",
         "epsilon = 1/220 per W",
@@ -71,8 +72,8 @@ def test_the_page_says_the_default_exactly() -> None:
         text, "What repeats and adds"
     )
     assert section(text, "Invariants").strip() == "What leaves exactly, without noise: nothing."
-    assert "a number: 311 W; 95 of 100 within 659 W" in text
-    assert "| a kettle | 0.11 kWh | 70 | 95 | 100 |" in text
+    assert "a number: 311 W (95 % within 659 W)" in text
+    assert "| a kettle | 110 Wh | 70 | 95 | 100 |" in text
 
 
 def test_the_page_names_the_fields_that_leave() -> None:
@@ -146,8 +147,8 @@ def test_streams_add_and_budgets_are_told() -> None:
     """Two streams on one meter: what both charge together, in each part; a budget in its part."""
     kinds = ("main", "meters/{meter}/power", "'a/{meter}'"), ("fine", "meters/{meter}/power", "'b/{meter}'")
     settings = config.parse(streams(*kinds))
-    text = statement.page(settings)
-    assert text.count("epsilon 0.436 per W a day") == 2
+    text = markdown.page(settings)
+    assert " ".join(text.split()).count("is charged epsilon 0.436 per W a day") == 2
     assert text.count("## Stream ") == 2
     shared = [describe(config.terms(one, config.others_per_day(settings, one))).id for one in settings.stream]
     assert re.findall(r"^\| `(\w{8})` \|", text, re.MULTILINE) == shared
@@ -170,9 +171,9 @@ def test_a_page_repeats_and_changes_with_what_is_promised() -> None:
 def test_exact_numbers_are_decimals_where_they_have_one() -> None:
     """A half is 0.5, a third stays a third; a store that knows no terms names none."""
     settings = config.parse(written(privacy="level = '1/3'\nradius = 12.5\nquantum = 0.5"))
-    text = " ".join(statement.page(settings, known={}).split())
+    text = " ".join(markdown.page(settings, known={}).split())
     assert "level 1/3 in each window; on average 16 a day" in text
-    assert "by at most 12.5 W in a window" in text
+    assert "by at most 12.5 W, what leaves in a window" in text
     assert "multiples of 0.5 W" in text
     assert "Other terms that the store has known: none." in text
 
@@ -201,7 +202,7 @@ def test_own_events_are_on_the_page(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "meteragent.toml"
     path.write_text(written())
     assert main(["check", str(path), "--statement", "--event", "2000W 30min"]) == 0
-    assert f"| {parse('2000W 30min').name} | 1 kWh |" in capsys.readouterr().out
+    assert f"| {parse('2000W 30min').name} | 1,000 Wh |" in capsys.readouterr().out
     with pytest.raises(SystemExit) as left:
         main(["check", str(path), "--statement", "--json"])
     assert left.value.code == 2

@@ -7,12 +7,13 @@ import pytest
 
 from meteragent import config
 from meteragent.privacy.statistics import clopper_pearson
-from meteragent.report import check
+from meteragent.report import guarantee
 from meteragent.report.event import EVENTS, Event, distances
 from simulators.adversary import hidden
 from simulators.adversary.measure import ALARM
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Scene
+from tests.support.guarantees import facts_of
 
 PRESETS = ["television", "appliance", "street", "day"]
 
@@ -56,10 +57,10 @@ def test_only_windows_that_divide_a_day(preset: str) -> None:
 
 def test_every_row_of_check_has_its_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each event and each number of days of `check` once, with what it says there."""
-    monkeypatch.setattr(check, "TIMES", (1, 2))
+    monkeypatch.setattr(guarantee, "REPETITIONS", (1, 2))
     stream = hidden.stream_of("street")
     rows = hidden.confirm(stream, loads(2), ["bayes"], 8, 0)
-    said = check.facts(stream)["hidden"]
+    said = facts_of(stream)["hidden"]
     expected = [(one["event"], int(d), most) for one in said for d, most in one["right_of_100"].items()]
     assert [(row.event, row.days, row.said) for row in rows] == expected
     assert rows == hidden.confirm(stream, loads(2), ["bayes"], 8, 0)

@@ -6,14 +6,14 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from meteragent import __version__, cli, config
 from meteragent.domain.errors import RecordError
-from meteragent.report import check
+from meteragent.report import facts, guarantee
+from meteragent.report.guarantee import Guarantee
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
@@ -29,9 +29,9 @@ HALF_HOUR_MS = 1_800_000
 
 
 @pytest.fixture(scope="module")
-def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def promised(tmp_path_factory: pytest.TempPathFactory) -> Guarantee:
     """What `check` says of the demo's configuration."""
-    return check.facts(stream(tmp_path_factory.mktemp("facts")))
+    return guarantee.of(stream(tmp_path_factory.mktemp("facts")))
 
 
 def stream(folder: Path) -> config.Stream:
@@ -173,21 +173,21 @@ def test_outcome_missing(street: Street, tmp_path: Path) -> None:
         Outcome.of(street, [*all_of_them, messages(street, tmp_path, np.ones((10, 48)))[1]])
 
 
-def test_text(outcome: Outcome, facts: dict[str, Any]) -> None:
+def test_text(outcome: Outcome, promised: Guarantee) -> None:
     """The screen says what is hidden, how far numbers are off, and what is not hidden, as `check` does."""
-    shown = text(outcome, facts, 20)
-    for event in facts["hidden"]:
+    shown = text(outcome, promised, 20)
+    for event in facts.of(promised)["hidden"]:
         right = [str(number) for number in event["right_of_100"].values()]
         assert re.search(re.escape(event["event"]) + r" +[\d,]+ Wh +" + " +".join(right), shown)
     flat = " ".join(shown.split())
-    assert all(text in flat for text in facts["does_not_hide"])
+    assert all(text in flat for text in facts.of(promised)["does_not_hide"])
     for promise in ("± 659 W", "± 2.1 kWh", "± 12 kWh", "± 19 W", "± 0.067 kWh", " 311", " 95.0"):
         assert promise in shown
 
 
-def test_text_for_newcomers(outcome: Outcome, facts: dict[str, Any]) -> None:
+def test_text_for_newcomers(outcome: Outcome, promised: Guarantee) -> None:
     """The screen has no jargon of the trade and fits 100 columns."""
-    shown = text(outcome, facts, 20)
+    shown = text(outcome, promised, 20)
     assert not re.search("epsilon|laplace|lattice|quantum|linf|metric|slot mean", shown, re.IGNORECASE)
     assert max(map(len, shown.splitlines())) <= 100
 

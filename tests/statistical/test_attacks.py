@@ -16,8 +16,8 @@ from meteragent import config
 from meteragent.privacy import LInfLaplace
 from meteragent.privacy.certificate import Library, best_attack
 from meteragent.privacy.statistics import clopper_pearson
-from meteragent.report import check
 from meteragent.report.event import EVENTS
+from meteragent.report.guarantee import REPETITIONS
 from simulators.adversary import hidden, library
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.measure import Outcome, measure
@@ -154,7 +154,7 @@ def test_check_is_confirmed() -> None:
     rows = {
         (row.event, row.days): row for row in hidden.confirm(stream, homes, ["bayes", "averaging"], 1000, 0)
     }
-    assert len(rows) == sum(len(check.TIMES) if event.daily else 1 for event in EVENTS)
+    assert len(rows) == sum(len(REPETITIONS) if event.daily else 1 for event in EVENTS)
     assert all(row.confirmed for row in rows.values())
     kettle = rows["a kettle", 1]
     assert kettle.high >= (kettle.said - 2) / 100

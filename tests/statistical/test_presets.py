@@ -35,11 +35,11 @@ from meteragent.domain.reading import Message
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, MINUTE_MS
 from meteragent.privacy import SeededBits
-from meteragent.report import check
 from simulators.fleet import Fleet
 from simulators.trace import load
 from tests.integration import law
 from tests.support.configurations import written
+from tests.support.guarantees import facts_of
 from tests.support.not_run import data_folder
 from tests.support.world import stream
 
@@ -141,7 +141,7 @@ class Found:
 def found(run: Run) -> Found:
     """One run."""
     known = run.stream
-    facts = check.facts(known)
+    facts = facts_of(known)
     return Found(config.terms(known), facts, tuple(group(run, *numbers) for numbers in run.groups))
 
 

@@ -20,12 +20,13 @@ from meteragent.consume import Estimate, collect, mean_value
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
 from meteragent.privacy import LInfLaplace, SeededBits, discrete_laplace
 from meteragent.privacy.inference import success_bound
-from meteragent.report import check
 from meteragent.report.event import EVENTS, Event, distances
+from meteragent.report.guarantee import MONTH_DAYS, REPETITIONS
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from simulators.trace import load
 from tests.support.configurations import written
+from tests.support.guarantees import facts_of
 from tests.support.not_run import data_folder
 
 pytestmark = pytest.mark.statistical
@@ -37,10 +38,10 @@ Integers = NDArray[np.int64]
 
 STREAM = config.parse(written(privacy="preset = 'appliance'")).stream[0]
 WORDING = describe(config.terms(STREAM))
-FACTS = check.facts(STREAM)
+FACTS = facts_of(STREAM)
 SLOT_MS = HOUR_MS // 2
 A_DAY = DAY_MS // SLOT_MS
-MONTH_DAYS, MONTHS = check.MONTH_DAYS, 3
+MONTHS = 3
 HOMES, EVENING = 1000, slice(34, 46)
 START_MS = 20_000 * DAY_MS
 
@@ -273,7 +274,7 @@ def at_once(minutes: Floats) -> Integers:
     return np.full(len(minutes), EVENING_MIN)
 
 
-@pytest.mark.parametrize("times", check.TIMES)
+@pytest.mark.parametrize("times", REPETITIONS)
 @pytest.mark.parametrize("event", [KETTLE, TV], ids=["kettle", "TV"])
 def test_nobody_is_right_more_often(event: Event, times: int, minutes: Floats) -> None:
     """On real days with or without an event, the optimal test is right no more often than `check` says.

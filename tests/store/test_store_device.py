@@ -9,10 +9,10 @@ import pytest
 
 from meteragent import config as settings
 from meteragent.domain.errors import StoreError
-from meteragent.report import check
 from meteragent.store import examine as meaning
 from meteragent.store import file, mount
 from meteragent.store.mount import Mount, mount_of
+from tests.support.guarantees import told_of
 from tests.support.stores import open_store, opening, persist
 
 
@@ -71,13 +71,12 @@ def test_check_says_where_old_blocks_stay(path: Path, monkeypatch: pytest.Monkey
         f'source.topic="m/{{meter}}"\nsource.kind="power"\nsource.unit="W"\nsink.topic="p/{{meter}}"\n'
         f'store.path="{path}"'
     )
-    found = [check.facts(stream) for stream in config.stream]
     for kind, warns in (("btrfs", True), ("ext4", False)):
         monkeypatch.setattr(mount, "mount_of", lambda _, kind=kind: Mount(kind, frozenset()))
-        assert (f"Warning: the store is on {kind}" in check.as_text(found, config)) is warns
+        assert (f"Warning: the store is on {kind}" in told_of(config, ())) is warns
     monkeypatch.setattr(mount, "mount_of", lambda _: Mount("zfs", frozenset()))
     path.unlink()
-    assert "Warning: the store is on" not in check.as_text(found, config)
+    assert "Warning: the store is on" not in told_of(config, ())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from meteragent.domain.commit import Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.problem import Problem
 from meteragent.domain.units import MICRO
-from meteragent.report import check
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
@@ -24,16 +23,12 @@ START_MS = 1_795_200_000_000
 TOKEN = b"0123456789abcdef"
 
 
-def _facts(stream: config.Stream, others: Fraction) -> dict[str, Any]:
-    return check.facts(stream, others=others)
-
-
 @lru_cache
 def seen(stream: config.Stream) -> page.StreamView:
     """What the agent tells the page of a stream; what is promised is worked out once for all tests."""
     nothing: Any = None
     running = Seen(stream, Fraction(0), None, list, lambda _: True)
-    [view] = Looking([running], nothing, nothing, Counts(), _facts, nothing).view.streams
+    [view] = Looking([running], nothing, nothing, Counts(), nothing).view.streams
     return replace(view, promises=lru_cache(view.promises))
 
 

@@ -19,14 +19,13 @@ Rules
 `serve` is the only thing that loads Starlette and uvicorn (the extra ``page``).
 """
 
-from meteragent.agent.page.view import Glance, Message, Promise, Promises, Route, Settings, StreamView, View
+from meteragent.agent.page.view import Glance, Message, Promises, Route, Settings, StreamView, View
 from meteragent.agent.page.viewers import Viewers
 from meteragent.domain.errors import ConfigError
 
 __all__ = [
     "Glance",
     "Message",
-    "Promise",
     "Promises",
     "Route",
     "Settings",

@@ -13,12 +13,13 @@ from meteragent.agent.page.viewers import News, Viewer
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.problem import Problem
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import MICRO, UNIT_FACTOR, Kind
+from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
+from meteragent.report import facts as report
+from meteragent.report import sentences
+from meteragent.report.guarantee import Guarantee
 
 METERS = 500
 """Meters that are offered for choice at most; the others are reached by `?meter=`."""
-_HOUR_MS = 3_600_000
-_DAY_MS = 24 * _HOUR_MS
 
 
 def event(name: str, data: Mapping[str, Any]) -> bytes:
@@ -33,8 +34,8 @@ def facts(
     told = [
         {
             "name": stream.name,
-            "own": _promise(*promised.own),
-            "presets": {name: _promise(*preset) for name, preset in promised.presets.items()},
+            "own": _promise(promised.own),
+            "presets": {name: _promise(preset) for name, preset in promised.presets.items()},
             "meters": meters(stream),
         }
         for stream, promised in zip(streams, promises, strict=True)
@@ -53,15 +54,23 @@ def meters(stream: StreamView) -> list[str]:
     return sorted(stream.meters())[:METERS]
 
 
-def _promise(terms: Terms, found: Mapping[str, Any]) -> dict[str, Any]:
-    """What `check` says, and the numbers that drawing takes: in W or kW, and milliseconds.
+def _promise(guarantee: Guarantee) -> dict[str, Any]:
+    """Return what `check` says, and the numbers that drawing takes: in W or kW, and milliseconds.
 
-    `per_power` is what one W or kW over a slot is in the unit of its records, 1 for powers.
+    `per_power` is what one W or kW over a slot is in the unit of its records, 1 for powers. `said` are the
+    sentences of `check`, and the table of guesses whose first row is its head.
     """
+    terms = guarantee.terms
     energy = terms.kind is not Kind.POWER
-    per_power = terms.step_ms / _HOUR_MS if energy else 1.0
+    per_power = terms.step_ms / HOUR_MS if energy else 1.0
     return {
-        **found,
+        **report.of(guarantee),
+        "said": {
+            "promise": sentences.promise(guarantee),
+            "summary": sentences.summary(guarantee),
+            "guesses": sentences.guesses(),
+            "table": [sentences.GUESS_COLUMNS, *sentences.guess_rows(guarantee)],
+        },
         "power_unit": {"Wh": "W", "kWh": "kW"}.get(terms.unit, terms.unit),
         "watts": UNIT_FACTOR[terms.unit],
         "per_power": per_power,

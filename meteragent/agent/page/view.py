@@ -4,12 +4,13 @@ import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.problem import Problem
 from meteragent.domain.terms import Terms
+from meteragent.report.guarantee import Guarantee
 
 TOKEN_LEAST = 16
 """Characters of a token: fewer could be tried out."""
@@ -45,18 +46,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Promise(NamedTuple):
-    """Terms, and what `check` says of them."""
-
-    terms: Terms
-    facts: Mapping[str, Any]
-
-
 class Promises(NamedTuple):
     """What is promised of a stream, and what would be under each other preset."""
 
-    own: Promise
-    presets: Mapping[str, Promise]
+    own: Guarantee
+    presets: Mapping[str, Guarantee]
 
 
 @dataclass(frozen=True, slots=True)

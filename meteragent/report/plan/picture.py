@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from meteragent.report import check
 from meteragent.report.event import EVENTS
+from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import Hide
 from meteragent.report.plan.say import error
 from meteragent.report.plan.setting import Setting, enough
@@ -33,7 +33,7 @@ def draw(answer: Answer, path: Path) -> None:
     setting = answer.setting if answer.possible else next((near.setting for near in answer.nearest), None)
     if setting is None:
         raise ValueError("a picture needs a setting that is possible")
-    homes = answer.homes if answer.homes > 1 else check.HOMES[0]
+    homes = answer.homes if answer.homes > 1 else CROWDS[0]
     figure = Figure(figsize=(9, 6), dpi=120, layout="constrained")
     axes = figure.subplots()
     axes.loglog()

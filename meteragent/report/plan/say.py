@@ -8,12 +8,12 @@ from typing import Any
 from meteragent import config
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
-from meteragent.privacy import half_width
-from meteragent.report import check
+from meteragent.report import facts, guarantee, sentences, terminal
 from meteragent.report.event import EVENTS
 from meteragent.report.format import MEAN_W, amount, energy, mean_of, share_of_home
+from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import Share
-from meteragent.report.plan.setting import Setting, bet, candidates, covered, odds_level
+from meteragent.report.plan.setting import Setting, candidates, covered, odds_level, radius_percent
 from meteragent.report.plan.solve import Answer, Sliding, around, is_chosen, needed, sliding
 
 GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
@@ -70,8 +70,8 @@ def as_text(answer: Answer) -> str:
     lines += [*_sliding(windows), ""] if windows else []
     lines += [*_blocks(setting), ""] if is_chosen(setting) else []
     parsed = config.parse(setting.text)
-    facts = check.facts(parsed.stream[0])
-    return "\n".join([*lines, "What `meteragent check` says of it", "", check.as_text([facts], parsed)])
+    promised = guarantee.of(parsed.stream[0])
+    return "\n".join([*lines, "What `meteragent check` says of it", "", terminal.text([promised], parsed)])
 
 
 def _considered(answer: Answer) -> list[str]:
@@ -92,14 +92,14 @@ def _considered(answer: Answer) -> list[str]:
 
 def _found(answer: Answer, setting: Setting) -> list[str]:
     share, one_w = setting.share, setting.error_w()
-    rows = sorted({1, answer.homes, *check.HOMES})
+    rows = sorted({1, answer.homes, *CROWDS})
     lines = [f"What it costs: the error of {share.name} (one standard deviation)"]
     for homes in rows:
         watts = setting.error_w(homes)
         figures = f"{error(watts, share):>11}{share_of_home(watts):>12}"
         lines.append(f"  {mean_of(homes):<28}{figures} of a home of {MEAN_W} W")
-    within = error(half_width(setting.noise, 0.95, setting.terms.rounding), share)
-    lines.append(f"  95 times of 100 one home's number is within {within}.")
+    within = sentences.within(error(setting.terms.half_width(0.95), share))
+    lines.append(f"  One home's number: {within}.")
     takes = [f"to {float(100 * goal):g} %: {needed(setting, float(goal * MEAN_W)):,}" for goal in GOALS]
     lines.append(f"  Homes that it takes for a mean that is right {', '.join(takes)}.")
     lines += _slack(answer, setting)
@@ -124,7 +124,7 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
     names = "; ".join(event.name for event in covered(setting)) or "none of the examples"
     hides = f"What it hides: {energy(setting.hide_wh)} in each number, at level {exact(setting.level)}."
-    guess = f"Whoever guesses is right at most {bet(setting)} of 100 times (50 is a coin) about: {names}."
+    guess = f"{sentences.guesses(str(radius_percent(setting)))}: {names}."
     return _wrapped(f"{hides} {guess} {_odds(answer, setting)}")
 
 
@@ -149,7 +149,7 @@ def _paste(setting: Setting, title: str = "Paste this") -> list[str]:
 
 def _table(answer: Answer, setting: Setting) -> list[str]:
     """Error against hiding, in five rows."""
-    homes = answer.homes if answer.homes > 1 else check.HOMES[0]
+    homes = answer.homes if answer.homes > 1 else CROWDS[0]
     mean = f"{homes:,} homes"
     lines = [
         "Error against hiding",
@@ -254,7 +254,7 @@ def as_json(answer: Answer) -> str:
         ],
     }
     if answer.possible and setting is not None:
-        told["check"] = check.facts(setting.stream)
+        told["check"] = facts.of(guarantee.of(setting.stream))
     return json.dumps(told, indent=2)
 
 
@@ -269,7 +269,7 @@ def _facts(setting: Setting, homes: int) -> dict[str, Any]:
         "error_w": float(f"{setting.error_w(homes):.4g}"),
         "error_of_one_home_w": float(f"{setting.error_w():.4g}"),
         "floor_of_one_home_w": float(f"{setting.floor_w:.4g}"),
-        "right_of_100": bet(setting),
+        "right_of_100": radius_percent(setting),
         "hides": [event.name for event in covered(setting)],
         "configuration": setting.text,
     }

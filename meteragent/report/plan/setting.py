@@ -14,10 +14,9 @@ from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import LInfLaplace, sd, success_bound
 from meteragent.privacy.curve.resolution import BoundedVariation, error_bound
 from meteragent.privacy.floor import WindowFloor
-from meteragent.report import check
 from meteragent.report.event import EVENTS, Event, distances
+from meteragent.report.guarantee import success_percent
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, Share
-from meteragent.wire.descriptor import TermsDescriptor, describe
 
 _HEAD = """\
 source.topic = "meters/{meter}/power"    # where the readings of your meters arrive
@@ -87,11 +86,6 @@ class Setting:
         return replace(
             shape, level=self.level, radius=self.radius_w, quantum_u=int(self.quantum_w * 10**6), preset=None
         )
-
-    @cached_property
-    def shared(self) -> TermsDescriptor:
-        """The noise and the descriptor's facts."""
-        return describe(self.terms)
 
     @cached_property
     def preset(self) -> str | None:
@@ -187,14 +181,16 @@ def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     return all(success_bound(noise, way) <= most for way in ways(event, setting))
 
 
-def bet(setting: Setting) -> int:
-    """How often of 100 anybody is right about a change of the radius in one window, rounded up."""
+def radius_percent(setting: Setting) -> int:
+    """Return how often in 100 anybody is right about a change of the radius in one window, rounded up."""
     return math.ceil(100 * success_bound(setting.noise, (setting.radius_w,)) - 1e-6)
 
 
 def is_covered(setting: Setting, event: Event) -> bool:
-    """Whether an event is hidden as far as `check` can tell: its number of 100 is rounded up."""
-    return hides(setting, event, _ALIKE) and check.right_of_100(event, setting.shared, 1) <= bet(setting)
+    """Return whether an event is hidden as far as `check` can tell, which rounds percentages up."""
+    if not hides(setting, event, _ALIKE):
+        return False
+    return success_percent(event, setting.terms, 1) <= radius_percent(setting)
 
 
 def covered(setting: Setting) -> list[Event]:

@@ -2,7 +2,7 @@
 
 import { Example } from "./noise.js";
 import { Plot } from "./plot.js";
-import { fill, presetLine, showGame, showHealth, showHidden, showLast, showNumbers, showPairs, showProblems, showSpent } from "./sections.js";
+import { fill, showGame, showHealth, showHidden, showLast, showNumbers, showPairs, showProblems, showSpent } from "./sections.js";
 import { mean, Numbers, slotAt, Trace } from "./series.js";
 import { amount, clock, element, number, say, speak } from "./text.js";
 
@@ -81,7 +81,7 @@ class Page {
       this.draw();
     });
     const own = promise === this.stream.own && promise.preset ? ` (${promise.preset})` : "";
-    return element("label", [input, element("span", [element("b", name + own), element("small", presetLine(promise))])]);
+    return element("label", [input, element("span", [element("b", name + own), element("small", promise.said.summary)])]);
   }
 
   #offer(select, names, chosen) {

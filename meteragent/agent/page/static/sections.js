@@ -1,7 +1,7 @@
 /** What the page says besides its plots: each function fills one section from data. */
 
 import { pairs, play } from "./noise.js";
-import { amount, clock, duration, element, energy, number, say, table } from "./text.js";
+import { amount, clock, element, number, say, table } from "./text.js";
 
 const at = (id) => document.getElementById(id);
 
@@ -16,57 +16,20 @@ export function fillTable(id, ...parts) {
   (place.querySelector(".wide") || place).replaceChildren(table(...parts));
 }
 
-/** What is hidden, and what is not. */
-export function showHidden(promise) {
-  const radius = amount(Number(promise.radius_power), promise.power_unit);
-  const odds = number(Math.exp(promise.level_number));
+/** What is hidden, and what is not, in the sentences of `check`. */
+export function showHidden({ said, does_not_hide: open, warnings }) {
+  const [first, ...others] = said.promise;
+  const [heads, ...rows] = said.table;
   fill(
     "hidden-promise",
-    element("p", say("hidden.promise", { radius, odds }), { class: "large" }),
-    element("p", say("hidden.hides", { hides: energy(promise.hides_wh_number), step: duration(promise.step_ms) })),
-    element("p", ofLoads(promise)),
-    element("p", say("hidden.adds", { per_day: number(fraction(promise.level_per_day)) })),
-    element("p", say("hidden.table"), { class: "small" }),
+    element("p", first, { class: "large" }),
+    ...others.map((line) => element("p", line)),
+    element("p", `${said.guesses}.`, { class: "small" }),
   );
-  const days = Object.keys(promise.hidden[0]?.right_of_100 || {});
-  const heads = days.map((day) => (day === "1" ? say("hidden.once") : say("hidden.days", { days: day })));
-  fillTable(
-    "hidden-events",
-    say("hidden.title"),
-    [say("hidden.event"), say("hidden.moves"), ...heads],
-    promise.hidden.map((row) => [
-      row.event,
-      energy(fraction(row.wh)),
-      ...days.map((day) => (day in row.right_of_100 ? String(row.right_of_100[day]) : "–")),
-    ]),
-  );
-  fill("hidden-not", ...promise.does_not_hide.map((text) => element("li", text)));
-  fill("hidden-warnings", ...promise.warnings.map((text) => element("li", text)));
-  at("hidden-warned").hidden = promise.warnings.length === 0;
-}
-
-/** What of the promise holds for the load itself. */
-function ofLoads(promise) {
-  if (promise.loads.unknown.length) return say("hidden.unknown", { keys: promise.loads.unknown.join(", ") });
-  const odds = number(Math.exp(fraction(promise.level_of_loads)));
-  return say("hidden.loads", { hides: energy(promise.hides_wh_number), odds });
-}
-
-/** A number such as 1/220, or 48. */
-function fraction(text) {
-  const [above, below = 1] = String(text).split("/").map(Number);
-  return above / below;
-}
-
-/** One line on what a preset hides and costs. */
-export function presetLine(promise) {
-  const { errors } = promise;
-  const values = { hides: energy(promise.hides_wh_number), number: amount(errors.number, promise.unit) };
-  const parts = [say("preset.line", values)];
-  for (const [key, name] of [["day_kwh", "day"], ["month_kwh", "month"]]) {
-    if (key in errors) parts.push(say(`preset.${name}`, { [name]: amount(errors[key], "kWh") }));
-  }
-  return parts.join(", ");
+  fillTable("hidden-events", say("hidden.title"), heads, rows);
+  fill("hidden-not", ...open.map((text) => element("li", text)));
+  fill("hidden-warnings", ...warnings.map((text) => element("li", text)));
+  at("hidden-warned").hidden = warnings.length === 0;
 }
 
 /** Slots as a table: what you had, what they have. */

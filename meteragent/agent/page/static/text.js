@@ -28,11 +28,6 @@ export function amount(value, unit) {
   return `${number(value)}\u00a0${unit}`;
 }
 
-/** An energy in Wh, or kWh from one on. */
-export function energy(wh) {
-  return Math.abs(wh) >= 1000 ? amount(wh / 1000, "kWh") : amount(wh, "Wh");
-}
-
 /** A time of the day, with the date where it is another day and with seconds where they matter. */
 export function clock(ms, seconds = false) {
   const options = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
@@ -42,15 +37,6 @@ export function clock(ms, seconds = false) {
     options.month = "short";
   }
   return new Intl.DateTimeFormat(language(), options).format(ms);
-}
-
-const UNITS = [["day", 86_400_000], ["hour", 3_600_000], ["minute", 60_000], ["second", 1000]];
-
-/** A duration in its largest whole unit: 30 minutes. */
-export function duration(ms) {
-  const [unit, size] = UNITS.find(([, size]) => ms >= size && ms % size === 0) || ["second", 1000];
-  const format = { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 1 };
-  return new Intl.NumberFormat(language(), format).format(ms / size);
 }
 
 /** An element with a text, or with other elements in it. */

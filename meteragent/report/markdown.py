@@ -9,19 +9,18 @@ import platform
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from meteragent import __version__, config
 from meteragent.config.files import address
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.terms import Clock, Terms
-from meteragent.domain.units import DAY_MS, Kind
-from meteragent.report import archive, check
-from meteragent.report.check import odds, slot, windows
+from meteragent.domain.units import Kind
+from meteragent.report import archive, guarantee, sentences
 from meteragent.report.event import EVENTS, Event
-from meteragent.report.format import amount, rate
+from meteragent.report.format import rate
+from meteragent.report.guarantee import MONTH_DAYS, Guarantee
 from meteragent.wire import descriptor
 from meteragent.wire.descriptor import TermsDescriptor, canonical, describe
 from meteragent.wire.record import RecordFormat
@@ -55,39 +54,47 @@ Known = Mapping[str, Sequence[Terms]]
 """The terms that a store knows, by stream."""
 
 
-class Page(NamedTuple):
-    """What a stream's part is made of: its settings, what `check` finds, its shapes, what the store knows."""
+class Part(NamedTuple):
+    """What a stream's part of the statement is made of.
+
+    `shapes` are the descriptors, by id, of all windows that differ in what is said of them, an ordinary one
+    first; `known` are the terms in the store, None without one.
+    """
 
     settings: config.Config
     stream: config.Stream
-    terms: Terms
-    found: Mapping[str, Any]
+    guarantee: Guarantee
     shapes: Mapping[str, TermsDescriptor]
     known: Known | None
 
+    @property
+    def terms(self) -> Terms:
+        """The terms of an ordinary window."""
+        return self.guarantee.terms
+
 
 def page(settings: config.Config, events: Sequence[Event] = EVENTS, known: Known | None = None) -> str:
-    """The page of a configuration, in Markdown; `known` is None where there is no store."""
+    """Return the statement of a configuration; `known` is None where there is no store."""
     lines = _head(settings)
     for stream in settings.stream:
         others = config.others_per_day(settings, stream)
         archived = settings.archive is not None
-        terms = check.terms_of(stream, others, archived=archived)
-        found = check.facts(stream, events, known or (), others, archived=archived)
-        shapes = _shapes(stream, others, archived=archived)
-        one = Page(settings, stream, terms, found, shapes, None if archived else known)
+        promised = guarantee.of(stream, events, known or (), others, archived=archived)
+        part = Part(settings, stream, promised, _shapes(stream, promised), None if archived else known)
         lines += ["", f"## Stream {stream.name}"]
         for title, section in _SECTIONS.items():
-            lines += ["", f"### {title}", "", *section(one)]
+            lines += ["", f"### {title}", "", *section(part)]
     return "\n".join(lines) + "\n"
 
 
-def _shapes(stream: config.Stream, others: Fraction, *, archived: bool) -> dict[str, TermsDescriptor]:
-    """The descriptors of all windows that differ in what is said of them, an ordinary one first; by id."""
-    usual = check.terms_of(stream, others, archived=archived)
-    shapes = (replace(terms, others_per_day=others) for terms in config.shapes(stream, usual.rounding))
-    descriptors = (describe(terms, archive=archived) for terms in (usual, *shapes))
-    return {described.id: described for described in descriptors}
+def _shapes(stream: config.Stream, promised: Guarantee) -> dict[str, TermsDescriptor]:
+    usual = promised.terms
+    shapes = config.shapes(stream, usual.rounding)
+    descriptors = (
+        describe(replace(terms, others_per_day=usual.others_per_day), archive=promised.is_archive)
+        for terms in shapes
+    )
+    return {described.id: described for described in (promised.descriptor, *descriptors)}
 
 
 def _text(text: str) -> list[str]:
@@ -150,10 +157,10 @@ def _of_the_agent(settings: config.Config) -> Sequence[str]:
     )
 
 
-def _leaves(one: Page) -> list[str]:
-    stream, terms = one.stream, one.terms
-    if one.settings.archive is not None:
-        return _leaves_of_an_archive(one)
+def _leaves(part: Part) -> list[str]:
+    stream, terms = part.stream, part.terms
+    if part.guarantee.is_archive:
+        return _leaves_of_an_archive(part)
     where = address("sink", config.sink_url(stream), stream.sink, None)
     keyed = stream.sink.pseudonym_key_file is not None
     named = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
@@ -168,7 +175,7 @@ def _leaves(one: Page) -> list[str]:
         ),
         "",
         *_rows("field of a record", "what it says"),
-        *(_row(f"`{name}`", meaning) for name, meaning in _meanings(one).items()),
+        *(_row(f"`{name}`", meaning) for name, meaning in _meanings(part).items()),
         "",
         *_text(
             "Nothing else leaves but the signs of a connection. All fields but `value` follow from the"
@@ -179,8 +186,8 @@ def _leaves(one: Page) -> list[str]:
     ]
 
 
-def _leaves_of_an_archive(one: Page) -> list[str]:
-    stream, terms = one.stream, one.terms
+def _leaves_of_an_archive(part: Part) -> list[str]:
+    stream, terms = part.stream, part.terms
     keyed = stream.sink.pseudonym_key_file is not None
     rows = archive.columns(keyed=keyed, bands=bool(terms.bands))
     return [
@@ -193,10 +200,10 @@ def _leaves_of_an_archive(one: Page) -> list[str]:
     ]
 
 
-def _meanings(one: Page) -> dict[str, str]:
+def _meanings(part: Part) -> dict[str, str]:
     """What each field of a record says, or each name of a SenML pack."""
     example = json.loads(
-        RecordFormat.of(one.shapes[one.found["id"]], one.stream.sink.format).record("m1", _EXAMPLE_MS, 0, 0)
+        RecordFormat.of(part.guarantee.descriptor, part.stream.sink.format).record("m1", _EXAMPLE_MS, 0, 0)
     )
     if isinstance(example, dict):
         return {name: _MEANINGS[name] for name in example}
@@ -210,7 +217,7 @@ def _counted(stream: config.Stream, terms: Terms) -> list[str]:
     low, high = (f"{exact(bound)} W" for bound in stream.window.range)
     per = {Kind.INTERVAL_ENERGY: " an interval", Kind.REGISTER: " an hour"}.get(terms.kind, "")
     return [
-        f"{terms.n} in each of the {windows(terms)}",
+        f"{terms.n} in each of the {sentences.windows(terms)}",
         f"time without a reading counts as {exact(stream.window.gap)} {terms.unit}{per}",
         f"values are clamped to {low} .. {high}",
     ]
@@ -233,99 +240,72 @@ def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
     return [*lines, f"a meter that is silent for {silence} stops sending: that is not hidden"]
 
 
-def _guarantee(one: Page) -> list[str]:
-    terms, unit = one.terms, one.terms.unit
-    what = "means" if terms.kind is Kind.POWER else "energies"
-    hides = amount(float(terms.hides_wh), "Wh")
+def _guarantee(part: Part) -> list[str]:
+    terms, unit, promised = part.terms, part.terms.unit, part.guarantee
+    whom = archive.WHO if promised.is_archive else _ANYBODY
+    odds = sentences.indistinguishable(promised)
+    loads = f"{sentences.of_curves(promised)} {sentences.of_loads(promised)}"
     return [
-        *_text(
-            f"Take any two courses of a home's readings whose slot {what} differ by at most"
-            f" {exact(terms.radius)} {unit} in a window. What leaves of that window changes the odds"
-            f" between the two by a factor of at most e^{exact(terms.level)} = {odds(terms):.3g}, for"
-            f" {_whom(one)}. So it hides, in what the readings"
-            f" say, whatever moves at most {hides} within any {slot(terms)}."
-        ),
+        *_text(f"{odds} That holds against {whom}. {sentences.hidden(promised)}"),
         "",
-        *_text(check.of_loads(one.found, terms)),
+        *_text(loads.strip()),
         "",
         "Exactly: for all readings x and y of a window, and all sets S of what may leave of it,",
         "",
         "    P(what leaves of x is in S) <= exp(epsilon d(x, y)) P(what leaves of y is in S)",
         "",
         *_text(
-            f"with epsilon = {one.found['epsilon']} per {unit} and d(x, y) the largest difference of slot"
-            f" {what}, after fill and clamp, rounded to multiples of {exact(terms.quantum)} {unit}. Where"
-            " some windows are longer than others, the radius and epsilon of each are under Changes."
+            f"with epsilon = {terms.epsilon} per {unit} and d(x, y) the largest difference of"
+            f" {sentences.slot_values(terms)}, after fill and clamp, rounded to multiples of"
+            f" {exact(terms.quantum)} {unit}. Where some windows are longer than others, the radius"
+            " and epsilon of each are under Changes."
         ),
     ]
 
 
-def _whom(one: Page) -> str:
-    """Against whom the guarantee holds."""
-    return archive.WHO if one.settings.archive is not None else _ANYBODY
-
-
-def _hidden(one: Page) -> list[str]:
-    rows = []
-    for found in one.found["hidden"]:
-        right = (found["right_of_100"].get(str(often), "-") for often in check.TIMES)
-        rows.append(_row(found["event"], amount(float(Fraction(found["wh"])) / 1000, "kWh"), *right))
+def _hidden(part: Part) -> list[str]:
     return [
-        *_text("Whoever guesses whether it happened is right at most so many times of 100 (50 is a coin):"),
+        *_text(f"{sentences.guesses()}:"),
         "",
-        *_rows("what happened", "moves", "once", *(f"on {days} days" for days in check.TIMES[1:])),
-        *rows,
+        *_rows(*sentences.GUESS_COLUMNS),
+        *(_row(*cells) for cells in sentences.guess_rows(part.guarantee)),
         "",
-        "Not hidden:",
+        f"{sentences.NOT_HIDDEN}:",
         "",
-        *_items(*one.found["does_not_hide"]),
+        *_items(*sentences.not_hidden(part.guarantee)),
     ]
 
 
-def _adds(one: Page) -> list[str]:
-    terms, days = one.terms, check.MONTH_DAYS
-    per_day = terms.level * DAY_MS / terms.length_ms
-    budget = one.stream.privacy.budget
-    average = f"on average {rate(per_day)} a day, {rate(days * per_day)} in {days} days"
-    lines = [f"this stream: level {exact(terms.level)} in each window; {average}"]
-    if "meter_epsilon_per_day" in one.found:
-        total = float(Fraction(one.found["meter_epsilon_per_day"]))
-        lines.append(
-            f"all streams on one meter: epsilon {total:.3g} per W a day (levels of different radii have no"
-            " sum)"
-        )
-    if one.settings.archive is not None:
-        return [
-            *_text("Levels of windows add. What repeats is learnt in the end."),
-            "",
-            *_items(lines[0], archive.SPENT),
-        ]
+def _adds(part: Part) -> list[str]:
+    promised, budget = part.guarantee, part.stream.privacy.budget
+    day, month = (rate(promised.level_in(days)) for days in (1, MONTH_DAYS))
+    average = f"on average {day} a day, {month} in {MONTH_DAYS} days"
+    add = _text(f"{sentences.windows_add(promised)} {sentences.streams_add(promised)}".strip())
+    lines = [f"level {exact(part.terms.level)} in each window; {average}"]
+    if promised.is_archive:
+        return [*add, "", *_items(*lines, archive.SPENT)]
     if budget is not None:
         lines.append(
             f"a budget of level {exact(budget.level)} in {format_duration(budget.per)} over all streams of a"
             " meter: a window beyond it never opens"
         )
     lines.append("`meteragent ledger` says what each meter has spent, by day and stream")
-    return [*_text("Levels of windows add. What repeats is learnt in the end."), "", *_items(*lines)]
+    return [*add, "", *_items(*lines)]
 
 
-def _invariants(one: Page) -> list[str]:
-    return [f"What leaves exactly, without noise: {', '.join(one.found['invariants']) or 'nothing'}."]
+def _invariants(part: Part) -> list[str]:
+    invariants = part.guarantee.descriptor.facts["invariants"]
+    return [f"What leaves exactly, without noise: {', '.join(invariants) or 'nothing'}."]
 
 
-def _errors(one: Page) -> list[str]:
-    errors, unit = one.found["errors"], one.terms.unit
-    names = {"day_kwh": "a day's energy", "month_kwh": f"the energy of {check.MONTH_DAYS} days"}
-    return _items(
-        f"a number: {amount(errors['number'], unit)}; 95 of 100 within {amount(errors['ci95'], unit)}",
-        *(f"{text}: {amount(errors[key], 'kWh')}" for key, text in names.items() if key in errors),
-        *(f"the mean of {n:,} homes: {amount(errors[f'mean_of_{n}'], unit)}" for n in check.HOMES),
-    )
+def _errors(part: Part) -> list[str]:
+    costs = sentences.costs(part.guarantee)
+    return _items(*(f"{label}: {cost}" + (f"; {useful}" if useful else "") for label, cost, useful in costs))
 
 
-def _changes(one: Page) -> list[str]:
+def _changes(part: Part) -> list[str]:
     rows = []
-    for id_, described in one.shapes.items():
+    for id_, described in part.shapes.items():
         terms = described.terms
         radius = f"{exact(terms.radius)} {terms.unit}"
         rows.append(
@@ -338,30 +318,30 @@ def _changes(one: Page) -> list[str]:
             " configuration:"
         ),
         "",
-        *_rows("id", "window", "slots", "radius", f"epsilon (1/{one.terms.unit})"),
+        *_rows("id", "window", "slots", "radius", f"epsilon (1/{part.terms.unit})"),
         *rows,
         "",
-        *_text(_earlier(one)),
+        *_text(_earlier(part)),
     ]
 
 
-def _earlier(one: Page) -> str:
+def _earlier(part: Part) -> str:
     """Terms in the store that are not those of the configuration."""
-    if one.settings.archive is not None:
+    if part.guarantee.is_archive:
         return archive.EARLIER
-    if one.known is None:
+    if part.known is None:
         return "There is no store yet: nothing has left under other terms, as far as this page can know."
-    ids = {describe(terms).id for terms in one.known.get(one.stream.name, ())}
-    others = ", ".join(f"`{id_}`" for id_ in sorted(ids - one.shapes.keys()))
+    ids = {describe(terms).id for terms in part.known.get(part.stream.name, ())}
+    others = ", ".join(f"`{id_}`" for id_ in sorted(ids - part.shapes.keys()))
     return f"Other terms that the store has known: {others or 'none'}."
 
 
-def _warnings(one: Page) -> list[str]:
-    return _items(*one.found["warnings"] or ["none"])
+def _warnings(part: Part) -> list[str]:
+    return _items(*part.guarantee.warnings or ["none"])
 
 
-def _descriptors(one: Page) -> list[str]:
-    usual = one.shapes[one.found["id"]]
+def _descriptors(part: Part) -> list[str]:
+    usual = part.guarantee.descriptor
     lines = [
         *_text("That of an ordinary window, without the meter and the time from which it holds:"),
         "",
@@ -373,17 +353,17 @@ def _descriptors(one: Page) -> list[str]:
         "",
         "```",
     ]
-    return [*lines, *(canonical(described.facts).decode() for described in one.shapes.values()), "```"]
+    return [*lines, *(canonical(described.facts).decode() for described in part.shapes.values()), "```"]
 
 
-_SECTIONS: Mapping[str, Callable[[Page], list[str]]] = {
+_SECTIONS: Mapping[str, Callable[[Part], list[str]]] = {
     "What leaves": _leaves,
     "The guarantee": _guarantee,
-    "What is hidden, and what is not": _hidden,
+    sentences.HIDDEN: _hidden,
     "What repeats and adds": _adds,
     "Invariants": _invariants,
-    "What it costs (one standard deviation)": _errors,
+    sentences.COSTS: _errors,
     "Changes": _changes,
-    "Warnings": _warnings,
+    sentences.WARNINGS: _warnings,
     "Descriptors": _descriptors,
 }

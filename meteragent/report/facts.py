@@ -1,0 +1,64 @@
+"""A guarantee as JSON: names as in the descriptor, exact numbers as text."""
+
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from meteragent.domain import loads
+from meteragent.domain.figures import exact
+from meteragent.report import sentences
+from meteragent.report.guarantee import Exposure, Guarantee
+from meteragent.wire.number import figure
+
+
+def of(guarantee: Guarantee) -> dict[str, Any]:
+    """Return the facts of a stream.
+
+    Errors are one standard deviation: of a number in the unit, of totals in kWh, of the mean of 100 and 1,000
+    homes (a number each, same slot) in the unit; `fit_for` names those that are fit for use. `hidden` says of
+    each event how often in 100 anybody is right about it, by days.
+    """
+    return {
+        "stream": guarantee.stream,
+        "id": guarantee.descriptor.id,
+        **guarantee.descriptor.facts,
+        **_of_loads(guarantee),
+        **_of_the_fleet(guarantee),
+        "errors": {name: error.value for name, error in guarantee.errors.items()},
+        "fit_for": [name for name, error in guarantee.errors.items() if error.useful],
+        "hidden": [_of_exposure(exposure) for exposure in guarantee.exposures],
+        "warnings": [*guarantee.warnings],
+        "does_not_hide": sentences.not_hidden(guarantee),
+    }
+
+
+def as_json(guarantees: Sequence[Guarantee]) -> str:
+    """Return the facts of all streams as JSON."""
+    return json.dumps({"streams": [of(guarantee) for guarantee in guarantees]}, indent=2)
+
+
+def _of_loads(guarantee: Guarantee) -> dict[str, Any]:
+    """Return what a change of the load costs, by the energy in Wh that it moves within a slot."""
+    terms, facts = guarantee.terms, dict[str, Any]()
+    if guarantee.level_of_curves is not None:
+        facts |= {"dead_band": exact(guarantee.step), "level_of_curves": str(guarantee.level_of_curves)}
+    levels = {str(wh): figure(float(loads.level(terms, Fraction(wh)))) for wh in loads.MOVES_WH.values()}
+    factor, unknown = figure(float(loads.factor(terms))), [*guarantee.unknown_of_loads]
+    return facts | {"loads": {"factor": factor, "levels_of_wh": levels, "unknown": unknown}}
+
+
+def _of_the_fleet(guarantee: Guarantee) -> dict[str, str]:
+    fleet = guarantee.fleet
+    return {} if fleet is None else {"shard": str(fleet.shard), "shard_meters": sentences.shard_meters(fleet)}
+
+
+def _of_exposure(exposure: Exposure) -> dict[str, Any]:
+    event, percent = exposure
+    return {
+        "event": event.name,
+        "watts": event.power_w,
+        "wh": str(event.energy_wh),
+        "source": event.source,
+        "right_of_100": {str(days): right for days, right in percent.items()},
+    }

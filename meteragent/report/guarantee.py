@@ -1,0 +1,232 @@
+"""What a stream promises and what it costs, as one value (law 8).
+
+It is worked out once, before anything is released. The terminal, the statement, the page, the plan and the
+demo render it: they compute nothing, and their common sentences are in `sentences`.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+from meteragent import config
+from meteragent.domain import loads
+from meteragent.domain.identity import Shard
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, Kind
+from meteragent.privacy.inference import success_bound
+from meteragent.report import warn
+from meteragent.report.event import EVENTS, Event, distances
+from meteragent.report.format import MEAN_W
+from meteragent.wire.descriptor import TermsDescriptor, describe
+from meteragent.wire.number import figure
+
+MONTH_DAYS = 30
+CROWDS = (100, 1000)
+"""Over how many homes means are taken."""
+REPETITIONS = (1, 14, 30)
+"""How often an event happens: once, every day for two weeks, for a month."""
+USEFUL_ERROR_SHARE = 0.1
+"""An error below this share of what an average home has is marked as fit for use."""
+LEARNT_AT_PERCENT = 95
+"""An event is learnt once whoever guesses is right so often in 100."""
+_ROUNDING = 1e-6
+
+
+class Error(NamedTuple):
+    """One standard deviation of a figure, or half its 95 % interval, to four figures.
+
+    It is `useful` where it is small beside what an average home has.
+    """
+
+    value: float
+    unit: str
+    useful: bool
+
+
+class Exposure(NamedTuple):
+    """How often in 100 a guess whether an event happened is right at most, by days on which it does."""
+
+    event: Event
+    success_percent: Mapping[int, int]
+
+
+class Fleet(NamedTuple):
+    """Which meters an agent of a fleet has: those on a topic filter, or a part of them `by_hash` of names."""
+
+    shard: Shard
+    topic_filter: str
+    by_hash: bool
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """The promise of a stream, what it costs, what it hides from whom, and what to know about it.
+
+    `errors` are by the names that the JSON has: `number` and `ci95` in the unit, `day_kwh` and `month_kwh`
+    of totals, `mean_of_100` and `mean_of_1000` of one slot over as many homes.
+    """
+
+    stream: str
+    fleet: Fleet | None
+    descriptor: TermsDescriptor
+    errors: Mapping[str, Error]
+    exposures: tuple[Exposure, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of an ordinary window."""
+        return self.descriptor.terms
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether `sanitise` releases it, with noise from a key, instead of the agent."""
+        return bool(self.descriptor.facts["noise"] == "prf")
+
+    @property
+    def meter_epsilon_per_day(self) -> Fraction | None:
+        """What a meter that all streams read is charged a day, in 1/W; None where there is one stream."""
+        return self.terms.per_day + self.terms.others_per_day if self.terms.others_per_day else None
+
+    def level_in(self, days: int) -> Fraction:
+        """Return the level that the windows of so many days add up to, on average."""
+        return self.terms.level * days * DAY_MS / self.terms.length_ms
+
+    @cached_property
+    def unknown_of_loads(self) -> tuple[str, ...]:
+        """The keys that would say how closely readings follow the load."""
+        return loads.unknown(self.terms)
+
+    @cached_property
+    def level_of_loads(self) -> Fraction:
+        """The level at which a change of the load itself is hidden, as far as that is known."""
+        return self.terms.level * loads.factor(self.terms)
+
+    @cached_property
+    def level_of_curves(self) -> Fraction | None:
+        """The level for courses of the load within the radius; None without a dead band or a step."""
+        return loads.level_of_curves(self.terms) if self.terms.dead_band else None
+
+    @property
+    def step(self) -> Fraction:
+        """The dead band of the power, or the step in which energies are counted, in the unit."""
+        return (self.terms.dead_band or Fraction(0)) * self.terms.counters
+
+    @property
+    def level_of_step(self) -> Fraction:
+        """The level that one step costs a slot."""
+        return self.terms.epsilon * self.step
+
+    @property
+    def follows_loads(self) -> bool:
+        """Whether the promise holds for the load as it does for the readings."""
+        known = not self.unknown_of_loads and self.level_of_curves is None
+        return known and self.level_of_loads == self.terms.level
+
+
+def of(
+    stream: config.Stream,
+    events: Sequence[Event] = EVENTS,
+    channels: Collection[str] = (),
+    others: Fraction = Fraction(0),
+    *,
+    archived: bool = False,
+) -> Guarantee:
+    """Return the guarantee of a stream, with what it tells of some events.
+
+    `channels` are the streams that the store knows; `others` is what the other streams of the configuration
+    charge a meter that has them all on a day, as epsilon in 1/W. `archived`: it has an [archive], so
+    `sanitise` releases it.
+    """
+    terms = terms_of(stream, others, archived=archived)
+    exposures = tuple(_exposure(event, terms) for event in events)
+    return Guarantee(
+        stream.name,
+        _fleet(stream),
+        describe(terms, archive=archived),
+        dict(_errors(terms)),
+        exposures,
+        (*warn.of_stream(stream, channels, archived=archived), *_habits(exposures)),
+    )
+
+
+def _fleet(stream: config.Stream) -> Fleet | None:
+    shard, topic = stream.source.shard, config.topic_of(stream.source)
+    return None if shard is None else Fleet(shard, topic.filter, topic.shard is not None)
+
+
+def terms_of(stream: config.Stream, others: Fraction = Fraction(0), *, archived: bool = False) -> Terms:
+    """Return the terms of an ordinary window, as the agent releases it or as `sanitise` does."""
+    return config.terms(stream, others, "half-up") if archived else config.terms(stream, others)
+
+
+# Errors -------------------------------------------------------------------------------------------
+
+
+def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
+    kwh_per_unit = _kwh_per_unit(terms)
+    mean_of_home = MEAN_W * terms.step_ms / HOUR_MS / 1000 / min(kwh_per_unit)
+    yield "number", _error(terms.sd, terms.unit, mean_of_home)
+    yield "ci95", _error(terms.half_width(0.95), terms.unit, 0.0)
+    for name, days in (("day_kwh", 1), ("month_kwh", MONTH_DAYS)):
+        if terms.length_ms <= days * DAY_MS and _is_filled(terms):
+            windows = days * DAY_MS / terms.length_ms
+            total = terms.sd * math.sqrt(windows) * math.hypot(*kwh_per_unit)
+            yield name, _error(total, "kWh", MEAN_W * 24 * days / 1000)
+    for homes in CROWDS:
+        yield f"mean_of_{homes}", _error(terms.sd / math.sqrt(homes), terms.unit, mean_of_home)
+
+
+def _error(value: float, unit: str, of_home: float) -> Error:
+    return Error(figure(value), unit, value < USEFUL_ERROR_SHARE * of_home)
+
+
+def _is_filled(terms: Terms) -> bool:
+    """Return whether the slots of a window are all of its time."""
+    return sum(map(terms.slot_ms, range(terms.n))) == terms.length_ms
+
+
+def _kwh_per_unit(terms: Terms) -> list[float]:
+    """Return the energy of each slot of a window, in kWh, per unit of its value."""
+    base = Fraction(UNIT_FACTOR[terms.unit], 1000)
+    if terms.kind is not Kind.POWER:
+        return [float(base)] * terms.n
+    return [float(base * terms.slot_ms(index) / HOUR_MS) for index in range(terms.n)]
+
+
+# Events -------------------------------------------------------------------------------------------
+
+
+def _exposure(event: Event, terms: Terms) -> Exposure:
+    repetitions = REPETITIONS if event.daily else REPETITIONS[:1]
+    return Exposure(event, {days: success_percent(event, terms, days) for days in repetitions})
+
+
+def success_percent(event: Event, terms: Terms, days: int) -> int:
+    """Return how often in 100 anybody is right about an event that happens on so many days, rounded up.
+
+    Either answer is as likely. An event that starts just off the grid is rounded up in two windows instead
+    of one: a quantum more in its last window covers that. Where a window holds several days, they move it
+    together.
+    """
+    off_grid = terms.quantum
+    if terms.length_ms < DAY_MS:
+        ways = [(*way[:-1], way[-1] + off_grid) for way in distances(event, terms)]
+        chance = max(success_bound(terms.mechanism, way, days) for way in ways)
+    else:
+        ways = [tuple(distance + off_grid for distance in way) for way in distances(event, terms, days)]
+        chance = max(success_bound(terms.mechanism, way) for way in ways)
+    return math.ceil(100 * chance - _ROUNDING)
+
+
+def _habits(exposures: Sequence[Exposure]) -> list[str]:
+    """Return the warning of what is hidden when it happens once, and learnt when it happens every day."""
+    learnt = [
+        event.name
+        for event, percent in exposures
+        if percent[REPETITIONS[0]] < LEARNT_AT_PERCENT <= percent.get(REPETITIONS[-1], 0)
+    ]
+    return [f"a habit is learnt within a month: {', '.join(learnt)}"] if learnt else []

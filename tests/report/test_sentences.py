@@ -1,0 +1,120 @@
+"""One guarantee, said in the same words by `check`, its statement, the page, `plan` and the demo."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from meteragent import config
+from meteragent.agent.page import say
+from meteragent.cli import main
+from meteragent.report import guarantee, markdown, sentences, terminal
+from meteragent.report.guarantee import Guarantee
+from tests.support.configurations import energy, streams, written
+from tests.support.not_run import ROOT
+from tests.support.page_world import PageWorld
+
+LOCAL = "timezone = 'Europe/Amsterdam'"
+KEPT = "every = '0s'\ndead_band = 0"
+SECTIONS: dict[str, dict[str, str]] = {
+    "the default": {},
+    "readings that follow the load": {"source": KEPT},
+    "a dead band": {"source": "every = '10s'\ndead_band = 10"},
+    "a register": {
+        "source": "kind = 'register'\nunit = 'Wh'\ndead_band = 0.5",
+        "window": "lateness = '1min'",
+    },
+    "intervals": {"source": energy("kWh")},
+    "months": {"window": LOCAL, "privacy": "preset = 'bill'"},
+    "a mean day": {"window": LOCAL, "privacy": "preset = 'typical-day'"},
+}
+
+
+def joined(text: str) -> str:
+    """A text without its line breaks and indents."""
+    return " ".join(text.split())
+
+
+def all_of(promised: Guarantee) -> list[str]:
+    """Every sentence that is said of a stream in more than one place."""
+    tables = [cell for row in sentences.guess_rows(promised) for cell in row]
+    costs = [text for _, size, useful in sentences.costs(promised) for text in (size, useful)]
+    return [
+        sentences.indistinguishable(promised),
+        sentences.hidden(promised),
+        sentences.windows_add(promised),
+        sentences.streams_add(promised),
+        sentences.of_curves(promised),
+        sentences.of_loads(promised),
+        sentences.guesses(),
+        *sentences.not_hidden(promised),
+        *promised.warnings,
+        *costs,
+        *tables,
+    ]
+
+
+@pytest.mark.parametrize("what", SECTIONS)
+def test_all_say_the_promise_in_the_same_words(what: str) -> None:
+    """What the terminal prints of a stream, the statement and the page say in the same sentences."""
+    settings = config.parse(written(**SECTIONS[what]))
+    promised = guarantee.of(settings.stream[0])
+    printed, stated = joined(terminal.text([promised], settings)), joined(markdown.page(settings))
+    world = PageWorld(**SECTIONS[what])
+    views = world.view.streams
+    shown = json.loads(say.facts(views, [view.promises() for view in views]))["streams"][0]["own"]
+    page = [*shown["said"]["promise"], *shown["does_not_hide"], *shown["warnings"], shown["said"]["guesses"]]
+    assert [text for text in all_of(promised) if text not in printed] == []
+    assert [text for text in all_of(promised) if text not in stated] == []
+    assert [text for text in all_of(promised)[:7] if text and text not in page] == []
+    assert shown["said"]["table"][1:] == [list(row) for row in sentences.guess_rows(promised)]
+    assert set(sentences.not_hidden(promised)) <= set(page)
+
+
+def test_streams_that_add_say_so_everywhere() -> None:
+    """Two streams on one meter: terminal and statement have the sentence, once for each stream."""
+    settings = config.parse(streams(("one", "m/{meter}", "'a/{meter}'"), ("two", "m/{meter}", "'b/{meter}'")))
+    promised = [
+        guarantee.of(stream, others=config.others_per_day(settings, stream)) for stream in settings.stream
+    ]
+    line = sentences.streams_add(promised[0])
+    assert line.startswith("Streams add too: a meter that all streams here read is charged epsilon 0.436 per")
+    assert joined(terminal.text(promised, settings)).count(line) == 2
+    assert joined(markdown.page(settings)).count(line) == 2
+
+
+def test_plan_says_it_as_check_does(capsys: pytest.CaptureFixture[str]) -> None:
+    """The bet that a plan states has the words of the table, and the number of its own event."""
+    assert main(["plan", "--hide", "kettle", "--share", "half-hour"]) == 0
+    told = joined(capsys.readouterr().out)
+    assert f"{sentences.guesses('70')}: which programme, 1 h; a kettle" in told
+    assert sentences.guesses() in told
+
+
+def test_the_page_s_headings_are_those_of_the_statement() -> None:
+    """What is hidden, what is not, and warnings have one title each."""
+    texts = json.loads((ROOT / "meteragent" / "agent" / "page" / "texts" / "en.json").read_text())
+    headings = [sentences.HIDDEN, sentences.NOT_HIDDEN, sentences.WARNINGS]
+    assert [texts[f"hidden.{name}"] for name in ("title", "not", "warnings")] == headings
+
+
+def test_a_summary_is_about_one_home() -> None:
+    """What is hidden and how far a number, a day and a month are off; a day that is no number has none."""
+    promised = guarantee.of(config.parse(written()).stream[0], ())
+    assert sentences.summary(promised) == (
+        "hides 110 Wh within any slot of 30min; off by (one standard deviation): a number 311 W"
+        " (95 % within 659 W), a day 1.08 kWh, a month of 30 days 5.9 kWh"
+    )
+    months = guarantee.of(config.parse(written(window=LOCAL, privacy="preset = 'bill'")).stream[0], ())
+    assert "a day " not in sentences.summary(months)
+
+
+ONCE = ("For any two", "Levels of windows add", "of 100 guesses (", "For the load itself", "fit for use:")
+
+
+@pytest.mark.parametrize("words", ONCE)
+def test_only_sentences_has_sentences(words: str) -> None:
+    """No renderer writes the words of the promise itself."""
+    files = [*(ROOT / "meteragent").rglob("*"), *(ROOT / "simulators").rglob("*.py")]
+    texts = {path: path.read_text("utf-8") for path in files if path.suffix in {".py", ".js", ".json"}}
+    assert [path for path, text in texts.items() if words in text] == [Path(sentences.__file__)]

@@ -1,13 +1,13 @@
 """A life of the agent: `meteragent.agent` as it is, in an environment that a world watches."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from random import Random
+from typing import Any, Protocol
 
 from meteragent import config as settings
-from meteragent.agent import Agent, Unit
 from meteragent.agent.clock import BootClock
 from meteragent.agent.environment import Environment
 from meteragent.core.pipeline import Pipeline
@@ -49,12 +49,6 @@ class ProcessWorld(Protocol):
     ) -> None:
         """The core was fed."""
 
-    async def serve_source(self, unit: Any, version: int) -> NoReturn:
-        """Be the source's broker."""
-
-    async def serve_sink(self, unit: Any, count: Callable[[str], None]) -> NoReturn:
-        """Be the sink's broker."""
-
 
 class CheckedPipeline(Pipeline):
     """The core, with the model beside it: both are told the same."""
@@ -72,33 +66,25 @@ class CheckedPipeline(Pipeline):
         return effects
 
 
-def environment(world: ProcessWorld, config: settings.Config, bits: SeededBits) -> Environment:
+def environment(world: ProcessWorld, config: settings.Config, seed: int) -> Environment:
     """Return what one life of the agent stands on."""
+    random = Random(f"pauses {seed}")
+
+    def short(size: int) -> bytes:
+        """Pauses between connections of a 64th of what they are at most."""
+        return random.getrandbits(8 * size - 6).to_bytes(size)
+
     return Environment(
         wall_ms=world.read_wall_ms,
         boot=world.boot_clock(),
-        bits=bits,
+        bits=SeededBits(seed),
+        entropy=short,
         open_store=world.opened,
         restore_store=world.restored,
         store_thread=world.begun,
         pipeline=partial(CheckedPipeline, world, config),
         listen_s=0,
     )
-
-
-class AgentProcess(Agent):
-    """The agent alone, with simulated links."""
-
-    def __init__(self, world: ProcessWorld, config: settings.Config, bits: SeededBits) -> None:
-        super().__init__(config, environment(world, config, bits))
-        self._world = world
-
-    async def _keep_source(self, unit: Unit) -> None:
-        version = 4 if unit.stream.source.protocol == "3.1.1" else 5
-        await self._world.serve_source(unit, version)
-
-    async def _keep_sink(self, unit: Unit) -> None:
-        await self._world.serve_sink(unit, self.counts.add)
 
 
 def _line(stream: settings.Stream, config: settings.Config, core: Stream) -> StreamSpec:

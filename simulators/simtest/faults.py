@@ -4,8 +4,8 @@ import asyncio
 import hashlib
 
 from simulators.simtest import schedule as s
+from simulators.simtest.brokers import JUNK, SinkBroker, SourceBroker
 from simulators.simtest.disk import Disk
-from simulators.simtest.network import JUNK, SinkBroker, SourceBroker
 from simulators.simtest.oracle import ExpectedMeaning
 from simulators.simtest.setting import Pace
 
@@ -56,6 +56,11 @@ class FaultInjector:
         self.newest_ms = max(self.newest_ms, now_ms)
         return now_ms
 
+    def clock_ms(self) -> int | None:
+        """What the agent's clock shows; None while the wall clock is behind what the agent has seen."""
+        now_ms = self.wall_ms()
+        return now_ms if now_ms >= self.newest_ms else None
+
     def not_before_newest(self) -> None:
         """Set a clock that shows an earlier time than the agent has seen."""
         self._offset_ms += max(0, self.newest_ms - self.wall_ms())
@@ -69,6 +74,8 @@ class FaultInjector:
         """From now on nothing goes wrong."""
         self.not_before_newest()
         self._sink.refuses = False
+        for broker in (self._source, self._sink):
+            broker.settle()
         self._set_disk(0.001, _ROOM_BYTES)
 
     def apply(self, event: s.Event) -> None:

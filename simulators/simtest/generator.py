@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 from simulators.simtest import schedule as s
-from simulators.simtest.schedule import Configuration, Event, Schedule
+from simulators.simtest.schedule import Configuration, Event, Network, Schedule
 from simulators.simtest.setting import PACES, TICK_S, Setting
 
 TICK_LOOP_MS = round(TICK_S * 1000)
@@ -46,7 +46,8 @@ def generate(seed: int) -> Schedule:
     events = [*_readings(random, pace, end_ms), *_troubles(random, pace, end_ms, len(configurations))]
     events += _resumed(Random(f"resume {seed}"), pace, end_ms)
     events.sort(key=lambda event: event.at_ms)
-    return Schedule(seed, pace, tuple(configurations), tuple(events), end_ms)
+    network = _network(Random(f"network {seed}"))
+    return Schedule(seed, pace, tuple(configurations), tuple(events), end_ms, network)
 
 
 # --- configurations ----------------------------------------------------------------------------
@@ -137,6 +138,19 @@ def _resumed(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
 
 def _stamped(configuration: Configuration) -> Configuration:
     return tuple(replace(one, stamped=int(one.clock == "wall")) for one in configuration)
+
+
+def _network(random: Random) -> Network:
+    keepalive_s = random.choice([0, 0, 1, 2])
+    return Network(
+        pieces=random.choice([0, 5, 50]),
+        late_ms=random.choice([0, 0, 20, 300]),
+        keepalive_s=keepalive_s,
+        maximum=random.choice([0, 0, 1, 3]),
+        refuses=random.choice([0, 0, 30]),
+        silent=random.choice([0, 50]) if keepalive_s else 0,
+        level=random.choice([5, 5, 4]),
+    )
 
 
 # --- what happens ------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ asked of an executor is done at once. Tasks hash by their number, so that sets o
 
 import asyncio
 from asyncio.base_events import BaseEventLoop
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
@@ -37,13 +38,15 @@ class _Task(asyncio.Task[Any]):
 class VirtualLoop(BaseEventLoop):
     """The loop of a world and of the agents that live in it, one after the other.
 
-    `execute` does what an executor is asked for; it raises CancelledError if the process is dead.
+    `execute` does what an executor is asked for; it raises CancelledError if the process is dead. `connect`
+    makes a connection to a host.
     By `until_s` everything must have ended.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.execute: Callable[..., Any] = lambda function, *arguments: function(*arguments)
+        self.connect: Callable[[str, asyncio.Protocol], Awaitable[asyncio.Transport]]
         self.until_s = float("inf")
         self._now_s = 0.0
         self._turns = 0
@@ -85,6 +88,14 @@ class VirtualLoop(BaseEventLoop):
             answer.set_exception(error)
         return answer
 
+    async def create_connection(
+        self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
+        """Connect through the simulated network."""
+        del port
+        protocol = protocol_factory()
+        return await self.connect(host, protocol), protocol
+
     async def create_unix_server(self, *_: Any, **__: Any) -> Any:
         """Wait until cancelled: nobody asks the agent how it is."""
         await asyncio.Event().wait()
@@ -112,14 +123,11 @@ class VirtualLoop(BaseEventLoop):
         pass
 
 
-class Guard:
+class Guard(AbstractContextManager[None]):
     """Ends the world at the first thing that must not be, whoever would catch it."""
 
     def __init__(self, world: Any) -> None:
         self._world = world
-
-    def __enter__(self) -> None:
-        pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, InvariantViolation):

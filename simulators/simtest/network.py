@@ -1,75 +1,33 @@
-"""The two brokers, simulated: what they hold, hand over again, forget and confirm.
+"""The network: connections of bytes between the agent and two brokers, in virtual time.
 
-These stand in for `meteragent.mqtt` and everything beyond it; the agent's own Source and Sink talk to them as
-to a Session. A broker keeps a mailbox for each client id that has subscribed: what was not acknowledged comes
-again on the next connection, first and in order, or not in order. An acknowledgement is on its way for a
-while, and is lost with its connection. What the sink publishes has left at once; its confirmation takes time.
+The agent's event loop makes a connection here (`Broker.connect`), and its MQTT client writes to a `Socket` of
+it. What is written is on its way for `WAY_S`, arrives in order and in pieces of any size, and is lost where
+the connection is cut: in the middle of a packet as well. What a process has given to its system still leaves
+when the process dies; whether the broker learns of that at once is a matter of chance.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import pairwise
 from random import Random
-from typing import Any, NamedTuple, NoReturn, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
-from meteragent.domain.errors import LinkError
-from meteragent.mqtt import Session, Token
-from simulators.simtest.loop import Killed
+from simulators.simtest import mqtt_server as mqtt
+from simulators.simtest.invariants import InvariantViolation, check
+from simulators.simtest.schedule import Network
 
 WAY_S = 0.002
-"""How long a packet is on its way."""
-
-JUNK: tuple[tuple[str, bytes, str], ...] = (
-    ("meters/m{}/power", b"", "refused_empty"),
-    ("meters/m{}/power", b"{", "refused_json"),
-    ("meters/m{}/power", b"\xff\xfe", "refused_encoding"),
-    ("meters/m{}/power", b'{"t":1772450000}', "refused_missing"),
-    ("meters/m{}/power", b'{"t":1772450000,"v":NaN}', "refused_not_finite"),
-    ("meters/m{}/power", b'{"t":1772450000,"v":"much"}', "refused_type"),
-    ("meters/m{}/power", b'{"t":"noon","v":5}', "refused_time"),
-    ("meters/m{}/power", b'{"t":9772450000,"v":5}', "refused_ahead"),
-    ("meters/m{}/power", b'{"v":5,"t":"' + b"x" * 300 + b'"}', "refused_size"),
-    ("meters/" + "m" * 200 + "{}/power", b'{"t":1772450000,"v":5}', "refused_topic"),
-)
-"""Topic, payload and the counter of what is no reading."""
-OF_TIMES = ("refused_time", "refused_ahead")
-"""Why readings are refused whose times are read; where they are not, these are readings of 5."""
+"""How long a byte is on its way."""
+_PIECE_S = 0.0005
+"""How far pieces of one write are apart."""
+_GRACE = 1.5
+"""A client may be silent for so many keep-alives (3.1.2.10)."""
 
 
-class Observer(Protocol):
-    """Who sees what crosses the border of the process, and may end it there."""
-
-    def subscribed(self, name: str) -> None:
-        """A stream's subscription is confirmed."""
-
-    def acknowledges(self, tokens: list[Token]) -> int:
-        """The agent acknowledges; returns how many of them still leave before it dies."""
-
-    def after_acknowledging(self) -> None:
-        """They have left."""
-
-    def leaves(self, side: "SinkSession", topic: str, payload: bytes, *, retain: bool) -> None:
-        """A publication leaves."""
-
-    def after_leaving(self) -> None:
-        """It has left."""
-
-    def confirms(self, publication: "Publication") -> None:
-        """The agent is about to be told that a publication was taken."""
-
-    def after_confirming(self) -> None:
-        """It has been told."""
-
-
-class Mail(NamedTuple):
-    """A message at the source's broker."""
-
-    number: int
-    topic: str
-    payload: bytes
-    qos: int
-    retain: bool
+def _nothing() -> None:
+    pass
 
 
 class Publication(NamedTuple):
@@ -81,278 +39,285 @@ class Publication(NamedTuple):
     retain: bool
 
 
-@dataclass(eq=False)
-class Link:
-    """One side's broker: whether it can be reached, and who is connected."""
+class Observer(Protocol):
+    """Who sees what crosses the border of the process, and may end it there."""
+
+    @property
+    def guard(self) -> AbstractContextManager[None]:
+        """Ends the world at an InvariantViolation."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+
+    def subscribed(self, client_id: str) -> None:
+        """A subscription is confirmed."""
+
+    def acknowledges(self, packet_ids: list[int]) -> int:
+        """The agent acknowledges; returns how many of them still leave before it dies."""
+
+    def after_acknowledging(self) -> None:
+        """They have left."""
+
+    def leaves(self, seen: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
+        """A publication leaves on a connection that has `seen` others."""
+
+    def after_leaving(self) -> None:
+        """It has left."""
+
+    def confirms(self, publication: Publication) -> None:
+        """The agent is about to be told that a publication was taken."""
+
+    def after_confirming(self) -> None:
+        """It has been told."""
+
+
+class Peer(Protocol):
+    """What a connection needs of the broker at its other end."""
 
     loop: asyncio.AbstractEventLoop
     observer: Observer
     random: Random
-    reachable: asyncio.Event = field(default_factory=asyncio.Event)
-    sessions: dict[str, Any] = field(default_factory=dict)
+    network: Network
 
-    def drop(self, down_s: float) -> None:
-        """Lose all connections; nobody gets one for a while."""
-        self.reachable.clear()
-        self.loop.call_later(down_s, self.reachable.set)
-        self.cut()
+    def take(self, connection: "Connection", packet: mqtt.Packet) -> None:
+        """Read a packet of a client."""
+
+    def leave(self, connection: "Connection") -> None:
+        """A connection has ended."""
+
+
+class Mark(NamedTuple):
+    """What happens just before the last byte of a packet reaches the agent, and just after."""
+
+    before: Callable[[], None] = _nothing
+    after: Callable[[], None] = _nothing
+
+
+class Pipe:
+    """One direction of a connection: bytes arrive in order, in pieces of any size.
+
+    Where a write is cut follows from chance alone and not from its size: it may depend on what was measured.
+    """
+
+    def __init__(self, broker: Peer, deliver: Callable[[bytes, list[Mark]], None]) -> None:
+        self._loop = broker.loop
+        self._random = broker.random
+        self._in_pieces = broker.network.pieces / 100
+        self._deliver = deliver
+        self._written: list[tuple[bytes, Mark | None]] = []
+        self._pieces: deque[tuple[bytes, list[Mark]]] = deque()
+        self._open = True
+
+    def send(self, data: bytes, mark: Mark | None = None) -> None:
+        """Send bytes; those of one turn of the loop leave together."""
+        if not self._written:
+            self._loop.call_soon(self._leave)
+        self._written.append((data, mark))
+
+    def _leave(self) -> None:
+        written, self._written = self._written, []
+        data = b"".join(part for part, _ in written)
+        cuts = [0, len(data)]
+        if self._random.random() < self._in_pieces:
+            cuts = [0, *sorted(int(self._random.random() * len(data)) for _ in range(2)), len(data)]
+        marks, end = deque[tuple[int, Mark]](), 0
+        for part, mark in written:
+            end += len(part)
+            if mark is not None:
+                marks.append((end, mark))
+        for place, (begin, end) in enumerate(pairwise(cuts)):
+            mine = []
+            while marks and marks[0][0] <= end:
+                mine.append(marks.popleft()[1])
+            self._pieces.append((data[begin:end], mine))
+            self._loop.call_later(WAY_S + place * _PIECE_S, self._arrive)
+
+    def _arrive(self) -> None:
+        if self._open and self._pieces:
+            self._deliver(*self._pieces.popleft())
 
     def cut(self) -> None:
-        """Lose all connections."""
-        for session in list(self.sessions.values()):
-            session.end(LinkError("the connection was lost"))
+        """Lose what is on its way, but perhaps the beginning of the next piece."""
+        fraction = self._random.random()
+        if self._open and self._pieces and fraction < 0.5:
+            data, _ = self._pieces.popleft()
+            self._deliver(data[: int(2 * fraction * len(data))], [])
+        self.close()
 
-    async def keep(
-        self, name: str, make: Callable[[], Any], serve: Callable[[Session], Awaitable[None]]
-    ) -> NoReturn:
-        """Hold a connection, and run `serve` on each: `mqtt.keep_connected`, in short."""
-        while True:
-            await asyncio.sleep(WAY_S)
-            await self.reachable.wait()
-            session = self.sessions[name] = make()
-            serving = asyncio.ensure_future(serve(cast("Session", session)))
-            serving.add_done_callback(session.served)
-            self.loop.call_soon(session.begin)
-            try:
-                await session.ended
-            except LinkError:
-                pass
-            finally:
-                del self.sessions[name]
-                session.over()
-                serving.cancel()
-                await asyncio.wait({serving})
-            await asyncio.sleep(0.02 + self.random.random() / 5)
+    def close(self) -> None:
+        """Deliver nothing any more."""
+        self._open = False
 
 
-class _Session:
-    """What sessions of both sides have in common."""
+class Socket(asyncio.Transport):
+    """The agent's end of a connection."""
 
-    def __init__(self, link: Link, version: int) -> None:
-        self.version = version
-        self.ended: asyncio.Future[None] = link.loop.create_future()
+    def __init__(self, connection: "Connection") -> None:
+        super().__init__()
+        self._connection = connection
 
-    @property
-    def stands(self) -> bool:
-        """Whether packets still cross it."""
-        return not self.ended.done()
+    def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
+        """Give bytes to the system."""
+        self._connection.write(bytes(data))
 
-    def end(self, reason: BaseException) -> None:
-        """It is over; a failure of ours is raised where the connection is kept."""
-        if self.stands:
-            self.ended.set_exception(reason)
+    def is_closing(self) -> bool:
+        """Whether it is closed."""
+        return self._connection.closed
 
-    def served(self, serving: asyncio.Future[None]) -> None:
-        """What `serve` raises ends the session."""
-        if not serving.cancelled() and (error := serving.exception()) is not None:
-            self.end(error)
+    def close(self) -> None:
+        """Close it; what was written still leaves."""
+        self._connection.close()
 
-    def begin(self) -> None:
-        """`serve` has taken its first step."""
+    def abort(self) -> None:
+        """Close it."""
+        self._connection.close()
 
-    def over(self) -> None:
-        """Nothing of it reaches anybody any more."""
-        if self.stands:
-            self.ended.cancel()
-        elif not self.ended.cancelled():
-            self.ended.exception()  # looked at, so that nobody complains
+    def pause_reading(self) -> None:
+        """Read no more."""
+        self._connection.read(reading=False)
 
-
-# --- the source's side -------------------------------------------------------------------------
+    def resume_reading(self) -> None:
+        """Read again."""
+        self._connection.read(reading=True)
 
 
-@dataclass(eq=False)
-class Mailbox:
-    """What the source's broker keeps for one client: messages that wait, and those handed over."""
+class Connection:
+    """A connection between the agent and a broker.
 
-    subscribed: bool = False
-    waiting: deque[Mail] = field(default_factory=deque)
-    handed: dict[Token, Mail] = field(default_factory=dict)
-    session: "SourceSession | None" = None
+    `seen` is what has left on it by topic. `lost`: nothing arrives on either side, and nobody knows.
+    """
 
-    def forget(self) -> None:
-        """The broker has lost the session."""
-        self.subscribed = False
-        self.waiting.clear()
-        self.handed.clear()
-
-
-@dataclass(eq=False)
-class SourceBroker(Link):
-    """The source's broker."""
-
-    mailboxes: dict[str, Mailbox] = field(default_factory=dict)
-    messages: int = 0
-    again: int = 0
-
-    def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool) -> None:
-        """A meter publishes: every subscriber gets it, or will."""
-        self.messages += 1
-        mail = Mail(self.messages, topic, payload, qos, retain)
-        for box in list(self.mailboxes.values()):
-            if box.subscribed and (qos or (box.session and box.session.stands)):
-                box.waiting.append(mail)
-                if box.session:
-                    box.session.hand_over()
-
-    def forget(self) -> None:
-        """Every session is lost."""
-        for box in self.mailboxes.values():
-            box.forget()
-
-    def shuffle(self) -> None:
-        """What waits will come in another order."""
-        for box in self.mailboxes.values():
-            mixed = [*box.handed.values(), *box.waiting]
-            self.random.shuffle(mixed)
-            self.again += len(box.handed)
-            box.handed.clear()
-            box.waiting = deque(mixed)
-
-    async def serve(self, unit: Any, version: int) -> NoReturn:
-        """Be the broker of a stream's source."""
-        box = self.mailboxes.setdefault(unit.source_id, Mailbox())
-        await self.keep(
-            unit.source_id, lambda: SourceSession(self, box, unit, version), unit.runner.source.serve
-        )
-
-
-class SourceSession(_Session):
-    """A connection of the source's."""
-
-    inflight = 1
-
-    def __init__(self, link: SourceBroker, box: Mailbox, unit: Any, version: int) -> None:
-        super().__init__(link, version)
-        self._name = unit.stream.name
-        self._link = link
-        self._box = box
-        self._source = unit.runner.source
-        self._begun = False
-        self._reading = True
-        self._last_id = 0
-        self._unacked: dict[int, Token] = {}
-        box.session = self
-        link.again += len(box.handed)
-        box.waiting.extendleft(reversed([mail for mail in box.handed.values() if mail.qos]))
-        box.handed.clear()
-
-    @property
-    def owed(self) -> list[Token]:
-        """What the agent has not acknowledged."""
-        return list(self._unacked.values())
-
-    async def subscribe(self, _: str) -> None:
-        """From now on the broker keeps messages."""
-        await asyncio.sleep(WAY_S)
-        self._box.subscribed = True
-        self._link.observer.subscribed(self._name)
-
-    def begin(self) -> None:
-        """Messages that wait may come now."""
-        self._begun = True
-        self.hand_over()
-
-    def pause(self, *, reading: bool) -> None:
-        """Read no more for now, or again."""
-        again, self._reading = reading and not self._reading, reading
-        if again:
-            self._link.loop.call_soon(self.hand_over)
-
-    def hand_over(self) -> None:
-        """Hand over what waits, as much as may be unacknowledged."""
-        box = self._box
-        maximum = self._source.receive_maximum if self.version == 5 else 20
-        while self._begun and self._reading and self.stands and box.waiting and len(box.handed) < maximum:
-            mail = box.waiting.popleft()
-            self._last_id += 1
-            token: Token | None = (self._last_id,) if mail.qos else None
-            if token is not None:
-                box.handed[token] = mail
-                self._unacked[token[0]] = token
-            try:
-                self._source.on_message(mail.topic, mail.payload, mail.qos, mail.retain, token)
-            except LinkError as error:
-                self.end(error)
-
-    def acknowledge(self, tokens: Iterable[Token]) -> None:
-        """Acknowledgements leave, and arrive if the connection lives until then."""
-        mine = [token for token in tokens if self._unacked.get(token[0]) is token] if self.stands else []
-        for token in mine:
-            del self._unacked[token[0]]
-        if mine:
-            leave = mine[: self._link.observer.acknowledges(mine)]
-            timer = self._link.loop.call_later(WAY_S, self._arrive, leave)
-            try:
-                self._link.observer.after_acknowledging()
-            except Killed:  # what the system was given it still sends
-                timer.cancel()
-                self._arrive(leave)
-                raise
-
-    def _arrive(self, tokens: list[Token]) -> None:
-        if self._box.session is self and self.stands:
-            for token in tokens:
-                self._box.handed.pop(token, None)
-            self.hand_over()
-
-    def over(self) -> None:
-        """The next session begins with what this one leaves."""
-        super().over()
-        if self._box.session is self:
-            self._box.session = None
-
-
-# --- the sink's side ---------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class SinkBroker(Link):
-    """The sink's broker."""
-
-    stalls: bool = False
-    refuses: bool = False
-    refused: int = 0
-
-    async def serve(self, unit: Any, count: Callable[[str], None]) -> NoReturn:
-        """Be the broker of a stream's sink."""
-        await self.keep(unit.sink_id, lambda: SinkSession(self, unit, count), unit.runner.sink.serve)
-
-
-class SinkSession(_Session):
-    """A connection of the sink's."""
-
-    def __init__(self, link: SinkBroker, unit: Any, count: Callable[[str], None]) -> None:
-        super().__init__(link, 5)
-        self.inflight = unit.stream.sink.inflight
-        self.name = unit.stream.name
+    def __init__(self, broker: Peer, protocol: asyncio.Protocol) -> None:
+        self.broker = broker
         self.seen: dict[str, int] = {}
-        self._link = link
-        self._unit = unit
-        self._count = count
-        self._last_id = 0
+        self.closed = False
+        self.connect: mqtt.Connect | None = None
+        self.keepalive_s = 0
+        self.heard_s = broker.loop.time()
+        self._lost = False
+        self._protocol = protocol
+        self._reading = True
+        self._unread: list[tuple[bytes, list[Mark]]] = []
+        self._leaving, self._arriving = mqtt.Reader(), mqtt.Reader()
+        self._up = Pipe(broker, self._reach_broker)
+        self._down = Pipe(broker, self._reach_agent)
 
-    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
-        """Publish at QoS 1; it has left when this returns."""
-        if not self.stands:
-            raise LinkError("the session has ended")
-        self._last_id += 1
-        self._link.observer.leaves(self, topic, payload, retain=retain)
-        publication = Publication(self._last_id, topic, payload, retain)
-        self._link.loop.call_later(2 * WAY_S, self._answer, publication)
-        self._link.observer.after_leaving()
-        return self._last_id
+    @property
+    def level(self) -> int:
+        """The version of MQTT that the client speaks."""
+        return mqtt.MQTT_5 if self.connect is None else self.connect.level
 
-    def _answer(self, publication: Publication) -> None:
-        link = self._link
-        if not self.stands or link.stalls:
+    # --- the agent's end -----------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Give bytes to the system; the process may die before, between and after the packets in them."""
+        observer = self.broker.observer
+        if self.closed or not observer.alive:
             return
-        if link.refuses:
-            link.refuses = False
-            link.refused += 1
-            self._count("publish_refused")
-            self.end(LinkError("publication refused"))
+        with observer.guard:
+            packets = _read(self._leaving, data, "the agent sends what MQTT forbids")
+        given = _Given()
+        try:
+            self._observe(packets, given)
+            given.end = len(data)
+        finally:
+            self._up.send(data[: given.end])
+
+    def _observe(self, packets: list[tuple[mqtt.Packet, int]], given: "_Given") -> None:
+        observer = self.broker.observer
+        if acks := [(packet.packet_id, end) for packet, end in packets if isinstance(packet, mqtt.Puback)]:
+            leave = observer.acknowledges([packet_id for packet_id, _ in acks])
+            given.end = acks[leave - 1][1] if leave else 0
+            given.end += leave < len(acks)  # a byte of the next one
+            observer.after_acknowledging()
+        for packet, end in packets:
+            if isinstance(packet, mqtt.Publish):
+                observer.leaves(self.seen, packet.topic, packet.payload, retain=packet.retain)
+                given.end = end
+                observer.after_leaving()
+
+    def read(self, *, reading: bool) -> None:
+        """Hand over what arrives, or keep it until later."""
+        self._reading = reading
+        if reading:
+            self.broker.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        while self._reading and self._unread:
+            self._hand_over(*self._unread.pop(0))
+
+    def _reach_agent(self, data: bytes, marks: list[Mark]) -> None:
+        if self._lost:
             return
-        link.observer.confirms(publication)
-        self._unit.runner.sink.on_delivered(publication.packet_id, 0)
-        link.observer.after_confirming()
+        if self._reading and not self._unread:
+            self._hand_over(data, marks)
+        else:
+            self._unread.append((data, marks))
+
+    def _hand_over(self, data: bytes, marks: list[Mark]) -> None:
+        if self.closed or not self.broker.observer.alive:
+            return
+        for mark in marks:
+            mark.before()
+        self._protocol.data_received(data)
+        for mark in marks:
+            mark.after()
+
+    def close(self, error: Exception | None = None) -> None:
+        """Close the agent's end: it reads nothing any more, and the broker learns of it."""
+        if not self.closed:
+            self.closed = True
+            self._down.close()
+            self.broker.loop.call_soon(self._protocol.connection_lost, error)
+            self.broker.loop.call_later(2 * WAY_S, self.broker.leave, self)
+
+    def die(self, *, silently: bool) -> None:
+        """The process has ended, and its end of the connection with it."""
+        self._lost |= silently
+        self.closed = True
+        self._down.close()
+        if not silently:
+            self.broker.loop.call_later(2 * WAY_S, self.broker.leave, self)
+
+    # --- the broker's end ----------------------------------------------------------------------
+
+    def send(self, data: bytes, mark: Mark | None = None) -> None:
+        """Send a packet to the agent."""
+        self._down.send(data, mark)
+
+    def _reach_broker(self, data: bytes, marks: list[Mark]) -> None:
+        del marks  # only the agent's side has any
+        broker = self.broker
+        if self._lost:
+            return
+        silence_s, self.heard_s = broker.loop.time() - self.heard_s, broker.loop.time()
+        with broker.observer.guard:
+            late = 0 < _GRACE * self.keepalive_s < silence_s
+            check(self.closed or not late, "the agent does not keep its connection alive")
+            for packet, _ in _read(self._arriving, data, "a broker is sent what MQTT forbids"):
+                broker.take(self, packet)
+
+    def cut(self) -> None:
+        """Lose it in the middle of whatever is on its way; both ends learn of it."""
+        self._up.cut()
+        self._down.cut()
+        self.broker.leave(self)
+        self.close(ConnectionResetError("cut"))
+
+    def lose(self) -> None:
+        """Nothing arrives any more, and neither end learns of it."""
+        self._lost = True
+
+
+class _Given:
+    """How many bytes of a write the system was given."""
+
+    end = 0
+
+
+def _read(reader: mqtt.Reader, data: bytes, invariant: str) -> list[tuple[mqtt.Packet, int]]:
+    try:
+        return reader.read(data)
+    except mqtt.Malformed as error:
+        raise InvariantViolation(invariant, error) from error

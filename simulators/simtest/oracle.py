@@ -18,12 +18,11 @@ from meteragent.domain.grid import floor
 from meteragent.domain.reading import Message
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS
-from meteragent.mqtt import Token
 from meteragent.store import Store
+from simulators.simtest.brokers import OF_TIMES
 from simulators.simtest.expected_store import ExpectedStore
 from simulators.simtest.invariants import InvariantChecker, InvariantViolation, Sent, check
 from simulators.simtest.model import Arrival, Meter, Model, StreamSpec
-from simulators.simtest.network import OF_TIMES
 
 KNOWN_S = 1.5
 """So long after a start the agent has asked whether its clock is synchronised."""
@@ -61,8 +60,8 @@ class ProcessRecord:
     started_ms: int
     counts: Counts
     models: dict[str, Model] = field(default_factory=dict)
-    allowed: dict[int, Token] = field(default_factory=dict)
-    waiting: dict[str, list[Token]] = field(default_factory=dict)
+    allowed: set[int] = field(default_factory=set)
+    waiting: dict[str, list[int]] = field(default_factory=dict)
     subscribed_ms: dict[str, int] = field(default_factory=dict)
     confirmed: set[Sent] = field(default_factory=set)
     orderly: bool = False
@@ -187,11 +186,11 @@ class Oracle:
         free = model.feed([self._arrival(message, stamped=stamped) for message in batch], now_ms, closing_ms)
         self.checker.step(model, effects.commit, effects.acknowledge, free)
         self._catch_up(model, now_ms)
-        tokens = [token.token for token in effects.acknowledge if token is not None]
+        packet_ids = [token.token[0] for token in effects.acknowledge if token is not None]
         if effects.commit:
-            self.process.waiting[model.stream.name] = tokens
+            self.process.waiting[model.stream.name] = packet_ids
         else:
-            self._allow(tokens)
+            self.process.allowed.update(packet_ids)
         self._counters()
 
     def _arrival(self, message: Message, *, stamped: bool) -> Arrival:
@@ -236,7 +235,7 @@ class Oracle:
             raise InvariantViolation("a transaction ends that did not begin")
         self._on_disk(doubt)
         if doubt.commit:
-            self._allow(self.process.waiting.pop(doubt.commit.channel, []))
+            self.process.allowed.update(self.process.waiting.pop(doubt.commit.channel, []))
 
     def _on_disk(self, doubt: InDoubtCommit) -> None:
         model, commit = doubt.model, doubt.commit
@@ -255,23 +254,20 @@ class Oracle:
         self.checker.confirmed.add(sent)
         self.process.confirmed.add(sent)
 
-    def acknowledges(self, tokens: list[Token]) -> None:
+    def acknowledges(self, packet_ids: list[int]) -> None:
         """Law 7: only what is in a committed accumulator, refused and counted, or counted as early."""
-        self.process.early += sum(id(token) not in self.process.allowed for token in tokens)
+        self.process.early += sum(packet_id not in self.process.allowed for packet_id in packet_ids)
         check(
             self.process.early <= self.process.counts["acked_open"] - self.process.before["acked_open"],
             "a reading is acknowledged before what it says is committed",
         )
 
     def held(self) -> set[int]:
-        """The ids of the tokens of readings that may still speak for time that is not decided."""
+        """The packet ids of readings that may still speak for time that is not decided."""
         readings = (
             one
             for model in self.process.models.values()
             for meter in model.meters.values()
             for one in meter.held.values()
         )
-        return {id(one.token.token) for one in readings if one.token is not None}
-
-    def _allow(self, tokens: list[Token]) -> None:
-        self.process.allowed.update((id(token), token) for token in tokens)
+        return {one.token.token[0] for one in readings if one.token is not None}

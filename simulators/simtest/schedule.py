@@ -2,8 +2,8 @@
 
     at 1.250 s: read meter=1 time_ms=1190 value_u=250000000 qos=1 retain=0
 
-A schedule's first lines say its seed (of noise, torn files and orders of redelivery), its pace and its
-configurations, of which the agent starts with the first; then comes an event a line.
+A schedule's first lines say its seed (of noise, torn files and orders of redelivery), its pace, its network
+and its configurations, of which the agent starts with the first; then comes an event a line.
 """
 
 from dataclasses import dataclass, fields
@@ -34,7 +34,7 @@ class Read(Event):
 
 @dataclass(frozen=True, slots=True)
 class Junk(Event):
-    """A message that is no reading reaches the source's broker: one of `links.JUNK`."""
+    """A message that is no reading reaches the source's broker: one of `brokers.JUNK`."""
 
     meter: int
     which: int
@@ -131,6 +131,28 @@ class Crash(End):
 
 
 @dataclass(frozen=True, slots=True)
+class Network:
+    """What the network and the brokers are like; the defaults are harmless.
+
+    pieces       so many of 100 writes arrive in pieces
+    late_ms      the sink's broker confirms up to so late, in any order
+    keepalive_s  what MQTT 5 brokers ask of their clients; 0: nothing
+    maximum      so many unanswered publications the sink's broker takes (MQTT 5); 0: any
+    refuses      so many of 100 connections are refused
+    silent       of so many of 100 outages nobody is told, where there is a keep-alive
+    level        the newest version of MQTT that the sink's broker speaks: 5, or 4 for 3.1.1
+    """
+
+    pieces: int = 0
+    late_ms: int = 0
+    keepalive_s: int = 0
+    maximum: int = 0
+    refuses: int = 0
+    silent: int = 0
+    level: int = 5
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """Everything that a world depends on."""
 
@@ -139,6 +161,7 @@ class Schedule:
     configurations: tuple[Configuration, ...]
     events: tuple[Event, ...]
     end_ms: int
+    network: Network = Network()
 
 
 KINDS: dict[str, type[Any]] = {
@@ -150,6 +173,8 @@ KINDS: dict[str, type[Any]] = {
 def write(schedule: Schedule) -> str:
     """The schedule as text."""
     lines = [f"seed={schedule.seed} pace={schedule.pace} end_ms={schedule.end_ms}"]
+    if schedule.network != Network():
+        lines.append(f"network: {_pairs(schedule.network, Network())}")
     for at, configuration in enumerate(schedule.configurations):
         lines += [f"configuration {at}: {_pairs(one, Setting())}" for one in configuration]
     for event in schedule.events:
@@ -163,13 +188,17 @@ def read(text: str) -> Schedule:
     configurations: dict[int, list[Setting]] = {}
     events: list[Event] = []
     head: dict[str, str] = {}
+    network = Network()
     for line in filter(None, map(str.strip, text.splitlines())):
         try:
-            _read_line(line, head, configurations, events)
+            if line.startswith("network: "):
+                network = _made(Network, line.removeprefix("network: "))
+            else:
+                _read_line(line, head, configurations, events)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a line of a schedule: {line!r}") from error
     found = tuple(tuple(configurations[at]) for at in sorted(configurations))
-    return Schedule(int(head["seed"]), head["pace"], found, tuple(events), int(head["end_ms"]))
+    return Schedule(int(head["seed"]), head["pace"], found, tuple(events), int(head["end_ms"]), network)
 
 
 def _read_line(

@@ -108,6 +108,7 @@ def _stream(one: Setting, pace: Pace, keys: Path) -> str:
 [[stream]]
 name = "{one.name}"
 [stream.source]
+url = "mqtt://source"
 topic = "meters/{{meter}}/power"
 profile = "json"
 value = "v"
@@ -135,6 +136,7 @@ quantum = {"1" if power else "0.5"}
 {"space = 'profile'" if ":" in one.grid else ""}
 {budget}
 [stream.sink]
+url = "mqtt://sink"
 topic = "{one.sink_topic}"
 spread = "{ticks(one.spread)}"
 inflight = 5

@@ -7,7 +7,7 @@ from typing import Any
 
 from simulators.simtest.invariants import InvariantViolation
 from simulators.simtest.runs import run
-from simulators.simtest.schedule import Configuration, Crash, End, Event, Schedule
+from simulators.simtest.schedule import Configuration, Crash, End, Event, Network, Schedule
 from simulators.simtest.setting import Setting
 
 _PLAIN = {"down_ms": 0, "then": 0, "part": 0, "store": "", "forgets": 0, "shuffles": 0, "retain": 0, "qos": 1}
@@ -61,6 +61,9 @@ def _smaller(now: Callable[[], Schedule]) -> Iterator[Schedule]:
             yield replace(now(), events=(*events[:at], event, *events[at + 1 :]))
         at += 1
     yield from _plainer_settings(now)
+    for field in fields(Network):
+        plain: dict[str, Any] = {field.name: field.default}
+        yield replace(now(), network=replace(now().network, **plain))
     last_ms = max((event.at_ms for event in now().events), default=0)
     yield replace(now(), end_ms=last_ms + 1)
 

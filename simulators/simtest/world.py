@@ -1,8 +1,9 @@
 """A world: the agent as it is, between two simulated brokers and over a disk that can die, in virtual time.
 
-What runs is `meteragent.agent`, whole, with seeded bits for noise. What stands in is `links` for MQTT, `disk`
-for the store's thread and its device, and `loop` for time. A life ends as the schedule says, and the next one
-begins with what is left on disk. At the end nothing goes wrong any more, and all that must have left has.
+What runs is `meteragent.agent`, whole, with seeded bits for noise. What stands in is `network` and `brokers`
+for sockets and what is behind them, `disk` for the store's thread and its device, and `loop` for time. A life
+ends as the schedule says, and the next one begins with what is left on disk. At the end nothing goes wrong
+any more, and all that must have left has.
 """
 
 import asyncio
@@ -15,23 +16,23 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
+from meteragent.agent import Agent
 from meteragent.agent.clock import BootClock
 from meteragent.core.stream import Effects
 from meteragent.domain.commit import Commit
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.domain.terms import Clock
-from meteragent.mqtt import Token
-from meteragent.privacy.bits import SeededBits
 from meteragent.store import Store, restored_at
 from simulators.simtest import disk, power
 from simulators.simtest import schedule as s
-from simulators.simtest.agent_process import AgentProcess, is_of_the_device, named
+from simulators.simtest.agent_process import environment, is_of_the_device, named
+from simulators.simtest.brokers import Broker, SinkBroker, SourceBroker
 from simulators.simtest.faults import FaultInjector
 from simulators.simtest.invariants import InvariantViolation, Sent
 from simulators.simtest.loop import Guard, Killed, VirtualLoop
 from simulators.simtest.model import Model, StreamSpec
-from simulators.simtest.network import Publication, SinkBroker, SinkSession, SourceBroker
+from simulators.simtest.network import Publication
 from simulators.simtest.oracle import KNOWN_S, Oracle
 from simulators.simtest.setting import PACES, parse
 from simulators.simtest.store_versions import StoreVersions
@@ -51,24 +52,19 @@ class World:
     at the same times. `log`: what was published; `counts`: was exercised.
     """
 
-    def __init__(
-        self,
-        plan: s.Schedule,
-        keys: Path,
-        folder: Path,
-        *,
-        scramble: bool = False,
-    ) -> None:
+    def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, scramble: bool = False) -> None:
         self.plan = plan
         self.counts: Counter[str] = Counter()
         self.log: list[tuple[float, str, bytes, bool]] = []
         self.violation: InvariantViolation | None = None
         self._stops, self.alive, self._over, self._postponed = 0, False, False, False
-        self._guard = Guard(self)
+        self.guard = Guard(self)
         self._loop = VirtualLoop()
         self._loop.execute = self.execute
-        self._source = SourceBroker(self._loop, self, Random(f"source {plan.seed}"))
-        self._sink = SinkBroker(self._loop, self, Random(f"sink {plan.seed}"))
+        self._source = SourceBroker(self._loop, self, Random(f"source {plan.seed}"), plan.network)
+        self._sink = SinkBroker(self._loop, self, Random(f"sink {plan.seed}"), plan.network)
+        self._brokers: dict[str, Broker] = {"source": self._source, "sink": self._sink}
+        self._loop.connect = lambda host, protocol: self._brokers[host].connect(protocol)
         self._pace = PACES[plan.pace]
         self._faults = FaultInjector(self._loop, self._pace, self._source, self._sink, scramble=scramble)
         self.wall_ms, self.read_wall_ms = self._faults.wall_ms, self._faults.read_wall_ms
@@ -119,8 +115,9 @@ class World:
         self.counts["processes"] += 1
         self._end = self._files = self._store = self._disk = None
         self.alive, self._stops = True, 0
-        life = AgentProcess(self, config, SeededBits(1000 * self.plan.seed + self.counts["processes"]))
-        self._process_counts, self._task = life.counts, self._loop.create_task(life.run())
+        seed = 1000 * self.plan.seed + self.counts["processes"]
+        agent = Agent(config, environment(self, config, seed))
+        self._process_counts, self._task = agent.counts, self._loop.create_task(agent.run())
         error: BaseException | None = None
         try:
             self._loop.run_until_complete(self._task)
@@ -131,7 +128,11 @@ class World:
         self._oracle.process.orderly = self.alive and told
         self.alive = False
         self._loop.end_tasks()
-        if self._store is not None and isinstance(error, Killed):
+        for broker in self._brokers.values():
+            broker.process_ended()
+        if self._store is not None:  # nothing has closed it
+            if self._files is None:
+                self._files = disk.look(self._versions.folder)
             self._store.close()
         self._task = None
         self._faults.attach_disk(None)
@@ -170,7 +171,7 @@ class World:
             store.close()
             self._die(trap, shots[len(shots) * trap.part // 1000])
         self._store = store
-        with self._guard:
+        with self.guard:
             if (other := self._versions.other(store)) is not None:
                 self._oracle.replaced(other)
             self._versions.name(store, hashlib.sha256(f"secret {self.plan.seed}".encode()).digest())
@@ -197,7 +198,7 @@ class World:
         if self.alive:
             self.counts["clock jumped"] += 1
             restore = partial(restored_at, path, at_ms=at_ms, now_ms=now_ms, take_over=take_over)
-            with self._guard:
+            with self.guard:
                 self._oracle.resumed(path, restore, self.wall_ms(), self._channels)
             self._store, self._disk = None, None
 
@@ -209,16 +210,8 @@ class World:
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
     ) -> None:
         """The core was fed."""
-        with self._guard:
+        with self.guard:
             self._oracle.fed(model, batch, now_ms, closing_ms, effects)
-
-    async def serve_source(self, unit: Any, version: int) -> NoReturn:
-        """Be the source's broker."""
-        await self._source.serve(unit, version)
-
-    async def serve_sink(self, unit: Any, count: Callable[[str], None]) -> NoReturn:
-        """Be the sink's broker."""
-        await self._sink.serve(unit, count)
 
     # --- what its disk asks for ----------------------------------------------------------------
 
@@ -241,13 +234,13 @@ class World:
     def committed(self) -> None:
         """It is on disk."""
         self.counts["commits"] += 1
-        with self._guard:
+        with self.guard:
             self._oracle.committed()
 
     def failed(self) -> None:
         """It has failed: what of it is on disk may leave until the process has ended."""
         if self._store is not None:
-            with self._guard:
+            with self.guard:
                 self._oracle.settle(self._store, self._channels)
 
     def spared(self) -> None:
@@ -257,17 +250,18 @@ class World:
     def dropped(self) -> None:
         """What retired streams left unsent has made room."""
         if self._store is not None:
-            with self._guard:
+            with self.guard:
                 self._oracle.dropped(self._store, self._channels)
 
     def execute(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What the agent asks of its own store thread: to close the store."""
         if not self.alive:
             raise asyncio.CancelledError
-        trap = self._sprung("close") if self._store is not None and function == self._store.close else None
-        if trap is not None:
+        if self._store is None or function != self._store.close:
+            return function(*arguments)
+        self._store = None
+        if (trap := self._sprung("close")) is not None:
             _, shots = disk.lines(self._versions.folder, partial(function, *arguments))
-            self._store = None
             self._die(trap, shots[len(shots) * trap.part // 1000])
         return function(*arguments)
 
@@ -293,32 +287,32 @@ class World:
 
     # --- what crosses the border ---------------------------------------------------------------
 
-    def subscribed(self, name: str) -> None:
-        """A stream's subscription is confirmed."""
+    def subscribed(self, client_id: str) -> None:
+        """A stream's subscription is confirmed; the ids of its clients end with its name, but for main."""
+        name = client_id.partition("-source")[2].removeprefix("-") or "main"
         self._oracle.process.subscribed_ms.setdefault(name, self.wall_ms())
 
-    def acknowledges(self, tokens: list[Token]) -> int:
+    def acknowledges(self, packet_ids: list[int]) -> int:
         """The agent acknowledges; how many still leave before it dies."""
-        self.counts["acknowledged"] += len(tokens)
-        with self._guard:
-            self._oracle.acknowledges(tokens)
+        self.counts["acknowledged"] += len(packet_ids)
+        with self.guard:
+            self._oracle.acknowledges(packet_ids)
         self._trap("acknowledge-before")
         half = any(isinstance(one, s.Crash) and one.where == "acknowledge-half" for one in self._armed)
-        return len(tokens) // 2 if half else len(tokens)
+        return len(packet_ids) // 2 if half else len(packet_ids)
 
     def after_acknowledging(self) -> None:
         """They have left."""
         self._trap("acknowledge")
 
-    def leaves(self, side: SinkSession, topic: str, payload: bytes, *, retain: bool) -> None:
-        """A publication leaves."""
+    def leaves(self, seen: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
+        """A publication leaves on a connection that has seen others."""
         self._trap("publish-before")
         self.counts["published"] += 1
         self.log.append((self._loop.time(), topic, payload, retain))
-        wall_ms = self.wall_ms()
-        now_ms = wall_ms if wall_ms >= self._faults.newest_ms else None
-        with self._guard:
-            self._oracle.checker.leaves(Sent(topic, payload), side.seen, now_ms, retain=retain)
+        now_ms = self._faults.clock_ms()
+        with self.guard:
+            self._oracle.checker.leaves(Sent(topic, payload), seen, now_ms, retain=retain)
 
     def after_leaving(self) -> None:
         """It has left."""
@@ -359,16 +353,16 @@ class World:
         self._armed.clear()
         self._faults.settle()
 
-    def _owed(self) -> list[Token]:
+    def _owed(self) -> list[int]:
         """What is not acknowledged, and stands for nothing that is still open."""
-        held, sessions = self._oracle.held(), self._source.sessions.values()
-        return [token for session in sessions for token in session.owed if id(token) not in held]
+        held = self._oracle.held()
+        return [packet_id for packet_id in self._source.owed if packet_id not in held]
 
     def _look(self) -> None:
         """What is owed may be in a commit that is on its way: it is given its time."""
         self._loop.call_later(_ANSWER_S, self._finish, self._owed())
 
-    def _finish(self, owed: list[Token]) -> None:
+    def _finish(self, owed: list[int]) -> None:
         """The end of the world: SIGTERM; nothing is owed that was before."""
         # A life that is stopping when the epilogue ends has not had one: its successor has.
         if self.alive and self._end is not None and not self._postponed:
@@ -376,8 +370,8 @@ class World:
             self._loop.call_later(EPILOGUE_S + _STOP_S - _ANSWER_S, self._look)
             return
         self._over = True
-        now = {id(token) for token in self._owed()}
-        if never := [token for token in owed if id(token) in now]:
+        now = set(self._owed())
+        if never := [packet_id for packet_id in owed if packet_id in now]:
             self.violation = self.violation or InvariantViolation("a message is never acknowledged", never)
         self._stop()
 
@@ -397,4 +391,5 @@ class World:
         oracle.marked()
         records, befell = len(oracle.checker.committed_ever), self._versions.befell
         self.counts.update(befell, windows=len(oracle.checker.windows), records=records)
-        self.counts.update({"redelivered": self._source.again, "refused publications": self._sink.refused})
+        for broker in self._brokers.values():
+            self.counts.update(broker.counts)

@@ -1,7 +1,7 @@
 """Agents with a mistake in them, each of which the simulation test must find."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,10 @@ from meteragent.core.window import Window
 from meteragent.domain.commit import Charge, Commit, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message, Token
+from meteragent.mqtt import Session
+from meteragent.mqtt import Token as MqttToken
+from meteragent.mqtt.protocol import LAST_ID, Accepted, Event, Protocol
+from meteragent.mqtt.transport import Transport
 from meteragent.store import Store, generation, ledger, outbox, transaction
 from meteragent.store.outbox import Waiting
 
@@ -277,6 +281,51 @@ def takes_every_jump_for_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BootClock, "step_ms", lambda *_: 0)
 
 
+def sends_more_than_the_broker_takes(patch: pytest.MonkeyPatch) -> None:
+    """The broker's Receive Maximum is not read."""
+    connack = Protocol._connack
+
+    def unlimited(self: Protocol, cursor: Any) -> Any:
+        event = connack(self, cursor)
+        self._receive_maximum = LAST_ID
+        return event._replace(receive_maximum=LAST_ID) if isinstance(event, Accepted) else event
+
+    patch.setattr(Protocol, "_connack", unlimited)
+
+
+def never_pings(patch: pytest.MonkeyPatch) -> None:
+    """A connection with little traffic is given up by the broker."""
+    patch.setattr(Transport, "_tick", lambda *_: None)
+
+
+def reads_whole_packets_only(patch: pytest.MonkeyPatch) -> None:
+    """What has come of a packet when a piece ends is dropped."""
+    receive = Protocol.receive
+
+    def careless(self: Protocol, data: bytes) -> Iterator[Event]:
+        yield from receive(self, data)
+        self._pieces.clear()
+        self._buffered_bytes, self._needed_bytes = 0, 2
+
+    patch.setattr(Protocol, "receive", careless)
+
+
+def acknowledges_on_any_connection(patch: pytest.MonkeyPatch) -> None:
+    """A late acknowledgement leaves on the next connection, where its packet id is unknown."""
+
+    def acknowledge(self: Session, tokens: Iterable[MqttToken]) -> None:
+        packet_ids = [token[0] for token in tokens]
+        if packet_ids:
+            self._transport.write(self._protocol.acknowledge(packet_ids))
+
+    def of_all(self: Source, tokens: Iterable[Any]) -> None:
+        if self._session is not None:
+            self._session.acknowledge(one.token for one in tokens if one is not None)
+
+    patch.setattr(Session, "acknowledge", acknowledge)
+    patch.setattr(Source, "acknowledge", of_all)
+
+
 MUTANTS = [
     Mutant(patch.__name__, patch, breaks, first)
     for patch, breaks, first in (
@@ -297,9 +346,13 @@ MUTANTS = [
         (draws_all_at_once, "before or after it begins", 0),
         (waits_for_large_values, "out of order", 9),
         (leaves_with_the_last_reading, "another time than the public schedule", 3),
-        (stands_at_the_oldest, "energy that was not measured", 0),
+        (stands_at_the_oldest, "energy that was not measured", 59),
         (takes_every_jump_for_time, "a resumed copy goes on", 0),
         (keeps_what_it_has, "before all that it says is decided", 0),
+        (sends_more_than_the_broker_takes, "more at once than it takes", 0),
+        (never_pings, "does not keep its connection alive", 0),
+        (reads_whole_packets_only, "has not been received", 0),
+        (acknowledges_on_any_connection, "not sent on this connection", 0),
         (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),
     )
 ]

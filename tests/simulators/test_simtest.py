@@ -1,6 +1,7 @@
 """The agent under seeded crashes and faults (simulators.simtest): nothing breaks, and mistakes are found."""
 
 import io
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,10 @@ def test_the_seeds_exercise_everything() -> None:
         *("Read", "Junk", "Drop", "Stall", "Refuse"),
         *("Clock", "Resume", "Slow", "Full", "Stop", "Fail", "Crash"),
     }
+    networks = [plan.network for plan in plans]
+    assert {network.level for network in networks} == {4, 5}
+    for name in ("pieces", "late_ms", "keepalive_s", "maximum", "refuses", "silent"):
+        assert {bool(getattr(network, name)) for network in networks} == {False, True}
     assert {one.kind for one in settings} == {"power", "interval_energy"}
     assert {one.clock for one in settings} == {"wall", "event"}
     assert {one.grid.partition(":")[0] for one in settings} >= {"1d", "1d/4", "60/15"}
@@ -148,6 +153,14 @@ def test_what_breaks_is_shrunk(where: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for at in range(len(small.events)):
         fewer = replace(small, events=(*small.events[:at], *small.events[at + 1 :]))
         assert invariant(fewer, where, twin=False) != right
+
+
+def test_the_network_does_what_it_is_told(where: Path) -> None:
+    """Connections are refused and lost without a word, publications refused, pings asked for: all counted."""
+    counts = sum((runs.run(generate(seed), where) for seed in range(30)), Counter[str]())
+    for name in ("pings", "refused connections", "silent outages", "refused publications", "redelivered"):
+        assert counts[name] > 0, name
+    assert counts["connections"] > 2 * counts["processes"]
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,332 @@
+"""The two brokers: what they hold, hand over again, forget, confirm and refuse.
+
+The source's keeps a mailbox for each client id that has subscribed: what was not acknowledged comes again on
+the next connection, first and in order, or not in order. Each delivery has a packet id of its own, also one
+that comes again, as long as there are any: so an id tells which delivery an acknowledgement is for. The
+sink's confirms what arrives, at once or later and in any order, not at all while it stalls, and takes so many
+at a time.
+"""
+
+import asyncio
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import NamedTuple
+
+from simulators.simtest import mqtt_server as mqtt
+from simulators.simtest.invariants import InvariantViolation, check
+from simulators.simtest.network import WAY_S, Connection, Mark, Observer, Publication, Socket
+from simulators.simtest.schedule import Network
+
+LAST_ID = 65_535
+INFLIGHT_3_1_1 = 20
+"""How many unacknowledged messages mosquitto sends where the client does not say."""
+
+KEEPALIVE_MAX_S = 2
+"""Only where the keep-alive is this short a silent outage is found out within a schedule."""
+
+JUNK: tuple[tuple[str, bytes, str], ...] = (
+    ("meters/m{}/power", b"", "refused_empty"),
+    ("meters/m{}/power", b"{", "refused_json"),
+    ("meters/m{}/power", b"\xff\xfe", "refused_encoding"),
+    ("meters/m{}/power", b'{"t":1772450000}', "refused_missing"),
+    ("meters/m{}/power", b'{"t":1772450000,"v":NaN}', "refused_not_finite"),
+    ("meters/m{}/power", b'{"t":1772450000,"v":"much"}', "refused_type"),
+    ("meters/m{}/power", b'{"t":"noon","v":5}', "refused_time"),
+    ("meters/m{}/power", b'{"t":9772450000,"v":5}', "refused_ahead"),
+    ("meters/m{}/power", b'{"v":5,"t":"' + b"x" * 300 + b'"}', "refused_size"),
+    ("meters/" + "m" * 200 + "{}/power", b'{"t":1772450000,"v":5}', "refused_topic"),
+)
+"""Topic, payload and the counter of what is no reading."""
+OF_TIMES = ("refused_time", "refused_ahead")
+"""Why readings are refused whose times are read; where they are not, these are readings of 5."""
+
+
+class Broker:
+    """One side's broker: whether it can be reached, and who is connected."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, observer: Observer, random: Random, network: Network
+    ) -> None:
+        self.loop = loop
+        self.observer = observer
+        self.random = random
+        self.network = network
+        self.reachable = asyncio.Event()
+        self.counts: Counter[str] = Counter()
+        self.connections: list[Connection] = []
+        self._lost: list[Connection] = []
+
+    async def connect(self, protocol: asyncio.Protocol) -> Socket:
+        """Connect the agent; while nobody can, that is refused at once, or waits."""
+        await asyncio.sleep(WAY_S)
+        if not self.reachable.is_set():
+            if self.random.random() < 0.5:
+                raise ConnectionRefusedError("nobody listens")
+            await self.reachable.wait()
+        connection = Connection(self, protocol)
+        self.counts["connections"] += 1
+        self.connections.append(connection)
+        socket = Socket(connection)
+        protocol.connection_made(socket)
+        return socket
+
+    def drop(self, down_s: float) -> None:
+        """Lose all connections; nobody gets one for a while."""
+        self.reachable.clear()
+        self.loop.call_later(down_s, self.reachable.set)
+        silent = self.random.random() * 100 < self.network.silent
+        for connection in list(self.connections):
+            if silent and 0 < connection.keepalive_s <= KEEPALIVE_MAX_S:
+                self.counts["silent outages"] += 1
+                connection.lose()
+                self.leave(connection)
+                self._lost.append(connection)
+            else:
+                connection.cut()
+
+    def cut(self) -> None:
+        """Lose all connections."""
+        for connection in list(self.connections):
+            connection.cut()
+
+    def settle(self) -> None:
+        """From now on nothing goes wrong."""
+        self.network = replace(self.network, late_ms=0, refuses=0, silent=0)
+        for connection in self._lost:
+            connection.cut()
+
+    def process_ended(self) -> None:
+        """The process has ended; sometimes the broker learns of that only when it is back."""
+        for connection in list(self.connections):
+            connection.die(silently=self.random.random() < 0.5)
+
+    def leave(self, connection: Connection) -> None:
+        """A connection has ended."""
+        if connection in self.connections:
+            self.connections.remove(connection)
+
+    # --- the protocol --------------------------------------------------------------------------
+
+    def take(self, connection: Connection, packet: mqtt.Packet) -> None:
+        """Read a packet of a client."""
+        match packet:
+            case mqtt.Connect():
+                self._on_connect(connection, packet)
+            case mqtt.Ping():
+                self.counts["pings"] += 1
+                connection.send(mqtt.PINGRESP)
+            case mqtt.Disconnect():
+                self.leave(connection)
+            case _ if connection.connect is None:
+                raise InvariantViolation("the agent sends before the broker has answered CONNECT")
+            case _:
+                self._take(connection, packet)
+
+    def _on_connect(self, connection: Connection, connect: mqtt.Connect) -> None:
+        reason = self._refusal(connect)
+        if reason:
+            self.counts["refused connections"] += 1
+            connection.send(mqtt.connack(connect.level, reason), Mark(after=connection.cut))
+            return
+        for other in list(self.connections):  # 3.1.4: the same client, back before its end was known
+            if other.connect is not None and other.connect.client_id == connect.client_id:
+                other.cut()
+        connection.connect = connect
+        connection.keepalive_s = connect.keepalive_s
+        granted = {}
+        if connect.level == mqtt.MQTT_5 and self.network.keepalive_s:
+            connection.keepalive_s = granted[0x13] = self.network.keepalive_s
+        self._accept(connection, connect, granted)
+
+    def _refusal(self, connect: mqtt.Connect) -> int:
+        """Return why a connection is refused; 0: it is not."""
+        if self.random.random() * 100 < self.network.refuses:
+            return mqtt.UNAVAILABLE[connect.level]
+        return 0
+
+    def _accept(self, connection: Connection, connect: mqtt.Connect, granted: dict[int, int]) -> None:
+        raise NotImplementedError
+
+    def _take(self, connection: Connection, packet: mqtt.Packet) -> None:
+        raise NotImplementedError
+
+
+class Mail(NamedTuple):
+    """A message at the source's broker."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+
+
+@dataclass(eq=False)
+class Mailbox:
+    """What the source's broker keeps for one client: what waits, and what was handed over, by packet id."""
+
+    subscribed: bool = False
+    waiting: deque[Mail] = field(default_factory=deque)
+    handed: dict[int, Mail] = field(default_factory=dict)
+    again: int = 0
+    connection: Connection | None = None
+
+    def forget(self) -> None:
+        """Lose the session."""
+        self.subscribed = False
+        self.waiting.clear()
+        self.handed.clear()
+        self.again = 0
+
+
+class SourceBroker(Broker):
+    """The source's broker."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, observer: Observer, random: Random, network: Network
+    ) -> None:
+        super().__init__(loop, observer, random, network)
+        self.mailboxes: dict[str, Mailbox] = {}
+        self._last_id = random.choice([0, LAST_ID - 20])
+
+    @property
+    def owed(self) -> list[int]:
+        """The packet ids of what those who are connected have not acknowledged."""
+        return [packet_id for box in self.mailboxes.values() if box.connection for packet_id in box.handed]
+
+    def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool) -> None:
+        """Take what a meter publishes: every subscriber gets it, or will."""
+        mail = Mail(topic, payload, qos, retain)
+        for box in self.mailboxes.values():
+            if box.subscribed and (qos or box.connection):
+                box.waiting.append(mail)
+                self._hand_over(box)
+
+    def forget(self) -> None:
+        """Lose every session."""
+        for box in self.mailboxes.values():
+            box.forget()
+
+    def shuffle(self) -> None:
+        """What waits will come in another order."""
+        for box in self.mailboxes.values():
+            mixed = [*box.handed.values(), *box.waiting]
+            self.random.shuffle(mixed)
+            self.counts["redelivered"] += len(box.handed)
+            box.handed.clear()
+            box.waiting = deque(mixed)
+            box.again = 0
+
+    def _accept(self, connection: Connection, connect: mqtt.Connect, granted: dict[int, int]) -> None:
+        box = self.mailboxes.setdefault(connect.client_id, Mailbox())
+        if connect.clean:
+            box.forget()
+        self.counts["redelivered"] += len(box.handed)
+        box.waiting.extendleft(reversed(box.handed.values()))
+        box.again = len(box.handed)
+        box.handed.clear()
+        box.connection = connection
+        connection.send(mqtt.connack(connect.level, 0, present=box.subscribed, properties=granted))
+        self._hand_over(box)
+
+    def leave(self, connection: Connection) -> None:
+        """The next connection begins with what this one leaves."""
+        super().leave(connection)
+        for box in self.mailboxes.values():
+            if box.connection is connection:
+                box.connection = None
+
+    def _take(self, connection: Connection, packet: mqtt.Packet) -> None:
+        box = next((box for box in self.mailboxes.values() if box.connection is connection), None)
+        if box is None or connection.connect is None:
+            return  # it has been taken over
+        match packet:
+            case mqtt.Subscribe(packet_id=packet_id):
+                box.subscribed = True
+                client_id = connection.connect.client_id
+                told = Mark(before=lambda: self.observer.subscribed(client_id))
+                connection.send(mqtt.suback(connection.level, packet_id), told)
+            case mqtt.Puback(packet_id=packet_id):
+                check(packet_id in box.handed, "the agent acknowledges what was not sent on this connection")
+                del box.handed[packet_id]
+                self._hand_over(box)
+            case _:
+                raise InvariantViolation("the agent publishes at the source's broker", type(packet).__name__)
+
+    def _hand_over(self, box: Mailbox) -> None:
+        """Send what waits, as much as may be unacknowledged."""
+        connection = box.connection
+        if connection is None or connection.connect is None:
+            return
+        most = connection.connect.receive_maximum or INFLIGHT_3_1_1
+        while box.waiting and len(box.handed) < most:
+            mail = box.waiting.popleft()
+            duplicate, box.again = box.again > 0, max(box.again - 1, 0)
+            packet_id = 0
+            if mail.qos:
+                packet_id = self._last_id = self._last_id % LAST_ID + 1
+                box.handed[packet_id] = mail
+            flags = mail.retain | (8 if duplicate and mail.qos else 0)
+            connection.send(mqtt.publish(connection.level, packet_id, mail.topic, mail.payload, flags))
+
+
+class SinkBroker(Broker):
+    """The sink's broker."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, observer: Observer, random: Random, network: Network
+    ) -> None:
+        super().__init__(loop, observer, random, network)
+        self.stalls = False
+        self.refuses = False
+        self._unanswered: dict[Connection, dict[int, Publication]] = {}
+
+    def _refusal(self, connect: mqtt.Connect) -> int:
+        if connect.level > self.network.level:
+            return mqtt.UNSUPPORTED[connect.level]
+        return super()._refusal(connect)
+
+    def _accept(self, connection: Connection, connect: mqtt.Connect, granted: dict[int, int]) -> None:
+        self._unanswered[connection] = {}
+        if connect.level == mqtt.MQTT_5 and self.network.maximum:
+            granted[0x21] = self.network.maximum
+        connection.send(mqtt.connack(connect.level, 0, properties=granted))
+
+    def leave(self, connection: Connection) -> None:
+        """What was not answered is not any more."""
+        super().leave(connection)
+        self._unanswered.pop(connection, None)
+
+    def _take(self, connection: Connection, packet: mqtt.Packet) -> None:
+        if not isinstance(packet, mqtt.Publish):
+            raise InvariantViolation("the agent subscribes at the sink's broker", type(packet).__name__)
+        if connection not in self._unanswered:
+            return
+        waiting = self._unanswered[connection]
+        check(packet.packet_id not in waiting, "a packet id is used again before it is answered")
+        most = self.network.maximum if connection.level == mqtt.MQTT_5 else 0
+        check(not most or len(waiting) < most, "the broker is sent more at once than it takes")
+        waiting[packet.packet_id] = Publication(*packet)
+        late_s = self.random.random() * self.network.late_ms / 1000
+        self.loop.call_later(late_s, self._answer, connection, packet.packet_id)
+
+    def _answer(self, connection: Connection, packet_id: int) -> None:
+        if connection not in self._unanswered or self.stalls:
+            return
+        if self.refuses:
+            self.refuses = False
+            self.counts["refused publications"] += 1
+            self.refuse(connection, packet_id)
+            return
+        publication = self._unanswered[connection].pop(packet_id)
+        observer = self.observer
+        told = Mark(lambda: observer.confirms(publication), observer.after_confirming)
+        connection.send(mqtt.puback(packet_id), told)
+
+    def refuse(self, connection: Connection, packet_id: int) -> None:
+        """Refuse a publication: a quota is exceeded. A broker of MQTT 3.1.1 can only end the connection."""
+        if connection.level == mqtt.MQTT_5:
+            self._unanswered.pop(connection)  # it answers nothing after that
+            connection.send(mqtt.puback(packet_id, mqtt.QUOTA_EXCEEDED))
+        else:
+            connection.cut()

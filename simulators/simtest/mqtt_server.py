@@ -1,0 +1,234 @@
+"""MQTT as a broker speaks it, in bytes: packets of clients are read, packets of brokers are written.
+
+Written from the standards (3.1.1 and 5.0; the sections number alike) and apart from `meteragent.mqtt`, whose
+client it talks to. There is no socket and no clock here.
+"""
+
+from typing import NamedTuple
+
+MQTT_3, MQTT_5 = 4, 5
+UNAVAILABLE = {MQTT_3: 3, MQTT_5: 0x88}
+UNSUPPORTED = {MQTT_3: 1, MQTT_5: 0x84}
+"""Reasons of CONNACK: the broker is not available; it does not speak this version."""
+QUOTA_EXCEEDED = 0x97
+PINGRESP = b"\xd0\x00"
+
+_SIZES = {0x11: 4, 0x21: 2, 0x27: 4, 0x13: 2}
+"""Bytes of the properties that are known: session expiry, receive maximum, packet size, server keep alive."""
+
+
+class Malformed(Exception):
+    """A packet that the standard does not allow a client."""
+
+
+class Connect(NamedTuple):
+    """CONNECT (3.1); what 3.1.1 does not say is None."""
+
+    level: int
+    client_id: str
+    clean: bool
+    keepalive_s: int
+    expiry_s: int | None
+    receive_maximum: int | None
+
+
+class Publish(NamedTuple):
+    """PUBLISH (3.3) at QoS 1."""
+
+    packet_id: int
+    topic: str
+    payload: bytes
+    retain: bool
+
+
+class Puback(NamedTuple):
+    """PUBACK (3.4)."""
+
+    packet_id: int
+
+
+class Subscribe(NamedTuple):
+    """SUBSCRIBE (3.8) to one filter at QoS 1."""
+
+    packet_id: int
+    topic_filter: str
+
+
+class Ping(NamedTuple):
+    """PINGREQ (3.12)."""
+
+
+class Disconnect(NamedTuple):
+    """DISCONNECT (3.14)."""
+
+
+Packet = Connect | Publish | Puback | Subscribe | Ping | Disconnect
+
+
+class Reader:
+    """Reads the packets of one connection, which come in pieces of any size."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self._level = 0
+
+    def read(self, data: bytes) -> list[tuple[Packet, int]]:
+        """Return the packets that end in this piece, each with its end there. Raises Malformed."""
+        before, data = len(self._kept), self._kept + data
+        packets: list[tuple[Packet, int]] = []
+        at = 0
+        while (fields := _header(data, at)) is not None and fields[1] <= len(data):
+            begin, end = fields
+            packets.append((self._packet(data[at], _Fields(data[begin:end])), end - before))
+            at = end
+        self._kept = data[at:]
+        return packets
+
+    def _packet(self, first: int, fields: "_Fields") -> Packet:
+        try:
+            packet = self._read(first, fields)
+        except (IndexError, KeyError, UnicodeDecodeError) as error:
+            raise Malformed("a packet that ends too early, or text that is none") from error
+        if fields.left:
+            raise Malformed("a packet that is too long")
+        if isinstance(packet, Connect) == bool(self._level):
+            raise Malformed("CONNECT is not the first packet, or comes twice")
+        self._level = packet.level if isinstance(packet, Connect) else self._level
+        return packet
+
+    def _read(self, first: int, fields: "_Fields") -> Packet:
+        match first:
+            case 0x10:
+                return _connect(fields)
+            case 0x32 | 0x33:
+                topic, packet_id = fields.text(), _packet_id(fields)
+                self._skip_properties(fields)
+                return Publish(packet_id, topic, fields.take(fields.left), bool(first & 1))
+            case 0x40:
+                return Puback(_packet_id(fields))
+            case 0x82:
+                packet_id = _packet_id(fields)
+                self._skip_properties(fields)
+                topic_filter = fields.text()
+                if fields.integer(1) != 1:
+                    raise Malformed("a subscription at another QoS than 1")
+                return Subscribe(packet_id, topic_filter)
+            case 0xC0:
+                return Ping()
+            case 0xE0:
+                fields.take(fields.left if self._level == MQTT_5 else 0)
+                return Disconnect()
+        raise Malformed(f"a packet that begins with 0x{first:02x}")
+
+    def _skip_properties(self, fields: "_Fields") -> None:
+        if self._level == MQTT_5:
+            fields.take(fields.number())
+
+
+class _Fields:
+    """Reads the fields of one packet. Raises IndexError beyond its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @property
+    def left(self) -> int:
+        return len(self._data)
+
+    def take(self, size: int) -> bytes:
+        if size > len(self._data):
+            raise IndexError
+        taken, self._data = self._data[:size], self._data[size:]
+        return taken
+
+    def integer(self, size: int) -> int:
+        return int.from_bytes(self.take(size))
+
+    def text(self) -> str:
+        return self.take(self.integer(2)).decode()
+
+    def number(self) -> int:
+        digits = [self.integer(1)]
+        while digits[-1] > 0x7F:
+            digits.append(self.integer(1))
+        return sum((digit & 0x7F) << 7 * place for place, digit in enumerate(digits))
+
+
+def _header(data: bytes, at: int) -> tuple[int, int] | None:
+    """Return where a packet's fields begin and end; None: its header is not whole (2.2)."""
+    value = 0
+    for place, digit in enumerate(data[at + 1 : at + 5]):
+        value |= (digit & 0x7F) << 7 * place
+        if digit < 0x80:
+            begin = at + 2 + place
+            return begin, begin + value
+    return None
+
+
+def _packet_id(fields: _Fields) -> int:
+    packet_id = fields.integer(2)
+    if not packet_id:
+        raise Malformed("a packet id of 0")
+    return packet_id
+
+
+def _connect(fields: _Fields) -> Connect:
+    if fields.text() != "MQTT":
+        raise Malformed("another protocol than MQTT")
+    level, flags, keepalive_s = fields.integer(1), fields.integer(1), fields.integer(2)
+    properties: dict[int, int] = {}
+    if level == MQTT_5:
+        inner = _Fields(fields.take(fields.number()))
+        while inner.left:
+            identifier = inner.integer(1)
+            properties[identifier] = inner.integer(_SIZES[identifier])
+    if flags & ~0x02:
+        raise Malformed("a will or credentials that nobody has configured")
+    client_id = fields.text()
+    expiry_s = properties.get(0x11, 0) if level == MQTT_5 else None
+    return Connect(level, client_id, bool(flags & 2), keepalive_s, expiry_s, properties.get(0x21))
+
+
+# Written ------------------------------------------------------------------------------------------
+
+
+def connack(
+    level: int, reason: int, *, present: bool = False, properties: dict[int, int] | None = None
+) -> bytes:
+    """Return a CONNACK (3.2)."""
+    granted = b"".join(
+        bytes((name,)) + value.to_bytes(_SIZES[name]) for name, value in (properties or {}).items()
+    )
+    return _packet(0x20, bytes((present, reason)), _properties(level, granted))
+
+
+def publish(level: int, packet_id: int, topic: str, payload: bytes, flags: int) -> bytes:
+    """Return a PUBLISH (3.3), at QoS 0 if the packet id is 0; flags: 1 retained, 8 sent before."""
+    name = topic.encode()
+    number = packet_id.to_bytes(2) if packet_id else b""
+    first = 0x30 | flags | (2 if packet_id else 0)
+    return _packet(first, len(name).to_bytes(2), name, number, _properties(level, b""), payload)
+
+
+def puback(packet_id: int, reason: int = 0) -> bytes:
+    """Return a PUBACK (3.4); only MQTT 5's has a reason."""
+    return _packet(0x40, packet_id.to_bytes(2), bytes((reason,)) if reason else b"")
+
+
+def suback(level: int, packet_id: int) -> bytes:
+    """Return a SUBACK (3.9) that grants QoS 1."""
+    return _packet(0x90, packet_id.to_bytes(2), _properties(level, b""), b"\1")
+
+
+def _properties(level: int, properties: bytes) -> bytes:
+    return bytes((len(properties),)) + properties if level == MQTT_5 else b""
+
+
+def _packet(first: int, *parts: bytes) -> bytes:
+    body = b"".join(parts)
+    size, length = len(body), bytearray()
+    while size > 0x7F:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    length.append(size)
+    return bytes((first,)) + bytes(length) + body

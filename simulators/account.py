@@ -20,16 +20,13 @@ from meteragent.domain.units import MICRO, MINUTE_MS
 from meteragent.store.ledger import Spent
 from simulators.chance import Integers
 from simulators.fault import Row
+from simulators.invariant import InvariantViolation, check
 from simulators.meter import Readings
 
 HARMLESS = frozenset({"duplicate", "reorder"})
 """Faults that cost nothing: what comes again is not counted, what comes within `lateness` is."""
 _MARGIN_MS = 2 * MINUTE_MS
 """More than a step between readings and than what a clock is off."""
-
-
-class BrokenError(AssertionError):
-    """What a world promises does not hold; the text says what."""
 
 
 class Slot(NamedTuple):
@@ -88,7 +85,7 @@ class Account:
         """Hold everything against everything; returns in how many slots the exact mean was found.
 
         Raises:
-            BrokenError: something does not hold.
+            InvariantViolation: something does not hold.
         """
         self._check_readings()
         self._check_slots()
@@ -99,10 +96,10 @@ class Account:
         """Each message has one fate and is acknowledged once."""
         fates = ("accepted", "late", "duplicate", "early", "retained")
         told = sum(n for name, n in self.counts.items() if name in fates or name.startswith("refused_"))
-        _same("messages taken in", self.counts["received"], self.messages)
-        _same("fates of readings", told, self.messages)
-        if sorted(self.tokens) != list(range(self.messages)):
-            raise BrokenError("a message is acknowledged twice or never")
+        check(self.counts["received"] == self.messages, "a message is not taken in", self.messages)
+        check(told == self.messages, "a message has no fate", (told, self.messages))
+        once = sorted(self.tokens) == list(range(self.messages))
+        check(once, "a message is acknowledged twice or never")
 
     def _check_slots(self) -> None:
         """From each home's first window on, each slot leaves once, to after the last reading."""
@@ -113,10 +110,11 @@ class Account:
         for home, left in times.items():
             last_ms = max(left, default=0) + step_ms
             if sorted(left) != list(range(self.first_ms[home], last_ms, step_ms)):
-                raise BrokenError(f"a slot of home {home} left twice or never")
+                raise InvariantViolation("a slot left twice or never", home)
             if last_ms < self.end_ms or (last_ms - self.first_ms[home]) % length_ms:
-                raise BrokenError(f"home {home} ends too early or within a window")
-        _same("slots released", self.counts["released"], len(self.released))
+                raise InvariantViolation("a home ends too early or within a window", home)
+        released = self.counts["released"]
+        check(released == len(self.released), "a counter is wrong", "released")
 
     def _check_ledger(self) -> None:
         """What was charged is what left, by home, day and window."""
@@ -127,18 +125,18 @@ class Account:
         charged = {(one.meter, one.start_ms): (one.windows, one.epsilon_per_w) for one in self.spent}
         left = {key: (count, count * self.terms.epsilon_per_w) for key, count in windows.items()}
         if charged != left:
-            raise BrokenError("the ledger is not what left")
+            raise InvariantViolation("the ledger is not what left")
 
     def _check_values(self) -> int:
         touched, energies, exact = self.touched(), self.energies(), 0
         if self.begun.keys() != energies.keys():
-            raise BrokenError("noise was drawn for other slots than left")
+            raise InvariantViolation("noise was drawn for other slots than left")
         for slot, quanta in self.released:
             if slot in touched:
                 continue
             exact += 1
             if quanta != (self.begun[slot] + energies[slot]) // self.terms.lattice(0):
-                raise BrokenError(f"{slot}: what left less its noise is not the exact mean")
+                raise InvariantViolation("what left less its noise is not the exact mean", slot)
         return exact
 
 
@@ -164,8 +162,3 @@ def first_window_ms(arrived_ms: Integers, stamps_ms: Integers, ahead_ms: int, le
     """Where a home's first window starts: the first boundary once a reading has come that is not refused."""
     first_ms = int(arrived_ms[stamps_ms <= arrived_ms + ahead_ms].min())
     return -(-first_ms // length_ms) * length_ms
-
-
-def _same(what: str, found: int, expected: int) -> None:
-    if found != expected:
-        raise BrokenError(f"{what}: {found}, not {expected}")

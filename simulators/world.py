@@ -45,9 +45,10 @@ from meteragent.domain.units import DAY_MS, MICRO
 from meteragent.privacy.bits import SeededBits
 from meteragent.store import Store, ledger, outbox, transaction
 from simulators import fault
-from simulators.account import Account, BrokenError, Slot, first_window_ms
+from simulators.account import Account, Slot, first_window_ms
 from simulators.fault import Arrivals, Faults, Row
 from simulators.fleet import Fleet
+from simulators.invariant import InvariantViolation
 from simulators.meter import Meter, Readings
 from simulators.plan import DAY_0, event_table
 
@@ -179,7 +180,7 @@ class World:
         """Let the time pass, with a new store in `folder`; what there is to check, and what was seen.
 
         Raises:
-            BrokenError: a value leaves off the lattice.
+            InvariantViolation: a value leaves off the lattice.
             StoreError: the store cannot be written.
         """
         messages, books, counts = self.messages(), Books(), Counts()
@@ -240,12 +241,12 @@ def _released(payload: bytes, quantum_u: int) -> tuple[Slot, int]:
     """A record's slot and its value in quanta.
 
     Raises:
-        BrokenError: the value is off the lattice.
+        InvariantViolation: the value is off the lattice.
     """
     record = json.loads(payload, parse_float=Decimal)
     quanta, rest = divmod(Fraction(record["value"]) * MICRO, quantum_u)
     if rest:
-        raise BrokenError("a value is off the lattice")
+        raise InvariantViolation("a value is off the lattice")
     return Slot(int(record["meter"][1:]), grid.parse_time(record["t"])), int(quanta)
 
 
@@ -260,7 +261,7 @@ def write(world: World, out: Path) -> dict[str, Any]:
     """Run it, check it and write the files; returns the summary.
 
     Raises:
-        BrokenError: something does not hold.  OSError, StoreError: as the system says.
+        InvariantViolation: something does not hold.  OSError, StoreError: as the system says.
     """
     with folder() as new:
         account, books = world.run(new)
@@ -324,7 +325,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write a world and say what was found; 1: it cannot be written or does not hold, 2: no such seed."""
     try:
         summary = write(World(arguments.seed, arguments.homes, arguments.days), arguments.out)
-    except (OSError, StoreError, BrokenError, ValueError) as error:
+    except (OSError, StoreError, InvariantViolation, ValueError) as error:
         print(f"world: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
     print(

@@ -33,11 +33,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from simulators.invariant import InvariantViolation
 from simulators.long_run import STOPPED, LongRun, OtherLog, Stopped, stoppable
 from simulators.option import positive, seed
 from simulators.simtest import runs
 from simulators.simtest.generator import generate
-from simulators.simtest.invariants import InvariantViolation
 from simulators.simtest.schedule import Schedule, read, write
 from simulators.simtest.shrink import shrink
 

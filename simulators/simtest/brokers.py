@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple
 
+from simulators.invariant import InvariantViolation, check
 from simulators.simtest import mqtt_server as mqtt
-from simulators.simtest.invariants import InvariantViolation, check
 from simulators.simtest.network import WAY_S, Connection, Mark, Observer, Publication, Socket
 from simulators.simtest.schedule import Network
 

@@ -21,24 +21,11 @@ from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO
 from meteragent.store import Store, outbox
 from meteragent.wire.descriptor import describe
+from simulators.invariant import check
 from simulators.simtest.expected_store import ExpectedStore
 from simulators.simtest.model import Closed, Model
 
 _FIELDS = ["v", "meter", "t", "for", "value", "unit", "sd", "d"]
-
-
-class InvariantViolation(Exception):
-    """An invariant does not hold: which, and where."""
-
-    def __init__(self, invariant: str, where: object = "") -> None:
-        super().__init__(f"{invariant}: {where}" if where != "" else invariant)
-        self.invariant = invariant
-
-
-def check(holds: object, invariant: str, where: object = "") -> None:
-    """Raises InvariantViolation unless it holds."""
-    if not holds:
-        raise InvariantViolation(invariant, where)
 
 
 class Sent(NamedTuple):

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-from simulators.simtest.invariants import InvariantViolation
+from simulators.invariant import InvariantViolation
 
 _Arguments = TypeVarTuple("_Arguments")
 _Out = TypeVar("_Out")

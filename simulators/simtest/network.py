@@ -14,8 +14,8 @@ from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
+from simulators.invariant import InvariantViolation, check
 from simulators.simtest import mqtt_server as mqtt
-from simulators.simtest.invariants import InvariantViolation, check
 from simulators.simtest.schedule import Network
 
 WAY_S = 0.002

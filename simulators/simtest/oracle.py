@@ -19,9 +19,10 @@ from meteragent.domain.reading import Message
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS
 from meteragent.store import Store
+from simulators.invariant import InvariantViolation, check
 from simulators.simtest.brokers import OF_TIMES
 from simulators.simtest.expected_store import ExpectedStore
-from simulators.simtest.invariants import InvariantChecker, InvariantViolation, Sent, check
+from simulators.simtest.invariants import InvariantChecker, Sent
 from simulators.simtest.model import Arrival, Meter, Model, StreamSpec
 
 KNOWN_S = 1.5

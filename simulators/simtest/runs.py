@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from simulators.invariant import InvariantViolation, check
 from simulators.simtest.generator import generate
-from simulators.simtest.invariants import InvariantViolation, check
 from simulators.simtest.schedule import Full, Schedule
 from simulators.simtest.setting import write_keys
 from simulators.simtest.world import World

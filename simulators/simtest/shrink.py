@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from simulators.simtest.invariants import InvariantViolation
+from simulators.invariant import InvariantViolation
 from simulators.simtest.runs import run
 from simulators.simtest.schedule import Configuration, Crash, End, Event, Network, Schedule
 from simulators.simtest.setting import Setting

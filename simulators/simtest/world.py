@@ -24,12 +24,13 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.domain.terms import Clock
 from meteragent.store import Store, restored_at
+from simulators.invariant import InvariantViolation
 from simulators.simtest import disk, power
 from simulators.simtest import schedule as s
 from simulators.simtest.agent_process import environment, is_of_the_device, named
 from simulators.simtest.brokers import Broker, SinkBroker, SourceBroker
 from simulators.simtest.faults import FaultInjector
-from simulators.simtest.invariants import InvariantViolation, Sent
+from simulators.simtest.invariants import Sent
 from simulators.simtest.loop import Guard, Killed, VirtualLoop
 from simulators.simtest.model import Model, StreamSpec
 from simulators.simtest.network import Publication

@@ -26,7 +26,7 @@ from simulators.option import positive
 from tests.integration import law
 from tests.integration.agent import LOGS_SUBSCRIPTIONS
 from tests.integration.judge import Fed, Messages, dither, noise, slots, violations
-from tests.integration.ordeal import PLAN, UNLIMITED, Outcome, kill_agent, kill_brokers
+from tests.integration.kills import PLAN, UNLIMITED, Outcome, kill_agent, kill_brokers
 from tests.integration.plan import Plan
 from tests.support.broker import Broker, mosquitto_program
 

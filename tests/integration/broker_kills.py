@@ -13,7 +13,7 @@ from meteragent.agent.watch import ask
 from meteragent.mqtt.endpoint import Version
 from tests.integration.agent import Agent
 from tests.integration.judge import Messages, slots, value, violations
-from tests.integration.ordeal import PLAN, Outcome, kill_agent, kill_brokers
+from tests.integration.kills import PLAN, Outcome, kill_agent, kill_brokers
 from tests.integration.plan import time_ms
 from tests.integration.service import (
     ALONE,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS, Agent
-from tests.integration.ordeal import PLAN, invent
+from tests.integration.kills import PLAN, invent
 from tests.integration.wire import Receiver, feed
 from tests.support.broker import Broker
 

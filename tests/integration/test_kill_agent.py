@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration import law
 from tests.integration.judge import noise
-from tests.integration.ordeal import PLAN, kill_agent
+from tests.integration.kills import PLAN, kill_agent
 from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration

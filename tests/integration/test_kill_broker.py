@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS
-from tests.integration.ordeal import PLAN, UNLIMITED, kill_brokers
+from tests.integration.kills import PLAN, UNLIMITED, kill_brokers
 
 pytestmark = pytest.mark.integration
 

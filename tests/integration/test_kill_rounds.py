@@ -19,7 +19,7 @@ from meteragent.privacy.bits import SeededBits
 from simulators.long_run import LongRun
 from tests.commands import kill_rounds
 from tests.integration import law
-from tests.integration.ordeal import PLAN, invent
+from tests.integration.kills import PLAN, invent
 from tests.support.not_run import ROOT
 
 pytestmark = pytest.mark.integration

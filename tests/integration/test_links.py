@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS, Agent
 from tests.integration.judge import Fed
-from tests.integration.ordeal import PLAN, invent
+from tests.integration.kills import PLAN, invent
 from tests.integration.proxy import Proxy
 from tests.integration.service import Scenarios, until
 from tests.integration.wire import Publication, Receiver, feed
@@ -110,11 +110,11 @@ def links(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Sc
 
     async def source(folder: Path) -> Run:
         with mosquitto(settings=LOGS_SUBSCRIPTIONS) as broker:
-            return await _ordeal(folder, broker, "source")
+            return await _broken_links(folder, broker, "source")
 
     async def sink(folder: Path) -> Run:
         with mosquitto(settings=LOGS_SUBSCRIPTIONS) as broker:
-            return await _ordeal(folder, broker, "sink")
+            return await _broken_links(folder, broker, "sink")
 
     async def waiting(folder: Path) -> Run:
         with mosquitto(settings=LOGS_SUBSCRIPTIONS | {"max_inflight_messages": LIMIT}) as broker:
@@ -125,7 +125,7 @@ def links(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Sc
     return scenarios
 
 
-async def _ordeal(folder: Path, broker: Broker, side: str) -> Run:
+async def _broken_links(folder: Path, broker: Broker, side: str) -> Run:
     """Every fault under a burst; after each all that fell due must have arrived before the next."""
     fed, messages = invent(random.Random(len(side)), METERS, (WARM + len(FAULTS) * BURST) // METERS)
     lost: dict[str, int] = {}

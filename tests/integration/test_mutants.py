@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.judge import violations
-from tests.integration.ordeal import PLAN, kill_agent
+from tests.integration.kills import PLAN, kill_agent
 from tests.support.broker import Broker
 
 pytestmark = pytest.mark.integration

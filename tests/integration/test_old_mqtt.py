@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.agent import Agent
-from tests.integration.ordeal import PLAN, invent
+from tests.integration.kills import PLAN, invent
 from tests.integration.wire import Receiver, feed
 from tests.support.broker import Broker
 

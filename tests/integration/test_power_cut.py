@@ -13,7 +13,7 @@ from meteragent.agent import DRAIN_S
 from simulators.simtest.disk import settle
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS, Agent
-from tests.integration.ordeal import PLAN, Outcome, invent, kill_agent
+from tests.integration.kills import PLAN, Outcome, invent, kill_agent
 from tests.integration.service import Scenarios
 from tests.integration.wire import Receiver, feed
 from tests.support.broker import Broker

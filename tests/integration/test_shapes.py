@@ -107,10 +107,10 @@ class Outcome(NamedTuple):
 def outcome(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """One agent, killed KILLS times, and rebooted with its broker."""
     with mosquitto(persistence=True, settings=LOGS_SUBSCRIPTIONS) as broker:
-        return asyncio.run(ordeal(broker, tmp_path_factory.mktemp("shapes")))
+        return asyncio.run(kill_and_reboot(broker, tmp_path_factory.mktemp("shapes")))
 
 
-async def ordeal(broker: Broker, folder: Path) -> Outcome:
+async def kill_and_reboot(broker: Broker, folder: Path) -> Outcome:
     """Every second life ends at a random moment since its start, the others at one since they released."""
     rng = random.Random(KILLS)
     fed, bursts = invent(rng)
@@ -160,7 +160,7 @@ EVERY = pytest.mark.parametrize("home", HOMES)
 EACH = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 
 
-def test_the_ordeal_is_one(outcome: Outcome) -> None:
+def test_the_agent_is_killed_and_rebooted(outcome: Outcome) -> None:
     """At least half of the lives that were killed had released something, and months were among it."""
     assert outcome.lives >= KILLS // 2
     assert len(BILL.due(outcome.fed["spring"])) == 3

@@ -37,7 +37,7 @@ def publication(meter: str, reading: Reading) -> Publication:
 async def feed(url: str, messages: Sequence[Publication]) -> None:
     """Publish in order at QoS 1, again and again what was not answered, also when the broker goes away.
 
-    The last ones that were answered before it went are sent again too: see `ordeal.kill_brokers`.
+    The last ones that were answered before it went are sent again too: see `kills.kill_brokers`.
     """
     sent = 0
     while sent < len(messages):

@@ -13,9 +13,9 @@ import pytest
 
 from simulators import long_run
 from simulators.__main__ import main
+from simulators.invariant import InvariantViolation
 from simulators.long_run import LongRun, OtherLog, Stopped, stoppable
 from simulators.simtest import runs
-from simulators.simtest.invariants import InvariantViolation
 from tests.support.not_run import ROOT
 
 FOLDERS = ("simulators/simtest",)

@@ -17,8 +17,9 @@ from pyarrow import parquet
 from meteragent.store import outbox
 from simulators import world
 from simulators.__main__ import main
-from simulators.account import Account, BrokenError, Slot, energy_u, first_window_ms
+from simulators.account import Account, Slot, energy_u, first_window_ms
 from simulators.fault import NONE, Faults, Row
+from simulators.invariant import InvariantViolation
 from simulators.meter import Readings
 from simulators.world import START_MS, World
 from tests.support.channels import FEW
@@ -168,7 +169,7 @@ def lose_window(account: Account) -> Account:
         (shift, "not the exact mean"),
         (overcharge, "the ledger"),
         (lose_day, "the ledger"),
-        (forget_reading, "fates of readings"),
+        (forget_reading, "a message has no fate"),
         (acknowledge_twice, "acknowledged twice"),
         (lose_window, "within a window"),
     ],
@@ -177,7 +178,7 @@ def test_what_does_not_hold_is_found(
     wrong: Callable[[Account], Account], text: str, account: Account
 ) -> None:
     """A world in which anything is lost, doubled or wrong is refused."""
-    with pytest.raises(BrokenError, match=text):
+    with pytest.raises(InvariantViolation, match=text):
         wrong(account).check()
 
 

@@ -1,0 +1,15 @@
+"""What every simulation raises when something that must hold does not."""
+
+
+class InvariantViolation(Exception):
+    """An invariant does not hold: which, and where."""
+
+    def __init__(self, invariant: str, where: object = "") -> None:
+        super().__init__(f"{invariant}: {where}" if where != "" else invariant)
+        self.invariant = invariant
+
+
+def check(holds: object, invariant: str, where: object = "") -> None:
+    """Raise InvariantViolation unless it holds."""
+    if not holds:
+        raise InvariantViolation(invariant, where)

@@ -7,7 +7,7 @@ measured and there is no date: the same facts make the same page, byte for byte.
 import json
 import platform
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -75,64 +75,54 @@ class Part(NamedTuple):
 
 def page(settings: config.Config, events: Sequence[Event] = EVENTS, known: Known | None = None) -> str:
     """Return the statement of a configuration; `known` is None where there is no store."""
-    lines = _head(settings)
+    blocks = _head(settings)
     for stream in settings.stream:
         others = config.others_per_day(settings, stream)
         archived = settings.archive is not None
         promised = guarantee.of(stream, events, known or (), others, archived=archived)
         part = Part(settings, stream, promised, _shapes(stream, promised), None if archived else known)
-        lines += ["", f"## Stream {stream.name}"]
+        blocks.append(f"## Stream {stream.name}")
         for title, section in _SECTIONS.items():
-            lines += ["", f"### {title}", "", *section(part)]
-    return "\n".join(lines) + "\n"
+            blocks += [f"### {title}", *section(part)]
+    return "\n\n".join(blocks) + "\n"
 
 
 def _shapes(stream: config.Stream, promised: Guarantee) -> dict[str, TermsDescriptor]:
     usual = promised.terms
-    shapes = config.shapes(stream, usual.rounding)
-    descriptors = (
-        describe(replace(terms, others_per_day=usual.others_per_day), archive=promised.is_archive)
-        for terms in shapes
+    shapes = (
+        replace(terms, others_per_day=usual.others_per_day) for terms in config.shapes(stream, usual.rounding)
     )
+    descriptors = (describe(terms, archive=promised.is_archive) for terms in shapes)
     return {described.id: described for described in (promised.descriptor, *descriptors)}
 
 
-def _text(text: str) -> list[str]:
-    """A paragraph."""
-    return textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
-
-
-def _item(text: str) -> list[str]:
-    """An item of a list."""
-    return textwrap.wrap(
-        f"- {text}", _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+def _text(text: str, indent: str = "") -> str:
+    """Return a paragraph."""
+    lines = textwrap.wrap(
+        text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
+    return "\n".join(lines)
 
 
-def _items(*texts: str) -> list[str]:
-    return [line for text in texts for line in _item(text)]
+def _list(*items: str) -> str:
+    return "\n".join(_text(f"- {item}", "  ") for item in items)
 
 
-def _row(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def _rows(*heads: str) -> list[str]:
-    return [_row(*heads), "|" + "---|" * len(heads)]
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(map(str, cells))} |" for cells in (heads, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(heads), *lines[1:]])
 
 
 def _head(settings: config.Config) -> list[str]:
     names = ", ".join(stream.name for stream in settings.stream)
     return [
         "# Smart-meter data: what leaves, and under which guarantee",
-        "",
-        *_text(
+        _text(
             "Made from the configuration by `meteragent check --statement`; nothing in it was measured."
             " Keep each version of this page: where two differ, what leaves or what is said of it has"
             " changed."
         ),
-        "",
-        *_items(
+        _list(
             f"Streams: {names}",
             f"Versions: meteragent {__version__}, Python {platform.python_version()}, format v1",
             *(archive.HEAD if settings.archive is not None else _of_the_agent(settings)),
@@ -166,38 +156,33 @@ def _leaves(part: Part) -> list[str]:
     named = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
     latest, by_id = descriptor.topics(stream.sink.topic, "<id>")
     return [
-        *_text(f"To the broker {where.host}:{where.port}, {'with' if where.tls else 'without'} TLS:"),
-        "",
-        *_items(
+        _text(f"To the broker {where.host}:{where.port}, {'with' if where.tls else 'without'} TLS:"),
+        _list(
             f"a record for each {'band' if terms.bands else 'slot'} of each meter, on `{stream.sink.topic}`;"
             f" a meter is named {named}",
             f"the terms of the records, their descriptor, retained on `{latest}` and `{by_id}`",
         ),
-        "",
-        *_rows("field of a record", "what it says"),
-        *(_row(f"`{name}`", meaning) for name, meaning in _meanings(part).items()),
-        "",
-        *_text(
+        _table(["field of a record", "what it says"], _named(_meanings(part))),
+        _text(
             "Nothing else leaves but the signs of a connection. All fields but `value` follow from the"
             " configuration, the clock, and when a meter is first heard."
         ),
-        "",
-        *_items(*_schedule(stream, terms)),
+        _list(*_schedule(stream, terms)),
     ]
 
 
 def _leaves_of_an_archive(part: Part) -> list[str]:
     stream, terms = part.stream, part.terms
     keyed = stream.sink.pseudonym_key_file is not None
-    rows = archive.columns(keyed=keyed, bands=bool(terms.bands))
     return [
-        *_text(archive.WHERE),
-        "",
-        *_rows("column", "what it says"),
-        *(_row(f"`{name}`", meaning) for name, meaning in rows.items()),
-        "",
-        *_items(*archive.BESIDE, *_counted(stream, terms)),
+        _text(archive.WHERE),
+        _table(["column", "what it says"], _named(archive.columns(keyed=keyed, bands=bool(terms.bands)))),
+        _list(*archive.BESIDE, *_counted(stream, terms)),
     ]
+
+
+def _named(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(f"`{name}`", meaning) for name, meaning in meanings.items()]
 
 
 def _meanings(part: Part) -> dict[str, str]:
@@ -246,15 +231,11 @@ def _guarantee(part: Part) -> list[str]:
     odds = sentences.indistinguishable(promised)
     loads = f"{sentences.of_curves(promised)} {sentences.of_loads(promised)}"
     return [
-        *_text(f"{odds} That holds against {whom}. {sentences.hidden(promised)}"),
-        "",
-        *_text(loads.strip()),
-        "",
+        _text(f"{odds} That holds against {whom}. {sentences.hidden(promised)}"),
+        _text(loads.strip()),
         "Exactly: for all readings x and y of a window, and all sets S of what may leave of it,",
-        "",
         "    P(what leaves of x is in S) <= exp(epsilon d(x, y)) P(what leaves of y is in S)",
-        "",
-        *_text(
+        _text(
             f"with epsilon = {terms.epsilon} per {unit} and d(x, y) the largest difference of"
             f" {sentences.slot_values(terms)}, after fill and clamp, rounded to multiples of"
             f" {exact(terms.quantum)} {unit}. Where some windows are longer than others, the radius"
@@ -265,14 +246,10 @@ def _guarantee(part: Part) -> list[str]:
 
 def _hidden(part: Part) -> list[str]:
     return [
-        *_text(f"{sentences.guesses()}:"),
-        "",
-        *_rows(*sentences.GUESS_COLUMNS),
-        *(_row(*cells) for cells in sentences.guess_rows(part.guarantee)),
-        "",
+        _text(f"{sentences.guesses()}:"),
+        _table(sentences.GUESS_COLUMNS, sentences.guess_rows(part.guarantee)),
         f"{sentences.NOT_HIDDEN}:",
-        "",
-        *_items(*sentences.not_hidden(part.guarantee)),
+        _list(*sentences.not_hidden(part.guarantee)),
     ]
 
 
@@ -283,14 +260,14 @@ def _adds(part: Part) -> list[str]:
     add = _text(f"{sentences.windows_add(promised)} {sentences.streams_add(promised)}".strip())
     lines = [f"level {exact(part.terms.level)} in each window; {average}"]
     if promised.is_archive:
-        return [*add, "", *_items(*lines, archive.SPENT)]
+        return [add, _list(*lines, archive.SPENT)]
     if budget is not None:
         lines.append(
             f"a budget of level {exact(budget.level)} in {format_duration(budget.per)} over all streams of a"
             " meter: a window beyond it never opens"
         )
     lines.append("`meteragent ledger` says what each meter has spent, by day and stream")
-    return [*add, "", *_items(*lines)]
+    return [add, _list(*lines)]
 
 
 def _invariants(part: Part) -> list[str]:
@@ -300,28 +277,29 @@ def _invariants(part: Part) -> list[str]:
 
 def _errors(part: Part) -> list[str]:
     costs = sentences.costs(part.guarantee)
-    return _items(*(f"{label}: {cost}" + (f"; {useful}" if useful else "") for label, cost, useful in costs))
+    return [_list(*(": ".join([label, "; ".join(filter(None, texts))]) for label, *texts in costs))]
 
 
 def _changes(part: Part) -> list[str]:
-    rows = []
-    for id_, described in part.shapes.items():
-        terms = described.terms
-        radius = f"{exact(terms.radius)} {terms.unit}"
-        rows.append(
-            _row(f"`{id_}`", format_duration(terms.length_ms), terms.n, radius, described.facts["epsilon"])
+    unit, shapes = part.terms.unit, [(id_, shape.terms) for id_, shape in part.shapes.items()]
+    rows = [
+        (
+            f"`{id_}`",
+            format_duration(terms.length_ms),
+            terms.n,
+            f"{exact(terms.radius)} {unit}",
+            terms.epsilon,
         )
+        for id_, terms in shapes
+    ]
     return [
-        *_text(
+        _text(
             "Every record names its descriptor by an id that is made of its facts: other terms have another"
             " id. A change holds from the first window that overlaps nothing released. The ids of this"
             " configuration:"
         ),
-        "",
-        *_rows("id", "window", "slots", "radius", f"epsilon (1/{part.terms.unit})"),
-        *rows,
-        "",
-        *_text(_earlier(part)),
+        _table(["id", "window", "slots", "radius", f"epsilon (1/{unit})"], rows),
+        _text(_earlier(part)),
     ]
 
 
@@ -337,23 +315,19 @@ def _earlier(part: Part) -> str:
 
 
 def _warnings(part: Part) -> list[str]:
-    return _items(*part.guarantee.warnings or ["none"])
+    return [_list(*part.guarantee.warnings or ["none"])]
 
 
 def _descriptors(part: Part) -> list[str]:
     usual = part.guarantee.descriptor
-    lines = [
-        *_text("That of an ordinary window, without the meter and the time from which it holds:"),
-        "",
-        "```json",
-        json.dumps({"id": usual.id, **usual.facts}, indent=2, ensure_ascii=False),
-        "```",
-        "",
-        *_text("And of all windows what their ids are made of, the first 8 hex digits of its SHA-256:"),
-        "",
-        "```",
+    facts = json.dumps({"id": usual.id, **usual.facts}, indent=2, ensure_ascii=False)
+    named = "\n".join(canonical(shape.facts).decode() for shape in part.shapes.values())
+    return [
+        _text("That of an ordinary window, without the meter and the time from which it holds:"),
+        f"```json\n{facts}\n```",
+        _text("And of all windows what their ids are made of, the first 8 hex digits of its SHA-256:"),
+        f"```\n{named}\n```",
     ]
-    return [*lines, *(canonical(described.facts).decode() for described in part.shapes.values()), "```"]
 
 
 _SECTIONS: Mapping[str, Callable[[Part], list[str]]] = {

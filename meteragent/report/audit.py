@@ -48,7 +48,7 @@ class Trial:
     @property
     def holds(self) -> bool:
         """Whether every check passed."""
-        return all(one.holds for one in self.audits)
+        return all(audit.holds for audit in self.audits)
 
     def figures(self) -> dict[str, Any]:
         """As plain data: names as in the descriptors, which it names; exact numbers are strings."""
@@ -79,11 +79,11 @@ def trials(
 def _kinds(config: settings.Config, stream: settings.Stream) -> list[tuple[TermsDescriptor, ...]]:
     """The descriptors of a stream's windows, together where the mechanism is the same; each id once."""
     others = settings.others_per_day(config, stream)
-    found: dict[tuple[Fraction, Fraction, int], dict[str, TermsDescriptor]] = {}
+    kinds: dict[tuple[Fraction, Fraction, int], dict[str, TermsDescriptor]] = {}
     for terms in settings.shapes(stream):
         shared = describe(replace(terms, others_per_day=others))
-        found.setdefault((terms.epsilon, terms.quantum, terms.n), {}).setdefault(shared.id, shared)
-    return [tuple(kind.values()) for kind in found.values()]
+        kinds.setdefault((terms.epsilon, terms.quantum, terms.n), {}).setdefault(shared.id, shared)
+    return [tuple(kind.values()) for kind in kinds.values()]
 
 
 def _trial(
@@ -98,22 +98,22 @@ def _trial(
     return Trial(stream, kind, alone, sent)
 
 
-def as_json(found: Sequence[Trial]) -> str:
-    """The findings as JSON."""
-    holds = all(trial.holds for trial in found)
-    return json.dumps({"holds": holds, "trials": [trial.figures() for trial in found]}, indent=2)
+def as_json(trials: Sequence[Trial]) -> str:
+    """Return the findings as JSON."""
+    holds = all(trial.holds for trial in trials)
+    return json.dumps({"holds": holds, "trials": [trial.figures() for trial in trials]}, indent=2)
 
 
 # As text ------------------------------------------------------------------------------------------
 
 
-def as_text(found: Sequence[Trial]) -> str:
-    """The findings in words."""
+def as_text(trials: Sequence[Trial]) -> str:
+    """Return the findings in words."""
     lines: list[str] = []
-    for trial in found:
-        alone = _found(trial, "The mechanism alone", trial.mechanism)
-        lines += [*_claim(trial), *alone, *_found(trial, "From readings to messages", trial.messages), ""]
-    checks = [check for trial in found for one in trial.audits for check in one.checks]
+    for trial in trials:
+        alone = _verdict(trial, "The mechanism alone", trial.mechanism)
+        lines += [*_claim(trial), *alone, *_verdict(trial, "From readings to messages", trial.messages), ""]
+    checks = [check for trial in trials for result in trial.audits for check in result.checks]
     failed = sum(not check.passed for check in checks)
     if failed:
         lines.append(f"VIOLATED: {failed} of {len(checks)} checks failed. Release nothing with this.")
@@ -134,20 +134,20 @@ def _claim(trial: Trial) -> list[str]:
     ]
 
 
-def _found(trial: Trial, title: str, one: Audit | None) -> list[str]:
-    """What was shown, what would have been seen, and each check with its verdict."""
+def _verdict(trial: Trial, title: str, result: Audit | None) -> list[str]:
+    """Return what was shown, what would have been seen, and each check with its verdict."""
     facts = trial.descriptors[0].facts
-    if one is None:
+    if result is None:
         return ["", f"  {title}: not tried, {facts['n']:,} slots are too many to be sent often enough"]
-    level = one.lower * float(Fraction(facts["radius"]))
-    loss = f"a loss {one.detects:.2f} times the claim, " if math.isfinite(one.detects) else ""
-    scale = f"noise {one.detects_scale:.1%} too large or too small"
-    rows = [f"    {'ok' if c.passed else 'FAILED':<7} {c.name:<36} {c.found}" for c in one.checks]
+    level = result.lower * float(Fraction(facts["radius"]))
+    loss = f"a loss {result.detects:.2f} times the claim, " if math.isfinite(result.detects) else ""
+    scale = f"noise {result.detects_scale:.1%} too large or too small"
+    rows = [f"    {'ok' if c.passed else 'FAILED':<7} {c.name:<36} {c.found}" for c in result.checks]
     return [
         "",
-        f"  {title}, {one.samples:,} windows and as many for each side of each shift",
-        f"    Shown: at least {one.lower:.3g} per {facts['unit']}, level {level:.3g}.",
+        f"  {title}, {result.samples:,} windows and as many for each side of each shift",
+        f"    Shown: at least {result.lower:.3g} per {facts['unit']}, level {level:.3g}.",
         f"    Seen with a chance of {1 - MISS:.0%}: {loss}{scale}.",
-        f"    False alarms: one in {1 / one.alarm:,.0f} audits at most.",
+        f"    False alarms: one in {1 / result.alarm:,.0f} audits at most.",
         *rows,
     ]

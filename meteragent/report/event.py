@@ -97,16 +97,16 @@ def _at(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction,
         for window in range(begin_ms // terms.length_ms, (end_ms - 1) // terms.length_ms + 1):
             from_ms, to_ms = (time_ms - window * terms.length_ms for time_ms in (begin_ms, end_ms))
             moved_ms[window].update(_filled(terms, max(from_ms, 0), min(to_ms, terms.length_ms)))
-    found = (_distance(event, terms, slots) for slots in moved_ms.values())
-    return tuple(sorted(found, reverse=True))
+    moved = (_distance(event, terms, slots) for slots in moved_ms.values())
+    return tuple(sorted(moved, reverse=True))
 
 
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
     """How far a window moves, in the unit, when the event fills its slots for so long."""
-    whole = Fraction(event.power_w, UNIT_FACTOR[terms.unit])
+    power = Fraction(event.power_w, UNIT_FACTOR[terms.unit])
     if terms.kind is not Kind.POWER:
-        return whole * max(filled_ms.values(), default=0) / HOUR_MS
-    return whole * max((Fraction(ms, terms.slot_ms(place)) for place, ms in filled_ms.items()), default=0)
+        return power * max(filled_ms.values(), default=0) / HOUR_MS
+    return power * max((Fraction(ms, terms.slot_ms(place)) for place, ms in filled_ms.items()), default=0)
 
 
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:

@@ -68,9 +68,9 @@ class Rehearsal:
     def __init__(self, terms: Terms) -> None:
         self._terms = replace(terms, low_u=-_FAR_U, high_u=_FAR_U)
         self._registers = terms.kind is Kind.REGISTER
-        whole = [terms.quantum_u] if self._registers else map(terms.lattice, range(terms.n))
+        lattices = [terms.quantum_u] if self._registers else map(terms.lattice, range(terms.n))
         self._dithered = terms.rounding == "dithered"
-        self._per = math.gcd(4 if self._dithered else 2, *whole)
+        self._per = math.gcd(4 if self._dithered else 2, *lattices)
         self._claim: LInfLaplace | DitheredLaplace = self._terms.mechanism
         if self._dithered:
             self._claim = DitheredLaplace(terms.epsilon, terms.quantum, terms.n, self.step)
@@ -117,19 +117,19 @@ class Rehearsal:
         Raises:
             ValueError: a slot's record did not leave.
         """
-        given = np.asarray(windows)
-        rows = given.reshape(-1, self.n).tolist()
+        points = np.asarray(windows)
+        rows = points.reshape(-1, self.n).tolist()
         source = _Lent(bits or BulkBits())
         core = Pipeline(self._stream(), Snapshot({}, {}, {}), Spending(), source, Counts())
         messages, length_ms = self._messages(rows), self._terms.length_ms
         end_ms = messages[-1].received_ms
-        left = [one.payload for one in core.feed(messages, end_ms, end_ms).commit.outgoing if not one.retain]
-        values = dict(map(self._value, left))
+        outgoing = core.feed(messages, end_ms, end_ms).commit.outgoing
+        values = dict(self._value(message.payload) for message in outgoing if not message.retain)
         try:
             quanta = [values[key] for row in range(len(rows)) for key in self._keys((row + 1) * length_ms)]
         except KeyError:
             raise ValueError("a slot's record did not leave") from None
-        return np.array(quanta).reshape(given.shape)
+        return np.array(quanta).reshape(points.shape)
 
     def _stream(self) -> Stream:
         return Stream(
@@ -150,12 +150,12 @@ class Rehearsal:
         """The readings of windows one after another, the first of which starts at its length; and an end."""
         terms, length_ms = self._terms, self._terms.length_ms
         slots = [(place, terms.stretches(place)[0]) for place in range(terms.n)]
-        said = [
+        parts = [
             (start_ms * length_ms + from_ms, to_ms - from_ms, place, number)
             for start_ms, row in enumerate(rows, 1)
             for (place, (from_ms, to_ms)), number in zip(slots, row, strict=True)
         ]
-        readings = self._of_a_register(said) if self._registers else self._of_powers(said)
+        readings = self._of_a_register(parts) if self._registers else self._of_powers(parts)
         end_ms = (len(rows) + 1) * length_ms + terms.lateness_ms
         readings = {end_ms: readings[max(readings)] if self._registers else terms.gap_u} | readings
         # A register is read at a boundary, and arrives before the slot closes there.
@@ -166,10 +166,10 @@ class Rehearsal:
             for time_ms, received_ms in [*times_ms, (end_ms, end_ms)]
         ]
 
-    def _of_a_register(self, said: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
-        """Readings around what is said (from, for so long, place, number), and at the ends of slots."""
+    def _of_a_register(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
+        """Return readings around the parts (from, for so long, slot, number), and at the ends of slots."""
         used, register_u = Counter[int](), 0
-        for at_ms, stretch_ms, place, number in said:
+        for at_ms, stretch_ms, place, number in parts:
             stretches = self._terms.stretches(place)
             used[at_ms + stretch_ms] += number * (self._terms.quantum_u // self._per)
             used[at_ms] += 0
@@ -180,11 +180,11 @@ class Rehearsal:
             readings[at_ms] = register_u
         return readings
 
-    def _of_powers(self, said: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
-        """Readings that say (from, for so long, place, number), and the gap's elsewhere."""
+    def _of_powers(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
+        """Return readings that say the parts (from, for so long, slot, number), and the gap's elsewhere."""
         silent, spoken = {self._terms.length_ms - 1: self._terms.gap_u}, dict[int, int]()
-        for number in said:
-            self._speak(*number, silent, spoken)
+        for part in parts:
+            self._speak(*part, silent, spoken)
         return {**silent, **spoken}
 
     def _speak(

@@ -55,7 +55,7 @@ def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         "One home's number: 95 % within 2,798 W.",
         "Within 20%: the mean of 500 homes has 10 % to spare; 401 homes are enough.",
         "The floor: no noise that keeps this promise has less error than 1,321 W;",
-        "All windows that away 8 h touches together change its odds by at most e^4.28.",
+        "All windows that away 8 h touches together change its odds by a factor of at most e^4.28 = 72.",
         "Numbers in a window: 1 has the least error of",
         "Stronger, if you want it: odds within e^1 over the whole event",
         "touch at most 5 windows of 2h, each at level 0.2.",

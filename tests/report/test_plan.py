@@ -350,7 +350,7 @@ def test_windows_in_a_row_keep_the_odds_of_a_whole_event(power_w: int, slots: in
         touched = (start_ms + event.duration_ms - 1) // terms.length_ms - start_ms // terms.length_ms + 1
         assert touched * terms.level <= 1
     assert terms.radius == power_w
-    assert setting.odds_level(offered.setting, event) <= 1 + float(offered.setting.noise.a)
+    assert setting.odds_level(offered.setting, event) <= 1 + float(offered.setting.terms.mechanism.a)
     assert setting.odds_level(offered.simple, event) <= 1.01
     assert offered.setting.error_w() < offered.simple.error_w()
 

@@ -122,26 +122,26 @@ def hide(text: str) -> Hide:
             raise ValueError("an energy above zero and up to 10000kWh, such as 110Wh")
         return Hide(f"whatever moves {match[1]} {match[2]}", energy_wh)
     try:
-        own = event.parse(text)
+        hidden = event.parse(text)
     except ValueError:
-        own = _named(text)
-    if own.duration_ms > _EVENT_MAX_MS:
+        hidden = _named(text)
+    if hidden.duration_ms > _EVENT_MAX_MS:
         raise ValueError("an event of at most 31 days, such as '250W 7d'")
-    return Hide(own.name, own.energy_wh, own)
+    return Hide(hidden.name, hidden.energy_wh, hidden)
 
 
 def _named(text: str) -> Event:
     """The public event whose name has all the words of the text."""
     words = _words(text)
-    found = [one for one in EVENTS if words and words <= _words(one.name)]
-    exact = [one for one in found if words == _words(one.name)]
-    if len(found) == 1 or exact:
-        return (exact or found)[0]
-    names = [one.name for one in found or EVENTS]
-    close = [] if found else difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
-    which = f"{close[0]!r}, or one of " if close else "one of "
+    matches = [event for event in EVENTS if words and words <= _words(event.name)]
+    exact = [event for event in matches if words == _words(event.name)]
+    if len(matches) == 1 or exact:
+        return (exact or matches)[0]
+    names = [event.name for event in matches or EVENTS]
+    close = [] if matches else difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
+    choice = f"{close[0]!r}, or one of " if close else "one of "
     listed = ", ".join(map(repr, names))
-    raise ValueError(f"{which}{listed}; an energy such as 110Wh; or an event such as '2000W 30min'")
+    raise ValueError(f"{choice}{listed}; an energy such as 110Wh; or an event such as '2000W 30min'")
 
 
 def _words(text: str) -> set[str]:
@@ -156,9 +156,9 @@ def share(text: str) -> Share:
         ValueError: it is none of these.
     """
     plain = " ".join(_WORDS.findall(text.lower()))
-    for one in (*SHARES, *OTHERS):
-        if plain in {form for word in one.words for form in _forms(word)}:
-            return one
+    for candidate in (*SHARES, *OTHERS):
+        if plain in {form for word in candidate.words for form in _forms(word)}:
+            return candidate
     raise ValueError("half-hour, day, month or typical-day; also 15min, hour or curve")
 
 

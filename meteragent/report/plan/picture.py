@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from meteragent.report.event import EVENTS
+from meteragent.report.format import mean_of
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import Hide
 from meteragent.report.plan.say import error
@@ -58,12 +59,12 @@ def _unit(setting: Setting) -> float:
 def _lines(axes: Axes, setting: Setting, homes: int) -> None:
     """One home and many, each on its floor, and the chosen point."""
     factors = tuple(Fraction(f"{factor:.3g}") for factor in np.geomspace(1 / _REACH, _REACH, _POINTS))
-    some, unit = around(setting, factors), _unit(setting)
-    hidden_wh = [float(one.hide_wh) for one in some]
-    for count, color, name in ((1, ONE, "one home"), (homes, MANY, f"the mean of {homes:,} homes")):
-        errors = [one.error_w(count) * unit for one in some]
+    settings, unit = around(setting, factors), _unit(setting)
+    hidden_wh = [float(point.hide_wh) for point in settings]
+    for count, color, name in ((1, ONE, mean_of(1)), (homes, MANY, mean_of(homes))):
+        errors = [point.error_w(count) * unit for point in settings]
         axes.plot(hidden_wh, errors, color=color, linewidth=5, alpha=0.45, label=name)
-        floors = [one.floor_w / math.sqrt(count) * unit for one in some]
+        floors = [point.floor_w / math.sqrt(count) * unit for point in settings]
         label = "the floor: no noise that keeps the promise is below" if count == 1 else None
         axes.plot(hidden_wh, floors, color=FLOOR, linewidth=1.2, linestyle="--", label=label)
         here = setting.error_w(count) * unit
@@ -76,7 +77,7 @@ def _lines(axes: Axes, setting: Setting, homes: int) -> None:
 def _examples(axes: Axes, setting: Setting) -> None:
     """The public examples, where they begin to be hidden."""
     wanted = [Hide(event.name, event.energy_wh, event) for event in EVENTS]
-    starts = [(enough(one, setting).hide_wh, one.name) for one in wanted]
+    starts = [(enough(hide, setting).hide_wh, hide.name) for hide in wanted]
     labels: list[tuple[float, str]] = []
     for at_wh, name in sorted(starts):
         if not setting.hide_wh / _REACH <= at_wh <= setting.hide_wh * _REACH:

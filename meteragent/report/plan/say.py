@@ -10,11 +10,12 @@ from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.report import facts, guarantee, sentences, terminal
 from meteragent.report.event import EVENTS
-from meteragent.report.format import MEAN_W, amount, energy, mean_of, share_of_home
+from meteragent.report.format import MEAN_W, amount, energy, mean_of, odds, share_of_home
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import Share
 from meteragent.report.plan.setting import Setting, candidates, covered, odds_level, radius_percent
 from meteragent.report.plan.solve import Answer, Sliding, around, is_chosen, needed, sliding
+from meteragent.wire.number import figure
 
 GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
 """Parts of a home of `MEAN_W` within which the mean of homes may be wanted."""
@@ -26,8 +27,8 @@ def error(watts: float, share: Share) -> str:
     return amount(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else amount(watts, "W")
 
 
-def asked(answer: Answer) -> str:
-    """The question in a line."""
+def _question(answer: Answer) -> str:
+    """Return the question in a line."""
     question = answer.question
     parts = []
     if question.hide is not None:
@@ -48,11 +49,8 @@ def asked(answer: Answer) -> str:
 
 def as_text(answer: Answer) -> str:
     """All that is to say, with the configuration and with what `check` says of it."""
-    lines = [
-        f"To {asked(answer)}: " + ("possible." if answer.possible else f"NOT possible: {answer.why_not}."),
-        "",
-    ]
-    lines += _considered(answer)
+    verdict = "possible" if answer.possible else f"NOT possible: {answer.why_not}"
+    lines = [f"To {_question(answer)}: {verdict}.", "", *_considered(answer)]
     if not answer.possible:
         lines += [*_nearest(answer), ""]
         setting = answer.nearest[0].setting if answer.nearest else None
@@ -60,7 +58,7 @@ def as_text(answer: Answer) -> str:
     setting = answer.setting
     assert setting is not None  # noqa: S101  what is possible has one
     for section in (
-        _found(answer, setting),
+        _costs(answer, setting),
         _paste(setting),
         _table(answer, setting),
         _slots(answer, setting),
@@ -90,7 +88,7 @@ def _considered(answer: Answer) -> list[str]:
     return [*lines, ""]
 
 
-def _found(answer: Answer, setting: Setting) -> list[str]:
+def _costs(answer: Answer, setting: Setting) -> list[str]:
     share, one_w = setting.share, setting.error_w()
     rows = sorted({1, answer.homes, *CROWDS})
     lines = [f"What it costs: the error of {share.name} (one standard deviation)"]
@@ -116,9 +114,9 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
     if goal is None:
         return []
     watts, goal_w = setting.error_w(answer.homes), goal.watts(setting.share)
-    least, told = needed(setting, goal_w), f"{100 - 100 * watts / goal_w:.0f} %"
+    least, spare = needed(setting, goal_w), f"{100 - 100 * watts / goal_w:.0f} %"
     enough = "one home is" if least == 1 else f"{least:,} homes are"
-    return [f"  Within {goal.text}: {mean_of(answer.homes)} has {told} to spare; {enough} enough."]
+    return [f"  Within {goal.text}: {mean_of(answer.homes)} has {spare} to spare; {enough} enough."]
 
 
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
@@ -135,11 +133,11 @@ def _odds(answer: Answer, setting: Setting) -> str:
         return ""
     if hide.event is None:
         return (
-            f"Within one window it changes the odds by at most e^{exact(setting.level)}, whatever its "
-            "shape; spread over several by no more, but for a quantum's worth in each."
+            f"Within one window it changes the odds by a factor of at most {odds(setting.level)}, whatever"
+            " its shape; spread over several by no more, but for a quantum's worth in each."
         )
-    odds = odds_level(setting, hide.event)
-    return f"All windows that {hide.name} touches together change its odds by at most e^{odds:.3g}."
+    factor = odds(Fraction(odds_level(setting, hide.event)))
+    return f"All windows that {hide.name} touches together change its odds by a factor of at most {factor}."
 
 
 def _paste(setting: Setting, title: str = "Paste this") -> list[str]:
@@ -156,17 +154,13 @@ def _table(answer: Answer, setting: Setting) -> list[str]:
         f"  {'hides':>10}{'one home':>12}{mean:>16}{'floor, one':>13}   also hides",
     ]
     known: set[str] = set()
-    for one in around(setting, FACTORS):
-        names = [event.name for event in covered(one) if event.name not in known]
+    for row in around(setting, FACTORS):
+        names = [event.name for event in covered(row) if event.name not in known]
         known.update(names)
-        mark = " *" if one == setting else "  "
-        cells = (
-            error(one.error_w(), one.share),
-            error(one.error_w(homes), one.share),
-            error(one.floor_w, one.share),
-        )
-        figures = f"{energy(one.hide_wh):>10}{cells[0]:>12}{cells[1]:>16}{cells[2]:>13}"
-        lines.append(f"{mark}{figures}   {'; '.join(names) or '-'}")
+        mark = " *" if row == setting else "  "
+        single, mean, floor = (error(w, row.share) for w in (row.error_w(), row.error_w(homes), row.floor_w))
+        cells = f"{energy(row.hide_wh):>10}{single:>12}{mean:>16}{floor:>13}"
+        lines.append(f"{mark}{cells}   {'; '.join(names) or '-'}")
     return lines
 
 
@@ -178,13 +172,13 @@ def _slots(answer: Answer, setting: Setting) -> list[str]:
     tried = candidates(question.hide, setting.share, question.level, question.timezone)
     if len(tried) == 1:
         return []
-    cells = ", ".join(f"{one.slots}: {error(one.error_w(), one.share)}" for one in tried)
+    cells = ", ".join(f"{option.slots}: {error(option.error_w(), option.share)}" for option in tried)
     return _wrapped(f"Numbers in a window: {setting.slots} has the least error of {cells}; more cost more.")
 
 
-def _sliding(found: Sliding) -> list[str]:
+def _sliding(offer: Sliding) -> list[str]:
     """The offer of a stronger promise."""
-    plan, setting, simple = found.plan, found.setting, found.simple
+    plan, setting, simple = offer.plan, offer.setting, offer.simple
     share, windows = setting.share, plan.touched(plan.span)
     length, level = format_duration(share.step_ms * setting.slots), exact(setting.level)
     all_of_it = exact(windows * setting.level)
@@ -239,23 +233,23 @@ def as_json(answer: Answer) -> str:
     setting, windows = answer.setting, None
     if answer.possible and setting is not None:
         windows = sliding(answer.question, setting)
-    told: dict[str, Any] = {
-        "question": asked(answer),
+    answered: dict[str, Any] = {
+        "question": _question(answer),
         "possible": answer.possible,
         "why_not": answer.why_not or None,
         "homes": answer.homes,
         "setting": _facts(setting, answer.homes) if answer.possible and setting else None,
-        "considered": [_facts(one, answer.homes) for one in answer.considered],
+        "considered": [_facts(option, answer.homes) for option in answer.considered],
         "nearest": [{"change": near.change} | _facts(near.setting, near.homes) for near in answer.nearest],
         "sliding": windows and _windows(windows, answer.homes),
         "error_against_hiding": [
-            {name: value for name, value in _facts(one, answer.homes).items() if name != "configuration"}
-            for one in (around(setting, FACTORS) if answer.possible and setting else ())
+            {name: value for name, value in _facts(row, answer.homes).items() if name != "configuration"}
+            for row in (around(setting, FACTORS) if answer.possible and setting else ())
         ],
     }
     if answer.possible and setting is not None:
-        told["check"] = facts.of(guarantee.of(setting.stream))
-    return json.dumps(told, indent=2)
+        answered["check"] = facts.of(guarantee.of(setting.stream))
+    return json.dumps(answered, indent=2)
 
 
 def _facts(setting: Setting, homes: int) -> dict[str, Any]:
@@ -266,16 +260,16 @@ def _facts(setting: Setting, homes: int) -> dict[str, Any]:
         "level": str(setting.level),
         "preset": setting.preset,
         "homes": homes,
-        "error_w": float(f"{setting.error_w(homes):.4g}"),
-        "error_of_one_home_w": float(f"{setting.error_w():.4g}"),
-        "floor_of_one_home_w": float(f"{setting.floor_w:.4g}"),
+        "error_w": figure(setting.error_w(homes)),
+        "error_of_one_home_w": figure(setting.error_w()),
+        "floor_of_one_home_w": figure(setting.floor_w),
         "right_of_100": radius_percent(setting),
         "hides": [event.name for event in covered(setting)],
         "configuration": setting.text,
     }
 
 
-def _windows(found: Sliding, homes: int) -> dict[str, Any]:
+def _windows(offer: Sliding, homes: int) -> dict[str, Any]:
     """Any `span` numbers in a row touch at most so many windows."""
-    plan = found.plan
-    return {"span": plan.span, "windows": plan.touched(plan.span), **_facts(found.setting, homes)}
+    plan = offer.plan
+    return {"span": plan.span, "windows": plan.touched(plan.span), **_facts(offer.setting, homes)}

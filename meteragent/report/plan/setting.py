@@ -11,7 +11,7 @@ from meteragent.domain.grid import format_duration
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Space, Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS
-from meteragent.privacy import LInfLaplace, sd, success_bound
+from meteragent.privacy import success_bound
 from meteragent.privacy.curve.resolution import BoundedVariation, error_bound
 from meteragent.privacy.floor import WindowFloor
 from meteragent.report.event import EVENTS, Event, distances
@@ -66,18 +66,13 @@ class Setting:
         return -(-self.hide_wh / self._hours // self.quantum_w) * self.quantum_w
 
     @cached_property
-    def noise(self) -> LInfLaplace:
-        """The mechanism."""
-        return LInfLaplace(self.level / self.radius_w, self.quantum_w, self.slots)
-
-    @cached_property
     def floor_w(self) -> float:
         """The least deviation of any noise that keeps the same promise (THEORY 1.4), on real numbers."""
-        return math.sqrt(WindowFloor(self.slots, self.noise.epsilon).mean_square)
+        return math.sqrt(WindowFloor(self.slots, self.terms.epsilon).mean_square)
 
     def error_w(self, homes: int = 1) -> float:
         """One standard deviation of a number's noise, averaged over homes; a power over its time."""
-        return sd(self.noise, self.terms.rounding) / math.sqrt(homes)
+        return self.terms.sd / math.sqrt(homes)
 
     @cached_property
     def terms(self) -> Terms:
@@ -91,8 +86,8 @@ class Setting:
     def preset(self) -> str | None:
         """The preset that is exactly this."""
         numbers = (*_grid(self), self.hide_wh, self.level)
-        for name, one in PRESETS.items():
-            if (one.length, one.blocks, one.space, one.hide_wh, one.level) == numbers:
+        for name, preset in PRESETS.items():
+            if (preset.length, preset.blocks, preset.space, preset.hide_wh, preset.level) == numbers:
                 return name
         return None
 
@@ -151,8 +146,8 @@ def _written_energy(wh: Fraction) -> str:
     return f"{exact(wh / 1000)}kWh" if wh >= 1000 else f"{exact(wh)}Wh"
 
 
-def figures(wh: float) -> Fraction:
-    """The last place of an energy of three figures."""
+def last_place(wh: float) -> Fraction:
+    """Return the last place of an energy of three figures."""
     return Fraction(10) ** (math.floor(math.log10(wh) + 1e-12) - _FIGURES + 1)
 
 
@@ -176,14 +171,14 @@ def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     level 1 (`success_bound`), wherever the event lies on the grid and however many windows it touches.
     With `slack` the chance above a coin's may be so much larger.
     """
-    noise = setting.noise
+    noise = setting.terms.mechanism
     most = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)
     return all(success_bound(noise, way) <= most for way in ways(event, setting))
 
 
 def radius_percent(setting: Setting) -> int:
     """Return how often in 100 anybody is right about a change of the radius in one window, rounded up."""
-    return math.ceil(100 * success_bound(setting.noise, (setting.radius_w,)) - 1e-6)
+    return math.ceil(100 * success_bound(setting.terms.mechanism, (setting.radius_w,)) - 1e-6)
 
 
 def is_covered(setting: Setting, event: Event) -> bool:
@@ -203,7 +198,7 @@ def odds_level(setting: Setting, event: Event) -> float:
 
     One that starts off the grid is rounded up in two windows instead of one, which a quantum covers.
     """
-    noise = setting.noise
+    noise = setting.terms.mechanism
     return float(max(sum(map(noise.loss, way)) for way in ways(event, setting)) + noise.a)
 
 
@@ -212,12 +207,12 @@ def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
 
     A preset that hides it, as `check` rounds, at no more error is taken for its name.
     """
-    found = min(candidates(hide, share, level, timezone), key=Setting.error_w)
-    for one in PRESETS.values():
-        named = replace(found, hide_wh=one.hide_wh)
-        if hide.event and named.preset and one.hide_wh <= found.hide_wh and is_covered(named, hide.event):
+    best = min(candidates(hide, share, level, timezone), key=Setting.error_w)
+    for preset in PRESETS.values():
+        named = replace(best, hide_wh=preset.hide_wh)
+        if hide.event and named.preset and named.hide_wh <= best.hide_wh and is_covered(named, hide.event):
             return named
-    return found
+    return best
 
 
 @lru_cache(maxsize=256)
@@ -231,17 +226,17 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
     if share.space is Space.CURVE:
         return (advised(hide, share, level, timezone),)
     event, start = hide.event, Setting(share, share.blocks or 1, hide.energy_wh, level, timezone)
-    found = [enough(hide, start)]
+    settings = [enough(hide, start)]
     if event is None or share.unit is not None or event.duration_ms <= share.step_ms:
-        return tuple(found)
+        return tuple(settings)
     power_wh = event.power_w * share.hours
     for n in _SLOTS:
         if n * share.step_ms > DAY_MS:
             break
         # Some slot is filled, so no radius below the power is enough.
-        if replace(start, slots=n, hide_wh=power_wh).error_w() < min(one.error_w() for one in found):
-            found.append(enough(hide, replace(start, slots=n)))
-    return tuple(found)
+        if replace(start, slots=n, hide_wh=power_wh).error_w() < min(map(Setting.error_w, settings)):
+            settings.append(enough(hide, replace(start, slots=n)))
+    return tuple(settings)
 
 
 def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
@@ -251,8 +246,9 @@ def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting
     chosen on a private trace is a release of its own.
     """
     curves = BoundedVariation(sum(2 * event.power_w for event in EVENTS))
-    found = [enough(hide, Setting(share, k, hide.energy_wh, level, timezone)) for k in _BLOCKS]
-    return min(found, key=lambda one: error_bound(curves, one.noise.epsilon, DAY_MS // 1000, one.slots))
+    settings = [enough(hide, Setting(share, k, hide.energy_wh, level, timezone)) for k in _BLOCKS]
+    seconds = DAY_MS // 1000
+    return min(settings, key=lambda day: error_bound(curves, day.terms.epsilon, seconds, day.slots))
 
 
 def enough(hide: Hide, setting: Setting) -> Setting:
@@ -260,10 +256,10 @@ def enough(hide: Hide, setting: Setting) -> Setting:
     if hide.event is None:
         return setting
     hours = setting.terms.step_ms / Fraction(HOUR_MS)
-    found = ways(hide.event, setting)
-    lowest = max(map(max, found)) * hours
-    step = figures(float(lowest))
-    low, high = -(-lowest // step) - 1, -(-sum(found[0]) * hours // step)
+    shifts = ways(hide.event, setting)
+    lowest = max(map(max, shifts)) * hours
+    step = last_place(float(lowest))
+    low, high = -(-lowest // step) - 1, -(-sum(shifts[0]) * hours // step)
     while not hides(replace(setting, hide_wh=high * step), hide.event):
         low, high = high, high + max(1, high // 8)
     while high - low > 1:
@@ -280,10 +276,10 @@ def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: in
     near_w = min(error_w * float(level) / math.sqrt((n + 1) * (n + 2) / 3), ENERGY_MAX_WH / float(hours))
     if near_w < 1e-3:
         return None
-    step = figures(near_w * float(hours))
-    many = math.floor(near_w * float(hours) / float(step)) + 2
-    found = Setting(share, n, many * step, level, timezone)
-    while many > 1 and found.error_w() > error_w:
-        many -= 1
-        found = replace(found, hide_wh=many * step)
-    return found if found.error_w() <= error_w else None
+    step = last_place(near_w * float(hours))
+    steps = math.floor(near_w * float(hours) / float(step)) + 2
+    setting = Setting(share, n, steps * step, level, timezone)
+    while steps > 1 and setting.error_w() > error_w:
+        steps -= 1
+        setting = replace(setting, hide_wh=steps * step)
+    return setting if setting.error_w() <= error_w else None

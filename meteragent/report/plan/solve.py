@@ -33,9 +33,9 @@ class Question:
         error_w = goal_w * math.sqrt(homes)
         if share.space is not CURVE.space:
             return most(share, self.level, self.timezone, error_w)
-        counts = {self.least(Hide(one.name, one.energy_wh), share).slots for one in EVENTS}
-        found = [most(share, self.level, self.timezone, error_w, count) for count in sorted(counts)]
-        return max((one for one in found if one), key=lambda one: one.radius_w, default=None)
+        counts = {self.least(Hide(event.name, event.energy_wh), share).slots for event in EVENTS}
+        settings = [most(share, self.level, self.timezone, error_w, count) for count in sorted(counts)]
+        return max(filter(None, settings), key=lambda setting: setting.radius_w, default=None)
 
 
 class Near(NamedTuple):
@@ -128,15 +128,15 @@ def _error(question: Question, hide: Hide, share: Share) -> Answer:
 
 def _shares_that_do(question: Question, hide: Hide, homes: int) -> list[Near]:
     """The shares, of those that are chosen from, that meet the goal with so many homes; the finest first."""
-    found = []
+    near = []
     for share in SHARES:
         goal_w = _watts(question.goal, share) if question.goal else None
         if goal_w is None or share == question.share:
             continue
         setting = question.least(hide, share)
         if _meets(setting, homes, goal_w):
-            found.append(Near(f"share {share.name}", setting, homes))
-    return found
+            near.append(Near(f"share {share.name}", setting, homes))
+    return near
 
 
 def _smaller(question: Question, share: Share, homes: int, goal_w: float) -> list[Near]:
@@ -158,9 +158,9 @@ def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
             return Answer(question, setting, homes, considered=settings)
     why = "none of what could be shared is that good"
     more = [Near("more homes", setting, needed(setting, goal_w)) for setting, goal_w in considered]
-    setting, goal_w = min(considered, key=lambda one: needed(*one))
+    setting, goal_w = min(considered, key=lambda pair: needed(*pair))
     less = _smaller(question, setting.share, homes, goal_w)
-    return Answer(question, None, homes, why, (*sorted(more, key=lambda one: one.homes), *less), settings)
+    return Answer(question, None, homes, why, (*sorted(more, key=lambda near: near.homes), *less), settings)
 
 
 # What to share and at what error: what to hide --------------------------------------------------------
@@ -172,14 +172,14 @@ def _hide(question: Question, share: Share, goal: Goal) -> Answer:
     if setting is not None and covered(setting):
         return Answer(question, setting, homes)
     why = "what can be hidden then is less than any of the examples"
-    event = min(EVENTS, key=lambda one: one.energy_wh)
+    event = min(EVENTS, key=lambda event: event.energy_wh)
     smallest = question.least(Hide(event.name, event.energy_wh, event), share)
     near = [Near(f"more homes: enough to hide {event.name!r}", smallest, needed(smallest, goal_w))]
     for other in SHARES:
         other_w = _watts(goal, other)
-        found = question.most(other, homes, other_w) if other_w and other != share else None
-        if found is not None and covered(found):
-            near.append(Near(f"share {other.name}", found, homes))
+        instead = question.most(other, homes, other_w) if other_w and other != share else None
+        if instead is not None and covered(instead):
+            near.append(Near(f"share {other.name}", instead, homes))
     if setting is not None:
         near.append(Near("hide no more than this", setting, homes))
     return Answer(question, setting, homes, why, tuple(near))
@@ -207,9 +207,9 @@ def sliding(question: Question, setting: Setting) -> Sliding | None:
     span = -(-event.duration_ms // share.step_ms) + 1
     plan = SlidingPlan.best(span, question.level / event.power_w)
     level = question.level / plan.touched(span)
-    found = Setting(share, plan.block, event.power_w * share.hours, level)
+    offered = Setting(share, plan.block, event.power_w * share.hours, level)
     simple = Setting(share, 1, event.energy_wh, question.level)
-    return Sliding(plan, found, simple) if found.error_w() < simple.error_w() else None
+    return Sliding(plan, offered, simple) if offered.error_w() < simple.error_w() else None
 
 
 def is_chosen(setting: Setting) -> bool:

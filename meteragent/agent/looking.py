@@ -10,6 +10,7 @@ from meteragent import config as settings
 from meteragent.agent import metrics
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.page import Glance, Message, Promises, Route, Settings, StreamView, View
+from meteragent.agent.page.view import OWN
 from meteragent.agent.runner import StoreThread
 from meteragent.agent.watch import Watch
 from meteragent.config.model import Privacy
@@ -79,9 +80,12 @@ class Looking:
 
     def _promises(self, seen: Seen) -> Promises:
         own = guarantee.of(seen.stream, others=seen.others)
-        others = {name: _under(seen.stream, name) for name in PRESETS if name != own.terms.preset}
-        presets = {name: guarantee.of(other, others=seen.others) for name, other in others.items() if other}
-        return Promises(own, presets)
+        changed = {name: _under(seen.stream, name) for name in PRESETS if name != own.terms.preset}
+        streams = {name: stream for name, stream in changed.items() if stream is not None}
+        presets = {name: guarantee.of(stream, others=seen.others) for name, stream in streams.items()}
+        streams[OWN] = seen.stream
+        schedules = {name: settings.schedule(stream, seen.others) for name, stream in streams.items()}
+        return Promises(own, presets, schedules)
 
     async def _glance(self, name: str, meter: str) -> Glance:
         connected, now_ms = self._seen[name].connected, self._clock.now_ms()

@@ -239,10 +239,10 @@ class Runner:
         self.turn()
         self.clock.check()
         self.pipeline.withhold(self.sink.refusals.held if self._refused_full() else ())
-        see = self.viewers.eye(self.pipeline.name) if self.viewers else None
+        observer = self.viewers.observer(self.pipeline.name) if self.viewers else None
         if self.listener is not None:
             self.pipeline.clear(self.listener.clear())
-        effects = self.pipeline.feed(batch, now_ms, closing_ms, see)
+        effects = self.pipeline.feed(batch, now_ms, closing_ms, observer)
         await self._commit(effects)
         if self.listener is not None:
             self.listener.ask(effects.listen)

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
@@ -18,7 +19,7 @@ from meteragent.core.window import Window
 from meteragent.domain.commit import Commit, Outgoing, Snapshot, TimelineState, Total
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import PayloadError
-from meteragent.domain.reading import Message, See
+from meteragent.domain.reading import Message, Observer
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS, Kind
 from meteragent.privacy.sampling import SecretBits
@@ -63,7 +64,7 @@ class Pipeline:
         self._effects = Effects(Commit(stream.name, 0))
         self._catching_up = False
         self._restored = set(self._timelines)
-        self._see: See | None = None
+        self._observer: Observer | None = None
         self._due_ms: Mapping[str, int] = {}
         self._withheld: Collection[str] = ()
 
@@ -87,13 +88,15 @@ class Pipeline:
         """Open no window on these sink topics: the broker refuses them, and enough of theirs waits."""
         self._withheld = topics
 
-    def feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int, see: See | None = None) -> Effects:
+    def feed(
+        self, batch: Sequence[Message], now_ms: int, closing_ms: int, observer: Observer | None = None
+    ) -> Effects:
         """Take in messages in order of arrival, then let the time pass to `now_ms`.
 
-        Windows and slots open to `now_ms`, slots close to `closing_ms` (wall clock only). Who looks at the
-        local page is shown what counts: `see` takes it.
+        Windows and slots open to `now_ms`, slots close to `closing_ms` (wall clock only). `observer` is shown
+        what counts.
         """
-        self._see = see
+        self._observe(observer)
         self._effects = Effects(Commit(self._stream.name, now_ms))
         self._catching_up = closing_ms < now_ms
         touched = dict.fromkeys(self._redraw_restored())
@@ -108,9 +111,8 @@ class Pipeline:
         if self._intake.shares:
             self._effects.acknowledge = give_back(self._effects.acknowledge)
         self._effects.listen = self._claims.take()
-        commit = self._effects.commit
-        commit.states = {meter: self._state(meter) for meter in touched}
-        commit.charges = self._charges.take()
+        self._effects.commit.states = {meter: self._state(meter) for meter in touched}
+        self._effects.commit.charges = self._charges.take()
         self._noise.forget()
         return self._effects
 
@@ -174,13 +176,21 @@ class Pipeline:
         self._follow(meter, timeline, min(received_ms, now_ms), now_ms)
         return True
 
+    def _observe(self, observer: Observer | None) -> None:
+        """Show the spans of the meters that it watches to the observer of this feed, no more to the last."""
+        for watcher, span in ((self._observer, None), (observer, observer and observer.span)):
+            for meter in watcher.meters if watcher else ():
+                if (timeline := self._timelines.get(meter)) is not None:
+                    timeline.observe = partial(span, meter) if span else None
+        self._observer = observer
+
     def _accepted(self, meter: str, reading: Pending | None) -> None:
         """Count a reading that counts, by itself or in the sum of phases, and show it to who looks."""
         self._counts.add("accepted")
         if reading is None:
             return
-        if self._see is not None:
-            self._see(meter, reading.time_ms, reading.value_u)
+        if self._observer is not None:
+            self._observer.reading(meter, reading.time_ms, reading.value_u)
         if not self._terms.low_u <= reading.value_u <= self._terms.high_u and not self._registers:
             self._counts.add("clamped")
 
@@ -213,15 +223,14 @@ class Pipeline:
 
         By the wall clock slots have opened to `opened_ms` only, the arrival of the reading.
         """
+        clock_ms = opened_ms
         if not self._wall:
-            newest_ms = timeline.newest_ms or 0
-            while (opens_ms := timeline.next_open_ms()) is not None and opens_ms <= newest_ms:
+            clock_ms = timeline.newest_ms or 0
+            while (opens_ms := timeline.next_open_ms()) is not None and opens_ms <= clock_ms:
                 self._close_until(meter, timeline, opens_ms, now_ms)
                 self._open(meter, timeline, now_ms)
-            self._close_until(meter, timeline, newest_ms, now_ms)
-            self._effects.acknowledge += timeline.cover_spans(newest_ms)
-        else:
-            self._effects.acknowledge += timeline.cover_spans(opened_ms)
+            self._close_until(meter, timeline, clock_ms, now_ms)
+        self._effects.acknowledge += timeline.cover_spans(clock_ms)
         if self._registers:
             self._settle(timeline)
 
@@ -318,23 +327,17 @@ class Pipeline:
         self._claims.announce(self._formats[terms_id].descriptor, window, now_ms, self._effects.commit)
 
     def _is_forgotten(self, timeline: Timeline) -> bool:
-        """Whether `forget` has passed in whole windows without a reading (wall clock only).
+        """Return whether `forget` has passed in whole windows without a reading (wall clock only).
 
-        While readings that waited in the broker are still to come, they are given the time that a
-        broker keeps them.
+        While readings that waited in the broker may still come, it is as long as a broker keeps them.
         """
-        if not self._wall:
-            return False
         patience_ms = max(self._stream.forget_ms, _KEPT_MS) if self._catching_up else self._stream.forget_ms
-        return timeline.idle * self._terms.length_ms >= patience_ms
+        return self._wall and timeline.idle * self._terms.length_ms >= patience_ms
 
     def _redraw_restored(self) -> set[str]:
         """Draw anew for the slots that a new meaning of the readings has lost; the meters of these."""
-        lost = {
-            meter
-            for meter in self._restored
-            if any(w.lost is not None for w in self._timelines[meter].windows)
-        }
+        windows = {meter: self._timelines[meter].windows for meter in self._restored}
+        lost = {meter for meter in windows if any(window.lost is not None for window in windows[meter])}
         self._restored.clear()
         for meter in lost:
             self._settle(self._timelines[meter])

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from operator import itemgetter
 from typing import NamedTuple
@@ -50,6 +50,7 @@ class Timeline:
         "idle",
         "newest_ms",
         "next_ms",
+        "observe",
         "pending",
         "seen",
         "standing_ms",
@@ -70,6 +71,7 @@ class Timeline:
         self.pending: list[Pending] = []
         self.windows: list[Window] = []
         self.seen = array("q")
+        self.observe: Callable[[int, int, int | Used | None], None] | None = None
 
     @classmethod
     def restore(cls, terms: Terms, next_ms: int, state: TimelineState, known: dict[str, Terms]) -> "Timeline":
@@ -225,6 +227,9 @@ class Timeline:
         window.put(place, min(time_ms, end_ms) - from_ms, held.value_u)
         if end_ms < time_ms:
             window.put(place, time_ms - end_ms, None)
+        if self.observe is not None:
+            self.observe(from_ms, min(time_ms, end_ms), held.value_u)
+            self.observe(min(time_ms, end_ms), time_ms, None)
         self.covered_ms = self.standing_ms = self.newest_ms = time_ms
         self.idle = 0
         self._remember(held.time_ms)
@@ -269,6 +274,8 @@ class Timeline:
     def _add(self, start_ms: int, end_ms: int, value: int | Used | None) -> None:
         for window in self.windows:
             window.add(start_ms, end_ms, value)
+        if self.observe is not None:
+            self.observe(start_ms, end_ms, value)
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, int | Used | None]]:
         """What pending readings say of time before `until_ms`: (start, end, value), in order of both."""

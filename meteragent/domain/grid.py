@@ -41,6 +41,10 @@ class Grid(Protocol):
         """The first start of a window at or after a time."""
         ...
 
+    def start_ms(self, time_ms: int) -> int:
+        """The start of the window that a time lies in."""
+        ...
+
     def end_ms(self, start_ms: int) -> int:
         """The end of the window that starts at `start_ms`: the next one's start."""
         ...
@@ -55,6 +59,10 @@ class Epoch:
     def first_ms(self, time_ms: int) -> int:
         """The first multiple of the length at or after a time."""
         return ceil(time_ms, self.length_ms)
+
+    def start_ms(self, time_ms: int) -> int:
+        """The multiple of the length at or before a time."""
+        return floor(time_ms, self.length_ms)
 
     def end_ms(self, start_ms: int) -> int:
         """One length later."""

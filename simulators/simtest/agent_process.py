@@ -14,7 +14,7 @@ from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
-from meteragent.domain.reading import Message, See
+from meteragent.domain.reading import Message, Observer
 from meteragent.privacy.bits import SeededBits
 from meteragent.store import Store
 from simulators.simtest.disk import Disk
@@ -59,9 +59,11 @@ class CheckedPipeline(Pipeline):
         self._world = world
         self._model = world.beside(_line(written, config, stream), settings.budget(written))
 
-    def feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int, see: See | None = None) -> Effects:
+    def feed(
+        self, batch: Sequence[Message], now_ms: int, closing_ms: int, observer: Observer | None = None
+    ) -> Effects:
         """As the core's, and compared."""
-        effects = super().feed(batch, now_ms, closing_ms, see)
+        effects = super().feed(batch, now_ms, closing_ms, observer)
         self._world.fed(self._model, batch, now_ms, closing_ms, effects)
         return effects
 

@@ -58,9 +58,10 @@ async def feed(world: World, readings: int) -> None:
 async def test_a_closed_page_costs_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """While nobody looks, no reading and no record is passed on: all there is, is one question per batch."""
     called: Counter[str] = Counter()
-    for name in ("eye", "released", "enter"):
+    for name in ("observer", "released", "enter"):
         monkeypatch.setattr(Viewers, name, lambda *_, name=name: called.update([name]))
-    monkeypatch.setattr(Viewer, "see", lambda *_: called.update(["see"]))
+    for name in ("reading", "span"):
+        monkeypatch.setattr(Viewer, name, lambda *_, name=name: called.update([name]))
     async with world.running(with_page()):
         await feed(world, 20)
         assert world.agent.counts["released"] > 10
@@ -97,7 +98,7 @@ async def test_who_looks_sees_what_counts(world: World) -> None:
         assert [b'"value":' in payload for payload in news.records].count(True) == len(news.records) > 0
         viewers.leave(viewer)
         await feed(world, 2)
-        assert viewer.take() == ([], [], 0)
+        assert viewer.take() == ([], [], 0, {})
 
 
 async def test_a_flush_does_not_keep_who_looks_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

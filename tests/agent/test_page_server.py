@@ -72,7 +72,10 @@ async def test_an_open_page_is_told_what_happens(world: PageWorld, open_page: Li
     payload = world.release(START_MS, 512)
     world.release(START_MS, 999, meter="other")
     news = await open_page.event("news")
+    means = news.pop("means")
     assert news == {"readings": [], "records": [payload.decode()], "missed": 0}
+    assert set(means) == {"", "television", "street", "day", "bill", "typical-day"}
+    assert set(means[""][0]) == {"from_ms", "to_ms", "band", "window_ms", "slot_index", "power", "part"}
 
 
 async def test_it_is_told_what_left_before(world: PageWorld, port: int) -> None:

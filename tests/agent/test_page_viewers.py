@@ -5,7 +5,7 @@ import pytest
 from meteragent.agent.page.viewers import VIEWERS, WAITING, Full, News, Viewers
 from meteragent.domain.commit import Outgoing
 
-NOTHING = News([], [], 0)
+NOTHING = News([], [], 0, {})
 
 
 def outgoing(topic: str, payload: bytes, *, retain: bool = False) -> Outgoing:
@@ -17,12 +17,12 @@ def test_a_closed_page_takes_nothing() -> None:
     """While nobody looks there is nobody to pass anything on to."""
     viewers = Viewers()
     assert not viewers
-    assert viewers.eye("main") is None
+    assert viewers.observer("main") is None
     viewer = viewers.enter("main", "m", "private/m")
     assert viewers
     viewers.leave(viewer)
     assert not viewers
-    assert viewers.eye("main") is None
+    assert viewers.observer("main") is None
     viewers.released("main", [outgoing("private/m", b"1")])
     assert viewer.take() == NOTHING
 
@@ -31,16 +31,16 @@ def test_a_viewer_gets_its_own_meter() -> None:
     """Readings and records of the meter that is looked at come, and nothing of others or of other streams."""
     viewers = Viewers()
     viewer = viewers.enter("main", "m", "private/m")
-    assert viewers.eye("two") is None
-    see = viewers.eye("main")
-    assert see is not None
-    see("m", 1000, 5_000_000)
-    see("other", 1000, 6_000_000)
-    see("m", 2000, 7_000_000)
+    assert viewers.observer("two") is None
+    observer = viewers.observer("main")
+    assert observer is not None
+    observer.reading("m", 1000, 5_000_000)
+    observer.reading("other", 1000, 6_000_000)
+    observer.reading("m", 2000, 7_000_000)
     viewers.released("two", [outgoing("private/m", b"two")])
     rows = [outgoing("private/m", b"one"), outgoing("private/other", b"other")]
     viewers.released("main", [*rows, outgoing("private/m", b"descriptor", retain=True)])
-    assert viewer.take() == News([(1000, 5_000_000), (2000, 7_000_000)], [b"one"], 0)
+    assert viewer.take() == News([(1000, 5_000_000), (2000, 7_000_000)], [b"one"], 0, {})
     assert viewer.take() == NOTHING
 
 
@@ -48,20 +48,20 @@ def test_two_viewers_do_not_share() -> None:
     """What one has taken is still there for the other."""
     viewers = Viewers()
     both = [viewers.enter("main", "m", "private/m") for _ in range(2)]
-    see = viewers.eye("main")
-    assert see is not None
-    see("m", 1, 1)
-    assert [viewer.take() for viewer in both] == [News([(1, 1)], [], 0)] * 2
+    observer = viewers.observer("main")
+    assert observer is not None
+    observer.reading("m", 1, 1)
+    assert [viewer.take() for viewer in both] == [News([(1, 1)], [], 0, {})] * 2
 
 
 def test_what_waits_is_bounded() -> None:
     """Of more than may wait the oldest go, and the viewer is told how many."""
     viewers = Viewers()
     viewer = viewers.enter("main", "m", "private/m")
-    see = viewers.eye("main")
-    assert see is not None
+    observer = viewers.observer("main")
+    assert observer is not None
     for time_ms in range(WAITING + 3):
-        see("m", time_ms, 0)
+        observer.reading("m", time_ms, 0)
     viewers.released("main", [outgoing("private/m", b"%d" % n) for n in range(WAITING + 2)])
     news = viewer.take()
     assert (news.readings[0], len(news.readings)) == ((3, 0), WAITING)
@@ -85,9 +85,9 @@ async def test_a_viewer_waits_for_news() -> None:
     viewers = Viewers()
     viewer = viewers.enter("main", "m", "private/m")
     await viewer.wait(0.001)
-    see = viewers.eye("main")
-    assert see is not None
-    see("m", 1, 1)
+    observer = viewers.observer("main")
+    assert observer is not None
+    observer.reading("m", 1, 1)
     await viewer.wait(60)
     viewer.take()
     viewers.released("main", [outgoing("private/m", b"1")])

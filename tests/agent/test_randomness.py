@@ -58,13 +58,16 @@ def test_the_agent_s_bits_are_the_operating_system_s() -> None:
     calls = {ast.unparse(node.func) for node in ast.walk(system) if isinstance(node, ast.Call)}
     assert {call for call in calls if "random" in call.lower()} == {"os.urandom"}
     assert not imported(PACKAGE / "privacy" / "bits.py") & {"ssl", "secrets", "random", "numpy.random"}
-    assert "bits or SystemBits()" in (PACKAGE / "agent" / "__init__.py").read_text()
+    assert (
+        "bits: SecretBits = field(default_factory=SystemBits)"
+        in (PACKAGE / "agent" / "environment.py").read_text()
+    )
 
 
 def test_what_the_pipeline_draws_it_draws_from_bits_that_it_was_given() -> None:
     """Every call of a sampler in the pipeline has the stream's bits as an argument."""
     tree = ast.parse((PACKAGE / "core" / "noise.py").read_text())
-    draws = {"radius", "radii", "draw", "slots", "below", "below_array", "dither", "dithers"}
+    draws = {"noise_bound", "noise_bounds", "draw", "slots", "below", "below_array", "dither", "dithers"}
     calls = [
         node
         for node in ast.walk(tree)

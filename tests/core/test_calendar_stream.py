@@ -167,6 +167,10 @@ class Rules:
         """Days that start at another hour."""
         return time_ms + (self.shift_ms - time_ms) % DAY_MS
 
+    def start_ms(self, time_ms: int) -> int:
+        """The day that a time lies in."""
+        return self.first_ms(time_ms + 1) - DAY_MS
+
     def end_ms(self, start_ms: int) -> int:
         """The next day's start."""
         return self.first_ms(start_ms + 1)

@@ -58,6 +58,7 @@ def fresh(site: Site) -> None:
     world.now_ms = now_ms() // STEP_MS * STEP_MS
     world.history = [world.record(world.now_ms - i * STEP_MS, 400 + 50 * (i % 7)) for i in range(12, 0, -1)]
     world.last = None
+    world.timelines.clear()
 
 
 async def test_it_shows_what_it_is_to_show_in_order(site: Site) -> None:
@@ -137,6 +138,7 @@ async def test_other_presets_release_nothing(site: Site) -> None:
 async def test_another_stream_can_be_looked_at(site: Site) -> None:
     """Where there are several streams one is chosen; what was seen of the other is gone."""
     world, port = PageWorld(), free_port()
+    world.now_ms = now_ms() // STEP_MS * STEP_MS
     [one] = world.view.streams
     world.view = replace(world.view, streams=[one, replace(one, name="second")])
     async with world.serving(port=port), window(site.browser) as page:

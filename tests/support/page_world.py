@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from meteragent import config
 from meteragent.agent import page
 from meteragent.agent.looking import Looking, Seen
+from meteragent.core.timeline import Pending, Timeline
 from meteragent.domain.commit import Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.problem import Problem
@@ -45,6 +46,7 @@ class PageWorld:
         self.last: page.Message | None = None
         self.history: list[bytes] = []
         self.glances = 0
+        self.timelines: dict[str, Timeline] = {}
         self.descriptor = describe(config.terms(self.stream))
         known = replace(seen(self.stream), meters=lambda: self.meters)
         self.problems: list[Problem] = []
@@ -82,10 +84,16 @@ class PageWorld:
             await asyncio.wait({task})
 
     def read(self, watts: float, time_ms: int, meter: str = "house") -> None:
-        """The runner passes an accepted reading on, if anybody looks."""
-        see = self.viewers.eye("main")
-        if see is not None:
-            see(meter, time_ms, round(watts * MICRO))
+        """The core shows an accepted reading, and the time that it covers, to whoever looks."""
+        observer, value_u = self.viewers.observer("main"), round(watts * MICRO)
+        if observer is None:
+            return
+        observer.reading(meter, time_ms, value_u)
+        terms = config.terms(self.stream)
+        timeline = self.timelines.setdefault(meter, Timeline(terms, time_ms - time_ms % terms.length_ms))
+        timeline.observe = partial(observer.span, meter)
+        timeline.accept(Pending(time_ms, value_u, None))
+        timeline.cover_spans(time_ms)
 
     def record(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
         """A record as it leaves."""
@@ -94,5 +102,7 @@ class PageWorld:
     def release(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
         """The runner passes a committed record on."""
         payload = self.record(start_ms, quanta, meter)
+        if meter in self.timelines:
+            self.timelines[meter].cover(start_ms + config.terms(self.stream).step_ms)  # as the core closes it
         self.viewers.released("main", [Outgoing(f"private/{meter}/power", payload, start_ms, False)])
         return payload

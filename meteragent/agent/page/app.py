@@ -103,11 +103,15 @@ class _Page:
 
     async def _facts(self, _: Request) -> Response:
         """What is promised takes a moment to work out, the first time, which nobody else waits for."""
-        streams = self._view.streams
-        if self._promises is None:
-            self._promises = await asyncio.to_thread(lambda: [each.promises() for each in streams])
-        told = say.facts(streams, self._promises, await self._view.problems())
+        told = say.facts(self._view.streams, await self._promised(), await self._view.problems())
         return Response(told, media_type="application/json")
+
+    async def _promised(self) -> list[Promises]:
+        """Return what is promised of each stream, worked out once."""
+        if self._promises is None:
+            streams = self._view.streams
+            self._promises = await asyncio.to_thread(lambda: [stream.promises() for stream in streams])
+        return self._promises
 
     async def _file(self, request: Request) -> Response:
         found = self._files.get(request.path_params["name"])
@@ -126,7 +130,8 @@ class _Page:
         if meter not in stream.meters():
             return PlainTextResponse("There is no such meter yet.\n", 404)
         try:
-            viewer = self._viewers.enter(stream.name, meter, stream.topic(meter))
+            schedules = (await self._promised())[self._view.streams.index(stream)].schedules
+            viewer = self._viewers.enter(stream.name, meter, stream.topic(meter), schedules)
         except Full:
             return Response(say.event("full", {}), media_type=_EVENTS)
         return _Stream(self._viewers, viewer, self._tell(stream, viewer))

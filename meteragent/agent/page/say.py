@@ -98,9 +98,11 @@ def start(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
 
 
 def news(new: News) -> dict[str, Any]:
-    """Readings as (ms, value) and records as they leave."""
+    """Return readings as (ms, value), records as they leave, and means of slots, by schedule."""
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in new.readings]
-    return {"readings": readings, "records": [_text(each) for each in new.records], "missed": new.missed}
+    records = [_text(record) for record in new.records]
+    means = {name: [mean._asdict() for mean in known] for name, known in new.means.items()}
+    return {"readings": readings, "records": records, "missed": new.missed, "means": means}
 
 
 def glance(found: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:

@@ -9,8 +9,12 @@ from typing import NamedTuple
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.problem import Problem
+from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
 from meteragent.report.guarantee import Guarantee
+
+OWN = ""
+"""Names the stream's own terms among those of presets."""
 
 TOKEN_LEAST = 16
 """Characters of a token: fewer could be tried out."""
@@ -47,10 +51,14 @@ def is_loopback(host: str) -> bool:
 
 
 class Promises(NamedTuple):
-    """What is promised of a stream, and what would be under each other preset."""
+    """What is promised of a stream, and what would be under each other preset.
+
+    `schedules` are when windows start: the stream's, by the name `OWN`, and those of each preset.
+    """
 
     own: Guarantee
     presets: Mapping[str, Guarantee]
+    schedules: Mapping[str, Schedule]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ counted for it; when it leaves, its queue is gone.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from meteragent.agent.page.means import SlotMean, SlotMeans
 from meteragent.domain.commit import Outgoing
-from meteragent.domain.reading import See
+from meteragent.domain.reading import Observer, Used
+from meteragent.domain.schedule import Schedule
 
 VIEWERS = 8
 """Pages open at once, at most."""
@@ -20,11 +22,15 @@ WAITING = 2000
 
 
 class News(NamedTuple):
-    """What is new: readings as (time_ms, value_u), records as they leave, and how many were dropped."""
+    """What is new: readings as (time_ms, value_u), records as they leave, and how many were dropped.
+
+    `means` are those of slots that closed or are open, by the name of their schedule.
+    """
 
     readings: list[tuple[int, int]]
     records: list[bytes]
     missed: int
+    means: dict[str, list[SlotMean]]
 
 
 class Full(Exception):
@@ -34,21 +40,27 @@ class Full(Exception):
 class Viewer:
     """One open page, on one meter of one stream."""
 
-    def __init__(self, stream: str, meter: str, topic: str) -> None:
+    def __init__(self, stream: str, meter: str, topic: str, schedules: Mapping[str, Schedule]) -> None:
         self.stream = stream
         self.meter = meter
         self.topic = topic
         self.over = False
+        self._means = {name: SlotMeans(schedule) for name, schedule in schedules.items()}
         self._readings: deque[tuple[int, int]] = deque(maxlen=WAITING)
         self._records: deque[bytes] = deque(maxlen=WAITING)
         self._missed = 0
         self._wake = asyncio.Event()
 
-    def see(self, time_ms: int, value_u: int) -> None:
+    def reading(self, time_ms: int, value_u: int) -> None:
         """Take a reading of its meter."""
         self._missed += len(self._readings) == WAITING
         self._readings.append((time_ms, value_u))
         self._wake.set()
+
+    def span(self, start_ms: int, end_ms: int, value: "int | Used | None") -> None:
+        """Take a stretch of time that was added to the slots of its meter."""
+        for means in self._means.values():
+            means.add(start_ms, end_ms, value)
 
     def released(self, payload: bytes) -> None:
         """Take a record of its meter."""
@@ -70,7 +82,8 @@ class Viewer:
     def take(self) -> News:
         """All that is new."""
         self._wake.clear()
-        news = News(list(self._readings), list(self._records), self._missed)
+        means = {name: taken for name, known in self._means.items() if (taken := known.take())}
+        news = News(list(self._readings), list(self._records), self._missed, means)
         self._readings.clear()
         self._records.clear()
         self._missed = 0
@@ -86,29 +99,26 @@ class Viewers:
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def enter(self, stream: str, meter: str, topic: str) -> Viewer:
-        """Somebody looks at a meter, whose records leave on a topic; raises Full when there are too many."""
+    def enter(
+        self, stream: str, meter: str, topic: str, schedules: Mapping[str, Schedule] | None = None
+    ) -> Viewer:
+        """Somebody looks at a meter, whose records leave on a topic; raises Full when there are too many.
+
+        The means of its slots are told for each of the schedules.
+        """
         if len(self._open) >= VIEWERS:
             raise Full
-        self._open.append(Viewer(stream, meter, topic))
+        self._open.append(Viewer(stream, meter, topic, schedules or {}))
         return self._open[-1]
 
     def leave(self, viewer: Viewer) -> None:
         """Somebody looks no more: nothing is left of what it was to be told."""
         self._open.remove(viewer)
 
-    def eye(self, stream: str) -> See | None:
-        """What takes the accepted readings of a stream just now; None when nobody looks at it."""
+    def observer(self, stream: str) -> Observer | None:
+        """Return what takes the readings of a stream just now; None when nobody looks at it."""
         looking = [viewer for viewer in self._open if viewer.stream == stream]
-        if not looking:
-            return None
-
-        def see(meter: str, time_ms: int, value_u: int) -> None:
-            for viewer in looking:
-                if viewer.meter == meter:
-                    viewer.see(time_ms, value_u)
-
-        return see
+        return _Observer(looking) if looking else None
 
     def released(self, stream: str, outgoing: Iterable[Outgoing]) -> None:
         """Take what a commit of a stream has put into the outbox; descriptors are not shown."""
@@ -122,3 +132,21 @@ class Viewers:
         """The server stops: every viewer is told."""
         for viewer in self._open:
             viewer.end()
+
+
+class _Observer:
+    """Passes what counts of a stream on to those who look at its meters."""
+
+    def __init__(self, viewers: Collection[Viewer]) -> None:
+        self._viewers = viewers
+        self.meters = {viewer.meter for viewer in viewers}
+
+    def reading(self, meter: str, time_ms: int, value_u: int) -> None:
+        for viewer in self._viewers:
+            if viewer.meter == meter:
+                viewer.reading(time_ms, value_u)
+
+    def span(self, meter: str, start_ms: int, end_ms: int, value: "int | Used | None") -> None:
+        for viewer in self._viewers:
+            if viewer.meter == meter:
+                viewer.span(start_ms, end_ms, value)

@@ -3,7 +3,7 @@
 import { Example } from "./noise.js";
 import { Plot } from "./plot.js";
 import { fill, showGame, showHealth, showHidden, showLast, showNumbers, showPairs, showProblems, showSpent } from "./sections.js";
-import { mean, Numbers, slotAt, Trace } from "./series.js";
+import { Means, Numbers, overDays, Trace } from "./series.js";
 import { amount, clock, element, number, say, speak } from "./text.js";
 
 const DRAW_MS = 250;
@@ -12,8 +12,8 @@ const SAY_MS = 5000;
 const RETRY_MS = 3000;
 const MINUTE = 60_000;
 const TABLE_ROWS = 100;
-/** Which part of a slot the readings must cover to say what was used in it. */
-const WHOLE = 0.98;
+/** The name of the stream's own slots among those of presets. */
+const OWN = "";
 
 const at = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -49,6 +49,7 @@ class Page {
     this.meter = meter;
     this.trace = new Trace(stream.own);
     this.numbers = new Numbers(stream.own);
+    this.means = new Map();
     this.opened = null;
     this.over = 0;
     this.missed = 0;
@@ -65,6 +66,7 @@ class Page {
     const own = stream.own;
     this.unit = own.power_unit;
     this.choices = { [say("preset.own")]: own, ...stream.presets };
+    this.schedules = { ...Object.fromEntries(Object.keys(stream.presets).map((name) => [name, name])), [say("preset.own")]: OWN };
     this.preset = say("preset.own");
     for (const plot of this.plots) plot.begin(this.unit);
     at("trace-note").hidden = own.kind === "power";
@@ -137,8 +139,9 @@ class Page {
     fill("line", say(`line.${name}`));
   }
 
-  news({ readings, records, missed }) {
+  news({ readings, records, missed, means }) {
     this.trace.add(readings);
+    for (const [name, slots] of Object.entries(means)) this.#means(name).add(slots);
     this.missed += missed;
     const last = this.numbers.add(records);
     if (last) this.over = Math.max(this.over, last.to);
@@ -180,9 +183,9 @@ class Page {
     const own = this.stream.own;
     const stretches = this.trace.stretches(now);
     const since = this.#since(now, own);
-    const slots = this.numbers.list(since).map((slot) => ({ ...slot, they: slot.power, ...this.#you(slot, stretches) }));
+    const slots = this.numbers.list(since).map((slot) => ({ ...slot, they: slot.power, ...this.#you(slot) }));
     this.plots[0].show(stretches, slots, since, now);
-    this.#say(slots, stretches);
+    this.#say(slots);
     showPairs(slots);
     const seconds = own.step_ms < MINUTE;
     if (at("trace-numbers").open) showNumbers("trace-numbers", slots.slice(-TABLE_ROWS).reverse(), this.unit, seconds);
@@ -195,17 +198,22 @@ class Page {
     return this.opened - Math.min(3 * step, 3 * open);
   }
 
-  /** What was used in a slot, as far as this page has seen it; 1 where it has seen all. */
-  #you(slot, stretches) {
-    const seen = mean(stretches, slot.from, slot.to);
-    const whole = slot.from >= this.opened && seen.part > WHOLE;
-    return { you: whole ? seen.mean : null, part: whole ? 1 : 0 };
+  /** The means of a schedule, which the agent tells. */
+  #means(name) {
+    if (!this.means.has(name)) this.means.set(name, new Means());
+    return this.means.get(name);
+  }
+
+  /** What was used in a slot; nothing where this page was not open for all of it. */
+  #you({ window, band }) {
+    const mean = this.#means(OWN).get(window, band);
+    return mean?.part === 1 ? { you: mean.you, part: 1 } : { you: null, part: 0 };
   }
 
   #drawPreset(stretches, now) {
     const promise = this.choices[this.preset];
     const since = this.opened;
-    const slots = this.#examples(promise, stretches, since, now);
+    const slots = this.#examples(promise, since, now);
     const from = Math.min(since, now - MINUTE / 6);
     this.plots[1].show(stretches, slots, from, now);
     const open = slots.some(({ part }) => part < 1);
@@ -217,19 +225,15 @@ class Page {
     if (at("preset-numbers").open) showNumbers("preset-numbers", slots.slice(-TABLE_ROWS).reverse(), this.unit, seconds);
   }
 
-  /** What would have left of the trace under a preset, with noise for show; of an open slot, as it stands. */
-  #examples(promise, stretches, since, now) {
-    const found = [];
+  /** What would have left under a preset, with noise for show; of an open slot, what would for what is seen. */
+  #examples(promise, since, now) {
     const half = promise.ci95 / promise.per_power;
-    for (let slot = slotAt(promise, since); slot.from < now; slot = slotAt(promise, slot.to)) {
-      const seen = mean(stretches, slot.from, Math.min(slot.to, now));
-      if (seen.mean === null) continue;
-      const noisy = seen.mean + this.example.noise(promise, slot.window, slot.place);
+    const examples = this.#means(this.schedules[this.preset]).list().map((slot) => {
+      const noisy = slot.you + this.example.noise(promise, slot.window, slot.place);
       const they = Math.round(noisy / promise.quantum_power) * promise.quantum_power;
-      const part = slot.to <= now && slot.from >= since ? 1 : seen.part * 0.999;
-      found.push({ ...slot, power: they, they, half, you: seen.mean, part });
-    }
-    return found;
+      return { ...slot, power: they, they, half };
+    });
+    return examples.flatMap((slot) => (slot.band ? overDays({ ...slot, to: Math.min(slot.to, now) }, since) : [slot]));
   }
 
   #span({ from, to }) {
@@ -238,16 +242,15 @@ class Page {
   }
 
   /** The newest number and the open slot, in words. */
-  #say(slots, stretches) {
+  #say(slots) {
     const last = slots.at(-1);
     if (last) {
       const values = { ...this.#span(last), value: amount(last.they, this.unit) };
       const seen = last.you === null ? {} : { mean: amount(last.you, this.unit), error: amount(Math.abs(last.they - last.you), this.unit) };
       fill("trace-latest", say(last.you === null ? "trace.latest_unseen" : "trace.latest", { ...values, ...seen }));
     }
-    const open = slotAt(this.stream.own, this.now);
-    const used = mean(stretches, open.from, this.now).mean;
-    const text = used === null ? say("trace.between") : say("trace.open", { ...this.#span(open), mean: amount(used, this.unit) });
+    const open = this.#means(OWN).list().findLast(({ from, to }) => from <= this.now && this.now < to);
+    const text = open ? say("trace.open", { ...this.#span(open), mean: amount(open.you, this.unit) }) : say("trace.between");
     fill("trace-open", text);
     const counted = { readings: number(this.trace.readings.length), opened: clock(this.opened), records: slots.length };
     at("trace-plot").setAttribute("aria-label", say("trace.plot", counted));

@@ -7,7 +7,7 @@ const READINGS = 20_000;
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
-/** The readings of one meter since the page was opened, in order of time, the oldest dropped first. */
+/** The readings of one meter since the page was opened, for the eye: what they come to, the agent says. */
 export class Trace {
   constructor(promise) {
     this.promise = promise;
@@ -50,18 +50,29 @@ export class Trace {
   }
 }
 
-/** The mean power of stretches between two times, and which part of that time they cover. */
-export function mean(stretches, from, to) {
-  let covered = 0;
-  let sum = 0;
-  for (let i = stretches.length - 1; i >= 0; i -= 1) {
-    const part = Math.min(stretches[i].to, to) - Math.max(stretches[i].from, from);
-    if (part > 0) {
-      covered += part;
-      sum += part * stretches[i].power;
+/** The means of a schedule's slots, as the agent counts them: {from, to, band, window, place, you, part}. */
+export class Means {
+  #slots = new Map();
+
+  /** Take in means as they come; a slot's newest counts. */
+  add(means) {
+    for (const { from_ms: from, to_ms: to, band, window_ms: window, slot_index: place, power: you, part } of means) {
+      const key = `${from}/${band}`;
+      this.#slots.delete(key);
+      this.#slots.set(key, { from, to, band, window, place, you, part });
     }
+    while (this.#slots.size > READINGS) this.#slots.delete(this.#slots.keys().next().value);
   }
-  return { mean: covered ? sum / covered : null, part: to > from ? covered / (to - from) : 0 };
+
+  /** The mean of a slot, or of a band in its window; undefined where it is not known. */
+  get(from, band) {
+    return this.#slots.get(`${from}/${band}`);
+  }
+
+  /** All of them, in order of time. */
+  list() {
+    return [...this.#slots.values()].sort((a, b) => a.from - b.from || a.place - b.place);
+  }
 }
 
 /** An ISO 8601 duration with time designators only, in ms. */
@@ -121,7 +132,7 @@ export class Numbers {
   #slot({ from, to, band, value, sd }) {
     const { kind, ci95, sd: usual, per_power: per } = this.promise;
     const hours = kind === "power" ? 1 : band ? per : (to - from) / HOUR;
-    return { from, to, band, power: value / hours, half: (ci95 * (sd / usual)) / hours };
+    return { from, to, band, window: from, power: value / hours, half: (ci95 * (sd / usual)) / hours };
   }
 
   /** All of them in order, those of a band of the day laid out over its days from a time on. */
@@ -132,7 +143,7 @@ export class Numbers {
 }
 
 /** A band such as 00:00/06:00 on each local day of its window. */
-function overDays(slot, since) {
+export function overDays(slot, since) {
   const found = [];
   const [from, to] = slot.band.split("/").map((time) => {
     const [hours, minutes] = time.split(":").map(Number);
@@ -148,33 +159,4 @@ function overDays(slot, since) {
 /** The start of the local day that holds a time. */
 function dayOf(ms) {
   return new Date(ms).setHours(0, 0, 0, 0);
-}
-
-/** The slot of a preset that holds a time: {from, to}; days and longer by the local calendar of this browser. */
-export function slotAt(promise, ms) {
-  const { step_ms: step, length_ms: length, slots } = promise;
-  if (slots.length) {
-    const day = dayOf(ms);
-    const size = DAY / slots.length;
-    const place = Math.floor((ms - day) / size);
-    return { from: day + place * size, to: day + (place + 1) * size, window: monthOf(ms), place };
-  }
-  if (length < DAY || step < DAY) {
-    const from = Math.floor(ms / step) * step;
-    const window = Math.floor(ms / length) * length;
-    return { from, to: from + step, window, place: (from - window) / step };
-  }
-  if (length < 28 * DAY) {
-    const day = dayOf(ms);
-    const from = length < 7 * DAY ? day : dayOf(day - (((new Date(day).getDay() + 6) % 7) - 0.5) * DAY);
-    return { from, to: dayOf(from + length + DAY / 2), window: from, place: 0 };
-  }
-  const from = monthOf(ms);
-  return { from, to: monthOf(from + 35 * DAY), window: from, place: 0 };
-}
-
-/** The start of the local month that holds a time. */
-function monthOf(ms) {
-  const date = new Date(dayOf(ms));
-  return date.setDate(1);
 }

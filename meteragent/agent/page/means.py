@@ -1,0 +1,108 @@
+"""What was used in each slot while somebody looks: the core's own arithmetic, without noise, in memory only.
+
+The core says which stretches of time it adds to its slots (`domain.reading.Observer`). Here they are added to
+windows of the same class that have no noise, so a mean is what the private number would be without it: values
+are clamped, registers roll over and gaps are filled in one place. The windows are those of the stream, and of
+each preset that the page can show in its place. Nothing of it is stored or sent but to the page (law 3).
+"""
+
+from typing import NamedTuple
+
+from meteragent.core.window import Window
+from meteragent.domain.reading import Used
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import HOUR_MS, MICRO, Kind
+
+_CLOSED = 2000
+"""Means of closed slots that wait for the page at most."""
+
+
+class SlotMean(NamedTuple):
+    """The mean power of a slot, in W or kW.
+
+    A band of a profile lies where its window does. `part` is how much of the slot was seen: 1 only if it
+    began after the page was opened, and is over.
+    """
+
+    from_ms: int
+    to_ms: int
+    band: str
+    window_ms: int
+    slot_index: int
+    power: float
+    part: float
+
+
+class SlotMeans:
+    """The slots of one schedule, from the first stretch of time that is added on."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._windows: list[Window] = []
+        self._since_ms = self._covered_ms = 0
+        self._closed: list[SlotMean] = []
+
+    def add(self, start_ms: int, end_ms: int, value: "int | Used | None") -> None:
+        """Add a stretch of time, each behind the one before it: a value, a register's use, or a gap."""
+        if not self._windows or start_ms != self._covered_ms:  # the first, or time that was given up
+            self._since_ms, self._windows = start_ms, []
+            self._open(self._schedule.grid.start_ms(start_ms))
+        while self._windows[-1].end_ms < end_ms:
+            self._open(self._windows[-1].end_ms)
+        for window in self._windows:
+            window.add(start_ms, end_ms, value)
+        self._covered_ms = end_ms
+        self._close()
+
+    def take(self) -> list[SlotMean]:
+        """Return the slots that have closed since the last time, and those that are open."""
+        closed, self._closed = self._closed, []
+        seen = ((window, index) for window in self._windows for index in window.slots)
+        return closed + [mean for window, index in seen if (mean := self._mean(window, index)) is not None]
+
+    def _open(self, start_ms: int) -> None:
+        """Open a window with all of its slots, without noise."""
+        terms = self._schedule.terms(start_ms)
+        window = Window(start_ms, terms, terms.id, "", "", noise_bound=0)
+        for _ in range(terms.n):
+            window.draw(0, start_ms, None if terms.rounding == "half-up" else 0)
+        self._windows.append(window)
+
+    def _close(self) -> None:
+        """Keep the means of the slots that are over, and drop the windows that are."""
+        for window in self._windows:
+            for index in [i for i in window.slots if window.slot_end_ms(i) <= self._covered_ms]:
+                if (mean := self._mean(window, index)) is not None:
+                    self._closed.append(mean)
+                del window.slots[index]
+        self._windows = [window for window in self._windows if window.slots] or self._windows[-1:]
+        del self._closed[:-_CLOSED]
+
+    def _mean(self, window: Window, index: int) -> SlotMean | None:
+        """Return the mean of what was seen of a slot; None where that is nothing."""
+        terms = window.terms
+        seen_ms = _overlap_ms(window, index, self._since_ms, self._covered_ms)
+        if seen_ms == 0:
+            return None
+        part = seen_ms / terms.slot_ms(index)
+        band = terms.bands[index].name if terms.bands else ""
+        start_ms, end_ms = window.slot_start_ms(index), window.slot_end_ms(index)
+        if band:
+            start_ms, end_ms = window.start_ms, window.end_ms
+        power = _power(terms, window.slots[index], seen_ms)
+        return SlotMean(start_ms, end_ms, band, window.start_ms, index, power, part)
+
+
+def _overlap_ms(window: Window, index: int, from_ms: int, to_ms: int) -> int:
+    """Return how much of a slot lies between two times."""
+    low_ms, high_ms = from_ms - window.start_ms, to_ms - window.start_ms
+    stretches = window.terms.stretches(index)
+    return sum(max(min(end, high_ms) - max(start, low_ms), 0) for start, end in stretches)
+
+
+def _power(terms: Terms, accumulator: int, seen_ms: int) -> float:
+    """Return a slot's accumulator, without noise, as mean power over what was seen of it."""
+    if terms.kind is Kind.POWER:
+        return accumulator / seen_ms / MICRO
+    return accumulator / terms.interval_ms / MICRO * HOUR_MS / seen_ms

@@ -1,4 +1,4 @@
-"""A life of the agent: `meteragent.agent` as it is, in an environment that a world watches."""
+"""A process of the agent: `meteragent.agent` as it is, in an environment that a world watches."""
 
 from collections.abc import Collection, Sequence
 from fractions import Fraction
@@ -22,13 +22,13 @@ from simulators.simtest.model import Model, StreamSpec
 
 
 class ProcessWorld(Protocol):
-    """What a life needs of its world."""
+    """What a process needs of its world."""
 
     def read_wall_ms(self) -> int:
         """The wall clock, read by the agent."""
 
     def boot_clock(self) -> BootClock:
-        """The boot clock of this life."""
+        """The boot clock of this process."""
 
     def restored(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
         """The clock has jumped: the agent restores its store."""
@@ -39,9 +39,9 @@ class ProcessWorld(Protocol):
     def begun(
         self, store: Store, keep_ms: int, max_bytes: int, channels: Collection[str], counts: Counts
     ) -> Disk:
-        """The disk of this life."""
+        """The disk of this process."""
 
-    def beside(self, line: StreamSpec, limit: Fraction | None) -> Model:
+    def make_model(self, spec: StreamSpec, limit: Fraction | None) -> Model:
         """The model that stands beside a core."""
 
     def fed(
@@ -57,7 +57,7 @@ class CheckedPipeline(Pipeline):
         super().__init__(stream, *more)
         [written] = [one for one in config.stream if one.name == stream.name]
         self._world = world
-        self._model = world.beside(_line(written, config, stream), settings.budget(written))
+        self._model = world.make_model(_spec(written, config, stream), settings.budget(written))
 
     def feed(
         self, batch: Sequence[Message], now_ms: int, closing_ms: int, observer: Observer | None = None
@@ -69,7 +69,7 @@ class CheckedPipeline(Pipeline):
 
 
 def environment(world: ProcessWorld, config: settings.Config, seed: int) -> Environment:
-    """Return what one life of the agent stands on."""
+    """Return what one process of the agent stands on."""
     random = Random(f"pauses {seed}")
 
     def short(size: int) -> bytes:
@@ -89,7 +89,7 @@ def environment(world: ProcessWorld, config: settings.Config, seed: int) -> Envi
     )
 
 
-def _line(stream: settings.Stream, config: settings.Config, core: Stream) -> StreamSpec:
+def _spec(stream: settings.Stream, config: settings.Config, core: Stream) -> StreamSpec:
     """What the model is told of a stream."""
     return StreamSpec(
         name=stream.name,

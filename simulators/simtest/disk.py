@@ -1,7 +1,7 @@
 """The store's disk: what is left when the process or the power ends, and a device that fails.
 
 A store is real SQLite in a folder, in memory where it can be. A crash makes a new folder with what the files
-would hold, and the next life of the agent opens that one:
+would hold, and the next process of the agent opens that one:
 
     commit-before   in the middle of a transaction: nothing of it
     commit-torn     power cut before the fsync of the write-ahead log (WAL): any part of what was appended,

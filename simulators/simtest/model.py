@@ -226,7 +226,7 @@ def meaning(terms: Terms) -> tuple[Any, ...]:
 
 
 class Model:
-    """All meters of one stream in one life of the agent.
+    """All meters of one stream in one process of the agent.
 
     `opened`, `closed` and `touched` (meters that are not what they were) grow until they are cleared.
     `exceeds` says whether the budget forbids a window of a meter, and counts it if not.

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
@@ -94,10 +94,21 @@ class Mark(NamedTuple):
     after: Callable[[], None] = _nothing
 
 
+_NO_MARK = Mark()
+
+
+class Piece(NamedTuple):
+    """Bytes that arrive together: where packets end in them, and what happens then."""
+
+    data: bytes
+    ends: list[tuple[int, Mark]]
+
+
 class Pipe:
     """One direction of a connection: bytes arrive in order, in pieces of any size.
 
-    Where a write is cut follows from chance alone and not from its size: it may depend on what was measured.
+    Where a write is cut follows from chance and the number of its packets, not from its size: that depends on
+    what was measured, and which packets arrive must not (law 4).
     """
 
     def __init__(self, broker: Peer, deliver: Callable[[bytes, list[Mark]], None]) -> None:
@@ -105,44 +116,49 @@ class Pipe:
         self._random = broker.random
         self._in_pieces = broker.network.pieces / 100
         self._deliver = deliver
-        self._written: list[tuple[bytes, Mark | None]] = []
-        self._pieces: deque[tuple[bytes, list[Mark]]] = deque()
+        self._written: list[tuple[bytes, Mark]] = []
+        self._pieces: deque[Piece] = deque()
         self._open = True
 
-    def send(self, data: bytes, mark: Mark | None = None) -> None:
-        """Send bytes; those of one turn of the loop leave together."""
+    def send(self, packet: bytes, mark: Mark = _NO_MARK) -> None:
+        """Send a packet, or the beginning of one; those of one turn of the loop leave together."""
         if not self._written:
             self._loop.call_soon(self._leave)
-        self._written.append((data, mark))
+        self._written.append((packet, mark))
 
     def _leave(self) -> None:
         written, self._written = self._written, []
-        data = b"".join(part for part, _ in written)
+        data = b"".join(packet for packet, _ in written)
+        ends = list(accumulate(len(packet) for packet, _ in written))
         cuts = [0, len(data)]
         if self._random.random() < self._in_pieces:
-            cuts = [0, *sorted(int(self._random.random() * len(data)) for _ in range(2)), len(data)]
-        marks, end = deque[tuple[int, Mark]](), 0
-        for part, mark in written:
-            end += len(part)
-            if mark is not None:
-                marks.append((end, mark))
-        for place, (begin, end) in enumerate(pairwise(cuts)):
+            cuts += [self._place([0, *ends]) for _ in range(2)]
+        marks = deque(zip(ends, (mark for _, mark in written), strict=True))
+        for number, (begin, end) in enumerate(pairwise(sorted(cuts))):
             mine = []
             while marks and marks[0][0] <= end:
-                mine.append(marks.popleft()[1])
-            self._pieces.append((data[begin:end], mine))
-            self._loop.call_later(WAY_S + place * _PIECE_S, self._arrive)
+                at, mark = marks.popleft()
+                mine.append((at - begin, mark))
+            self._pieces.append(Piece(data[begin:end], mine))
+            self._loop.call_later(WAY_S + number * _PIECE_S, self._arrive)
+
+    def _place(self, ends: list[int]) -> int:
+        """Return a place in a packet: any of them, and anywhere in it."""
+        which = int(self._random.random() * (len(ends) - 1))
+        return ends[which] + int(self._random.random() * (ends[which + 1] - ends[which]))
 
     def _arrive(self) -> None:
         if self._open and self._pieces:
-            self._deliver(*self._pieces.popleft())
+            piece = self._pieces.popleft()
+            self._deliver(piece.data, [mark for _, mark in piece.ends])
 
     def cut(self) -> None:
         """Lose what is on its way, but perhaps the beginning of the next piece."""
-        fraction = self._random.random()
-        if self._open and self._pieces and fraction < 0.5:
-            data, _ = self._pieces.popleft()
-            self._deliver(data[: int(2 * fraction * len(data))], [])
+        begins = self._random.random() < 0.5
+        if self._open and self._pieces and begins:
+            data, ends = self._pieces.popleft()
+            place = self._place([0, *(at for at, _ in ends), len(data)])
+            self._deliver(data[:place], [mark for at, mark in ends if at <= place])
         self.close()
 
     def close(self) -> None:
@@ -222,7 +238,9 @@ class Connection:
             self._observe(packets, given)
             given.end = len(data)
         finally:
-            self._up.send(data[: given.end])
+            ends = [end for _, end in packets if end < given.end]
+            for begin, end in pairwise([0, *ends, given.end]):
+                self._up.send(data[begin:end])
 
     def _observe(self, packets: list[tuple[mqtt.Packet, int]], given: "_Given") -> None:
         observer = self.broker.observer
@@ -282,9 +300,9 @@ class Connection:
 
     # --- the broker's end ----------------------------------------------------------------------
 
-    def send(self, data: bytes, mark: Mark | None = None) -> None:
+    def send(self, packet: bytes, mark: Mark = _NO_MARK) -> None:
         """Send a packet to the agent."""
-        self._down.send(data, mark)
+        self._down.send(packet, mark)
 
     def _reach_broker(self, data: bytes, marks: list[Mark]) -> None:
         del marks  # only the agent's side has any

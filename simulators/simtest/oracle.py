@@ -51,7 +51,7 @@ class InDoubtCommit(NamedTuple):
 
 @dataclass
 class ProcessRecord:
-    """What is known of one life of the agent: from when on, its models, and what it may acknowledge.
+    """What is known of one process of the agent: from when on, its models, and what it may acknowledge.
 
     `confirmed` is what it was told to have arrived, and `orderly` whether it ended as it should. `before` are
     its counts when it opened the store: after a jump of the clock a process opens it again. From `known_s` on
@@ -89,7 +89,7 @@ class Oracle:
     # --- starts --------------------------------------------------------------------------------
 
     def begin(self, started_ms: int, counts: Counts, store: Store, channels: set[str]) -> None:
-        """A new life, over a store that must hold all that was committed, and nothing else."""
+        """A new process, over a store that must hold all that was committed, and nothing else."""
         self.settle(store, channels)
         self.marked()
         expected = self.checker.expected
@@ -154,12 +154,12 @@ class Oracle:
         expected.marks = {key: max(end_ms, floor_ms) for key, end_ms in expected.marks.items()}
         self.replaced(expected)
 
-    def restore(self, line: StreamSpec, limit: Fraction | None) -> Model:
+    def restore(self, spec: StreamSpec, limit: Fraction | None) -> Model:
         """A stream's model, as its last commit left it."""
-        expected, name = self.checker.expected, line.name
+        expected, name = self.checker.expected, spec.name
         self.checker.begin(name)
         marks = {meter: end_ms for (channel, meter), end_ms in expected.marks.items() if channel == name}
-        model = Model(line, {}, marks, expected.floor_ms, self._exceeds(limit))
+        model = Model(spec, {}, marks, expected.floor_ms, self._exceeds(limit))
         for (channel, meter), state in expected.states.items():
             if channel == name:
                 model.restore(meter, self._saved[name][meter].saved(), state)
@@ -203,12 +203,12 @@ class Oracle:
 
     def _catch_up(self, model: Model, now_ms: int) -> None:
         """Law 4: what fell due while the agent was stopped waits for the readings that waited, too."""
-        line, process = model.stream, self.process
+        spec, process = model.stream, self.process
         waited = any(slot.due_ms < process.started_ms for slot in model.closed)
-        if line.terms.clock is Clock.EVENT or not waited:
+        if spec.terms.clock is Clock.EVENT or not waited:
             return
-        since_ms = process.subscribed_ms.get(line.name, 2**62)
-        check(now_ms >= since_ms + line.catch_up_ms, "what fell due during a stop does not wait for catch_up")
+        since_ms = process.subscribed_ms.get(spec.name, 2**62)
+        check(now_ms >= since_ms + spec.catch_up_ms, "what fell due during a stop does not wait for catch_up")
 
     def _counters(self) -> None:
         """Law 7: every message has a fate that is counted."""

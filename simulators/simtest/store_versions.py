@@ -1,4 +1,4 @@
-"""The folders of a world's store: what each life leaves to the next, and what befalls it between them."""
+"""The folders of a world's store: what each process leaves to the next, and what befalls it between them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +30,7 @@ class StoreVersions:
         self._other = False
 
     def leave(self, files: Files, what: str) -> None:
-        """The next life finds these files; or a damaged one, or a copy from before the last start."""
+        """The next process finds these files; or a damaged one, or a copy from before the last start."""
         if what == "damaged" and "db" in files:
             self.befell.append("store damaged")
             self._copy = None

@@ -1,9 +1,9 @@
 """A world: the agent as it is, between two simulated brokers and over a disk that can die, in virtual time.
 
 What runs is `meteragent.agent`, whole, with seeded bits for noise. What stands in is `network` and `brokers`
-for sockets and what is behind them, `disk` for the store's thread and its device, and `loop` for time. A life
-ends as the schedule says, and the next one begins with what is left on disk. At the end nothing goes wrong
-any more, and all that must have left has.
+for sockets and what is behind them, `disk` for the store's thread and its device, and `loop` for time. A
+process ends as the schedule says, and the next one begins with what is left on disk. At the end nothing goes
+wrong any more, and all that must have left has.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ class World:
         return self.plan.configurations[self._which]
 
     def _run_process(self) -> None:
-        """One life of the agent."""
+        """One process of the agent."""
         config = parse(self._configuration, self._pace, self._keys, self._versions.folder / "db")
         self._channels = {one.name for one in self._configuration}
         self.counts["processes"] += 1
@@ -143,7 +143,7 @@ class World:
             raise InvariantViolation("the agent ends by itself", named(error)) from error
 
     def _rest(self, end_s: float) -> None:
-        """The time until the next life; its store is what the crash left, or what befell it."""
+        """The time until the next process; its store is what the crash left, or what befell it."""
         if (end := self._end) is None:
             return
         self._which = end.then
@@ -155,10 +155,10 @@ class World:
         down_s = min(end.down_ms / 1000, max(0.0, end_s - self._loop.time()))
         self._loop.run_until_complete(asyncio.sleep(down_s))
 
-    # --- what a life asks for ------------------------------------------------------------------
+    # --- what a process asks for ------------------------------------------------------------------
 
     def opened(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
-        """The store of a life that begins; it must hold what was committed."""
+        """The store of a process that begins; it must hold what was committed."""
         open_store = partial(
             Store.open, path, now_ms=now_ms, recovery_floor_ms=recovery_floor_ms, again_s=0.0
         )
@@ -184,14 +184,14 @@ class World:
     def begun(
         self, store: Store, keep_ms: int, max_bytes: int, channels: Collection[str], counts: Counts
     ) -> disk.Disk:
-        """The disk of a life, whose clock goes on from what the store has seen."""
+        """The disk of a process, whose clock goes on from what the store has seen."""
         self._faults.newest_ms = max(store.clock_ms, self.wall_ms())
         self._disk = disk.Disk(self._random, self, store, keep_ms, max_bytes, channels, counts)
         self._faults.attach_disk(self._disk)
         return self._disk
 
     def boot_clock(self) -> BootClock:
-        """The boot clock of a life; where a snapshot is to be resumed the wall clock is synchronised."""
+        """The boot clock of a process; where a snapshot is to be resumed the wall clock is synchronised."""
         return BootClock(self._faults.boot_ms, lambda: self._resumes and self._store is not None)
 
     def restored(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
@@ -203,9 +203,9 @@ class World:
                 self._oracle.resumed(path, restore, self.wall_ms(), self._channels)
             self._store, self._disk = None, None
 
-    def beside(self, line: StreamSpec, limit: Fraction | None) -> Model:
+    def make_model(self, spec: StreamSpec, limit: Fraction | None) -> Model:
         """The model that stands beside a core."""
-        return self._oracle.restore(line, limit)
+        return self._oracle.restore(spec, limit)
 
     def fed(
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
@@ -365,7 +365,7 @@ class World:
 
     def _finish(self, owed: list[int]) -> None:
         """The end of the world: SIGTERM; nothing is owed that was before."""
-        # A life that is stopping when the epilogue ends has not had one: its successor has.
+        # A process that is stopping when the epilogue ends has not had one: its successor has.
         if self.alive and self._end is not None and not self._postponed:
             self._postponed = True
             self._loop.call_later(EPILOGUE_S + _STOP_S - _ANSWER_S, self._look)

@@ -351,7 +351,7 @@ MUTANTS = [
         (keeps_what_it_has, "before all that it says is decided", 0),
         (sends_more_than_the_broker_takes, "more at once than it takes", 0),
         (never_pings, "does not keep its connection alive", 0),
-        (reads_whole_packets_only, "has not been received", 0),
+        (reads_whole_packets_only, "never acknowledged", 0),
         (acknowledges_on_any_connection, "not sent on this connection", 0),
         (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),
     )

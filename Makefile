@@ -8,6 +8,8 @@ STAMP := .venv/installed
 DEMO_STAMP := .venv/installed-demo
 PROJECTS := pyproject.toml simulators/pyproject.toml
 ROUNDS ?= 5
+# The rooms that decide what leaves, lowest first.
+CORE := $(addprefix tests/,domain wire decode core store mqtt config)
 # Logs of long runs, by revision: a run goes on in its log, and a log of other code is refused.
 LOGS ?= faults-logs/$(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
 # They watch the clock, or count what a slow machine does otherwise: nothing runs beside them.
@@ -16,7 +18,7 @@ BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
-.PHONY: help demo test fast-tests broker-tests lint types parts unit real faults brokers mutants bench clean
+.PHONY: help demo quick test fast-tests broker-tests lint types parts unit real faults brokers mutants bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -49,6 +51,11 @@ types: $(STAMP) ## mypy --strict
 
 parts: $(STAMP)
 	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java
+
+quick: $(STAMP) ## at every edit: style, and the unit tests of the core rooms, few examples each (half a minute)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not parts" $(CORE)
 
 unit: $(STAMP) parts ## the fast tests: no integration, no statistics, no Spark
 	$(BIN)/python -m pytest -n auto -m "not integration and not statistical and not spark"

@@ -10,6 +10,14 @@ from tests.support.broker import Broker, Certificates, mosquitto_program
 from tests.support.not_run import not_run
 
 MakeBroker = Callable[..., Broker]
+PARTS = {"mosquitto", "broker", "certificates"}
+"""Fixtures that start programs of the system."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what needs a part of the system, so that `make quick` leaves it out."""
+    if isinstance(item, pytest.Function) and PARTS & set(item.fixturenames):
+        item.add_marker("parts")
 
 
 @pytest.fixture(scope="session")

@@ -134,6 +134,7 @@ def restarts(choices: list[tuple[int, int]]) -> Iterator[tuple[Schedule, int]]:
             yield schedule(privacy, zone=zone), hours
 
 
+@pytest.mark.slow("plays years of windows")
 @settings(max_examples=20)
 @given(
     choices=st.lists(st.tuples(st.integers(0, 23), st.integers(1, 900)), min_size=2, max_size=6),

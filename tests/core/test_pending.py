@@ -88,6 +88,7 @@ def thousands(stream_: Stream, topics: list[str], many: int) -> tuple[Counts, in
     return counts, returned
 
 
+@pytest.mark.slow("sends until nothing more is kept")
 def test_readings_of_the_future_do_not_fill_the_memory() -> None:
     """Twenty thousand readings that a meter stamps ahead take 2 MB at most, are counted and given back."""
     tracemalloc.start()
@@ -101,6 +102,7 @@ def test_readings_of_the_future_do_not_fill_the_memory() -> None:
     assert counts["accepted"] == 20_001
 
 
+@pytest.mark.slow("sends until nothing more is kept")
 @pytest.mark.parametrize("kind", [Kind.POWER, Kind.REGISTER])
 @pytest.mark.parametrize("speaking", ["a", "abc"])
 def test_phases_of_the_future_do_not_fill_the_memory(kind: Kind, speaking: str) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,6 +75,7 @@ def test_a_register_older_than_its_phase_is_late() -> None:
     assert Said(2, "a", 9) not in [one for _, one in home.waiting]
 
 
+@pytest.mark.slow("sends until nothing more is kept")
 def test_readings_that_wait_for_a_phase_are_bounded() -> None:
     """Of many every other is dropped and acknowledged; when the phase speaks, all that was used is there."""
     home = Home(phased(replace(REGISTER, lateness_ms=1000, high_u=10**9 * MICRO), "ab"))

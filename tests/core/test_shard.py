@@ -58,6 +58,7 @@ def test_each_meter_is_of_one_shard(meter: str, count: int) -> None:
     assert sum(Shard(number, count).holds(meter) for number in range(count)) == 1
 
 
+@pytest.mark.slow("twenty thousand names, thirty-six times")
 @pytest.mark.parametrize(
     "name", ["m{}", "{:016d}", "{:08x}", "1EMH{:010d}", "DE00056266802AO6G56M11SN{:09d}", "haus-{}-zaehler"]
 )

@@ -47,6 +47,7 @@ def outcome(decode: Decode, payload: bytes) -> str:
     return "reading"
 
 
+@pytest.mark.slow("many payloads of 64 KiB")
 @pytest.mark.parametrize("filler", FILLERS)
 @pytest.mark.parametrize("shape", [b"%b", b'{"t":1,"power":%b}', b"0.%bx", b'{"power":1,"t":%b}'])
 def test_no_payload_takes_long(shape: bytes, filler: bytes) -> None:

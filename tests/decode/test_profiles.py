@@ -110,6 +110,7 @@ def test_order_and_further_fields_do_not_matter(case: Case) -> None:
             assert outcome(case.decoder(name), written(other).encode()) == case.stated(name), name
 
 
+@pytest.mark.slow("every field of every message, in all")
 @by_document
 def test_a_damaged_field_is_refused_or_does_not_matter(case: Case) -> None:
     """A field missing, null or of another type: the same readings, or a counter; no other number."""
@@ -123,6 +124,7 @@ def test_a_damaged_field_is_refused_or_does_not_matter(case: Case) -> None:
             assert isinstance(got, str) or got == case.stated(name), (name, damage.path, damage.how)
 
 
+@pytest.mark.slow("every message at every byte, in all")
 @by_case
 def test_a_message_cut_short_is_refused(case: Case) -> None:
     """Cut after any byte a message is refused; a bare number cut short is the number that is left."""
@@ -137,6 +139,7 @@ def test_a_message_cut_short_is_refused(case: Case) -> None:
                 assert isinstance(got, str) or got == stated, (name, end)
 
 
+@pytest.mark.slow("changes every byte of every message")
 @pytest.mark.parametrize("case", [case for case in CASES if case not in BARE], ids=str)
 def test_a_wrong_byte_is_refused_or_does_not_matter(case: Case) -> None:
     """One byte wrong or missing: the same readings or a counter, unless it is a byte of the value itself."""

@@ -140,6 +140,21 @@ def test_marked_tests_are_in_their_folders() -> None:
         assert not [name for name in marked if not name.startswith(f"tests/{mark}/")]
 
 
+def test_tests_are_in_the_room_that_they_are_about() -> None:
+    """Every room of the agent has tests in a folder of its name, and no test lies outside a folder."""
+    rooms = {path.parent.name for path in (ROOT / "meteragent").glob("*/__init__.py")}
+    tested = {path.parent.name for path in TESTS if path.name.startswith("test_")}
+    assert rooms <= tested
+    assert "tests" not in tested
+
+
+def test_what_is_slow_says_why() -> None:
+    """`make quick` leaves out nothing without a reason."""
+    marks = [line for path in TESTS for line in path.read_text().splitlines() if "mark.slow" in line]
+    assert len(marks) >= 10
+    assert not [line for line in marks if not re.search(r'mark\.slow\("[^"]{8,}"\)$|"mark\.slow"', line)]
+
+
 def test_nothing_is_skipped_in_silence() -> None:
     """A test is left out by `not_run` only, which says so and fails unless MISSING_OK names the part."""
     others = [file for file in map(form, TESTS) if file.name != "tests/support/not_run.py"]

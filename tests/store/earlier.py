@@ -79,7 +79,9 @@ def _said(stream: str, meter: str, time_ms: int, now_ms: int) -> Step:
 
 def steps(from_ms: int, until_ms: int) -> Iterator[Step]:
     """Readings as they come, and a turn of each stream every minute."""
-    for now_ms in range(from_ms, until_ms):
+    periods_ms = {*EVERY_MS.values(), MINUTE_MS}
+    times_ms = {t for p in periods_ms for t in range(from_ms + (NOON_MS - from_ms) % p, until_ms, p)}
+    for now_ms in sorted(times_ms):
         for stream, every_ms in EVERY_MS.items():
             if (now_ms - NOON_MS) % every_ms == 0:
                 yield from (_said(stream, meter, now_ms, now_ms) for meter in METERS)

@@ -347,6 +347,7 @@ def test_rows_of_states_never_move(store: Store) -> None:
         persist(store, commit)
 
 
+@pytest.mark.slow("reads the file after hundreds of commits")
 def test_states_leave_no_copies() -> None:
     """However states grow, shrink, come and go, the files hold the newest of each and nothing else."""
     with fresh() as store:

@@ -31,6 +31,8 @@ from tests.support.stores import (
     persist,
 )
 
+pytestmark = pytest.mark.slow("ends a store at every step of its writing, again and again")
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE_BYTES = 4096
 

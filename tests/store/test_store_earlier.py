@@ -93,6 +93,7 @@ def test_accumulators_are_floored_and_radii_blanked_when_a_store_is_opened(path:
     assert not [text for text in gone if text in disk]
 
 
+@pytest.mark.slow("a thousand commits, each of which waits for the disk")
 def test_windows_finish_as_they_began_and_new_ones_are_dithered(path: Path) -> None:
     """What was open is released byte for byte as the earlier version would; then windows are dithered."""
     expected = {(topic, json.loads(text)["t"]): text for topic, text in RELEASED["released"]}

@@ -62,6 +62,7 @@ def test_modes(tmp_path: Path) -> None:
         path.chmod(0o644)
 
 
+@pytest.mark.slow("starts processes")
 def test_second_agent(tmp_path: Path) -> None:
     """A second agent is refused at once, also from another process and by another name of the file.
 
@@ -230,6 +231,7 @@ def test_of_what_was_set_aside_the_newest_are_kept(path: Path) -> None:
     assert aside == {f"db.corrupt-{k}{part}" for k in (11, 100, 101) for part in ("", "-wal")} | {other.name}
 
 
+@pytest.mark.slow("opens eight damaged stores, each of them thrice")
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_store_of_an_event_clock(path: Path, damage: object) -> None:
     """Where no floor can be known a damaged store is an error, and stays where it is."""

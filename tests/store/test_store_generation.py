@@ -264,6 +264,7 @@ def refused(at: list[Moment], folder: Path) -> int:
     return count
 
 
+@pytest.mark.slow("cuts the power at every step")
 def test_a_power_cut_leaves_the_store_accepted() -> None:
     """Whenever the power goes, the generation file is whole, names the store and is never ahead."""
     with in_memory() as folder:
@@ -284,6 +285,7 @@ class Forgetful:
             os.fsync(descriptor)
 
 
+@pytest.mark.slow("cuts the power at every step")
 def test_a_generation_file_that_is_not_synced_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Renamed without a sync of its content it may be empty after a power cut: the test above sees that."""
     monkeypatch.setattr(generation, "os", Forgetful())

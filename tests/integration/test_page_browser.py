@@ -13,6 +13,7 @@ from playwright.async_api import expect
 
 from meteragent.agent import page as page_module
 from meteragent.agent.page import app
+from meteragent.report import guarantee, sentences
 from tests.integration.browser import chromium
 from tests.integration.look import STEP_MS, Look, Site, serious, tab, window
 from tests.integration.service import now_ms, until
@@ -109,6 +110,22 @@ async def test_the_table_holds_the_numbers(site: Site) -> None:
         assert math.isclose(high - low, 2 * half, rel_tol=0.01)
         assert rows[0][0] != "–"  # it was open all that slot
         assert rows[3][0] == "–"  # and not before
+
+
+async def test_it_says_the_promise_as_check_does(site: Site) -> None:
+    """What is hidden, the table of guesses, what is not hidden, warnings and presets are in the words of `check`."""
+    promised = guarantee.of(site.world.stream)
+    async with site.looking() as look:
+        await look.live()
+        said = await look.page.locator("#hidden-promise p").all_inner_texts()
+        assert said == [*sentences.promise(promised), f"{sentences.guesses()}."]
+        cells = "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
+        shown = await look.page.locator("#hidden-events tr").evaluate_all(cells)
+        assert shown == [list(row) for row in (sentences.GUESS_COLUMNS, *sentences.guess_rows(promised))]
+        for place, lines in (("not", sentences.not_hidden(promised)), ("warnings", [*promised.warnings])):
+            assert await look.page.locator(f"#hidden-{place} li").all_inner_texts() == lines
+        own = await look.page.locator("#preset-choice small").first.inner_text()
+        assert own == sentences.summary(promised)
 
 
 async def test_other_presets_release_nothing(site: Site) -> None:

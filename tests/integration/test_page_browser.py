@@ -113,7 +113,7 @@ async def test_the_table_holds_the_numbers(site: Site) -> None:
 
 
 async def test_it_says_the_promise_as_check_does(site: Site) -> None:
-    """What is hidden, the table of guesses, what is not hidden, warnings and presets are in the words of `check`."""
+    """What is hidden and what is not, the table of guesses and warnings are in the words of `check`."""
     promised = guarantee.of(site.world.stream)
     async with site.looking() as look:
         await look.live()

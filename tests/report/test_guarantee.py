@@ -1,0 +1,101 @@
+"""One value with all facts of a stream: what repeats, what starts off the grid, and what holds for loads."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from meteragent import config
+from meteragent.domain import loads
+from meteragent.privacy.inference import success_bound
+from meteragent.report import guarantee, sentences
+from meteragent.report.event import EVENTS, parse
+from meteragent.report.guarantee import Guarantee, success_percent
+from tests.support.configurations import energy, written
+
+LOCAL = "timezone = 'Europe/Amsterdam'"
+
+
+def promised(**sections: str) -> Guarantee:
+    """The guarantee of a configuration, without events."""
+    return guarantee.of(config.parse(written(**sections)).stream[0], ())
+
+
+def test_a_habit_is_what_a_month_tells_and_a_fortnight_does_not() -> None:
+    """A kettle at level 0.7, right in 65, 89 and 96 of 100, is learnt by the month; 95 are enough."""
+    stream = config.parse(written(privacy="level = 0.7")).stream[0]
+    known = guarantee.of(stream)
+    kettle = next(percent for event, percent in known.exposures if event.name == "a kettle")
+    assert [*kettle.values()] == [65, 89, 96]
+    (habit,) = [text for text in known.warnings if text.startswith("a habit")]
+    assert habit == "a habit is learnt within a month: a kettle, a TV evening, a washing machine, away 8 h"
+    (evening,) = [event for event in EVENTS if event.name == "a TV evening"]
+    edge = guarantee.of(config.parse(written(privacy="hide = '200Wh'")).stream[0], [evening])
+    assert edge.exposures[0].success_percent[30] == guarantee.LEARNT_AT_PERCENT
+    assert edge.warnings[-1] == "a habit is learnt within a month: a TV evening"
+
+
+def test_an_event_off_the_grid_is_covered() -> None:
+    """100 W for 30 minutes, in multiples of 50 W, is rounded up twice off the grid: a quantum covers it."""
+    terms = config.terms(config.parse(written(privacy="radius = 100\nquantum = 50")).stream[0])
+    splits = [(Fraction(100),), (Fraction(60), Fraction(40)), (Fraction(90), Fraction(10))]
+    percent = success_percent(parse("100W 30min"), terms, 1)
+    on_grid, *off_grid = (math.ceil(100 * success_bound(terms.mechanism, split)) for split in splits)
+    assert on_grid < min(off_grid) <= max(off_grid) <= percent
+    assert percent == math.ceil(100 * success_bound(terms.mechanism, (Fraction(150),)))
+
+
+@pytest.mark.parametrize(
+    ("sections", "text"),
+    [
+        ({"window": "length = '12h'", "privacy": "radius = 100"}, "Levels of windows add: 2 a day."),
+        ({"window": "length = '1d'", "privacy": "radius = 100"}, "Levels of windows add: 1 a day."),
+        ({"window": "length = '2d'", "privacy": "radius = 100"}, "add: 1 in each of the windows of 2d."),
+        ({"window": LOCAL, "privacy": "preset = 'day'"}, "Levels of windows add: 1 a day."),
+        (
+            {"window": LOCAL, "privacy": "preset = 'bill'"},
+            "in each of the local months of Europe/Amsterdam.",
+        ),
+    ],
+)
+def test_levels_add_by_the_day_or_by_the_window(sections: dict[str, str], text: str) -> None:
+    """Windows of at most a day are told by the day, longer ones each; what days add up to is exact."""
+    known = promised(**sections)
+    assert text in sentences.windows_add(known)
+    assert known.level_in(30) == 30 * known.level_in(1) == Fraction(30 * 86_400_000, known.terms.length_ms)
+
+
+@pytest.mark.parametrize(
+    ("source", "follows"),
+    [
+        ("every = '0s'\ndead_band = 0", True),
+        ("every = '10s'\ndead_band = 0", False),
+        ("every = '0s'\ndead_band = 1", False),
+        ("every = '0s'", False),
+        ("dead_band = 0", False),
+        ("kind = 'register'\nunit = 'Wh'\ndead_band = 10", False),
+    ],
+)
+def test_the_promise_is_about_loads_only_where_readings_follow_them(source: str, follows: bool) -> None:
+    """Each change sent at once, and none too small: the promise is about load shapes; else about readings."""
+    known = promised(source=source)
+    assert known.follows_loads is follows
+    courses = "load shapes" if follows else "courses of readings"
+    assert sentences.indistinguishable(known).startswith(f"For any two {courses} whose ")
+    assert (", in what the readings say" in sentences.hidden(known)) is not follows
+
+
+def test_each_interval_adds_a_step_of_its_own() -> None:
+    """Six intervals in steps of 10 Wh, each rounded: shapes within 110 Wh may differ by 60 Wh more."""
+    source = "kind = 'interval_energy'\nunit = 'Wh'\ninterval = '5min'\ndead_band = 10"
+    known = promised(source=source, window="lateness = '1min'")
+    assert loads.level_of_curves(known.terms) == known.level_of_curves == Fraction(170, 110)
+    one = promised(source=f"{energy('Wh')}\ndead_band = 10", window="lateness = '1min'")
+    assert one.level_of_curves == Fraction(130, 110)
+
+
+def test_a_step_that_stays_moved_costs_its_own_level() -> None:
+    """A register in steps of 11 Wh: each later slot may cost a tenth of what 110 Wh cost."""
+    known = promised(source="kind = 'register'\nunit = 'Wh'\ndead_band = 11", window="lateness = '1min'")
+    assert known.level_of_step == Fraction(1, 10)
+    assert sentences.of_loads(known).endswith("each later slot may cost a level of 0.1.")

@@ -14,8 +14,11 @@ from meteragent.archive.policy import Policy
 from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED
 from meteragent.cli.secrecy import forbid_dumps
 from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError
-from meteragent.domain.grid import format_duration, iso_duration
+from meteragent.domain.figures import exact
+from meteragent.domain.grid import format_duration
 from meteragent.domain.units import Kind
+from meteragent.report.format import amount
+from meteragent.report.sentences import windows
 
 _COVERED_LEAST, _COVERED_MOST = 0.9, 1.05
 """Readings that cover less or more of the windows' time probably cover something else than is stated."""
@@ -134,12 +137,12 @@ def _windows(done: Any) -> str:
 
 
 def _terms(done: Any) -> list[str]:
-    """The promise, the error, and the keys."""
+    """Say the promise, the error, and the keys."""
     usual = done.policy.usual
-    window = usual.timezone or iso_duration(usual.length_ms)
+    promise = f"{usual.epsilon} per {usual.unit} in each of the {windows(usual)}: level {exact(usual.level)}"
     return [
-        f"  epsilon        {usual.epsilon} per {usual.unit} and window ({window}): level {usual.level}",
-        f"  one number     {usual.sd:.4g} {usual.unit} of noise (one standard deviation)",
+        f"  epsilon        {promise}",
+        f"  a number       {amount(usual.sd, usual.unit)} of noise (one standard deviation)",
         *([f"  keys           {', '.join(sorted(done.account.keys))}"] if done.account.keys else []),
     ]
 

@@ -60,8 +60,8 @@ def test_an_archive_is_released(place: Place, capsys: pytest.CaptureFixture[str]
         "6 windows of 96 numbers released",
         "0 windows that share time",
         "576 read: 1 gaps, 1 clamped",
-        "1/440 per W",
-        "2.477e+04 W of noise",
+        "1/440 per W in each of the windows of 1d: level 1",
+        "24,768 W of noise (one standard deviation)",
         "archive.key.ledger",
         "out.ledger.parquet",
     ):

@@ -191,8 +191,8 @@ def test_it_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
         "0 windows that share time",
         "576 read: 1 gaps, 1 clamped",
         "96 in a row, each of 900 s",
-        "1/440 per W",
-        "2.477e+04 W of noise",
+        "1/440 per W in each of the windows of 1d: level 1",
+        "24,768 W of noise",
         "archive.key.ledger",
     ):
         assert each in said.out

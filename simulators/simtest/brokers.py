@@ -92,7 +92,9 @@ class Broker:
 
     def settle(self) -> None:
         """From now on nothing goes wrong."""
-        self.network = replace(self.network, late_ms=0, refuses=0, silent=0)
+        if self.network.maximum:  # what has piled up would not leave in time, one at a time
+            self.cut()
+        self.network = replace(self.network, late_ms=0, refuses=0, silent=0, maximum=0)
         for connection in self._lost:
             connection.cut()
 

@@ -9,6 +9,7 @@ from meteragent.agent.sink import Beside
 from meteragent.agent.source import Source
 from meteragent.core.stream import Stream
 from meteragent.domain import identity
+from meteragent.domain.budget import Budget
 from meteragent.domain.counters import Counts
 from meteragent.domain.identity import pseudonym
 from meteragent.domain.terms import Clock
@@ -80,10 +81,10 @@ def beside(stream: settings.Stream, secret: bytes) -> Beside:
     return Beside(status, Discovery(prefix, status, stream.sink.total), delay_ms / 1000)
 
 
-def budget(stream: settings.Stream) -> ledger.Budget | None:
+def budget(stream: settings.Stream) -> Budget | None:
     """Return the budget of a stream, if it has one."""
     limit, written = settings.budget(stream), stream.privacy.budget
-    return None if limit is None or written is None else ledger.Budget(limit, written.per)
+    return None if limit is None or written is None else Budget(limit, written.per)
 
 
 def has_event_clock(config: settings.Config) -> bool:

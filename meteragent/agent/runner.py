@@ -20,10 +20,11 @@ from meteragent.agent.sink import Outlet, Sink
 from meteragent.agent.source import Source
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
+from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Commit, Descriptor
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
-from meteragent.store import Store, ledger, outbox, transaction
+from meteragent.store import Store, outbox, transaction
 
 POLL_S = 1.0
 """How long a runner sleeps at most: a wall clock may be set."""
@@ -69,7 +70,7 @@ class StoreThread:
         return asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     async def persist(
-        self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None
+        self, commit: Commit, delivered: Sequence[int], budget: Budget | None
     ) -> list[outbox.Waiting]:
         """Write a commit and mark what was delivered, in one transaction, fsynced on return; its rows.
 
@@ -180,7 +181,7 @@ class Runner:
     store: StoreThread
     clock: SteadyClock
     catch_up: CatchUp
-    budget: ledger.Budget | None
+    budget: Budget | None
     counts: Counts
     stood_ms: int
     turn: Callable[[], None]

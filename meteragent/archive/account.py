@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from meteragent.archive.files import Source
 from meteragent.archive.form import fit
 from meteragent.archive.job import Job, read
 from meteragent.archive.kernel import TIME
@@ -20,6 +19,7 @@ from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.archive.number import Flags, milliseconds
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.readings import Windows, opened
+from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 from meteragent.domain.grid import format_duration, iso_time
 

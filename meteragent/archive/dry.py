@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from meteragent.archive import manifest
 from meteragent.archive.account import Account
-from meteragent.archive.files import Source
 from meteragent.archive.form import Counts, Form
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.number import micro
 from meteragent.archive.policy import Policy
 from meteragent.archive.run import Local, Show, check_places, first_ms, identified
+from meteragent.archive.source import Source
 
 _AT_ONCE = 1 << 20  # numbers, about
 

@@ -17,10 +17,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from meteragent.archive.files import Group, Source
 from meteragent.archive.form import meters
 from meteragent.archive.number import Flags, milliseconds
 from meteragent.archive.policy import FIRST_MS, LAST_MS, Integers, Policy
+from meteragent.archive.source import Group, Source
 from meteragent.domain.errors import ArchiveError
 
 T = TypeVar("T", int, str)

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from meteragent.archive.account import Account
-from meteragent.archive.files import Source, attempt, is_part, write
+from meteragent.archive.files import attempt, is_part, write
 from meteragent.archive.key import EpochKey
 from meteragent.archive.policy import Policy
+from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 from meteragent.wire.descriptor import canonical
 

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from meteragent.archive import manifest
 from meteragent.archive.account import Account, Told, check_rows
-from meteragent.archive.files import Source, write
+from meteragent.archive.files import write
 from meteragent.archive.form import Counts, Form, as_windows, by_slots, long_releases, wide
 from meteragent.archive.job import Job, jobs, read
 from meteragent.archive.kernel import release, releases
@@ -39,6 +39,7 @@ from meteragent.archive.number import Flags, micro, milliseconds
 from meteragent.archive.order import Order, row_groups, store
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings, Windows, opened, slots
+from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 
 COMPRESSION = "zstd"

@@ -24,7 +24,8 @@ from meteragent.config.value import (
     Span,
     Template,
 )
-from meteragent.domain.terms import Clock, Space
+from meteragent.domain.shape import Space
+from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS, Kind
 
 

@@ -25,7 +25,8 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import CALENDAR_UNITS, Hours, format_duration
 from meteragent.domain.presets import PRESETS
-from meteragent.domain.terms import Space, Terms
+from meteragent.domain.shape import Space
+from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MICRO, UNITS, Kind
 from meteragent.mqtt import Endpoint
 

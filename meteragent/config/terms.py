@@ -9,7 +9,8 @@ from meteragent.config.source import counters, dead_band, hold_ms, interval_ms, 
 from meteragent.domain.grid import Calendar, Epoch, Grid, Hours, parse_time
 from meteragent.domain.presets import PRESETS, Preset, radius_that_hides, units_per_watt
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.terms import Band, Rounding, Space, Terms
+from meteragent.domain.shape import Band, Space
+from meteragent.domain.terms import Rounding, Terms
 from meteragent.domain.units import DAY_MS, MICRO, MINUTE_MS, Kind
 from meteragent.privacy.exact import round_half_up
 

@@ -19,7 +19,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from meteragent.consume import senml
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import Calendar, parse_time
-from meteragent.domain.terms import Rounding, Space
+from meteragent.domain.shape import Space
+from meteragent.domain.terms import Rounding
 from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, UNITS, Kind
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace

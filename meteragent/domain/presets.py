@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from meteragent.domain.terms import Space
+from meteragent.domain.shape import Space
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 

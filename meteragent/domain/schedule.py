@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from meteragent.domain.grid import Calendar, Grid, Hours
-from meteragent.domain.terms import Band, Terms
+from meteragent.domain.shape import Band
+from meteragent.domain.terms import Terms
 
 Shape = Callable[[int, tuple[Band, ...]], Terms]
 """The terms of a window of some length (ms) and, of a profile, with these bands."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
 
+from meteragent.domain.shape import Band, Space, stretches
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR, Kind
 from meteragent.privacy import accuracy
 from meteragent.privacy.mechanism.laplace import LInfLaplace
@@ -19,24 +19,9 @@ class Clock(StrEnum):
     EVENT = "event"
 
 
-class Space(StrEnum):
-    """What the slots of a window are: a vector, the blocks of a curve, or the bands of a mean day."""
-
-    LINF = "linf"
-    CURVE = "curve"
-    PROFILE = "profile"
-
-
 Rounding = accuracy.Rounding
 """How a slot's energy S becomes whole quanta of L accumulator units: floor(S / L + 1/2), or
 floor((S + u) / L) with u uniform on {0, ..., L - 1}, which is S / L on average (THEORY-2 A.1)."""
-
-
-class Band(NamedTuple):
-    """Hours of the day as one slot, and where it lies: (from, to) in ms after its window's start."""
-
-    name: str
-    stretches: tuple[tuple[int, int], ...]
 
 
 _CAME_LATER = (", rounding='half-up'", ", every_ms=None", ", dead_band=None", ", counters=1")
@@ -120,15 +105,11 @@ class Terms:
 
     def stretches(self, place: int) -> tuple[tuple[int, int], ...]:
         """Where a slot lies in its window: (from, to) in ms after the window's start, in order."""
-        if self.bands:
-            return self.bands[place].stretches
-        return ((place * self.step_ms, (place + 1) * self.step_ms),)
+        return stretches(self.bands, self.step_ms, place)
 
     def slot_ms(self, place: int) -> int:
         """How long a slot lasts in all."""
-        if not self.bands:
-            return self.step_ms
-        return sum(end_ms - start_ms for start_ms, end_ms in self.stretches(place))
+        return self.bands[place].duration_ms if self.bands else self.step_ms
 
     @cached_property
     def epsilon(self) -> Fraction:

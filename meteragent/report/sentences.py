@@ -2,7 +2,8 @@
 
 from meteragent.domain.figures import exact, figures
 from meteragent.domain.grid import format_duration
-from meteragent.domain.terms import Space, Terms
+from meteragent.domain.shape import Space
+from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, Kind
 from meteragent.report.format import MEAN_W, amount, energy, mean_of, odds, rate
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee

@@ -25,12 +25,13 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 from meteragent.archive import manifest
 from meteragent.archive import run as archive
 from meteragent.archive.account import Account, misfits, twice
-from meteragent.archive.files import Source, sync
+from meteragent.archive.files import sync
 from meteragent.archive.kernel import milliseconds
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.policy import Policy
 from meteragent.archive.run import Done, Parts, Show
+from meteragent.archive.source import Source
 from meteragent.domain import errors
 from meteragent.domain.errors import ArchiveError, MeteragentError
 from meteragent.spark import frame

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
+from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError
 from meteragent.domain.grid import floor
@@ -17,16 +18,6 @@ from meteragent.store import batch, meta
 
 _CHARGE = """INSERT INTO charge SELECT key, ?2, ?1, ?3, value FROM json_each(?4) WHERE true
     ON CONFLICT (meter, day_ms, channel, epsilon) DO UPDATE SET windows = windows + excluded.windows"""
-
-
-class Budget(NamedTuple):
-    """At most `epsilon_per_w` (1/W) over all channels of a meter in each period.
-
-    Periods are whole days, aligned to the Unix epoch.
-    """
-
-    epsilon_per_w: Fraction
-    period_ms: int
 
 
 class Spent(NamedTuple):

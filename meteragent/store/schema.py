@@ -12,7 +12,8 @@ from zlib import crc32
 
 from meteragent.domain.commit import OpenWindow, Slot, TimelineState, Total
 from meteragent.domain.errors import StoreError
-from meteragent.domain.terms import Band, Clock, Rounding, Space, Terms
+from meteragent.domain.shape import Band, Space
+from meteragent.domain.terms import Clock, Rounding, Terms
 from meteragent.domain.units import ENERGY_UNIT, Kind
 
 APPLICATION_ID = 0x4D455445

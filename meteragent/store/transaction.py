@@ -9,9 +9,9 @@ the commit that holds it is fsynced: the outbox is what leaves, and its rows are
 from collections.abc import Collection
 from typing import NamedTuple
 
+from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Commit
 from meteragent.store import Store, ledger, outbox
-from meteragent.store.ledger import Budget
 from meteragent.store.outbox import Waiting
 
 _PRUNED = 100

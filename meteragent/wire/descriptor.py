@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from meteragent.domain import loads
 from meteragent.domain.grid import iso_duration, iso_time
-from meteragent.domain.terms import Space, Terms
+from meteragent.domain.shape import Space
+from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
 from meteragent.wire.number import figure
 

@@ -29,9 +29,10 @@ from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 from meteragent.agent.runner import StoreThread
+from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError
-from meteragent.store import generation, ledger, outbox, transaction
+from meteragent.store import generation, outbox, transaction
 from meteragent.store.transaction import Committed
 from simulators.simtest.power import Files, Moment, Recorder
 from simulators.simtest.schedule import Crash
@@ -139,7 +140,7 @@ class Disk(StoreThread):
             return self._keeper.execute(function, *arguments)
 
     async def persist(
-        self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None
+        self, commit: Commit, delivered: Sequence[int], budget: Budget | None
     ) -> list[outbox.Waiting]:
         """One transaction, in which the process may die; what it erases is the disk's next step."""
         await self._turn.acquire()
@@ -165,7 +166,7 @@ class Disk(StoreThread):
             raise asyncio.CancelledError
         return rows
 
-    def _write(self, commit: Commit, delivered: Sequence[int], budget: ledger.Budget | None) -> Committed:
+    def _write(self, commit: Commit, delivered: Sequence[int], budget: Budget | None) -> Committed:
         return transaction.commit(self.store, commit, delivered, budget, self._keep_ms)
 
     async def _erase(self, trap: Crash | None) -> None:

@@ -29,7 +29,6 @@ from simulators.simtest import disk, power
 from simulators.simtest import schedule as s
 from simulators.simtest.agent_process import environment, is_of_the_device, named
 from simulators.simtest.brokers import Broker, SinkBroker, SourceBroker
-from simulators.simtest.faults import FaultInjector
 from simulators.simtest.invariants import Sent
 from simulators.simtest.loop import Guard, Killed, VirtualLoop
 from simulators.simtest.model import Model, StreamSpec
@@ -37,6 +36,7 @@ from simulators.simtest.network import Publication
 from simulators.simtest.oracle import KNOWN_S, Oracle
 from simulators.simtest.setting import PACES, parse
 from simulators.simtest.store_versions import StoreVersions
+from simulators.simtest.surroundings import FaultInjector
 
 EPILOGUE_S = 5.0
 """How long nothing goes wrong at the end: a catch-up, a connection, and some turns."""

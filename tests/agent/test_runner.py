@@ -9,11 +9,11 @@ import pytest
 from meteragent.agent import runner as module
 from meteragent.agent.runner import StoreThread
 from meteragent.core.stream import Effects
+from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Commit, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
 from meteragent.store import ledger, outbox
-from meteragent.store.ledger import Budget
 from tests.support.fake_session import LIMIT_S
 from tests.support.line import LENGTH_MS, START_MS, Line
 from tests.support.mqtt_peer import turns

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from meteragent.archive import files, job, number, run
-from meteragent.archive.files import Source
+from meteragent.archive import files, job, number, run, source
+from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 from tests.support.archives import LONG, TIME, WIDE, Place, long_rows, save, wide_rows
 
@@ -60,7 +60,7 @@ def test_statistics_that_are_not_of_the_rows_are_refused(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A window that is not accounted for does not leave: nothing does."""
-    honest = files._ends
+    honest = source._ends
 
     def ends(column: Any, kind: type[Any]) -> Any:
         """The last is said to be the first."""

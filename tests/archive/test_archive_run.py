@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from meteragent.archive import files, job, run
-from meteragent.archive.files import Source
+from meteragent.archive import files, job, run, source
 from meteragent.archive.ledger import Stretches
 from meteragent.archive.readings import Windows
+from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 from tests.support.archives import (
     DAY_MS,
@@ -293,7 +293,7 @@ def test_statistics_that_python_cannot_tell_are_left(place: Place, monkeypatch: 
     class Column:
         is_stats_set, statistics = True, Statistics()
 
-    assert files._ends(Column(), str) is None
+    assert source._ends(Column(), str) is None
     monkeypatch.setattr(files, "_ends", lambda *_: None)
     monkeypatch.setattr(run, "ROWS", 300)
     path = save(place.folder / "in.parquet", long_rows(4, 1), LONG, group=100)

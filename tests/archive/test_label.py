@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from meteragent.archive.key import Key
 from meteragent.archive.label import Shape, keyed_rows, label, tags
-from meteragent.domain.terms import Band, Terms
+from meteragent.domain.shape import Band
+from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy import keyed
 from meteragent.privacy.mechanism.laplace import LInfLaplace

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from meteragent.consume import Cells, Descriptor, Rules, Series, Slots, by_feeder, collect, mean_value
-from meteragent.domain.terms import Space, Terms
+from meteragent.domain.shape import Space
+from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
 from meteragent.privacy.totals import Part, Weighted, half_width_of_total

@@ -24,7 +24,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import iso_time, parse_time
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.terms import Space
+from meteragent.domain.shape import Space
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits, sd
 from meteragent.privacy.totals import Weighted, half_width_of_total, half_width_of_window

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from meteragent.core.stream import Stream
 from meteragent.domain.grid import Epoch
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.terms import Band, Clock, Space, Terms
+from meteragent.domain.shape import Band, Space
+from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, UNITS, Kind
 from tests.support.witness import TERMS
 from tests.support.world import BASE_MS, World, stream

@@ -14,7 +14,8 @@ from meteragent.core.timeline import Outcome, Pending, Timeline
 from meteragent.core.window import Used, Window
 from meteragent.domain.commit import OpenWindow, TimelineState
 from meteragent.domain.errors import MeteragentError
-from meteragent.domain.terms import Band, Space, Terms
+from meteragent.domain.shape import Band, Space
+from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
 from tests.support.witness import HALF_UP as TERMS
 

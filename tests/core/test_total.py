@@ -20,7 +20,8 @@ from meteragent.domain.commit import Commit, Outgoing, Snapshot, Total
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
 from meteragent.domain.grid import parse_time
-from meteragent.domain.terms import Band, Space, Terms
+from meteragent.domain.shape import Band, Space
+from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
 from meteragent.store import restored_at, schema

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Charge, Commit
 from meteragent.domain.errors import StoreError
 from meteragent.store import Store, ledger
-from meteragent.store.ledger import Budget, Spent
+from meteragent.store.ledger import Spent
 from tests.support.stores import DAY_MS, LENGTH_MS, TERMS, fresh, open_store, opening, persist
 
 EPSILON = TERMS.epsilon_per_w

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from meteragent.domain.commit import Commit, OpenWindow, Slot, TimelineState
 from meteragent.domain.errors import StoreError
-from meteragent.domain.terms import Band, Clock, Rounding, Space, Terms
+from meteragent.domain.shape import Band, Space
+from meteragent.domain.terms import Clock, Rounding, Terms
 from meteragent.domain.units import Kind
 from meteragent.store import Store, ledger, outbox, read_only, schema
 from simulators.simtest.disk import put

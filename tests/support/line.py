@@ -16,6 +16,7 @@ from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
 from meteragent.decode import number, one
+from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Commit
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import Epoch, parse_time
@@ -23,7 +24,6 @@ from meteragent.domain.identity import SourceTopic
 from meteragent.domain.schedule import Schedule
 from meteragent.privacy.sampling import SystemBits
 from meteragent.store import Store
-from meteragent.store.ledger import Budget
 from meteragent.store.outbox import Waiting
 from tests.support.fake_session import LIMIT_S, FakeSession
 from tests.support.stores import TERMS, opened

@@ -12,11 +12,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing, Slot, TimelineState
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
 from meteragent.store import Store, ledger, outbox
-from meteragent.store.ledger import Budget
 from meteragent.wire.record import RecordFormat
 from simulators.simtest.disk import settle
 

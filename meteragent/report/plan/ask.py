@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from meteragent.domain.terms import Space
+from meteragent.domain.shape import Space
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, UNIT_FACTOR
 from meteragent.report import event
 from meteragent.report.event import EVENTS, Event

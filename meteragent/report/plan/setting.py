@@ -9,7 +9,8 @@ from meteragent import config
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.presets import PRESETS
-from meteragent.domain.terms import Space, Terms
+from meteragent.domain.shape import Space
+from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import success_bound
 from meteragent.privacy.curve.resolution import BoundedVariation, error_bound

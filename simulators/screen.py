@@ -6,7 +6,7 @@ from textwrap import wrap
 
 import amqtt
 
-from meteragent.report import sentences
+from meteragent.report import wording
 from meteragent.report.format import MEAN_W, mean_of
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
 from simulators.outcome import Compared, Measured, Outcome
@@ -69,9 +69,9 @@ def _part(compared: Compared, of: float) -> str:
 
 def _hidden(guarantee: Guarantee) -> Iterator[str]:
     layout = "  {:<26}{:>10}{:>8}{:>18}{:>18}"
-    yield sentences.HIDDEN
-    yield f"{sentences.guesses()}."
-    for cells in (sentences.GUESS_COLUMNS, *sentences.guess_rows(guarantee)):
+    yield wording.HIDDEN
+    yield f"{wording.guesses()}."
+    for cells in (wording.GUESS_COLUMNS, *wording.guess_rows(guarantee)):
         yield layout.format(*cells)
 
 
@@ -98,6 +98,6 @@ def _both(measured: Measured, unit: str) -> tuple[str, str]:
 
 
 def _end(guarantee: Guarantee) -> Iterator[str]:
-    yield sentences.NOT_HIDDEN
-    for what in sentences.not_hidden(guarantee):
+    yield wording.NOT_HIDDEN
+    for what in wording.not_hidden(guarantee):
         yield from wrap(what, 100, initial_indent="  - ", subsequent_indent="    ")

@@ -18,7 +18,7 @@ from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.units import Kind
 from meteragent.report.format import amount
-from meteragent.report.sentences import windows
+from meteragent.report.wording import windows
 
 _COVERED_LEAST, _COVERED_MOST = 0.9, 1.05
 """Readings that cover less or more of the windows' time probably cover something else than is stated."""

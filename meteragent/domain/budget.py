@@ -1,7 +1,7 @@
 """The budget of a meter: what it may spend in a period, over all of its streams.
 
-`config` reads it, `core.charges` asks the odometer before a window opens, and `store.ledger` checks it again in
-the transaction that debits.
+`config` reads it, `core.charges` asks the odometer before a window opens, and `store.ledger` checks it again
+in the transaction that debits.
 """
 
 from fractions import Fraction

@@ -7,7 +7,7 @@ from typing import Any
 
 from meteragent.domain import loads
 from meteragent.domain.figures import exact
-from meteragent.report import sentences
+from meteragent.report import wording
 from meteragent.report.guarantee import Exposure, Guarantee
 from meteragent.wire.number import figure
 
@@ -29,7 +29,7 @@ def of(guarantee: Guarantee) -> dict[str, Any]:
         "fit_for": [name for name, error in guarantee.errors.items() if error.useful],
         "hidden": [_of_exposure(exposure) for exposure in guarantee.exposures],
         "warnings": [*guarantee.warnings],
-        "does_not_hide": sentences.not_hidden(guarantee),
+        "does_not_hide": wording.not_hidden(guarantee),
     }
 
 
@@ -50,7 +50,7 @@ def _of_loads(guarantee: Guarantee) -> dict[str, Any]:
 
 def _of_the_fleet(guarantee: Guarantee) -> dict[str, str]:
     fleet = guarantee.fleet
-    return {} if fleet is None else {"shard": str(fleet.shard), "shard_meters": sentences.shard_meters(fleet)}
+    return {} if fleet is None else {"shard": str(fleet.shard), "shard_meters": wording.shard_meters(fleet)}
 
 
 def _of_exposure(exposure: Exposure) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a stream promises and what it costs, as one value (law 8).
 
 It is worked out once, before anything is released. The terminal, the statement, the page, the plan and the
-demo render it: they compute nothing, and their common sentences are in `sentences`.
+demo render it: they compute nothing, and their common sentences are in `wording`.
 """
 
 import math

@@ -17,7 +17,7 @@ from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
-from meteragent.report import archive, guarantee, sentences
+from meteragent.report import archive, guarantee, wording
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import rate
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
@@ -202,7 +202,7 @@ def _counted(stream: config.Stream, terms: Terms) -> list[str]:
     low, high = (f"{exact(bound)} W" for bound in stream.window.range)
     per = {Kind.INTERVAL_ENERGY: " an interval", Kind.REGISTER: " an hour"}.get(terms.kind, "")
     return [
-        f"{terms.n} in each of the {sentences.windows(terms)}",
+        f"{terms.n} in each of the {wording.windows(terms)}",
         f"time without a reading counts as {exact(stream.window.gap)} {terms.unit}{per}",
         f"values are clamped to {low} .. {high}",
     ]
@@ -228,16 +228,16 @@ def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
 def _guarantee(part: Part) -> list[str]:
     terms, unit, promised = part.terms, part.terms.unit, part.guarantee
     whom = archive.WHO if promised.is_archive else _ANYBODY
-    odds = sentences.indistinguishable(promised)
-    loads = f"{sentences.of_curves(promised)} {sentences.of_loads(promised)}"
+    odds = wording.indistinguishable(promised)
+    loads = f"{wording.of_curves(promised)} {wording.of_loads(promised)}"
     return [
-        _text(f"{odds} That holds against {whom}. {sentences.hidden(promised)}"),
+        _text(f"{odds} That holds against {whom}. {wording.hidden(promised)}"),
         _text(loads.strip()),
         "Exactly: for all readings x and y of a window, and all sets S of what may leave of it,",
         "    P(what leaves of x is in S) <= exp(epsilon d(x, y)) P(what leaves of y is in S)",
         _text(
             f"with epsilon = {terms.epsilon} per {unit} and d(x, y) the largest difference of"
-            f" {sentences.slot_values(terms)}, after fill and clamp, rounded to multiples of"
+            f" {wording.slot_values(terms)}, after fill and clamp, rounded to multiples of"
             f" {exact(terms.quantum)} {unit}. Where some windows are longer than others, the radius"
             " and epsilon of each are under Changes."
         ),
@@ -246,10 +246,10 @@ def _guarantee(part: Part) -> list[str]:
 
 def _hidden(part: Part) -> list[str]:
     return [
-        _text(f"{sentences.guesses()}:"),
-        _table(sentences.GUESS_COLUMNS, sentences.guess_rows(part.guarantee)),
-        f"{sentences.NOT_HIDDEN}:",
-        _list(*sentences.not_hidden(part.guarantee)),
+        _text(f"{wording.guesses()}:"),
+        _table(wording.GUESS_COLUMNS, wording.guess_rows(part.guarantee)),
+        f"{wording.NOT_HIDDEN}:",
+        _list(*wording.not_hidden(part.guarantee)),
     ]
 
 
@@ -257,7 +257,7 @@ def _adds(part: Part) -> list[str]:
     promised, budget = part.guarantee, part.stream.privacy.budget
     day, month = (rate(promised.level_in(days)) for days in (1, MONTH_DAYS))
     average = f"on average {day} a day, {month} in {MONTH_DAYS} days"
-    add = _text(f"{sentences.windows_add(promised)} {sentences.streams_add(promised)}".strip())
+    add = _text(f"{wording.windows_add(promised)} {wording.streams_add(promised)}".strip())
     lines = [f"level {exact(part.terms.level)} in each window; {average}"]
     if promised.is_archive:
         return [add, _list(*lines, archive.SPENT)]
@@ -276,7 +276,7 @@ def _invariants(part: Part) -> list[str]:
 
 
 def _errors(part: Part) -> list[str]:
-    costs = sentences.costs(part.guarantee)
+    costs = wording.costs(part.guarantee)
     return [_list(*(": ".join([label, "; ".join(filter(None, texts))]) for label, *texts in costs))]
 
 
@@ -333,11 +333,11 @@ def _descriptors(part: Part) -> list[str]:
 _SECTIONS: Mapping[str, Callable[[Part], list[str]]] = {
     "What leaves": _leaves,
     "The guarantee": _guarantee,
-    sentences.HIDDEN: _hidden,
+    wording.HIDDEN: _hidden,
     "What repeats and adds": _adds,
     "Invariants": _invariants,
-    sentences.COSTS: _errors,
+    wording.COSTS: _errors,
     "Changes": _changes,
-    sentences.WARNINGS: _warnings,
+    wording.WARNINGS: _warnings,
     "Descriptors": _descriptors,
 }

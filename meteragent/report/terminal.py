@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from meteragent import config
-from meteragent.report import sentences, warn
+from meteragent.report import warn, wording
 from meteragent.report.guarantee import Guarantee
 
 _WIDTH = 106
@@ -23,36 +23,36 @@ def _of_stream(guarantee: Guarantee) -> str:
 
 
 def _head(guarantee: Guarantee) -> list[str]:
-    lines, fleet = [sentences.head(guarantee)], guarantee.fleet
+    lines, fleet = [wording.head(guarantee)], guarantee.fleet
     if fleet is not None:
-        lines.append(f"{_INDENT}Shard {fleet.shard} of a fleet: {sentences.shard_meters(fleet)}.")
+        lines.append(f"{_INDENT}Shard {fleet.shard} of a fleet: {wording.shard_meters(fleet)}.")
     if guarantee.is_archive:
-        lines.append(_INDENT + sentences.ARCHIVE)
+        lines.append(_INDENT + wording.ARCHIVE)
     return lines
 
 
 def _promise(guarantee: Guarantee) -> list[str]:
     lines = ["The promise"]
-    for line in sentences.promise(guarantee):
+    for line in wording.promise(guarantee):
         lines += textwrap.wrap(line, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
     return lines
 
 
 def _costs(guarantee: Guarantee) -> list[str]:
-    rows = (f"  {label:<26}{cost}   {useful}".rstrip() for label, cost, useful in sentences.costs(guarantee))
-    return [sentences.COSTS, *rows]
+    rows = (f"  {label:<26}{cost}   {useful}".rstrip() for label, cost, useful in wording.costs(guarantee))
+    return [wording.COSTS, *rows]
 
 
 def _guesses(guarantee: Guarantee) -> list[str]:
     if not guarantee.exposures:
         return []
-    lines = [sentences.guesses()]
-    for name, moves, *cells in [("", *sentences.GUESS_COLUMNS[1:]), *sentences.guess_rows(guarantee)]:
+    lines = [wording.guesses()]
+    for name, moves, *cells in [("", *wording.GUESS_COLUMNS[1:]), *wording.guess_rows(guarantee)]:
         lines.append(f"  {name:<26}{moves:>10}" + "".join(f"{cell:>16}" for cell in cells))
     return lines
 
 
 def _end(guarantee: Guarantee) -> list[str]:
     lines = [f"Warning: {line}" for line in guarantee.warnings]
-    hidden = f"{sentences.NOT_HIDDEN}: {'; '.join(sentences.not_hidden(guarantee))}."
+    hidden = f"{wording.NOT_HIDDEN}: {'; '.join(wording.not_hidden(guarantee))}."
     return [*lines, *([""] if lines else []), hidden]

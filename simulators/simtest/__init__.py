@@ -8,8 +8,9 @@ Theory of operation
 
     What surrounds the process is simulated: both brokers (`network`), the store's thread and device
     (`disk`, `power`: real SQLite in real files, whose state is taken at any moment of a commit), meters,
-    clocks and disk space (`surroundings`), and what an operator puts back (`store_versions`). A crash ends the
-    process where the schedule says, leaves the files of that moment, and the next process starts from them.
+    clocks and disk space (`surroundings`), and what an operator puts back (`store_versions`). A crash ends
+    the process where the schedule says, leaves the files of that moment, and the next process starts from
+    them.
 
     The `oracle` is told all that crosses a border: what the core is fed and answers, transactions,
     publications, confirmations, acknowledgements. A reference `model` says, by definition and without the

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from meteragent.archive import files, job, number, run, source
+from meteragent.archive import job, number, run, source
 from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 from tests.support.archives import LONG, TIME, WIDE, Place, long_rows, save, wide_rows
@@ -67,7 +67,7 @@ def test_statistics_that_are_not_of_the_rows_are_refused(
         found = honest(column, kind)
         return None if found is None else (found[0], found[0])
 
-    monkeypatch.setattr(files, "_ends", ends)
+    monkeypatch.setattr(source, "_ends", ends)
     monkeypatch.setattr(run, "WINDOWS", 6)
     path = save(place.folder / "in.parquet", in_order_of_time(), group=6)
     with pytest.raises(ArchiveError, match="statistics"):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from meteragent.archive import files, job, run, source
+from meteragent.archive import job, run, source
 from meteragent.archive.ledger import Stretches
 from meteragent.archive.readings import Windows
 from meteragent.archive.source import Source
@@ -294,7 +294,7 @@ def test_statistics_that_python_cannot_tell_are_left(place: Place, monkeypatch: 
         is_stats_set, statistics = True, Statistics()
 
     assert source._ends(Column(), str) is None
-    monkeypatch.setattr(files, "_ends", lambda *_: None)
+    monkeypatch.setattr(source, "_ends", lambda *_: None)
     monkeypatch.setattr(run, "ROWS", 300)
     path = save(place.folder / "in.parquet", long_rows(4, 1), LONG, group=100)
     done = place.sanitise(path, **HALF_HOURS)

@@ -21,7 +21,7 @@ from meteragent.domain.reading import Message
 from meteragent.mqtt import Endpoint
 from meteragent.privacy.loads import counted, sampled
 from meteragent.privacy.sampling import SeededBits
-from meteragent.report import guarantee, sentences
+from meteragent.report import guarantee, wording
 from meteragent.report.event import Event
 from meteragent.wire.descriptor import describe
 from tests.support.guarantees import facts_of
@@ -304,7 +304,7 @@ def test_an_event_is_as_likely_to_be_told_as_its_readings_are() -> None:
 def test_the_promise_for_loads_in_words(source: str, known: str | None, unknown: str | None) -> None:
     """Where readings do not follow the load, what a move of it costs is said, or which keys would say it."""
     facts = facts_of(stream(source), ())
-    text = sentences.of_loads(guarantee.of(stream(source), ()))
+    text = wording.of_loads(guarantee.of(stream(source), ()))
     assert (known or unknown or "") in text
     assert facts["loads"]["unknown"] == [*loads.unknown(config.terms(stream(source)))]
     assert bool(facts["loads"]["unknown"]) == (unknown is not None)

@@ -13,7 +13,7 @@ from playwright.async_api import expect
 
 from meteragent.agent import page as page_module
 from meteragent.agent.page import app
-from meteragent.report import guarantee, sentences
+from meteragent.report import guarantee, wording
 from tests.integration.browser import chromium
 from tests.integration.look import STEP_MS, Look, Site, serious, tab, window
 from tests.integration.service import now_ms, until
@@ -118,14 +118,14 @@ async def test_it_says_the_promise_as_check_does(site: Site) -> None:
     async with site.looking() as look:
         await look.live()
         said = await look.page.locator("#hidden-promise p").all_inner_texts()
-        assert said == [*sentences.promise(promised), f"{sentences.guesses()}."]
+        assert said == [*wording.promise(promised), f"{wording.guesses()}."]
         cells = "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
         shown = await look.page.locator("#hidden-events tr").evaluate_all(cells)
-        assert shown == [list(row) for row in (sentences.GUESS_COLUMNS, *sentences.guess_rows(promised))]
-        for place, lines in (("not", sentences.not_hidden(promised)), ("warnings", [*promised.warnings])):
+        assert shown == [list(row) for row in (wording.GUESS_COLUMNS, *wording.guess_rows(promised))]
+        for place, lines in (("not", wording.not_hidden(promised)), ("warnings", [*promised.warnings])):
             assert await look.page.locator(f"#hidden-{place} li").all_inner_texts() == lines
         own = await look.page.locator("#preset-choice small").first.inner_text()
-        assert own == sentences.summary(promised)
+        assert own == wording.summary(promised)
 
 
 async def test_other_presets_release_nothing(site: Site) -> None:

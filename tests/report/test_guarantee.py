@@ -8,7 +8,7 @@ import pytest
 from meteragent import config
 from meteragent.domain import loads
 from meteragent.privacy.inference import success_bound
-from meteragent.report import guarantee, sentences
+from meteragent.report import guarantee, wording
 from meteragent.report.event import EVENTS, parse
 from meteragent.report.guarantee import Guarantee, success_percent
 from tests.support.configurations import energy, written
@@ -61,7 +61,7 @@ def test_an_event_off_the_grid_is_covered() -> None:
 def test_levels_add_by_the_day_or_by_the_window(sections: dict[str, str], text: str) -> None:
     """Windows of at most a day are told by the day, longer ones each; what days add up to is exact."""
     known = promised(**sections)
-    assert text in sentences.windows_add(known)
+    assert text in wording.windows_add(known)
     assert known.level_in(30) == 30 * known.level_in(1) == Fraction(30 * 86_400_000, known.terms.length_ms)
 
 
@@ -81,8 +81,8 @@ def test_the_promise_is_about_loads_only_where_readings_follow_them(source: str,
     known = promised(source=source)
     assert known.follows_loads is follows
     courses = "load shapes" if follows else "courses of readings"
-    assert sentences.indistinguishable(known).startswith(f"For any two {courses} whose ")
-    assert (", in what the readings say" in sentences.hidden(known)) is not follows
+    assert wording.indistinguishable(known).startswith(f"For any two {courses} whose ")
+    assert (", in what the readings say" in wording.hidden(known)) is not follows
 
 
 def test_each_interval_adds_a_step_of_its_own() -> None:
@@ -98,4 +98,4 @@ def test_a_step_that_stays_moved_costs_its_own_level() -> None:
     """A register in steps of 11 Wh: each later slot may cost a tenth of what 110 Wh cost."""
     known = promised(source="kind = 'register'\nunit = 'Wh'\ndead_band = 11", window="lateness = '1min'")
     assert known.level_of_step == Fraction(1, 10)
-    assert sentences.of_loads(known).endswith("each later slot may cost a level of 0.1.")
+    assert wording.of_loads(known).endswith("each later slot may cost a level of 0.1.")

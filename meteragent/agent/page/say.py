@@ -15,7 +15,7 @@ from meteragent.domain.problem import Problem
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
 from meteragent.report import facts as report
-from meteragent.report import sentences
+from meteragent.report import wording
 from meteragent.report.guarantee import Guarantee
 
 METERS = 500
@@ -66,10 +66,10 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
     return {
         **report.of(guarantee),
         "said": {
-            "promise": sentences.promise(guarantee),
-            "summary": sentences.summary(guarantee),
-            "guesses": sentences.guesses(),
-            "table": [sentences.GUESS_COLUMNS, *sentences.guess_rows(guarantee)],
+            "promise": wording.promise(guarantee),
+            "summary": wording.summary(guarantee),
+            "guesses": wording.guesses(),
+            "table": [wording.GUESS_COLUMNS, *wording.guess_rows(guarantee)],
         },
         "power_unit": {"Wh": "W", "kWh": "kW"}.get(terms.unit, terms.unit),
         "watts": UNIT_FACTOR[terms.unit],

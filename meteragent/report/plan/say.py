@@ -8,7 +8,7 @@ from typing import Any
 from meteragent import config
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
-from meteragent.report import facts, guarantee, sentences, terminal
+from meteragent.report import facts, guarantee, terminal, wording
 from meteragent.report.event import EVENTS
 from meteragent.report.format import MEAN_W, amount, energy, mean_of, odds, share_of_home
 from meteragent.report.guarantee import CROWDS
@@ -96,7 +96,7 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
         watts = setting.error_w(homes)
         figures = f"{error(watts, share):>11}{share_of_home(watts):>12}"
         lines.append(f"  {mean_of(homes):<28}{figures} of a home of {MEAN_W} W")
-    within = sentences.within(error(setting.terms.half_width(0.95), share))
+    within = wording.within(error(setting.terms.half_width(0.95), share))
     lines.append(f"  One home's number: {within}.")
     takes = [f"to {float(100 * goal):g} %: {needed(setting, float(goal * MEAN_W)):,}" for goal in GOALS]
     lines.append(f"  Homes that it takes for a mean that is right {', '.join(takes)}.")
@@ -122,7 +122,7 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
     names = "; ".join(event.name for event in covered(setting)) or "none of the examples"
     hides = f"What it hides: {energy(setting.hide_wh)} in each number, at level {exact(setting.level)}."
-    guess = f"{sentences.guesses(str(radius_percent(setting)))}: {names}."
+    guess = f"{wording.guesses(str(radius_percent(setting)))}: {names}."
     return _wrapped(f"{hides} {guess} {_odds(answer, setting)}")
 
 

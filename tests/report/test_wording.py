@@ -8,7 +8,7 @@ import pytest
 from meteragent import config
 from meteragent.agent.page import say
 from meteragent.cli import main
-from meteragent.report import guarantee, markdown, sentences, terminal
+from meteragent.report import guarantee, markdown, terminal, wording
 from meteragent.report.guarantee import Guarantee
 from tests.support.configurations import energy, streams, written
 from tests.support.not_run import ROOT
@@ -37,17 +37,17 @@ def joined(text: str) -> str:
 
 def all_of(promised: Guarantee) -> list[str]:
     """Every sentence that is said of a stream in more than one place."""
-    tables = [cell for row in sentences.guess_rows(promised) for cell in row]
-    costs = [text for _, size, useful in sentences.costs(promised) for text in (size, useful)]
+    tables = [cell for row in wording.guess_rows(promised) for cell in row]
+    costs = [text for _, size, useful in wording.costs(promised) for text in (size, useful)]
     return [
-        sentences.indistinguishable(promised),
-        sentences.hidden(promised),
-        sentences.windows_add(promised),
-        sentences.streams_add(promised),
-        sentences.of_curves(promised),
-        sentences.of_loads(promised),
-        sentences.guesses(),
-        *sentences.not_hidden(promised),
+        wording.indistinguishable(promised),
+        wording.hidden(promised),
+        wording.windows_add(promised),
+        wording.streams_add(promised),
+        wording.of_curves(promised),
+        wording.of_loads(promised),
+        wording.guesses(),
+        *wording.not_hidden(promised),
         *promised.warnings,
         *costs,
         *tables,
@@ -67,8 +67,8 @@ def test_all_say_the_promise_in_the_same_words(what: str) -> None:
     assert [text for text in all_of(promised) if text not in printed] == []
     assert [text for text in all_of(promised) if text not in stated] == []
     assert [text for text in all_of(promised)[:7] if text and text not in page] == []
-    assert shown["said"]["table"][1:] == [list(row) for row in sentences.guess_rows(promised)]
-    assert set(sentences.not_hidden(promised)) <= set(page)
+    assert shown["said"]["table"][1:] == [list(row) for row in wording.guess_rows(promised)]
+    assert set(wording.not_hidden(promised)) <= set(page)
 
 
 def test_streams_that_add_say_so_everywhere() -> None:
@@ -77,7 +77,7 @@ def test_streams_that_add_say_so_everywhere() -> None:
     promised = [
         guarantee.of(stream, others=config.others_per_day(settings, stream)) for stream in settings.stream
     ]
-    line = sentences.streams_add(promised[0])
+    line = wording.streams_add(promised[0])
     assert line.startswith("Streams add too: a meter that all streams here read is charged epsilon 0.436 per")
     assert joined(terminal.text(promised, settings)).count(line) == 2
     assert joined(markdown.page(settings)).count(line) == 2
@@ -87,34 +87,34 @@ def test_plan_says_it_as_check_does(capsys: pytest.CaptureFixture[str]) -> None:
     """The bet that a plan states has the words of the table, and the number of its own event."""
     assert main(["plan", "--hide", "kettle", "--share", "half-hour"]) == 0
     told = joined(capsys.readouterr().out)
-    assert f"{sentences.guesses('70')}: which programme, 1 h; a kettle" in told
-    assert sentences.guesses() in told
+    assert f"{wording.guesses('70')}: which programme, 1 h; a kettle" in told
+    assert wording.guesses() in told
 
 
 def test_the_page_s_headings_are_those_of_the_statement() -> None:
     """What is hidden, what is not, and warnings have one title each."""
     texts = json.loads((ROOT / "meteragent" / "agent" / "page" / "texts" / "en.json").read_text())
-    headings = [sentences.HIDDEN, sentences.NOT_HIDDEN, sentences.WARNINGS]
+    headings = [wording.HIDDEN, wording.NOT_HIDDEN, wording.WARNINGS]
     assert [texts[f"hidden.{name}"] for name in ("title", "not", "warnings")] == headings
 
 
 def test_a_summary_is_about_one_home() -> None:
     """What is hidden and how far a number, a day and a month are off; a day that is no number has none."""
     promised = guarantee.of(config.parse(written()).stream[0], ())
-    assert sentences.summary(promised) == (
+    assert wording.summary(promised) == (
         "hides 110 Wh within any slot of 30min; off by (one standard deviation): a number 311 W"
         " (95 % within 659 W), a day 1.08 kWh, a month of 30 days 5.9 kWh"
     )
     months = guarantee.of(config.parse(written(window=LOCAL, privacy="preset = 'bill'")).stream[0], ())
-    assert "a day " not in sentences.summary(months)
+    assert "a day " not in wording.summary(months)
 
 
 ONCE = ("For any two", "Levels of windows add", "of 100 guesses (", "For the load itself", "fit for use:")
 
 
 @pytest.mark.parametrize("words", ONCE)
-def test_only_sentences_has_sentences(words: str) -> None:
+def test_only_the_catalogue_has_sentences(words: str) -> None:
     """No renderer writes the words of the promise itself."""
     files = [*(ROOT / "meteragent").rglob("*"), *(ROOT / "simulators").rglob("*.py")]
     texts = {path: path.read_text("utf-8") for path in files if path.suffix in {".py", ".js", ".json"}}
-    assert [path for path, text in texts.items() if words in text] == [Path(sentences.__file__)]
+    assert [path for path, text in texts.items() if words in text] == [Path(wording.__file__)]

@@ -12,12 +12,16 @@ from tests.support.not_run import not_run
 MakeBroker = Callable[..., Broker]
 PARTS = {"mosquitto", "broker", "certificates"}
 """Fixtures that start programs of the system."""
+COVERED = {"domain", "core", "wire", "store"}
+"""Rooms whose branches their own tests must reach: `make test` measures it, but not by slow tests."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what needs a part of the system, so that `make quick` leaves it out."""
+    """Mark what needs a part of the system, which `make quick` leaves out, and what measures coverage."""
     if isinstance(item, pytest.Function) and PARTS & set(item.fixturenames):
         item.add_marker("parts")
+    if item.path.parent.name in COVERED and item.get_closest_marker("slow") is None:
+        item.add_marker("covered")
 
 
 @pytest.fixture(scope="session")

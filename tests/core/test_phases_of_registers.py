@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meteragent.core.phases import phases_of
+from meteragent.core.share import give_back
+from meteragent.core.timeline import Pending
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import MICRO
 from tests.core.test_phases import END_MS, REGISTER, Home, Said, phased, released
@@ -86,3 +89,12 @@ def test_readings_that_wait_for_a_phase_are_bounded() -> None:
     home.feed([Said(600, "b", 600)], 600)
     home.feed([], 10_000)
     assert {value for start, value in home.left.items() if parse_time(start) < BASE_MS + 600} == {8}
+
+
+def test_a_meter_that_is_forgotten_gives_its_readings_back() -> None:
+    """Those that wait for a phase that never speaks are no longer kept from the broker."""
+    phases = phases_of("abc", REGISTER)
+    waiting = [Pending(at_ms, at_ms, f"{phase}{at_ms}") for phase in "ab" for at_ms in (1, 2)]
+    for one in waiting:
+        assert phases.hear(str(one.token)[0], one).sum is None
+    assert give_back(phases.forget()) == [one.token for one in waiting]

@@ -371,3 +371,13 @@ def test_what_is_kept_of_a_window() -> None:
     assert other.windows == meter.windows
     assert other.next_open_ms() == 8
     assert other.next_close_ms() == 8
+
+
+def test_what_is_neither_masked_nor_lost_stays() -> None:
+    """No slot of a window without a register is masked: nothing is given up, drawn anew, or kept from it."""
+    window = opened(replace(TERMS, lateness_ms=0))
+    slots = dict(window.slots)
+    window.lose()
+    window.redraw(5)
+    assert window.unmask(1, 7)
+    assert (window.slots, window.masked, window.lost) == (slots, None, None)

@@ -147,3 +147,16 @@ def test_hours_over_midnight_are_two_parts_of_a_day() -> None:
     assert Hours(0, 1440).name == "00:00/24:00"
     found = Calendar("UTC", "1w").stretches(parse_time("2026-11-16T00:00:00Z"), night)
     assert found[:3] == ((0, 6 * HOUR_MS), (22 * HOUR_MS, 24 * HOUR_MS), (24 * HOUR_MS, 30 * HOUR_MS))
+
+
+@pytest.mark.parametrize("unit", ["1d", "1w", "1mo"])
+@pytest.mark.parametrize("zone", ["Europe/Amsterdam", "Pacific/Apia"])
+def test_every_time_lies_in_the_window_that_starts_before_it(zone: str, unit: str) -> None:
+    """From any time of a year the start of its window is found, also where a day was left out."""
+    calendar = Calendar(zone, unit)
+    first_ms = calendar.first_ms(parse_time("2011-11-15T00:00:00Z"))
+    while first_ms < parse_time("2012-02-15T00:00:00Z"):
+        end_ms = calendar.end_ms(first_ms)
+        times_ms = range(first_ms, end_ms, 3_000_000)
+        assert {calendar.start_ms(time_ms) for time_ms in (*times_ms, end_ms - 1)} == {first_ms}
+        first_ms = end_ms

@@ -189,3 +189,14 @@ def test_what_is_no_time_is_refused(text: str) -> None:
     """A time without a zone, and anything else that is not RFC 3339, is a ValueError."""
     with pytest.raises(ValueError):  # noqa: PT011  its text is not the user's to read
         grid.parse_time(text)
+
+
+@given(time_ms=times, length_ms=steps)
+def test_windows_of_the_epoch_follow_each_other(time_ms: int, length_ms: int) -> None:
+    """A time lies in one window, which ends where the next begins; `first_ms` is one of these."""
+    windows = grid.Epoch(length_ms)
+    start_ms = windows.start_ms(time_ms)
+    assert start_ms <= time_ms < windows.end_ms(start_ms)
+    assert windows.start_ms(windows.end_ms(start_ms)) == windows.end_ms(start_ms)
+    assert windows.first_ms(time_ms) in {start_ms, windows.end_ms(start_ms)}
+    assert windows.first_ms(time_ms) >= time_ms

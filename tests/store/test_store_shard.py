@@ -239,6 +239,7 @@ cuts = st.integers(1, 4)
 sent = st.lists(st.tuples(st.sampled_from(["m1", "m2", "a", "b"]), st.integers(0, 60)), max_size=12)
 
 
+@pytest.mark.slow("thirty fleets of several stores, on the disk")
 @settings(max_examples=30)
 @given(first=cuts, second=cuts, before=sent, after=sent)
 def test_no_interval_is_opened_in_two_stores(

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import accumulate
 from typing import NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
@@ -126,8 +125,7 @@ class Calendar:
         found: list[tuple[int, int]] = []
         for day in self._days(start_ms):
             minutes = [minute for part in hours.parts for minute in part]
-            # What lies in an hour that is skipped comes no earlier than what is written before it.
-            instants_ms = list(accumulate((self._instant_ms(day, minute) for minute in minutes), max))
+            instants_ms = [self._instant_ms(day, minute) for minute in minutes]
             for from_ms, to_ms in zip(instants_ms[::2], instants_ms[1::2], strict=True):
                 if from_ms < to_ms:
                     found.append((from_ms - start_ms, to_ms - start_ms))
@@ -157,10 +155,14 @@ class Calendar:
         return day + timedelta(days=7 if self.unit == "1w" else 1)
 
     def _instant_ms(self, day: date, minute: int = 0) -> int:
-        """When a local day has got so far; of a time that is skipped, by the offset before it."""
-        day += timedelta(days=minute // (24 * 60))
-        clock = time(minute // 60 % 24, minute % 60, tzinfo=ZoneInfo(self.timezone))
-        return (datetime.combine(day, clock) - _EPOCH) // _MILLISECOND
+        """Return when a local day has got so far; a time that is skipped is when clocks were put forward."""
+        zone = ZoneInfo(self.timezone)
+        local, ahead = datetime.combine(day, time(), zone) + timedelta(minutes=minute), timedelta(0)
+        while (moment := local.astimezone(UTC)).astimezone(
+            zone
+        ) != local:  # skipped: back to the last that is not
+            local, ahead = local - timedelta(minutes=1), timedelta(minutes=1)
+        return (moment + ahead - _EPOCH) // _MILLISECOND
 
 
 def day(time_ms: int) -> int:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from meteragent.domain.grid import CALENDAR_UNITS, Calendar, Hours, parse_time
@@ -127,6 +127,7 @@ def test_bands_are_the_hours_that_clocks_show(zone: str) -> None:
     time_ms=st.integers(0, parse_time("2040-01-01T00:00:00Z")),
     unit=st.sampled_from(CALENDAR_UNITS),
 )
+@example(zone="America/New_York", cuts=[1, 121, 180], time_ms=5_115_600_001, unit="1mo")
 def test_bands_that_fill_the_day_fill_the_window(zone: str, cuts: list[int], time_ms: int, unit: str) -> None:
     """Whatever the minutes and however clocks change, each moment of a window is in exactly one band."""
     calendar = Calendar(zone, unit)

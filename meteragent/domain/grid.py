@@ -158,9 +158,8 @@ class Calendar:
         """Return when a local day has got so far; a time that is skipped is when clocks were put forward."""
         zone = ZoneInfo(self.timezone)
         local, ahead = datetime.combine(day, time(), zone) + timedelta(minutes=minute), timedelta(0)
-        while (moment := local.astimezone(UTC)).astimezone(
-            zone
-        ) != local:  # skipped: back to the last that is not
+        # Of a time that is skipped: one minute after the last time before it that is not.
+        while (moment := local.astimezone(UTC)).astimezone(zone) != local:
             local, ahead = local - timedelta(minutes=1), timedelta(minutes=1)
         return (moment + ahead - _EPOCH) // _MILLISECOND
 

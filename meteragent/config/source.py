@@ -6,7 +6,7 @@ from fractions import Fraction
 from meteragent.config.model import Source
 from meteragent.decode import Decoder, one
 from meteragent.decode import json as json_format
-from meteragent.decode.number import found as found_number
+from meteragent.decode.number import bare
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profile import decoder as decoder_of
 from meteragent.decode.profiles import PROFILES
@@ -53,7 +53,7 @@ def decoder(source: Source) -> Decoder:
         own = UNIT_FACTOR[source.unit] if device.scale is None else device.scale
         return decoder_of(device.read, own * scale, source.unit, source.id)
     if source.profile == "number":
-        return decoder_of(found_number, scale * UNIT_FACTOR[source.unit], source.unit)
+        return decoder_of(bare, scale * UNIT_FACTOR[source.unit], source.unit)
     return one(json_format.decoder(source.value or "power", source.time, scale))
 
 

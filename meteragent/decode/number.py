@@ -12,7 +12,6 @@ from functools import partial
 
 from meteragent.decode import Found, attempt
 from meteragent.domain.errors import PayloadError
-from meteragent.domain.reading import Reading
 from meteragent.domain.units import MICRO
 from meteragent.privacy.exact import round_half_up
 
@@ -90,13 +89,8 @@ def _bounded(value: Decimal) -> Decimal:
     return value if value.adjusted() > _VANISHING else _ZERO
 
 
-def decode(payload: bytes) -> Reading:
-    """A bare number as a reading; raises PayloadError as `read`."""
-    return Reading(None, micro(read(payload)))
-
-
-def found(payload: bytes) -> tuple[Found]:
-    """A bare number; raises PayloadError as `read`."""
+def bare(payload: bytes) -> tuple[Found]:
+    """Return the one number that a payload is; raises PayloadError as `read`."""
     return (Found(None, read(payload)),)
 
 

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
-from meteragent.decode import number, one
+from meteragent.decode import one
 from meteragent.domain.grid import parse_time
 from meteragent.domain.identity import SourceTopic
 from meteragent.domain.reading import Message, Reading
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
 from tests.core.test_pipeline import SLOT, core, feed, records
+from tests.support import bare_numbers
 from tests.support.world import BASE_MS
 
 POWER = replace(SLOT, length_ms=20, step_ms=20, hold_ms=50, rounding="half-up")
@@ -27,7 +28,7 @@ REGISTER = replace(ENERGY, kind=Kind.REGISTER)
 
 def stamped(terms: Terms = POWER, **how: Any) -> Pipeline:
     """A core whose payloads are numbers."""
-    return core(terms, decode=one(number.decode), **how)
+    return core(terms, decode=one(bare_numbers.decode), **how)
 
 
 def came(received_ms: int, value: int, token: object = None, topic: str = "meters/m1/power") -> Message:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
-from meteragent.decode import number, one
+from meteragent.decode import one
 from meteragent.domain.commit import Outgoing, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
@@ -20,6 +20,7 @@ from meteragent.domain.units import HOUR_MS
 from meteragent.privacy import SeededBits
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import Form, RecordFormat
+from tests.support import bare_numbers
 from tests.support.stores import TERMS
 from tests.support.world import BASE_MS, stream
 
@@ -50,7 +51,7 @@ class CountedBits:
 
 def core(bits: CountedBits, terms: Terms = TERMS, **how: Any) -> Pipeline:
     """A core with the default's terms."""
-    known = stream(terms, decode=one(number.decode), **how)
+    known = stream(terms, decode=one(bare_numbers.decode), **how)
     return Pipeline(known, Snapshot({}, {}, {}), Spending(), bits, Counts())
 
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.decode import json as json_profile
-from meteragent.decode import number as number_profile
 from meteragent.domain.counters import REFUSALS
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Reading
 from meteragent.domain.units import MICRO
+from tests.support import bare_numbers
 
 Decode = Callable[[bytes], Reading]
 
@@ -25,7 +25,7 @@ HUGE_U = 10**12 * MICRO
 VALUE_ONLY = json_profile.decoder("power", None)
 WITH_TIME = json_profile.decoder("power", "t")
 FUNCTION = json_profile.decoder("length(power)", None)
-DECODERS: dict[str, Decode] = {"number": number_profile.decode, "json": VALUE_ONLY, "time": WITH_TIME}
+DECODERS: dict[str, Decode] = {"number": bare_numbers.decode, "json": VALUE_ONLY, "time": WITH_TIME}
 
 numerals = st.from_regex(r"-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
 """Numbers as JSON writes them."""
@@ -145,7 +145,7 @@ TIME = {
 def test_a_payload_that_is_no_number_is_refused(what: str) -> None:
     """Profile `number`: each payload that is not one finite number is refused by its counter."""
     payload, counter = NUMBER[what]
-    assert refusal(number_profile.decode, payload).reason == counter
+    assert refusal(bare_numbers.decode, payload).reason == counter
     assert counter in REFUSALS
 
 
@@ -178,7 +178,7 @@ def test_whatever_arrives_is_a_reading_or_a_refusal(profile: str, payload: bytes
 
 
 LEAKS: dict[str, tuple[Decode, bytes]] = {
-    **{f"number: {what}": (number_profile.decode, payload) for what, (payload, _) in NUMBER.items()},
+    **{f"number: {what}": (bare_numbers.decode, payload) for what, (payload, _) in NUMBER.items()},
     **{f"json: {what}": (WITH_TIME, payload) for what, (payload, _) in JSON.items()},
     **{f"function: {what}": (FUNCTION, payload) for what, (payload, _) in JSON.items()},
     **{f"time: {what}": (WITH_TIME, with_value(payload)) for what, (payload, _) in TIME.items()},
@@ -202,7 +202,7 @@ def test_a_refusal_holds_nothing_of_the_payload(what: str) -> None:
 @given(text=st.one_of(numerals, near_halves))
 def test_a_value_is_rounded_exactly(text: str) -> None:
     """A value is floor(x * 10**6 + 1/2) millionths of what the meter wrote, in both profiles."""
-    assert number_profile.decode(text.encode()) == (None, rounded_u(text))
+    assert bare_numbers.decode(text.encode()) == (None, rounded_u(text))
     assert VALUE_ONLY(b'{"power": %s}' % text.encode()) == (None, rounded_u(text))
 
 
@@ -224,7 +224,7 @@ def test_a_value_is_rounded_exactly(text: str) -> None:
 )
 def test_numbers_as_meters_write_them(text: str, value_u: int) -> None:
     """A bare number may have a sign, a point at either end, an exponent and space around it."""
-    assert number_profile.decode(text.encode()) == (None, value_u)
+    assert bare_numbers.decode(text.encode()) == (None, value_u)
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
@@ -235,7 +235,7 @@ def test_numbers_as_meters_write_them(text: str, value_u: int) -> None:
 def test_a_huge_value_is_brought_to_the_bound(text: str, sign: str) -> None:
     """Finite values beyond 10**12 of the unit become it, with their sign, however they are written."""
     value_u = -HUGE_U if sign else HUGE_U
-    assert number_profile.decode((sign + text).encode()).value_u == value_u
+    assert bare_numbers.decode((sign + text).encode()).value_u == value_u
     assert VALUE_ONLY(f'{{"power": {sign}{text}}}'.encode()).value_u == value_u
 
 
@@ -245,14 +245,14 @@ def test_a_huge_value_is_brought_to_the_bound(text: str, sign: str) -> None:
 )
 def test_a_tiny_value_is_zero(text: str) -> None:
     """Finite values far below a millionth, and every zero, are 0, however they are written."""
-    assert number_profile.decode(text.encode()).value_u == 0
+    assert bare_numbers.decode(text.encode()).value_u == 0
     assert VALUE_ONLY(f'{{"power": {text}}}'.encode()).value_u == 0
 
 
 def test_a_number_of_a_megabyte_is_read() -> None:
     """A million digits after the point are one value, rounded like any other."""
     text = "1.0000004" + "9" * 1_000_000
-    assert number_profile.decode(text.encode()).value_u == 10**6
+    assert bare_numbers.decode(text.encode()).value_u == 10**6
     assert VALUE_ONLY(f'{{"power": {text}}}'.encode()).value_u == 10**6
 
 

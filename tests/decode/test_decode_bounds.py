@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.decode import attempt, number
+from meteragent.decode import attempt
 from meteragent.decode import json as json_profile
 from meteragent.domain.counters import REFUSALS
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Reading
+from tests.support import bare_numbers
 
 Decode = Callable[[bytes], Reading]
 
@@ -55,7 +56,7 @@ def test_no_payload_takes_long(shape: bytes, filler: bytes) -> None:
     payload = shape % (filler * (LARGEST // len(filler)))
     gc.collect()
     began = time.process_time()
-    for decode in (number.decode, DOCUMENT):
+    for decode in (bare_numbers.decode, DOCUMENT):
         assert outcome(decode, payload) in {"reading", *REFUSALS}
     assert time.process_time() - began < 0.5
 
@@ -83,7 +84,7 @@ def test_whatever_an_expression_meets_is_a_reading_or_a_counter(expression: str,
 @pytest.mark.parametrize("text", ["1e1000000", "-1e1000000", "9." + "9" * 40 + "e999999", "0e1000000"])
 def test_exponents_around_a_million_are_numbers(text: str) -> None:
     """Where Python's decimals overflow, values are still brought to their bound and times refused."""
-    assert outcome(number.decode, text.encode()) == "reading"
+    assert outcome(bare_numbers.decode, text.encode()) == "reading"
     assert outcome(DOCUMENT, f'{{"t":1,"power":{text}}}'.encode()) == "reading"
     expected = "reading" if text.startswith("0") else "refused_time"
     assert outcome(DOCUMENT, f'{{"power":1,"t":{text}}}'.encode()) == expected

@@ -18,7 +18,6 @@ from meteragent import config, consume
 from meteragent.consume import Descriptor, Record
 from meteragent.decode import Decoder, p1
 from meteragent.decode import json as json_profile
-from meteragent.decode import number as number_profile
 from meteragent.decode.profile import decoder
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import ConfigError, MeteragentError, PayloadError, RecordError
@@ -28,6 +27,7 @@ from meteragent.tools.redact.text import Redactor
 from tests.fuzz.broker import hostile
 from tests.fuzz.page import asked
 from tests.fuzz.stored import opened
+from tests.support import bare_numbers
 from tests.support.profile_contract import NAMES
 
 LIMIT_S = 1.0
@@ -183,7 +183,7 @@ def _asked(data: bytes) -> str:
 
 
 TARGETS: Mapping[str, Callable[[bytes], str]] = {
-    "number": lambda data: _read(number_profile.decode, data),
+    "number": lambda data: _read(bare_numbers.decode, data),
     "json": _json,
     "p1": lambda data: _read(p1.telegram, data),
     "senml": _senml,

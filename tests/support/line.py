@@ -15,7 +15,7 @@ from meteragent.agent.source import Source
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
-from meteragent.decode import number, one
+from meteragent.decode import one
 from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Commit
 from meteragent.domain.counters import Counts
@@ -25,6 +25,7 @@ from meteragent.domain.schedule import Schedule
 from meteragent.privacy.sampling import SystemBits
 from meteragent.store import Store
 from meteragent.store.outbox import Waiting
+from tests.support import bare_numbers
 from tests.support.fake_session import LIMIT_S, FakeSession
 from tests.support.stores import TERMS, opened
 
@@ -36,7 +37,7 @@ STREAM = Stream(
     name="main",
     source=SourceTopic.parse("in/{meter}"),
     sink_topic="private/{meter}",
-    decode=one(number.decode),
+    decode=one(bare_numbers.decode),
     schedule=Schedule(QUIET, Epoch(LENGTH_MS)),
     ahead_ms=0,
     forget_ms=86_400_000,

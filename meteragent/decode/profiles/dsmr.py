@@ -6,8 +6,7 @@ from fractions import Fraction
 
 from meteragent.decode import Found
 from meteragent.decode.json import at, document_of, number_or_text, time_of
-from meteragent.decode.number import found as bare
-from meteragent.decode.number import total
+from meteragent.decode.number import bare, total
 from meteragent.decode.p1 import Telegram, telegram
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError

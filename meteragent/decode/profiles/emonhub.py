@@ -11,8 +11,7 @@ from fractions import Fraction
 
 from meteragent.decode import Found
 from meteragent.decode.json import at, document_of, number_of, time_of
-from meteragent.decode.number import found as bare
-from meteragent.decode.number import number_in, text_of
+from meteragent.decode.number import bare, number_in, text_of
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MINUTE_MS, Kind

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from meteragent.decode import Found
-from meteragent.decode.number import found as bare
+from meteragent.decode.number import bare
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind

@@ -12,7 +12,7 @@ from typing import Any
 
 from meteragent.decode import Found
 from meteragent.decode.json import at, document_of, number_of, time_of
-from meteragent.decode.number import found as bare
+from meteragent.decode.number import bare
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind

@@ -5,7 +5,7 @@ A value is sent when it changes, and again after two minutes (its option `republ
 
 from fractions import Fraction
 
-from meteragent.decode.number import found
+from meteragent.decode.number import bare
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.units import MINUTE_MS, Kind
 
@@ -17,8 +17,8 @@ SML2MQTT = Profile(
     title="an SML meter read by sml2mqtt",
     topics=("sml2mqtt/{meter}/0100100700ff", "sml2mqtt/{meter}/0100010800ff"),
     quantities={
-        "power": Quantity(Kind.POWER, Fraction(1), found, timed=False),
-        "register": Quantity(Kind.REGISTER, None, found, timed=False, step_wh=_WHOLE_KWH),
+        "power": Quantity(Kind.POWER, Fraction(1), bare, timed=False),
+        "register": Quantity(Kind.REGISTER, None, bare, timed=False, step_wh=_WHOLE_KWH),
     },
     every_ms=4_000,
     period_ms=4_000,

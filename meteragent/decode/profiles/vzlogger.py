@@ -6,7 +6,7 @@ What a channel measures and in which unit is not in its messages: it is announce
 
 from meteragent.decode import Found
 from meteragent.decode.json import at, document_of, number_of, time_of
-from meteragent.decode.number import found as bare
+from meteragent.decode.number import bare
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.units import MINUTE_MS, Kind
 

@@ -1,0 +1,15 @@
+"""Payloads of one number, decoded as the agent does."""
+
+from fractions import Fraction
+
+from meteragent.decode.number import bare
+from meteragent.decode.profile import decoder
+from meteragent.domain.reading import Reading
+
+_decoder = decoder(bare, Fraction(1), "W")
+
+
+def decode(payload: bytes) -> Reading:
+    """The reading in a payload; raises PayloadError."""
+    (reading,) = _decoder(payload)
+    return reading

@@ -1,6 +1,6 @@
 """One stream at work: its messages through the core into the store, commit by commit.
 
-    wait for messages or a deadline -> feed the core -> one transaction -> acknowledge -> hand to the sink
+    wait for messages or a deadline -> feed the core -> one transaction -> hand to the sink -> acknowledge
 
 While a transaction is being written, and while what it leaves in the log is erased, the next batch grows,
 so commits group themselves. The store has one thread, so that an fsync blocks nothing else.

@@ -2,7 +2,8 @@
 
 Theory of operation. What one step of the core decides (marks, charges, states, rows of the outbox)
 is written in one transaction; it may leave once `Store.committing` has returned, for then it is
-fsynced. All calls are synchronous and come from one thread.
+fsynced. All calls are synchronous and come from one thread, but for `prepare`, which touches only a file
+beside the store.
 
 Rules:
 1. A mark is never lowered and no window opens before it (law 1): checked inside the transaction,

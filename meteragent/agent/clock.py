@@ -16,8 +16,6 @@ EARLIEST_MS = 1_767_225_600_000
 
 LOOK_S = 1.0
 """How often the time is asked for, at least, so that the wall clock is compared with the boot clock."""
-PASSED_MS = 500
-"""While no more than this has passed by the wall clock since both were compared, it has not jumped."""
 STEP_MS = 5 * MINUTE_MS
 """Once the clock has been synchronised, a longer step forward is a jump."""
 UNKNOWN_STEP_MS = HOUR_MS
@@ -45,16 +43,12 @@ class BootClock:
         self._synchronised: bool | None = False
         self._asked_ms: int | None = None
         self._ahead_ms: int | None = None
-        self._compared_ms = -PASSED_MS
 
     def step_ms(self, wall_ms: int) -> int:
         """Return by how much the wall clock has jumped since the last call, 0 if it has not.
 
         `wall_ms` must have been read before this call: then a pause in between looks like a step back.
         """
-        if 0 <= wall_ms - self._compared_ms < PASSED_MS:
-            return 0
-        self._compared_ms = wall_ms
         boot_ms = self._boot_ms()
         ahead_ms = wall_ms - boot_ms
         before_ms, before = self._ahead_ms, self._synchronised

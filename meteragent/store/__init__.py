@@ -1,36 +1,37 @@
 """The store: one SQLite file that survives kill -9, power cuts and its operator.
 
-Theory of operation. What one step of the core decides (marks, charges, states, rows of the outbox)
-is written in one transaction; it may leave once `Store.committing` has returned, for then it is
-fsynced. All calls are synchronous and come from one thread, but for `prepare`, which touches only a file
-beside the store.
+Theory of operation. Everything that one step of the core decides (marks, charges, states, rows of the outbox)
+is written in one transaction (`transaction`). Its rows may leave once `Store.committing` has returned,
+because the transaction is fsynced by then. All calls are synchronous and come from one thread, except
+`prepare`, which touches only a file beside the store.
 
 Rules:
-1. A mark is never lowered and no window opens before it (law 1): checked inside the transaction,
-   whatever the core believes.
-2. The file holds the present value of an accumulator and nothing else of it. Two values of one
-   accumulator differ by what was measured in between, so its history is as good as raw readings
-   (law 3). Hence a transaction that writes a state is followed, before anything else is written, by
-   moving the WAL into the file, overwriting it with zeros and truncating it (`erase`): the blocks that it
-   gives back to the file system hold nothing. A copy of the disk that is made between
-   the two has the values from before the last commit beside those after it, as has one made during
-   any commit, whether what the commit lets leave has left by then or not. And a row of `state` is
-   only ever appended, or overwritten in place at the same size. `secure_delete` zeroes what is
-   deleted, but not the copies that SQLite leaves behind when it moves a row to another page, so
-   these rows never move: a state that outgrows its row is appended anew and the row is blanked.
-3. A store is accepted when the file `<path>.gen` names its generation or its previous one, is the file that
-   it names, and counts no more commits with records than the store. A new generation is first committed,
-   with what the file says at that moment as the previous one, and then put into the file; so is each commit
-   with records counted, before anything of it leaves. The file with the next number is written beforehand,
-   under another name, which nothing reads (`prepare`). A crash at any point leaves the store accepted. A copy
-   from before the last start, clean stop or record is refused, and so is a folder that was put back. Each
-   transaction sees that the generation is still its own: of two agents that a lock did not keep apart the
-   first can write no more.
-4. What is not understood is not touched: an incompatible newer store and another program's
-   database are refused. A corrupt or missing store is set aside, and a new one begins with a floor
-   below which no window opens.
-5. A store knows which meters of a fleet it has had, per stream. With others it is refused until
-   `restored_at` has raised its floor: the marks of a meter that moves stay in the store that it leaves.
+1. A mark is never lowered and no window opens before it (law 1). The transaction itself checks this, whatever
+   the core believes (`openings`).
+2. The file holds the present value of an accumulator and no earlier one. Two values of one accumulator differ
+   by the energy measured between them, so their history is as sensitive as raw readings (law 3). Two
+   consequences:
+   - After a transaction that writes a state, and before the next write, the WAL is moved into the file and
+     overwritten with zeros, in its own blocks (`erase`). A copy of the disk that is made between commit and
+     erasure holds the values from before and after that commit, as does a copy made during any commit,
+     whether or not its records have left by then.
+   - A row of `state` is only ever appended, or overwritten in place at the same size. `secure_delete` zeroes
+     deleted rows, but not the copies that SQLite leaves behind when it moves a row to another page. So these
+     rows never move: a state that outgrows its row is appended as a new row and the old one is blanked.
+3. A store is accepted when the file `<path>.gen` names its generation or its previous one, sits in the inode
+   that it names, and counts no more commits with records than the store does. A new generation is committed
+   first, with the name in the file at that moment as the previous one, and then put into the file. A commit
+   with records is counted in the same order, and before any of its records leaves. The file with the next
+   count is written beforehand, under another name, which nothing reads (`prepare`). A crash at any point
+   leaves the store accepted. A copy from before the last start, clean stop or record is refused, and so is a
+   folder that was restored from a backup. Each transaction checks that the generation is still its own: if a
+   lock fails to keep two agents apart, the first one can write no more.
+4. What the code does not understand it does not touch: an incompatible newer store and another program's
+   database are refused. A corrupt or missing store is set aside, and its replacement begins with a floor
+   before which no window opens.
+5. A store records, per stream, which meters of a fleet it has had. With other meters it is refused until
+   `restored_at` has raised its floor, because the marks of a meter that moves stay in the store that it
+   leaves.
 """
 
 import json
@@ -46,7 +47,7 @@ from typing import Any, Self
 from meteragent.domain.commit import Commit, Snapshot
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreMoved
 from meteragent.store import file, generation, schema, wal
-from meteragent.store.acceptance import accepted, moved, releases_of
+from meteragent.store.acceptance import accept, count_releases, moved
 from meteragent.store.batch import batch
 from meteragent.store.earlier import rewrite_states
 from meteragent.store.examine import meta
@@ -58,7 +59,7 @@ from meteragent.store.view import read_only, terms
 __all__ = ["ALL_METERS", "Store", "batch", "meta", "moved", "read_only", "restored_at", "terms"]
 
 ALL_METERS = "0/1 by name"
-"""What a stream has that is of no fleet, and had before stores knew of fleets."""
+"""The shard of a stream outside a fleet, and of one from before stores recorded shards."""
 
 _MARK = """INSERT INTO mark SELECT ?1, key, value FROM json_each(?2) WHERE true
     ON CONFLICT (channel, meter) DO UPDATE SET end_ms = max(end_ms, excluded.end_ms)"""
@@ -67,27 +68,27 @@ _MARK = """INSERT INTO mark SELECT ?1, key, value FROM json_each(?2) WHERE true
 class Store:
     """The open store: `Store.open` makes it, `close` (or leaving the `with`) ends it.
 
-    `connection` is what the reading functions of `ledger` and `outbox` take. `set_aside` says that
-    this start replaced a corrupt or missing store, `blanked` that no open window is left in that one.
-    `erased` is False while another reader of the file keeps old accumulators in the WAL; every later
-    transaction tries again.
+    The reading functions of `ledger` and `outbox` take its `connection`. `set_aside` is True if this start
+    replaced a corrupt or missing store; `blanked` is True if no open window remains in the old one. `erased`
+    is False while another reader of the file keeps old accumulators in the WAL; every later transaction tries
+    again to erase it.
     """
 
-    def __init__(self, path: Path, found: file.Found) -> None:
+    def __init__(self, path: Path, store_file: file.StoreFile) -> None:
         self.path = path
-        self.connection = found.connection
-        self.set_aside = found.set_aside
-        self.blanked = found.blanked
+        self.connection = store_file.connection
+        self.set_aside = store_file.set_aside
+        self.blanked = store_file.blanked
         self.erased = False
-        self._held = ExitStack()
+        self._resources = ExitStack()
         self._failed = False
         self._openings = Openings(path)
         self._states = States()
-        self._due = False
+        self._erase_due = False
         self._generation = generation.read(path)
-        self._generations = generation.Writer(path)
-        self._owned = False
-        self._counted = False
+        self._generation_file = generation.Writer(path)
+        self._has_rotated = False
+        self._has_records = False
 
     @classmethod
     def open(
@@ -98,8 +99,8 @@ class Store:
         A corrupt, truncated or lost store is renamed to `<path>.corrupt-<now_ms>` and a new one
         begins: no window opens in it before `recovery_floor_ms`, and charges before `now_ms` are
         unknown. With `recovery_floor_ms` None (a stream does not follow the wall clock) StoreLost
-        is raised instead and nothing is renamed. What looks damaged is looked at again after `again_s`.
-        Raises StoreInUse, StoreRestored, StoreError.
+        is raised instead and nothing is renamed. A file that looks damaged is examined a second time after
+        `again_s`. Raises StoreInUse, StoreRestored, StoreError.
         """
         return cls._open(Path(path), now_ms, recovery_floor_ms, again_s, restored_at_ms=None)
 
@@ -113,18 +114,20 @@ class Store:
         with file.device(path), ExitStack() as undo:
             undo.callback(os.close, file.lock(path))
             descriptors = undo.enter_context(ExitStack())  # closed after the connection
-            found = file.find(path, now_ms, floor_ms, again_s, descriptors)
-            undo.callback(wal.close, found.connection, path)
-            store = cls(path, found)
-            undo.callback(store._generations.close)
-            store.erase()  # what a killed agent left in the log
-            if found.exists and restored_at_ms is None:
-                store._generation = accepted(found.connection, path)
-            store._migrate(floor_ms if found.set_aside else 0, now_ms if found.set_aside else None)
+            store_file = file.open_or_create(path, now_ms, floor_ms, again_s, descriptors)
+            undo.callback(wal.close, store_file.connection, path)
+            store = cls(path, store_file)
+            undo.callback(store._generation_file.close)
+            store.erase()  # a killed agent may have left accumulators in the log
+            if store_file.exists and restored_at_ms is None:
+                store._generation = accept(store_file.connection, path)
+            store._migrate(floor_ms if store_file.set_aside else 0, now_ms if store_file.set_aside else None)
             if store._generation is None:
-                store._rotate(restored_at_ms)  # twice: a store in use must not accept a missing file
+                # A new store's generation and previous one are both "", which a missing file would match.
+                # The second rotation makes both of them names, so from here on a missing file is refused.
+                store._rotate(restored_at_ms)
             store._rotate(restored_at_ms)
-            store._held = undo.pop_all()
+            store._resources = undo.pop_all()
         return store
 
     def __enter__(self) -> Self:
@@ -136,20 +139,20 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """End cleanly: copies made until now are refused from here on."""
+        """Close the store cleanly: copies made before this are refused from here on."""
         try:
             if not self._failed:
                 self._rotate()
                 self.erase()
         finally:
-            self._held.close()
+            self._resources.close()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, fsynced and its WAL erased when it returns; rolled back if its body raises.
+        """Run a transaction: fsynced and its WAL erased on return, rolled back if the body raises.
 
-        After an error of the device nothing more can be written: what the file holds is unknown
-        until it is opened again. Raises StoreError.
+        After an error of the device nothing more can be written: the content of the file is unknown until the
+        store is opened again. Raises StoreError.
         """
         with self.committing() as tx:
             yield tx
@@ -157,27 +160,30 @@ class Store:
 
     @contextmanager
     def committing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction as above, but what it leaves in the WAL is still there: `erase` is the next to call.
+        """Run a transaction as `transaction` does, but leave its WAL: the caller calls `erase` next.
 
-        If the caller skips that, the next transaction does it first.
+        If the caller skips that, the next transaction erases first.
         """
-        if self._due:
+        if self._erase_due:
             self.erase()
         if self._failed:
             raise StoreError(f"{self.path}: an earlier transaction failed")
         tx = self.connection
+        committed = False
         with file.device(self.path):
             try:
                 tx.execute("BEGIN IMMEDIATE")
-                self._see_generation()
+                self._check_generation()
                 yield tx
                 tx.execute("COMMIT")
-                self._count()
+                committed = True
+                wal.confirm(tx, self.path)
+                self._count_release()
             except BaseException as error:
-                self._failed = isinstance(error, sqlite3.Error | OSError | StoreInUse)
-                self._counted = False
+                self._failed = committed or isinstance(error, sqlite3.Error | OSError | StoreInUse)
+                self._has_records = False
                 self._states.forget()
-                with suppress(sqlite3.Error):  # the first error is the one to tell
+                with suppress(sqlite3.Error):  # the first error is the one to report
                     tx.execute("ROLLBACK")
                 raise
 
@@ -186,7 +192,7 @@ class Store:
 
         Raises StoreError; then nothing more can be written.
         """
-        self._due = False
+        self._erase_due = False
         if self.erased or self._failed:
             return
         with file.device(self.path):
@@ -197,111 +203,116 @@ class Store:
                 raise
 
     def prepare(self) -> None:
-        """Write the generation file of the next commit with records, so that it need not wait for that.
+        """Write the generation file of the next commit with records ahead of time, so that it need not wait.
 
-        Without it, as where the disk is full, that commit writes it.
+        If that fails, for instance because the disk is full, the commit writes the file itself.
         """
-        known = self._generation
-        if self._failed or known is None or known.releases is None:
+        current = self._generation
+        if self._failed or current is None or current.releases is None:
             return
         with suppress(OSError):
-            self._generations.prepare(known._replace(releases=known.releases + 1))
+            self._generation_file.prepare(current._replace(releases=current.releases + 1))
 
     def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
-        """Marks, terms, states and clock of a commit; raises StoreError if it would break law 1."""
+        """Write a commit's marks, terms, states, totals and clock; raises StoreError if law 1 would break."""
         self._check_openings(tx, commit)
         if commit.marks:
-            tx.execute(_MARK, (commit.channel, batch(commit.marks)))
+            tx.execute(_MARK, (commit.stream, batch(commit.marks)))
         tx.executemany(
             "INSERT OR IGNORE INTO terms VALUES (?, ?, ?)",
-            [(commit.channel, id_, schema.encode_terms(terms)) for id_, terms in commit.terms.items()],
+            [(commit.stream, id_, schema.encode_terms(terms)) for id_, terms in commit.terms.items()],
         )
         tx.executemany(
             "INSERT OR REPLACE INTO total VALUES (?, ?, ?)",
-            [(commit.channel, label, schema.encode_total(sums)) for label, sums in commit.totals.items()],
+            [
+                (commit.stream, public_id, schema.encode_total(sums))
+                for public_id, sums in commit.totals.items()
+            ],
         )
         tx.execute("UPDATE meta SET value = ?1 WHERE key = 'clock_ms' AND value < ?1", (commit.clock_ms,))
         if commit.outgoing:
-            self._counted = True
-            _put(tx, releases=releases_of(tx) + 1)
+            self._has_records = True
+            _put(tx, releases=count_releases(tx) + 1)
         if commit.states:
-            self.erased, self._due = False, True
+            self.erased, self._erase_due = False, True
             self._states.write(tx, commit)
 
-    def snapshot(self, channel: str) -> Snapshot:
-        """What is known of a channel; raises StoreError."""
+    def snapshot(self, stream: str) -> Snapshot:
+        """Read all that a stream needs at a start; raises StoreError."""
         with file.device(self.path):
             read = self.connection.execute
-            marks = read("SELECT meter, end_ms FROM mark WHERE channel = ?", (channel,))
-            states = read("SELECT meter, state FROM state WHERE channel = ?", (channel,))
-            terms = read("SELECT id, terms FROM terms WHERE channel = ?", (channel,))
-            announced = read("SELECT topic, id FROM descriptor WHERE channel = ?", (channel,))
-            totals = read("SELECT label, total FROM total WHERE channel = ?", (channel,))
+            marks = read("SELECT meter, end_ms FROM mark WHERE channel = ?", (stream,))
+            states = read("SELECT meter, state FROM state WHERE channel = ?", (stream,))
+            terms = read("SELECT id, terms FROM terms WHERE channel = ?", (stream,))
+            announced = read("SELECT topic, id FROM descriptor WHERE channel = ?", (stream,))
+            totals = read("SELECT label, total FROM total WHERE channel = ?", (stream,))
             return Snapshot(
                 marks=dict(marks),
                 states={meter: schema.decode_state(state) for meter, state in states if state.strip(b"\0")},
                 terms={id_: schema.decode_terms(text) for id_, text in terms},
                 floor_ms=self.floor_ms,
                 announced=dict(announced),
-                totals={label: schema.decode_total(text) for label, text in totals},
+                totals={public_id: schema.decode_total(text) for public_id, text in totals},
             )
 
-    def claim(self, channel: str, meters: str, *, wall: bool) -> None:
-        """Take a stream's part of a fleet, such as "2/8 by name"; `wall`: it follows the wall clock.
+    def claim(self, stream: str, meters: str, *, wall: bool) -> None:
+        """Claim a stream's shard of a fleet, such as "2/8 by name".
 
-        Raises StoreMoved if it has had another (rule 5). A new store of a stream that follows its meters'
-        clocks may be asked for times that another store has released: StoreLost, until told from when on.
+        `wall` says that the stream follows the wall clock. Raises StoreMoved if the stream has had another
+        shard (rule 5). Raises StoreLost for a new store whose stream follows its meters' clocks: these may
+        ask for times that another store has released, so the operator has to state a time with `restored_at`
+        first.
         """
-        key = f"shard/{channel}"
-        asked = self.connection.execute
+        key = f"shard/{stream}"
+        read = self.connection.execute
         with file.device(self.path):
-            found = asked("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-            marked = asked("SELECT 1 FROM mark WHERE channel = ? LIMIT 1", (channel,)).fetchone()
-            told = meta(self.connection, "unknown_before_ms") is not None
-        known = found[0] if found else ALL_METERS if marked else ""
-        if known not in ("", meters):
-            raise StoreMoved(f"{self.path}: {channel} had shard {known}, not {meters}: {file.MOVE_ON}")
-        if not known and meters != ALL_METERS and not wall and not told:
-            raise StoreLost(f"{self.path}: new, and {channel} is a part of a fleet: {file.WAY_ON}")
-        if not found or not known:
+            row = read("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+            mark = read("SELECT 1 FROM mark WHERE channel = ? LIMIT 1", (stream,)).fetchone()
+            has_floor = meta(self.connection, "unknown_before_ms") is not None
+        previous = row[0] if row else ALL_METERS if mark else ""
+        if previous not in ("", meters):
+            raise StoreMoved(f"{self.path}: {stream} had shard {previous}, not {meters}: {file.MOVE_ON}")
+        if not previous and meters != ALL_METERS and not wall and not has_floor:
+            raise StoreLost(f"{self.path}: new, and {stream} is a part of a fleet: {file.WAY_ON}")
+        if not row or not previous:
             with self.transaction() as tx:
                 _put(tx, **{key: meters})
 
-    def retire(self, channels: Collection[str]) -> int:
-        """Delete the open windows of all other channels, whose streams are no more; how many meters."""
+    def retire(self, streams: Collection[str]) -> int:
+        """Delete the open windows of all streams except these; return the number of meters that had any."""
         with self.transaction() as tx:
             retired = tx.execute(
                 "UPDATE state SET state = zeroblob(length(state))"
                 " WHERE channel NOT IN (SELECT value FROM json_each(?))"
                 " AND substr(state, 1, 1) <> x'00'",
-                (json.dumps(list(channels)),),
+                (json.dumps(list(streams)),),
             ).rowcount
             self.erased = self.erased and not retired
         return retired
 
     @property
     def client_id(self) -> str:
-        """Drawn once: names this agent to its brokers."""
+        """The name of this agent at its brokers, drawn once."""
         return str(meta(self.connection, "client_id"))
 
     @property
     def secret(self) -> bytes:
-        """32 bytes drawn once: the key of the hash behind `spread`."""
+        """The key of the hash behind `spread`: 32 bytes, drawn once."""
         return bytes(meta(self.connection, "secret"))
 
     @property
     def claim_key(self) -> bytes:
-        """32 bytes drawn once, which outlive a store that is set aside."""
+        """The key of the store's marks in descriptors: 32 bytes, which outlive a store that is set aside."""
         return bytes.fromhex(self._generation.claim_key if self._generation else "")
 
     @property
     def clock_ms(self) -> int:
-        """The newest wall time ever committed; an earlier clock is no clock (law 4)."""
+        """The newest wall time ever committed; a clock that shows an earlier time is not used (law 4)."""
         return int(meta(self.connection, "clock_ms"))
 
     @property
     def floor_ms(self) -> int:
-        """No window of any meter opens before it."""
+        """The time before which no window of any meter opens."""
         return int(meta(self.connection, "floor_ms"))
 
     def _migrate(self, floor_ms: int | None, unknown_before_ms: int | None) -> None:
@@ -324,30 +335,34 @@ class Store:
                 _put(tx, client_id=os.urandom(8).hex(), secret=os.urandom(32))
 
     def _rotate(self, restored_at_ms: int | None = None) -> None:
-        """Begin a new generation (rule 3); what a restored store needs goes into its transaction."""
-        known = self._generation or Generation.begin("")
-        name, releases = os.urandom(16).hex(), max(known.releases or 0, releases_of(self.connection))
+        """Begin a new generation (rule 3); a restored store is adjusted in the same transaction."""
+        previous = self._generation or Generation.begin("")
+        name, releases = os.urandom(16).hex(), max(previous.releases or 0, count_releases(self.connection))
         with self.transaction() as tx:
             if restored_at_ms is not None:
                 _restore(tx, restored_at_ms)
                 self.erased = False
-            _put(tx, previous=known.name, generation=name, releases=releases)
-        claim_key = known.claim_key or os.urandom(32).hex()
+            _put(tx, previous=previous.name, generation=name, releases=releases)
+        claim_key = previous.claim_key or os.urandom(32).hex()
         self._generation = Generation(name, claim_key, releases)
-        self._owned = True
-        self._generations.put(self._generation)
+        self._has_rotated = True
+        self._generation_file.put(self._generation)
 
-    def _see_generation(self) -> None:
+    def _check_generation(self) -> None:
         """Refuse to write into a store that another agent has opened since (rule 3)."""
-        if self._owned and self._generation and meta(self.connection, "generation") != self._generation.name:
+        if (
+            self._has_rotated
+            and self._generation
+            and meta(self.connection, "generation") != self._generation.name
+        ):
             raise StoreInUse(f"{self.path}: another agent has opened it, although this one holds its lock")
 
-    def _count(self) -> None:
+    def _count_release(self) -> None:
         """Count a commit with records in the generation file, before anything of it can leave (rule 3)."""
-        if self._counted and self._generation:
-            self._counted = False
-            self._generation = self._generation._replace(releases=releases_of(self.connection))
-            self._generations.put(self._generation)
+        if self._has_records and self._generation:
+            self._has_records = False
+            self._generation = self._generation._replace(releases=count_releases(self.connection))
+            self._generation_file.put(self._generation)
 
     def _check_openings(self, tx: sqlite3.Connection, commit: Commit) -> None:
         self._openings.check(tx, commit, self.floor_ms)
@@ -358,10 +373,10 @@ def restored_at(
 ) -> None:
     """Make a restored or lost store usable: nothing before `at_ms` is ever released again.
 
-    Marks and floor rise to `at_ms`, open windows are deleted (their noise may have been used by
-    what was lost), undelivered rows stay (they leave byte for byte as before), and charges before
-    `at_ms` are unknown. With `take_over` meters that another store announced before `at_ms` are this one's.
-    Raises StoreError if `at_ms` is earlier than the newest clock in the store.
+    Marks and floor rise to `at_ms`, open windows are deleted (lost records may have used their noise),
+    undelivered rows stay (they leave byte for byte as before), and charges before `at_ms` are unknown. With
+    `take_over`, meters that another store announced before `at_ms` belong to this one. Raises StoreError if
+    `at_ms` is earlier than the newest clock in the store.
     """
     with Store._open(Path(path), now_ms, at_ms, again_s, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module
         if take_over:
@@ -375,7 +390,7 @@ def _put(tx: sqlite3.Connection, **values: Any) -> None:
 
 def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
     if at_ms < meta(tx, "clock_ms"):
-        raise StoreError("the time given is earlier than the newest clock in the store")
+        raise StoreError("TIME is earlier than the newest clock in the store: state a later one")
     tx.execute("UPDATE mark SET end_ms = max(end_ms, ?)", (at_ms,))
     tx.execute("UPDATE state SET state = zeroblob(length(state))")
     tx.execute("DELETE FROM total")

@@ -1,4 +1,4 @@
-"""Whether a store is the newest of its copies, and in its place (rule 3 of the store)."""
+"""The check that a store is the newest of its copies, and is in its place (rule 3 of the store)."""
 
 import os
 import sqlite3
@@ -11,43 +11,45 @@ from meteragent.store.examine import meta
 from meteragent.store.generation import Generation
 
 
-def releases_of(connection: sqlite3.Connection) -> int:
-    """Return how many commits with records a store has; 0 if its version did not count them."""
-    found = connection.execute("SELECT value FROM meta WHERE key = 'releases'").fetchone()
-    return int(found[0]) if found else 0
+def count_releases(connection: sqlite3.Connection) -> int:
+    """Count the commits with records of a store; 0 if its version did not count them."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'releases'").fetchone()
+    return int(row[0]) if row else 0
 
 
-def accepted(connection: sqlite3.Connection, path: Path, *, anywhere: bool = False) -> Generation | None:
-    """Return what the generation file says; raises StoreRestored if the store may not be used.
+def accept(connection: sqlite3.Connection, path: Path, *, anywhere: bool = False) -> Generation | None:
+    """Return the generation in the file; raises StoreRestored if the store may not be used.
 
-    There is none while the first start has not ended: the store knows no generation then. `anywhere`: the
-    file need not be the one that it names. A file of the first format, a name alone, is put into the present
-    one, unless the store knows that one already.
+    None as long as the first start has not put a generation file in place. `anywhere`: the file need not be
+    in the inode that it names. A file of the first format (a name alone) is rewritten in the present one,
+    unless the store already counts its releases: then the file is from before an update and is refused.
     """
-    known = generation.read(path)
-    name = known.name if known else ""
+    newest = generation.read(path)
+    name = newest.name if newest else ""
     if name not in (meta(connection, "generation"), meta(connection, "previous")):
         raise StoreRestored(f"{path}: a copy from before its last start or stop; {file.WAY_ON}")
-    if known is None:
+    if newest is None:
         return None
-    if known.releases is None:
+    if newest.releases is None:
         if connection.execute("SELECT 1 FROM meta WHERE key = 'releases'").fetchone():
             raise StoreRestored(f"{path}: its generation file is from before an update; {file.WAY_ON}")
-        known = Generation.begin(known.name)
-        generation.write(path, known)
-    elif known.releases > releases_of(connection):
+        newest = Generation.begin(newest.name)
+        generation.write(path, newest)
+    elif newest.releases > count_releases(connection):
         raise StoreRestored(f"{path}: a copy from before the last records left; {file.WAY_ON}")
-    elif not anywhere and not generation.is_in_place(path, known):
-        raise StoreRestored(f"{path}: put back or moved; if it was put back, {file.WAY_ON}; {file.MOVED}")
-    return known
+    elif not anywhere and not generation.is_in_place(path, newest):
+        raise StoreRestored(
+            f"{path}: restored from a backup, or moved; if it was restored, {file.WAY_ON}; {file.MOVED}"
+        )
+    return newest
 
 
 def moved(path: Path | str) -> bool:
-    """Accept a store in the place where it is now, and change nothing else; False if it has not moved.
+    """Accept a store in its present place, and change nothing else; return False if it has not moved.
 
-    For whoever has moved it with the files beside it, and runs nothing where it was. A folder that was put
-    back from a backup would be accepted, too. Raises StoreRestored for a store that is refused for another
-    reason, StoreLost for a damaged one.
+    For an operator who has moved the store with the files beside it, and runs nothing in the old place. It
+    would accept a folder that was restored from a backup, too. Raises StoreRestored for a store that is
+    refused for another reason, StoreLost for a damaged one.
     """
     path = Path(path).resolve()
     with file.device(path), ExitStack() as undo:
@@ -62,8 +64,8 @@ def moved(path: Path | str) -> bool:
             raise StoreError(f"{path}: there is no store")
         undo.callback(wal.close, connection, path)
         wal.erase(connection, path)
-        known = accepted(connection, path, anywhere=True)
-        if known is None or generation.is_in_place(path, known):
+        newest = accept(connection, path, anywhere=True)
+        if newest is None or generation.is_in_place(path, newest):
             return False
-        generation.write(path, known)
+        generation.write(path, newest)
     return True

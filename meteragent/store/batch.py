@@ -1,6 +1,7 @@
-"""Many rows as one parameter of one statement: SQLite runs it without the interpreter.
+"""Many rows as one parameter of one statement, which SQLite runs without the interpreter.
 
-Row by row the store's thread would ask for the interpreter after each, and wait for the core, which has it.
+Row by row, the store's thread would ask for the interpreter lock after each row, and wait for the core to
+release it.
 """
 
 import json
@@ -13,9 +14,9 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def batch(rows: Any) -> str:
-    """Rows, or names and values, as JSON for SQLite's `json_each`.
+    """Encode rows, or a mapping of names to values, as JSON for SQLite's `json_each`.
 
-    Raises StoreError for a text with a NUL, at which SQLite's JSON would end: no topic of MQTT has one.
+    Raises StoreError for a string with a NUL, at which SQLite's JSON would end. No MQTT topic holds one.
     """
     text = json.dumps(rows)
     if "\\u0000" in text and _NUL.search(text):

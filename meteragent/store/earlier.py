@@ -1,8 +1,9 @@
-"""What a store of version 3 holds, as version 4 keeps it.
+"""States of a store of version 3, rewritten as version 4 keeps them.
 
-Version 3 kept R as long as a window was open, and the accumulators of registers as fractions. Version 4
-keeps R while slots are to be drawn from it, and whole numbers. States are rewritten when the store is first
-opened, so that no copy made afterwards has what went. Windows that were open finish as they began, half-up.
+Version 3 kept R as long as a window was open, and the accumulators of registers as fractions. Version 4 keeps
+R only while slots remain to be drawn from it, and accumulators as whole numbers. States are rewritten when
+the store is first opened, so that no copy made afterwards holds the removed values. Windows that were open
+finish as they began, rounded half up.
 """
 
 import sqlite3
@@ -14,20 +15,20 @@ from meteragent.store.states import States
 
 
 def rewrite_states(tx: sqlite3.Connection, version: int, states: States) -> None:
-    """Write all states of an earlier version as this one has them, over the old ones; raises StoreError."""
+    """Overwrite all states of an earlier version in the format of this one; raises StoreError."""
     slots = {
-        (channel, id_): decode_terms(text).n
-        for channel, id_, text in tx.execute("SELECT channel, id, terms FROM terms")
+        (stream, id_): decode_terms(text).n
+        for stream, id_, text in tx.execute("SELECT channel, id, terms FROM terms")
     }
-    rewritten: defaultdict[str, dict[str, TimelineState | None]] = defaultdict(dict)
-    for channel, meter, text in tx.execute("SELECT channel, meter, state FROM state ORDER BY id"):
+    states_by_stream: defaultdict[str, dict[str, TimelineState | None]] = defaultdict(dict)
+    for stream, meter, text in tx.execute("SELECT channel, meter, state FROM state ORDER BY id"):
         if not text.strip(b"\0"):
             continue
         state = decode_state(text, version)
         windows = tuple(
-            window._replace(noise_bound=None) if window.drawn == slots[channel, window.terms] else window
+            window._replace(noise_bound=None) if window.drawn == slots[stream, window.terms] else window
             for window in state.windows
         )
-        rewritten[channel][meter] = state._replace(windows=windows)
-    for channel, known in rewritten.items():
-        states.write(tx, Commit(channel, 0, states=known))
+        states_by_stream[stream][meter] = state._replace(windows=windows)
+    for stream, states_by_meter in states_by_stream.items():
+        states.write(tx, Commit(stream, 0, states=states_by_meter))

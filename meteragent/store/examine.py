@@ -1,8 +1,8 @@
-"""Whether what a store holds means something: looked at once, when it is opened.
+"""The examination of a store's content, once, when it is opened.
 
-SQLite finds a page that is no page, not a number that has become another one, nor a text where a number was.
-What is found here is damage, and the store is set aside. States and terms have a sum of their own
-(`schema`); of marks, charges and rows that wait it is seen that they are of their kind.
+SQLite detects a malformed page, but not a number that has changed to another one, nor a string in place of a
+number. Either is damage, for which the store is set aside. States and terms have a checksum of their own
+(`schema`); of marks, charges and waiting rows only the types are checked.
 """
 
 import sqlite3
@@ -41,7 +41,7 @@ _TYPES = {
     " (typeof(channel), typeof(waiting), typeof(waiting_bytes), typeof(left_bytes))"
     " <> ('text', 'integer', 'integer', 'integer')",
 }
-"""What must be of its kind, and what finds a row that is not."""
+"""The content that is checked by type, and for each the query that selects a row of the wrong type."""
 
 _TEXTS = (
     "SELECT channel, meter FROM mark",
@@ -49,25 +49,25 @@ _TEXTS = (
     "SELECT channel, topic, id FROM descriptor",
     "SELECT DISTINCT channel, topic FROM outbox WHERE delivered_ms IS NULL",
 )
-"""What is read as text, and must be: a byte that is no UTF-8 ends whoever reads it."""
+"""Queries of all columns that are read as text: reading bytes that are not UTF-8 raises an exception."""
 
 
 def meta(connection: sqlite3.Connection, key: str) -> Any:
-    """One of the single values of the store; raises StoreError where it is missing."""
-    found = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    if found is None:
-        raise _unreadable("a value that every store has")
-    return found[0]
+    """Return one of the store's single values; raises StoreError if it is missing."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    if row is None:
+        raise _unreadable("a required value")
+    return row[0]
 
 
 def examine(connection: sqlite3.Connection) -> None:
-    """Look at all that a start needs; raises StoreError or sqlite3.Error where it cannot be read."""
+    """Check all that a start needs; raises StoreError or sqlite3.Error if it cannot be read."""
     for key, types in _META.items():
         if not isinstance(meta(connection, key), types):
-            raise _unreadable("a value that every store has")
-    for what, query in _TYPES.items():
+            raise _unreadable("a required value")
+    for content, query in _TYPES.items():
         if connection.execute(query).fetchone() is not None:
-            raise _unreadable(what)
+            raise _unreadable(content)
     for query in _TEXTS:
         for _ in connection.execute(query):
             pass
@@ -81,21 +81,21 @@ def examine(connection: sqlite3.Connection) -> None:
 
 
 def _examine_states(connection: sqlite3.Connection, version: int) -> None:
-    """States agree with their terms and marks."""
-    known: dict[tuple[str, str], Terms] = {}
-    for channel, id_, text in connection.execute("SELECT channel, id, terms FROM terms"):
-        known[channel, id_] = decode_terms(text)
-        if not _makes_sense(known[channel, id_]):
+    """Check that states agree with their terms and marks; raises StoreError."""
+    terms_by_id: dict[tuple[str, str], Terms] = {}
+    for stream, id_, text in connection.execute("SELECT channel, id, terms FROM terms"):
+        terms_by_id[stream, id_] = decode_terms(text)
+        if not _makes_sense(terms_by_id[stream, id_]):
             raise _unreadable("a stream's terms")
     rows = connection.execute(
         "SELECT state.channel, state.state, mark.end_ms FROM state LEFT JOIN mark"
         " ON mark.channel = state.channel AND mark.meter = state.meter"
     )
-    for channel, state, mark_ms in rows:
+    for stream, state, mark_ms in rows:
         if not isinstance(state, bytes):
             raise _unreadable("a state")
         for window in decode_state(state, version).windows if state.strip(b"\0") else ():
-            terms = known.get((channel, window.terms))
+            terms = terms_by_id.get((stream, window.terms))
             if terms is None or not _is_possible(window, terms, version):
                 raise _unreadable("a state")
             if mark_ms is None or window.start_ms + terms.length_ms > mark_ms:
@@ -108,13 +108,13 @@ def _is_positive(epsilon: object) -> bool:
     return False
 
 
-def _unreadable(what: str) -> StoreError:
-    return StoreError(f"{what} in the store is not readable")
+def _unreadable(content: str) -> StoreError:
+    return StoreError(f"{content} in the store is not readable")
 
 
 def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
-    """Whether a window can have been open under its terms."""
-    places = [slot.place for slot in window.slots]
+    """Return whether a window can have been open under its terms."""
+    places = [slot.slot_index for slot in window.slots]
     has_radius = version < 4 or window.drawn < terms.n
     return (
         0 <= window.drawn <= terms.n
@@ -126,7 +126,7 @@ def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
 
 
 def _makes_sense(terms: Terms) -> bool:
-    """Whether a mechanism and a grid can be made of terms."""
+    """Return whether terms make a mechanism and a grid."""
     sizes = (terms.length_ms, terms.step_ms, terms.level, terms.radius, terms.quantum_u)
     places = range(len(terms.bands))
     return (

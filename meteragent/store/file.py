@@ -1,8 +1,13 @@
-"""The store as files: lock, generation, examination, setting aside. It knows nothing of commits.
+"""The store as files: lock, examination, connection, setting aside. It knows nothing of commits.
 
-Beside `<path>` stand `<path>.lock` (held by the agent that has it open), `<path>.gen` (which store may be
-used: `generation`) and at times the next of it, `<path>.gen.new`, SQLite's `-wal` and `-shm`, and the newest
-of `<path>.corrupt-<ms>`; all mode 0600.
+Beside `<path>` are `<path>.lock` (held by the agent that has the store open), `<path>.gen` (which store may
+be used: `generation`) and at times its successor `<path>.gen.new`, SQLite's `-wal` and `-shm`, and the newest
+stores that were set aside, `<path>.corrupt-<ms>`. All of them have mode 0600.
+
+A start goes in this order: lock `<path>.lock`, check that there is room for `-shm`, lock the file itself,
+look at its content, set it aside if it is damaged, and connect. A process loses its POSIX locks on a file,
+SQLite's among them, as soon as it closes *any* descriptor of that file. So the descriptors of the database
+file and of `-shm` stay open until the connection is closed (`descriptors` in `open_or_create`).
 """
 
 import errno
@@ -27,58 +32,62 @@ from meteragent.store.schema import APPLICATION_ID, MIGRATIONS
 QUICK_CHECK = "PRAGMA quick_check(1)"
 
 AGAIN_S = 1.0
-"""After how long a store that looks damaged is looked at again."""
+"""The pause before a store that looks damaged is examined a second time."""
 
 SHARED_BYTES = 2**16
-"""What of `-shm` is allocated: the index of 8,158 pages of log; only a reader that stays makes it longer."""
+"""The part of `-shm` that is allocated: an index of 8,158 log pages, which only a lasting reader exceeds."""
 
 BUSY_S = 0.5
-"""How long a lock of another reader of the file is waited for."""
+"""The longest wait for a lock of another reader of the file."""
 
 DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-"""Primary codes of a damaged file; a logic error is one, since the statements are constant."""
+"""Primary codes of a damaged file. SQLITE_ERROR is one: all statements are constant."""
 
 ASIDE = 3
-"""How many damaged stores are kept, the newest: each may be as large as the store."""
+"""The number of damaged stores that are kept, the newest: each may be as large as the store."""
 
-WAY_ON = "when you know until when it may have released: `meteragent ledger CONFIG --restored-at TIME`"
+WAY_ON = (
+    "run `meteragent ledger CONFIG --restored-at TIME` with a TIME after the last window that it may have"
+    " released"
+)
 
-MOVED = "if you have moved it yourself, and nothing runs where it was: `meteragent ledger CONFIG --moved`"
+MOVED = "if you moved it and nothing runs in the old place, run `meteragent ledger CONFIG --moved`"
 
 MOVE_ON = (
-    "other stores know what left of the meters that would come here. Stop all agents of the fleet, then give"
-    " each `meteragent ledger CONFIG --restored-at TIME`, TIME no earlier than `opened_to` of any"
+    "the marks of the new meters are in other stores. Stop all agents of the fleet, then run for each"
+    " `meteragent ledger CONFIG --restored-at TIME` with a TIME not before `opened_to` of any of them"
 )
 
 
 class Damage(Exception):
-    """Why a file cannot be the store any more."""
+    """The reason why a file cannot be used as the store."""
 
 
 @contextmanager
 def device(path: Path) -> Iterator[None]:
-    """Errors of the device as StoreError; their texts name files, pages and tables, never values."""
+    """Raise errors of the device as StoreError; their texts name files, pages and tables, never values."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{path}: {error}") from error
-    except UnicodeDecodeError:  # SQLite's own words about a damaged schema may hold what is no text
+    except UnicodeDecodeError:  # SQLite's message about a damaged schema may quote bytes that are not text
         raise StoreError(f"{path}: corrupt") from None
 
 
 def lock(path: Path) -> int:
-    """The descriptor that holds `<path>.lock` until it is closed; raises StoreInUse at once."""
+    """Lock `<path>.lock`; return the descriptor, which holds it until closed. Raises StoreInUse at once."""
     return _locked(path, Path(f"{path}.lock"))
 
 
 def hold(path: Path) -> int:
-    """Create the file if need be, and lock it, whatever its name; the descriptor holds it until it is closed.
+    """Lock the database file itself, which is created if need be; return the descriptor that holds the lock.
 
-    SQLite's own locks are lost when any descriptor of the file is closed, so this one is opened before its
-    first connection and closed after its last.
+    So two names of one file (hard links) exclude each other. On a network file system flock would exclude
+    SQLite's own locks, so there the file is only opened. The descriptor is opened before the file's first
+    connection and closed after its last, because closing it drops SQLite's locks.
     """
-    where = mount_of(path)
-    if where is not None and where.kind in NETWORK:
+    mount = mount_of(path)
+    if mount is not None and mount.kind in NETWORK:
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     return _locked(path, path)
 
@@ -93,11 +102,11 @@ def _locked(path: Path, name: Path) -> int:
     return descriptor
 
 
-class Found(NamedTuple):
+class StoreFile(NamedTuple):
     """The writing connection to a store.
 
-    `exists` is False for a new store. `set_aside` is True if that replaces a damaged one; `blanked` is False
-    if open windows are still in that.
+    `exists` is False for a new store. `set_aside` is True if a new store replaces a damaged one; `blanked` is
+    False if that one still holds open windows.
     """
 
     connection: sqlite3.Connection
@@ -106,15 +115,18 @@ class Found(NamedTuple):
     blanked: bool = True
 
 
-def find(path: Path, now_ms: int, floor_ms: int | None, again_s: float, descriptors: ExitStack) -> Found:
-    """Connect to the store at `path`, which is examined first; make a new one if there is none.
+def open_or_create(
+    path: Path, now_ms: int, floor_ms: int | None, again_s: float, descriptors: ExitStack
+) -> StoreFile:
+    """Examine the store at `path` and connect to it; make a new one if there is none.
 
-    The connection that examines is the one that stays: the last connection to close deletes the log, and
-    what a killed agent left in it must be erased before (`wal`). A read that fails is not damage, so what
-    looks damaged is looked at again after `again_s`. `descriptors` are closed after the connection. Raises
-    StoreLost for a damaged store if `floor_ms` is None, StoreError for what is not ours.
+    The connection that examines is the one that stays: the last connection to close deletes the log, and a
+    killed agent may have left accumulators there, which must be erased first (`wal`). A failed read is not
+    damage, so a file that looks damaged is examined again after `again_s`. The caller closes `descriptors`
+    after the connection. Raises StoreLost for a damaged store if `floor_ms` is None, StoreError for another
+    program's file.
     """
-    _find_room(path)
+    _check_space(path)
     if path.exists():
         descriptors.callback(os.close, hold(path))
     connection, damage = _examined(path)
@@ -125,15 +137,15 @@ def find(path: Path, now_ms: int, floor_ms: int | None, again_s: float, descript
         raise StoreLost(f"{path}: {damage}; {WAY_ON}")
     blanked = _set_aside(path, now_ms) if damage else True
     if connection is not None:
-        return Found(_shared(_prepare(connection, path), path, descriptors), exists=True)
+        return StoreFile(_shared(_prepare(connection, path), path, descriptors), exists=True)
     if not path.exists():
         descriptors.callback(os.close, hold(path))
-    made = _shared(connect(path), path, descriptors)
-    return Found(made, exists=False, set_aside=bool(damage), blanked=blanked)
+    connection = _shared(connect(path), path, descriptors)
+    return StoreFile(connection, exists=False, set_aside=bool(damage), blanked=blanked)
 
 
 def _examined(path: Path) -> tuple[sqlite3.Connection | None, str]:
-    """As `examine`, but damage is returned: an exception would keep statements alive, and so their locks."""
+    """Examine as `examine`, but return damage: an exception would keep statements and their locks alive."""
     try:
         return examine(path), ""
     except Damage as damage:
@@ -141,11 +153,11 @@ def _examined(path: Path) -> tuple[sqlite3.Connection | None, str]:
     return None, why
 
 
-def _find_room(path: Path) -> None:
-    """Raise OSError if there is no room for `-shm`: SQLite maps it, and a write to it would be a SIGBUS."""
+def _check_space(path: Path) -> None:
+    """Raise OSError if there is no room for `-shm`: SQLite maps it, and a write to it would raise SIGBUS."""
     try:
         descriptor = os.open(path.parent, os.O_TMPFILE | os.O_RDWR, 0o600)
-    except OSError:  # this file system has no files without a name
+    except OSError:  # this file system has no unnamed files
         return
     try:
         _allocate(descriptor)
@@ -179,13 +191,13 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """Make a connection durable and forgetful, and its file private."""
-    for part in ("", "-wal", "-shm"):  # they have the mode that the file had
+    """Configure a connection to fsync commits and to zero deleted rows, and make its files private."""
+    for part in ("", "-wal", "-shm"):  # SQLite gave them the mode of the database file
         with suppress(FileNotFoundError):
             Path(f"{path}{part}").chmod(0o600)
     [(mode,)] = connection.execute("PRAGMA journal_mode = WAL")
     if mode != "wal":
-        raise StoreError(f"{path}: this file system cannot hold a write-ahead log")
+        raise StoreError(f"{path}: this file system cannot hold a write-ahead log; move the store to another")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA temp_store = MEMORY")  # no accumulators in temporary files
@@ -193,7 +205,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 
 
 def open_file(path: Path, mode: str) -> sqlite3.Connection:
-    """A connection to an existing file (mode "rw" or "ro"); transactions are begun by hand."""
+    """Connect to an existing file (mode "rw" or "ro"); the caller begins transactions explicitly."""
     return sqlite3.connect(
         f"{path.as_uri()}?mode={mode}",
         uri=True,
@@ -204,27 +216,30 @@ def open_file(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """False for a blank file; raises StoreError if it is another program's or too new."""
+    """Return whether a file is a store; False if it is blank.
+
+    Raises StoreError for another program's database, and for a store too new for this version.
+    """
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return False
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise StoreError(f"{path}: a database of another program")
+        raise StoreError(f"{path}: a database of another program; choose another store.path")
     [(version,)] = connection.execute("PRAGMA user_version")
     if version > len(MIGRATIONS) and meta(connection, "compatible_from") > len(MIGRATIONS):
-        raise StoreError(f"{path}: written by a newer version of meteragent that this one cannot follow")
+        raise StoreError(f"{path}: written by a newer version of meteragent; install that version or a later")
     return True
 
 
 def examine(path: Path) -> sqlite3.Connection | None:
-    """A connection to the sound store of ours; None if there never was one; raises Damage."""
+    """Connect to a sound store; return None if there never was one. Raises Damage."""
     connection = _sound(path) if path.exists() and path.stat().st_size else None
     if connection is None and generation.read(path):
-        raise Damage("gone, although its generation file is there")
+        raise Damage("missing, although its generation file exists")
     return connection
 
 
 def _sound(path: Path) -> sqlite3.Connection | None:
-    """A connection to a store that is as it should be; None if the file is blank; raises Damage."""
+    """Connect to a store and check it; return None if the file is blank. Raises Damage."""
     connection = open_file(path, "rw")
     with ExitStack() as undo:
         undo.callback(wal.close, connection, path)
@@ -244,9 +259,9 @@ def _sound(path: Path) -> sqlite3.Connection | None:
 
 
 def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
-    """Structure (SQLite's quick_check) and meaning of all that a start needs; raises Damage."""
+    """Check the structure (SQLite's quick_check) and the content that a start needs; raises Damage."""
     [(text,)] = connection.execute(QUICK_CHECK)
-    if "error code=" in text:  # it does not raise what the device says
+    if "error code=" in text:  # quick_check reports an error of the device instead of raising it
         raise StoreError(f"{path}: the device cannot read it: {text[text.index('error code=') :][:40]}")
     if text != "ok":
         raise Damage("corrupt")
@@ -259,9 +274,10 @@ def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
 
 
 def _set_aside(path: Path, now_ms: int) -> bool:
-    """Rename the damaged file, then what belongs to it; whether what was open in it could be blanked.
+    """Rename the damaged file and then its companions; return whether its open windows could be blanked.
 
-    A crash in between is still a loss.
+    The generation file exists before the first rename, so after a crash in between the next start finds the
+    store missing and handles that as a loss, too.
     """
     if not generation.read(path):
         generation.write(path, Generation.begin("lost"))
@@ -274,9 +290,9 @@ def _set_aside(path: Path, now_ms: int) -> bool:
 
 
 def _blank(aside: Path) -> bool:
-    """Blank the states of a store that was set aside; False if there may be some left.
+    """Blank the states of a store that was set aside; return False if some may remain.
 
-    Nobody goes on with them. Marks, charges and records stay, for whoever looks at what went wrong.
+    No agent will continue them. Marks, charges and records stay for a later diagnosis.
     """
     if not aside.exists() or not aside.stat().st_size:
         return not Path(f"{aside}-wal").exists()
@@ -293,12 +309,12 @@ def _blank(aside: Path) -> bool:
 
 
 def _forget_old(path: Path) -> None:
-    """Delete all but the newest of what was set aside."""
+    """Delete all but the newest stores that were set aside."""
     aside: dict[int, list[Path]] = {}
-    for found in path.parent.iterdir():
-        match = re.fullmatch(re.escape(path.name) + r"\.corrupt-(\d+)(-\w+)?", found.name, re.ASCII)
+    for file in path.parent.iterdir():
+        match = re.fullmatch(re.escape(path.name) + r"\.corrupt-(\d+)(-\w+)?", file.name, re.ASCII)
         if match:
-            aside.setdefault(int(match[1]), []).append(found)
+            aside.setdefault(int(match[1]), []).append(file)
     for time_ms in sorted(aside)[:-ASIDE]:
-        for found in aside[time_ms]:
-            found.unlink()
+        for file in aside[time_ms]:
+            file.unlink()

@@ -1,8 +1,27 @@
 """The generation file, `<path>.gen`: which store may be used, how far it had got, and in which place.
 
-It holds the store's generation; the number of commits with records, raised before any byte of such a commit
-leaves; what its own inode is called; and the claim key, 32 random bytes that outlive a store which is set
-aside. A copy of the file has another inode, or one of another age, and so is not the file that it names.
+Theory of operation
+-------------------
+A backup of a store would release again what has already left. A store cannot tell by itself that it is an old
+copy, so a small file beside it says which copy is the newest. It holds
+
+- the name of the store's generation, drawn at random at each start and each clean stop;
+- the number of commits with records, which refuses a copy from before the last record of this generation;
+- the name of its own inode (number and version, or time of birth). A copy of the file is in another inode, or
+  in one of another age, so a whole folder that was restored from a backup is refused, too;
+- the claim key, 32 random bytes, here because they outlive a store that is set aside.
+
+The file is replaced, never changed: write `<path>.gen.new`, fsync it, rename it, fsync the folder. After a
+power cut `<path>.gen` is the old file or the new one, each of them complete.
+
+Order. The store commits first and the file follows; only then may records of that commit leave. After a crash
+in between, the file names the store's previous generation, or counts one commit fewer, and the store accepts
+both (`acceptance`). In the reverse order such a crash would leave a file that is ahead of its store, and the
+agent would refuse its own store as an old copy.
+
+The fsync of the new file takes milliseconds. So `prepare` writes the next file while the agent waits for
+readings, and `put` only renames it. What `put` writes must be exactly what was prepared; otherwise it is
+written again.
 """
 
 import ctypes
@@ -17,16 +36,16 @@ from threading import Lock
 from typing import NamedTuple, Self
 
 _GETVERSION = (2 << 30) | (struct.calcsize("l") << 16) | (ord("v") << 8) | 1
-"""FS_IOC_GETVERSION: the number that a file system gives an inode whenever it hands it out anew."""
+"""FS_IOC_GETVERSION: the version of an inode, which changes each time the file system reuses its number."""
 _EMPTY_PATH, _BIRTH, _BIRTH_AT = 0x1000, 0x800, 80
-"""AT_EMPTY_PATH and STATX_BTIME of statx(2), and where in its answer the time of birth is."""
+"""AT_EMPTY_PATH and STATX_BTIME of statx(2), and the offset of the time of birth in its answer."""
 
 _NAME = re.compile(r"[0-9a-z]{1,64}")
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class Generation(NamedTuple):
-    """What a generation file says; one of the first format is a name alone."""
+    """The content of a generation file; a file of the first format is a name alone."""
 
     name: str
     claim_key: str
@@ -35,15 +54,16 @@ class Generation(NamedTuple):
 
     @classmethod
     def begin(cls, name: str) -> Self:
-        """Return that of a store which has none, with a new claim key."""
+        """Create the generation of a store that has none yet, with a new claim key."""
         return cls(name, os.urandom(32).hex(), 0)
 
 
 UNREADABLE = "unreadable"
+"""The name in a file that cannot be read. No store has it, so its store is refused."""
 
 
 def read(path: Path) -> Generation | None:
-    """Return what the file says; None if there is none. One that cannot be read names no generation."""
+    """Read the generation file; return None if there is none, and `UNREADABLE` if it cannot be read."""
     try:
         text = Path(f"{path}.gen").read_text("ascii")
     except FileNotFoundError:
@@ -53,18 +73,24 @@ def read(path: Path) -> Generation | None:
     if not text.startswith("{"):
         return Generation(text, "")
     with suppress(ValueError, TypeError, KeyError, RecursionError):
-        known = json.loads(text)
-        found = Generation(known["generation"], known["claim_key"], known["releases"], known["inode"])
-        if _NAME.fullmatch(found.name) and _KEY.fullmatch(found.claim_key) and type(found.releases) is int:
-            return found
+        fields = json.loads(text)
+        generation = Generation(
+            fields["generation"], fields["claim_key"], fields["releases"], fields["inode"]
+        )
+        if (
+            _NAME.fullmatch(generation.name)
+            and _KEY.fullmatch(generation.claim_key)
+            and type(generation.releases) is int
+        ):
+            return generation
     return Generation(UNREADABLE, "")
 
 
 class Writer:
-    """Replaces a generation file by a new one, which any thread may write before it is needed.
+    """The writer of a generation file; any thread may prepare the next file before it is needed.
 
-    A file that was replaced stays open until the next is prepared: freeing its blocks takes a file system a
-    millisecond, and nothing may leave before `put` has returned.
+    A replaced file stays open until the next one is prepared. Closing it frees its blocks, which takes a file
+    system a millisecond, and records wait until `put` has returned.
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,28 +101,28 @@ class Writer:
         self._open: list[int] = []
 
     def prepare(self, generation: Generation) -> None:
-        """Write the file that `put` gives its name, on disk when this returns; it names its own inode."""
+        """Write and fsync the file that `put` will rename; it names its own inode."""
         with self._lock:
             if self._prepared != generation:
                 self._prepare(generation)
 
     def _prepare(self, generation: Generation) -> None:
-        self._let_go()
+        self._close_all()
         self._new.unlink(missing_ok=True)
         descriptor = os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         self._open.append(descriptor)
-        known = {
+        fields = {
             "generation": generation.name,
             "releases": generation.releases,
             "inode": inode_of(descriptor),
             "claim_key": generation.claim_key,
         }
-        os.write(descriptor, json.dumps(known).encode("ascii"))
+        os.write(descriptor, json.dumps(fields).encode("ascii"))
         os.fsync(descriptor)  # before the rename: a power cut must not leave an empty file under the name
         self._prepared = generation
 
     def put(self, generation: Generation) -> None:
-        """Replace the file, on disk when this returns; what was prepared for another is written anew."""
+        """Replace the file and fsync the folder; a file prepared for another generation is written again."""
         with self._lock:
             if self._prepared != generation or not self._new.exists():
                 self._prepare(generation)
@@ -107,18 +133,18 @@ class Writer:
             sync_folder(self._path)
 
     def close(self) -> None:
-        """Close what is open; what was prepared is not used any more."""
+        """Close all descriptors; a prepared file will not be used."""
         with self._lock:
-            self._let_go()
+            self._close_all()
 
-    def _let_go(self) -> None:
+    def _close_all(self) -> None:
         self._prepared = None
         while self._open:
             os.close(self._open.pop())
 
 
 def write(path: Path, generation: Generation) -> None:
-    """Replace the file, on disk when this returns."""
+    """Replace the generation file, on disk on return."""
     writer = Writer(path)
     try:
         writer.put(generation)
@@ -127,7 +153,7 @@ def write(path: Path, generation: Generation) -> None:
 
 
 def is_in_place(path: Path, generation: Generation) -> bool:
-    """Whether the file is the one that it names, as far as the file system can tell."""
+    """Return whether the file is in the inode that it names, as far as the file system can tell."""
     descriptor = os.open(f"{path}.gen", os.O_RDONLY)
     try:
         return generation.inode == inode_of(descriptor)
@@ -136,7 +162,7 @@ def is_in_place(path: Path, generation: Generation) -> bool:
 
 
 def sync_folder(path: Path) -> None:
-    """Have the names in a file's folder on disk."""
+    """Flush the folder of a file to disk, so that new names in it survive a power cut."""
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -147,8 +173,8 @@ def sync_folder(path: Path) -> None:
 def inode_of(descriptor: int) -> str:
     """Name an inode: its number and version, or else its time of birth; empty if there is neither.
 
-    Where there is no version the number is left out: such a file system may number its files anew at each
-    mount.
+    Without a version the number is left out, because such a file system may number its files differently at
+    each mount.
     """
     with suppress(OSError):
         version = fcntl.ioctl(descriptor, _GETVERSION, bytes(struct.calcsize("l")))

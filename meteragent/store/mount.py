@@ -1,4 +1,4 @@
-"""What the kernel says of the file system that a store is on."""
+"""The file system that a store is on, as the kernel describes it."""
 
 import re
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import NamedTuple
 MOUNTS = Path("/proc/self/mountinfo")
 
 NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs"})
-"""Where flock is a lock of bytes, as SQLite's own locks are: the two would exclude each other."""
+"""File systems where flock locks byte ranges, as SQLite does: the two would exclude each other."""
 
 WRITES_ELSEWHERE = frozenset({"btrfs", "zfs", "bcachefs", "f2fs", "nilfs2", "overlay"})
-"""File systems that write a changed block to another place, or may stand on one that does."""
+"""File systems that write a changed block to another place, or may lie on top of one that does."""
 
 
 class Mount(NamedTuple):
@@ -21,32 +21,32 @@ class Mount(NamedTuple):
 
     @property
     def keeps_old_blocks(self) -> bool:
-        """Whether what is overwritten may stay on the device."""
+        """Whether overwritten content may stay on the device."""
         return self.kind in WRITES_ELSEWHERE or "data=journal" in self.options
 
 
 def warning(path: Path) -> str | None:
-    """Return what to say of a store that is there, if its file system keeps what is overwritten."""
-    where = mount_of(path) if path.exists() else None
-    if where is None or not where.keeps_old_blocks:
+    """Return a warning if an existing store is on a file system that keeps overwritten blocks; else None."""
+    mount = mount_of(path) if path.exists() else None
+    if mount is None or not mount.keeps_old_blocks:
         return None
     return (
-        f"the store is on {where.kind}, where what is overwritten may stay on the device, and with it earlier"
-        " sums of open slots, which tell readings: encrypt the disk, or move the store to ext4 or xfs"
+        f"the store is on {mount.kind}, where overwritten blocks may stay on the device: earlier sums of open"
+        " slots in them would reveal readings. Encrypt the disk, or move the store to ext4 or xfs"
     )
 
 
 def mount_of(path: Path, table: Path = MOUNTS) -> Mount | None:
-    """Return what a path is on; None where the kernel does not say."""
+    """Return the mount that a path is on; None if the kernel does not list it."""
     try:
         lines = table.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return None
-    found, longest = None, -1
+    mount, longest = None, -1
     for line in lines:
         fields, _, rest = line.partition(" - ")
         point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split()[4]))
         if path.resolve().is_relative_to(point) and len(point.parts) >= longest:
             kind, _, options = rest.split(" ", 2)
-            found, longest = Mount(kind, frozenset(options.split(","))), len(point.parts)
-    return found
+            mount, longest = Mount(kind, frozenset(options.split(","))), len(point.parts)
+    return mount

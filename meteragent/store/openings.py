@@ -1,4 +1,27 @@
-"""Law 1, checked inside the transaction: no interval is opened twice, whatever the core believes."""
+"""Law 1, checked inside the transaction: no interval is opened twice, whatever the core believes.
+
+Theory of operation
+-------------------
+Two noisy values of one interval reveal more than its charge covers, so an interval gets noise only once. To
+ensure this the store keeps one number per meter and stream, the *mark*: the end of the last interval ever
+opened. Every window before the mark has been opened, or was skipped for good; no window from the mark on has
+been opened.
+
+`check` runs before `Store.write` writes marks and states, and reads the old marks in the same transaction, so
+no other writer can come in between. For each meter with old mark m (the store's floor if it has none) and new
+mark m' (m if the commit has none):
+
+1. m <= m': a mark is never lowered.
+2. m < m' if the commit charges the meter: each charge opens an interval. The reverse does not hold, because
+   the mark also passes a window that was not opened for want of budget.
+3. Each open window [s, e) either ends at or before m, so it was opened by an earlier commit, or lies in [m,
+   m'), so this commit opens it. A window that crosses m would open an interval a second time.
+
+The core checks the same before it opens a window. It is checked again here because this transaction is the
+last place before the release is durable: a bug in the core, or a state from an older copy, ends in StoreError
+and a rollback. After a power cut the marks on disk are those of the last commit that was fsynced, and nothing
+of a later commit has left, so the core can safely decide those intervals once more.
+"""
 
 import json
 import sqlite3
@@ -12,23 +35,23 @@ from meteragent.store.batch import batch
 
 
 class Openings:
-    """What a store knows of the windows that commits open."""
+    """The check of the windows that commits open; remembers the lengths of windows by their terms."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lengths_ms: dict[tuple[str, str], int] = {}
 
     def check(self, tx: sqlite3.Connection, commit: Commit, floor_ms: int) -> None:
-        """Refuse a commit unless its windows were open before or start at or after their meter's mark.
+        """Refuse a commit unless each window was open before, or starts at or after its meter's mark.
 
-        A mark may rise without a charge (a window that passed for want of budget), never the
-        reverse; and no window ends after the mark.
+        A mark may rise without a charge (a window that was skipped for want of budget), never the
+        reverse; and no window ends after the new mark. Raises StoreError.
         """
         charged = set().union(*commit.charges.values())
         meters = {*commit.marks, *commit.states, *charged}
         if not meters:
             return
-        old_ms = dict.fromkeys(meters, floor_ms) | _marks(tx, commit.channel, meters)
+        old_ms = dict.fromkeys(meters, floor_ms) | _marks(tx, commit.stream, meters)
         new_ms = old_ms | commit.marks
         if not (
             all(old_ms[meter] <= new_ms[meter] for meter in commit.marks)
@@ -38,32 +61,32 @@ class Openings:
                 for meter, start_ms, end_ms in self._windows(tx, commit)
             )
         ):
-            raise StoreError(f"{self._path}: {commit.channel} would open an interval twice")
+            raise StoreError(f"{self._path}: {commit.stream} would open an interval twice")
 
     def _windows(self, tx: sqlite3.Connection, commit: Commit) -> Iterator[tuple[str, int, int]]:
-        """Meter, start and end of every open window in a commit."""
+        """Yield meter, start and end of every open window in a commit."""
         for meter, state in commit.states.items():
             for window in state.windows if state else ():
                 end_ms = window.start_ms + self._length_ms(tx, commit, window.terms)
                 yield meter, window.start_ms, end_ms
 
     def _length_ms(self, tx: sqlite3.Connection, commit: Commit, id_: str) -> int:
-        """The length of a window under some terms, which never change."""
-        key = (commit.channel, id_)
+        """Return the length of a window under the terms with an id; terms never change."""
+        key = (commit.stream, id_)
         if key not in self._lengths_ms:
-            found = tx.execute("SELECT terms FROM terms WHERE channel = ? AND id = ?", key).fetchone()
-            terms = schema.decode_terms(found[0]) if found else commit.terms.get(id_)
+            row = tx.execute("SELECT terms FROM terms WHERE channel = ? AND id = ?", key).fetchone()
+            terms = schema.decode_terms(row[0]) if row else commit.terms.get(id_)
             if terms is None:
-                raise StoreError(f"{self._path}: a window of {commit.channel} has unknown terms")
+                raise StoreError(f"{self._path}: a window of {commit.stream} has unknown terms")
             self._lengths_ms[key] = terms.length_ms
         return self._lengths_ms[key]
 
 
-def _marks(tx: sqlite3.Connection, channel: str, meters: Collection[str]) -> dict[str, int]:
-    [(found,)] = tx.execute(
+def _marks(tx: sqlite3.Connection, stream: str, meters: Collection[str]) -> dict[str, int]:
+    [(text,)] = tx.execute(
         "SELECT json_group_object(meter, end_ms) FROM mark WHERE channel = ?"
         " AND meter IN (SELECT value FROM json_each(?))",
-        (channel, batch(list(meters))),
+        (stream, batch(list(meters))),
     )
-    known: dict[str, int] = json.loads(found)
-    return known
+    marks: dict[str, int] = json.loads(text)
+    return marks

@@ -1,4 +1,8 @@
-"""What the store's file holds: its tables by version, and states and terms as JSON."""
+"""The content of the store's file: its tables by version, and states and terms as JSON.
+
+Two columns have names from the first version: `channel` is the name of a stream, and `label` the public id
+under which a meter leaves.
+"""
 
 import json
 import math
@@ -17,7 +21,7 @@ from meteragent.domain.terms import Clock, Rounding, Terms
 from meteragent.domain.units import ENERGY_UNIT, Kind
 
 APPLICATION_ID = 0x4D455445
-"""How the file says that it is ours."""
+"""The application id by which a SQLite file is recognised as a store."""
 
 VERSION_1 = (
     f"PRAGMA application_id = {APPLICATION_ID}",
@@ -38,10 +42,10 @@ VERSION_1 = (
     """CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL,
        due_ms INTEGER NOT NULL, topic TEXT NOT NULL, payload BLOB NOT NULL, retain INTEGER NOT NULL,
        delivered_ms INTEGER)""",
-    # Partial indexes: what waits costs the same however much has already left.
+    # Partial indexes: finding waiting rows costs the same however many have already left.
     "CREATE INDEX outbox_waiting ON outbox (channel, due_ms, id) WHERE delivered_ms IS NULL",
     "CREATE INDEX outbox_left ON outbox (delivered_ms, id) WHERE delivered_ms IS NOT NULL",
-    # Totals by trigger: no path can forget them. 64: what a row costs beside topic and payload.
+    # Totals by trigger: no code path can forget them. 64 is the size of a row beside topic and payload.
     """CREATE TABLE outbox_total (channel TEXT PRIMARY KEY, waiting INTEGER NOT NULL,
        waiting_bytes INTEGER NOT NULL, left_bytes INTEGER NOT NULL) WITHOUT ROWID""",
     """CREATE TRIGGER outbox_append AFTER INSERT ON outbox BEGIN
@@ -60,24 +64,24 @@ VERSION_1 = (
 )
 
 VERSION_2: tuple[str, ...] = ()
-"""Terms may have bands: a program that does not know them would draw for the wrong slots."""
+"""Terms may have bands; a program without support for them would draw noise for the wrong slots."""
 
 VERSION_3 = (
     """CREATE TABLE total (channel TEXT, label TEXT, total TEXT NOT NULL,
        PRIMARY KEY (channel, label)) WITHOUT ROWID""",
 )
-"""Running totals; and a slot may be masked: a program that does not know would release it as it is."""
+"""Running totals; and a slot may be masked, which an older program would release as it is."""
 
 VERSION_4: tuple[str, ...] = ()
-"""Terms may be dithered, accumulators are whole, and R is kept only while slots are to be drawn (`earlier`).
-A program that does not know would round half up what is dithered already."""
+"""Terms may be dithered, accumulators are whole, and R is kept only while slots remain to be drawn
+(`earlier`). An older program would round half up values that are dithered already."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)
 """Step i takes a store from version i to i + 1, in one transaction. A step only adds, so that the
-version before can use the result; one that cannot do so raises COMPATIBLE_FROM."""
+previous version can use the result; a step for which this is impossible raises COMPATIBLE_FROM."""
 
 COMPATIBLE_FROM = 4
-"""The oldest version whose code can use a store of the newest."""
+"""The oldest version whose code can use a store of the newest version."""
 
 
 _compact = json.JSONEncoder(separators=(",", ":"), default=str).encode
@@ -87,29 +91,29 @@ _FRACTION = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?")
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
-def _sealed(known: dict[str, Any]) -> str:
-    """As JSON with named fields (a reader ignores those it does not know), the last of them its CRC-32.
+def _sealed(values: dict[str, Any]) -> str:
+    """Encode fields as JSON, with the CRC-32 of the text as the last field; a reader ignores unknown fields.
 
-    Integers of any size are numbers, fractions are text, "p/q". SQLite would not see a digit that has
-    become another one.
+    Integers of any size are numbers, fractions are text, "p/q". The CRC detects a changed digit, which SQLite
+    would not.
     """
-    text = _compact(known)
+    text = _compact(values)
     return f"{text[:-1]}{_SUM}{crc32(text.encode())}}}"
 
 
 def _opened(text: str) -> Any:
-    """The inverse of `_sealed`; what has no sum, because an earlier version wrote it, is taken as it is."""
-    body, mark, stated = text.rpartition(_SUM)
-    if mark and stated != f"{crc32(body.encode() + b'}')}}}":
-        raise ValueError("another sum")
+    """Decode a string from `_sealed`; one without a CRC, from an earlier version, is decoded unchecked."""
+    body, separator, crc = text.rpartition(_SUM)
+    if separator and crc != f"{crc32(body.encode() + b'}')}}}":
+        raise ValueError("wrong CRC")
     return json.loads(text)
 
 
 def encode_state(state: TimelineState) -> bytes:
-    """As JSON (`_sealed`); written by hand, since every commit writes one for each of its meters."""
+    """Encode a state as `_sealed` does; by hand, because every commit writes one for each of its meters."""
     windows = ",".join([_window(window) for window in state.windows])
     text = (
-        f'{{"covered_ms":{state.covered_ms},"standing_ms":{_or_null(state.standing_ms)},'
+        f'{{"covered_ms":{state.integrated_until_ms},"standing_ms":{_or_null(state.standing_ms)},'
         f'"newest_ms":{_or_null(state.newest_ms)},"next_ms":{state.next_ms},"idle":{state.idle},'
         f'"windows":[{windows}]'
     ).encode()
@@ -117,11 +121,11 @@ def encode_state(state: TimelineState) -> bytes:
 
 
 def _window(window: OpenWindow) -> str:
-    slots = ",".join([f"[{place},{kept}]" for place, kept in window.slots])
+    slots = ",".join([f"[{slot_index},{accumulator}]" for slot_index, accumulator in window.slots])
     noise_bound = "" if window.noise_bound is None else f'"radius":{window.noise_bound},'
     return (
         f'{{"start_ms":{window.start_ms},"terms":{_quoted(window.terms)},"topic":{_quoted(window.topic)},'
-        f'"label":{_quoted(window.label)},{noise_bound}"drawn":{window.drawn},'
+        f'"label":{_quoted(window.public_id)},{noise_bound}"drawn":{window.drawn},'
         f'"slots":[{slots}],"masked":{_or_null(window.masked)}}}'
     )
 
@@ -131,94 +135,97 @@ def _or_null(value: int | None) -> int | str:
 
 
 def decode_state(text: bytes, version: int = len(MIGRATIONS)) -> TimelineState:
-    """The inverse of `encode_state`, whatever zero bytes follow; raises StoreError.
+    """Decode a state and ignore trailing zero bytes; raises StoreError.
 
-    Of versions before 4, accumulators may be fractions, which are rounded as `_floored` says.
+    In versions before 4 accumulators may be fractions, which are rounded as in `_floored`.
     """
     state: TimelineState | None = None
     with suppress(*_UNREADABLE):
-        known = _opened(text.rstrip(b"\0").decode())
+        document = _opened(text.rstrip(b"\0").decode())
         state = TimelineState(
-            covered_ms=_whole(known["covered_ms"]),
-            standing_ms=_whole_or_none(known["standing_ms"]),
-            newest_ms=_whole_or_none(known["newest_ms"]),
-            next_ms=_whole(known["next_ms"]),
-            idle=_whole(known["idle"]),
-            windows=tuple(_decode_window(window, version) for window in known["windows"]),
+            integrated_until_ms=_whole(document["covered_ms"]),
+            standing_ms=_whole_or_none(document["standing_ms"]),
+            newest_ms=_whole_or_none(document["newest_ms"]),
+            next_ms=_whole(document["next_ms"]),
+            idle=_whole(document["idle"]),
+            windows=tuple(_decode_window(window, version) for window in document["windows"]),
         )
     if state is None:
         raise StoreError("a state in the store is not readable") from None
     return state
 
 
-def _decode_window(known: dict[str, Any], version: int) -> OpenWindow:
-    masked = _whole_or_none(known.get("masked"))
+def _decode_window(document: dict[str, Any], version: int) -> OpenWindow:
+    masked = _whole_or_none(document.get("masked"))
     slots = [
-        Slot(_whole(place), _whole(kept) if version >= 4 else _floored(kept, masked=place == masked))
-        for place, kept in known["slots"]
+        Slot(
+            _whole(slot_index),
+            _whole(value) if version >= 4 else _floored(value, masked=slot_index == masked),
+        )
+        for slot_index, value in document["slots"]
     ]
     return OpenWindow(
-        start_ms=_whole(known["start_ms"]),
-        terms=_text(known["terms"]),
-        topic=_text(known["topic"]),
-        label=_text(known["label"]),
-        noise_bound=_whole_or_none(known.get("radius")),
-        drawn=_whole(known["drawn"]),
+        start_ms=_whole(document["start_ms"]),
+        terms=_text(document["terms"]),
+        topic=_text(document["topic"]),
+        public_id=_text(document["label"]),
+        noise_bound=_whole_or_none(document.get("radius")),
+        drawn=_whole(document["drawn"]),
         slots=tuple(slots),
         masked=masked,
     )
 
 
-def _whole(found: Any) -> int:
-    if type(found) is not int:
+def _whole(value: Any) -> int:
+    if type(value) is not int:
         raise TypeError("no whole number")
-    return found
+    return value
 
 
-def _whole_or_none(found: Any) -> int | None:
-    return None if found is None else _whole(found)
+def _whole_or_none(value: Any) -> int | None:
+    return None if value is None else _whole(value)
 
 
-def _text(found: Any) -> str:
-    if not isinstance(found, str):
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
         raise TypeError("no text")
-    return found
+    return value
 
 
-def _text_or_none(found: Any) -> str | None:
-    return None if found is None else _text(found)
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else _text(value)
 
 
-def _fraction(found: Any) -> Fraction:
-    if _FRACTION.fullmatch(found) is None:
+def _fraction(text: Any) -> Fraction:
+    if _FRACTION.fullmatch(text) is None:
         raise ValueError("no fraction")
-    return Fraction(*map(int, found.split("/")))
+    return Fraction(*map(int, text.split("/")))
 
 
-def _fraction_or_none(found: Any) -> Fraction | None:
-    return None if found is None else _fraction(found)
+def _fraction_or_none(text: Any) -> Fraction | None:
+    return None if text is None else _fraction(text)
 
 
-def _floored(found: Any, *, masked: bool) -> int:
-    """Return an accumulator A of an earlier version, which may be a fraction N/D, rounded down.
+def _floored(value: Any, *, masked: bool) -> int:
+    """Round down an accumulator A of an earlier version, which may be a fraction; its release is the same.
 
-    What is released stays the same. A closes as floor((2A + L) / 2L) = floor((A + L/2) / L), and what is
-    still added to it is whole. L is even, so that for A = N + f, 0 <= f < 1, A + L/2 is a whole number plus
-    f, which does not change the floor. What is kept of a masked slot is M = r c - A, r c whole: to round A
-    down is to round M up.
+    A is released as floor((2A + L) / 2L) = floor((A + L/2) / L), and all later additions to it are whole. L
+    is even, so for A = N + f with 0 <= f < 1, A + L/2 is a whole number plus f, and f does not change the
+    floor. For a masked slot the stored value is M = r c - A with r c whole, so rounding A down means rounding
+    M up.
     """
-    if not isinstance(found, str):
-        return _whole(found)
-    return math.ceil(_fraction(found)) if masked else math.floor(_fraction(found))
+    if not isinstance(value, str):
+        return _whole(value)
+    return math.ceil(_fraction(value)) if masked else math.floor(_fraction(value))
 
 
 def encode_total(total: Total) -> str:
-    """As a JSON list."""
+    """Encode a running total as a JSON list."""
     return _compact(total)
 
 
 def decode_total(text: str) -> Total:
-    """The inverse of `encode_total`; raises StoreError."""
+    """Decode a running total; raises StoreError."""
     total: Total | None = None
     with suppress(*_UNREADABLE):
         since_ms, end_ms, unit, quantity, variance = json.loads(text)
@@ -229,17 +236,17 @@ def decode_total(text: str) -> Total:
     return total
 
 
-def _bands(known: list[Any]) -> tuple[Band, ...]:
+def _bands(rows: list[Any]) -> tuple[Band, ...]:
     return tuple(
         Band(_text(name), tuple((_whole(start), _whole(end)) for start, end in stretches))
-        for name, stretches in known
+        for name, stretches in rows
     )
 
 
-def _rounding(known: Any) -> Rounding:
-    if known not in get_args(Rounding):
+def _rounding(name: Any) -> Rounding:
+    if name not in get_args(Rounding):
         raise ValueError("no rounding")
-    return cast(Rounding, known)
+    return cast(Rounding, name)
 
 
 _FIELDS: dict[str, Callable[[Any], Any]] = {
@@ -258,22 +265,22 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "every_ms": _whole_or_none,
     "dead_band": _fraction_or_none,
 }
-"""The fields of terms that are no whole numbers."""
+"""Decoders of the fields of terms that are not whole numbers."""
 
 
 def encode_terms(terms: Terms) -> str:
-    """As JSON (`_sealed`)."""
+    """Encode terms as `_sealed` does."""
     return _sealed({field.name: getattr(terms, field.name) for field in fields(Terms)})
 
 
 def decode_terms(text: str) -> Terms:
-    """The inverse of `encode_terms`; a field that is not there has its default; raises StoreError."""
+    """Decode terms; a missing field has its default. Raises StoreError."""
     terms: Terms | None = None
     with suppress(*_UNREADABLE):
-        known = _opened(text)
-        names = [field.name for field in fields(Terms) if field.name in known]
+        document = _opened(text)
+        names = [field.name for field in fields(Terms) if field.name in document]
         readers: dict[str, Callable[[Any], Any]] = {name: _FIELDS.get(name, _whole) for name in names}
-        terms = Terms(**{name: read(known[name]) for name, read in readers.items()})
+        terms = Terms(**{name: read(document[name]) for name, read in readers.items()})
     if terms is None:
         raise StoreError("terms in the store are not readable")
     return terms

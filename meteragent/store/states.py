@@ -1,7 +1,7 @@
-"""Where each meter's state lies in the file: rows that never move (rule 2 of the store).
+"""The place of each meter's state in the file: rows that never move (rule 2 of the store).
 
-Ids and sizes of the rows are known here once they were read, for nobody else writes. All rows of a size are
-one statement: SQLite runs it without the interpreter, which is free for the core meanwhile.
+Ids and sizes of the rows are read once and remembered, because no other program writes them. All rows of one
+size are one statement, which SQLite runs without the interpreter lock, so the core runs meanwhile.
 """
 
 import sqlite3
@@ -20,19 +20,19 @@ _APPEND = "INSERT INTO state (id, channel, meter, state) VALUES (?, ?, ?, ?)"
 
 
 class States:
-    """The rows of all meters' states, by channel and meter: id and size."""
+    """The rows of all meters' states, by stream and meter: id and size."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, tuple[int, int]]] | None = None
         self._last = 0
 
     def forget(self) -> None:
-        """A transaction was rolled back: what is known may not be so."""
+        """Forget the rows: a transaction was rolled back, and some of them may not exist."""
         self._rows = None
 
     def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
-        """Overwrite in place, or blank and append what has outgrown its row (rule 2)."""
-        rows = self._known(tx).setdefault(commit.channel, {})
+        """Overwrite states in place; blank a row that a state has outgrown, and append another (rule 2)."""
+        rows = self._known(tx).setdefault(commit.stream, {})
         overwritten: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         appended = []
         for meter, state in commit.states.items():
@@ -42,7 +42,7 @@ class States:
                 self._last += 1
                 new_size = max(STATE_BYTES, 1 << (len(text) - 1).bit_length())
                 rows[meter] = self._last, new_size
-                appended.append((self._last, commit.channel, meter, text.ljust(new_size, b"\0")))
+                appended.append((self._last, commit.stream, meter, text.ljust(new_size, b"\0")))
                 text = b""
             if size:
                 overwritten[size][id_] = text.ljust(size, b"\0")
@@ -53,7 +53,7 @@ class States:
     def _known(self, tx: sqlite3.Connection) -> dict[str, dict[str, tuple[int, int]]]:
         if self._rows is None:
             self._rows = {}
-            found = tx.execute("SELECT id, channel, meter, length(state) FROM state ORDER BY id")
-            for self._last, channel, meter, size in found:
-                self._rows.setdefault(channel, {})[meter] = self._last, size
+            rows = tx.execute("SELECT id, channel, meter, length(state) FROM state ORDER BY id")
+            for self._last, stream, meter, size in rows:
+                self._rows.setdefault(stream, {})[meter] = self._last, size
         return self._rows

@@ -1,9 +1,30 @@
 """The transaction on which the promise rests (law 2): charge, write, queue, all or nothing.
 
-    charge the windows that open -> write marks, terms and states -> append what leaves -> mark what has left
+Theory of operation
+-------------------
+One step of the core is one transaction, in this order:
 
-No slot has noise before its window's charge is in the same or an earlier commit, and nothing leaves before
-the commit that holds it is fsynced: the outbox is what leaves, and its rows are part of this transaction.
+1. Charge the windows that open (`ledger.charge`), first, so that a step over its budget is refused before
+   anything else is written.
+2. Check the marks (`openings`), then write marks, terms, states, totals and clock (`Store.write`).
+3. Append the messages that the step releases to the outbox (`outbox.append`).
+4. Note which earlier messages the broker has confirmed, and delete old ones.
+5. Commit and fsync, check that the commit would survive a crash (`wal.confirm`), then count it in the
+   generation file if it has messages (`generation`).
+6. Outside the transaction and before the next write, erase the write-ahead log (`Store.erase`, `wal`).
+
+Within the transaction the order of 1 to 4 does not matter for privacy: SQLite makes all of them durable, or
+none. What must hold after a power cut at any instant:
+
+- *No noise without its charge.* A slot's accumulator (noise plus energy) reaches the disk in the same commit
+  as its window's charge, or a later one. Noise that was only in memory is gone; a later step may open that
+  window with new noise, because nothing of it had left.
+- *Nothing leaves without its commit.* Only rows of the outbox are sent, and the caller sends them after step
+  5. So each value that left is on disk, and is sent again byte for byte until the broker confirms it.
+- *Nothing leaves that an old copy could release again.* Step 5 counts the commit before its messages leave.
+
+A crash after step 5 only repeats messages that the broker may already have. A crash before step 6 leaves
+earlier accumulators in the log, which the next start erases first.
 """
 
 from collections.abc import Collection
@@ -12,32 +33,32 @@ from typing import NamedTuple
 from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Commit
 from meteragent.store import Store, ledger, outbox
-from meteragent.store.outbox import Waiting
+from meteragent.store.outbox import WaitingRow
 
 _PRUNED = 100
-"""Old delivered messages deleted with a commit at most."""
+"""The largest number of old delivered messages that one commit deletes."""
 
 
-class Committed(NamedTuple):
-    """What a commit has done: the rows that now wait to leave, and how many bytes all rows take."""
+class CommitResult(NamedTuple):
+    """The outcome of a commit: its rows that now wait to leave, and the size of the whole outbox."""
 
-    rows: list[Waiting]
+    rows: list[WaitingRow]
     outbox_bytes: int
 
 
 def commit(
     store: Store, step: Commit, delivered: Collection[int], budget: Budget | None, keep_ms: int
-) -> Committed:
-    """Write one step of the core, and note which rows the broker has; fsynced on return.
+) -> CommitResult:
+    """Write one step of the core, and note which rows the broker has confirmed; fsynced on return.
 
-    Rows that were delivered longer than `keep_ms` ago are pruned. `Store.erase` is the next to call.
-    Raises StoreError, and then nothing of it is written: a window would open twice, or exceed the budget.
+    Rows that were delivered longer than `keep_ms` ago are pruned. The caller calls `Store.erase` next.
+    Raises StoreError if a window would open twice or exceed the budget; then nothing of the step is written.
     """
     with store.committing() as tx:
         ledger.charge(tx, step, budget)
         store.write(tx, step)
         rows = outbox.append(tx, step)
         if delivered:
-            outbox.delivered(tx, delivered, step.clock_ms)
+            outbox.mark_delivered(tx, delivered, step.clock_ms)
         outbox.prune(tx, step.clock_ms - keep_ms, _PRUNED)
-        return Committed(rows, outbox.total(tx))
+        return CommitResult(rows, outbox.total_bytes(tx))

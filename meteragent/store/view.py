@@ -1,4 +1,4 @@
-"""What a command reads from a store, also while the agent runs."""
+"""Reading from a store in a command, even while the agent is running."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from meteragent.store import file, schema
 
 @contextmanager
 def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
-    """A connection that cannot write, also while the agent runs; raises StoreError."""
+    """Connect to a store read-only, even while the agent is running; raises StoreError."""
     path = Path(path).resolve()
     if not path.exists():
         raise StoreError(f"{path}: there is no store")
@@ -23,8 +23,8 @@ def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
 
 
 def terms(connection: sqlite3.Connection) -> dict[str, list[Terms]]:
-    """All terms that the streams of a store have ever had, by stream; raises StoreError."""
-    found: dict[str, list[Terms]] = {}
-    for channel, text in connection.execute("SELECT channel, terms FROM terms").fetchall():
-        found.setdefault(channel, []).append(schema.decode_terms(text))
-    return found
+    """Return all terms that each stream of a store has ever had; raises StoreError."""
+    terms_by_stream: dict[str, list[Terms]] = {}
+    for stream, text in connection.execute("SELECT channel, terms FROM terms").fetchall():
+        terms_by_stream.setdefault(stream, []).append(schema.decode_terms(text))
+    return terms_by_stream

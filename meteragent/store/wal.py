@@ -1,21 +1,34 @@
-"""The write-ahead log (WAL), erased before the file system gets its blocks back.
+"""The write-ahead log (WAL), erased after each commit, before another program can read its blocks.
 
-A frame of the log is a copy of a page, so the log holds the accumulators of several commits, and two values
-of one accumulator tell what was measured in between. Truncating or deleting the log frees its blocks and
-leaves their content on the device. So the log is overwritten with zeros, in its own blocks, beforehand:
+Theory of operation
+-------------------
+A frame of the log is a copy of a page, so the log holds the accumulators of several commits, and the
+difference of two values of one accumulator is what was measured in between. Truncating or deleting the log
+frees its blocks but leaves their content on the device. So after each commit the log is overwritten with
+zeros, in its own blocks:
 
-1. Move all frames into the database file (`wal_checkpoint(RESTART)`, which syncs the file) and see that
-   nobody reads the log.
+1. Move all frames into the database file (`wal_checkpoint(RESTART)`, which syncs the file) and check that no
+   other connection reads the log.
 2. Overwrite the header of 32 bytes and sync. Without its header SQLite ignores every frame.
 3. Overwrite the frames and sync.
-4. Truncate (`wal_checkpoint(TRUNCATE)`), which also resets SQLite's index of the log.
+4. Keep the file, and truncate it only if it is large. Growing and truncating a file change the metadata of
+   the file system, which makes each sync several times slower.
 
-A power cut leaves the complete log (before 2 is on disk) or none of it, and either is right beside a file
-that has every commit. Zeroing frames first could leave a valid prefix of the log: older pages, which override
-newer ones in the file.
+Before step 2 a write lock is taken (`BEGIN IMMEDIATE`), so no other connection appends to the log meanwhile.
+If one has committed since the call began (`data_version` differs), the log may hold a frame that is not in
+the file yet, and the erasure is left to the next call.
 
-SQLite puts its locks (POSIX, lost when the process closes any descriptor of the same file) on the database
-file and on `-shm`, never on `-wal`. So the log may be opened and closed here.
+After a power cut the whole log is valid (the zeros of step 2 are not on disk yet) or none of it is, and both
+are right, because since step 1 the file holds every commit. Overwriting the frames first could leave a valid
+prefix of the log: older pages, which would replace newer ones in the file.
+
+SQLite does not know that the log was erased. Its index says that every frame is in the database file, so no
+connection reads the log, and the next commit starts the log again, with a header. Only a reader that holds a
+lock on the log itself would make SQLite append instead, behind a header of zeros, and a crash would lose such
+a commit. So `confirm` looks for the header after each commit, before anything of that commit leaves.
+
+SQLite puts its locks (POSIX locks, which a process loses when it closes any descriptor of the same file) on
+the database file and on `-shm`, never on `-wal`. So it is safe to open and close the log here.
 """
 
 import os
@@ -26,43 +39,57 @@ from pathlib import Path
 from meteragent.domain.errors import StoreError
 
 HEADER_BYTES = 32
+KEPT_BYTES = 2**18
+"""The size up to which a log of zeros is kept: about sixty pages, more than most commits write."""
 TRIES = 20
-"""How often a log of zeros is truncated while it is busy; each try waits for `file.BUSY_S`."""
+"""The number of attempts to truncate a large log of zeros while it is busy; each waits for `file.BUSY_S`."""
 
 _ZEROS = memoryview(bytes(2**16))
 
 
 def erase(connection: sqlite3.Connection, path: Path) -> bool:
-    """Erase the log; False if another connection reads it or has just written, True when nothing is left.
+    """Erase the log; return False if another connection reads it or has just written.
 
-    Raises StoreError if the log is zeros already and cannot be truncated: SQLite would append to it, and
-    find nothing after a crash.
+    Raises StoreError if the log is large and cannot be truncated.
     """
     version = _data_version(connection)
     if not _is_moved(connection, "RESTART"):
-        if _has_no_header(path):
-            raise _held(path)
         return False
-    if not Path(f"{path}-wal").stat().st_size:
-        return True
-    connection.execute("BEGIN IMMEDIATE")  # nobody else may append to what becomes zeros
+    log = Path(f"{path}-wal")
+    connection.execute("BEGIN IMMEDIATE")  # no other connection may append to the log while it becomes zeros
     try:
         if _data_version(connection) != version:
             return False
-        _overwrite(path)
+        _overwrite(log)
     finally:
         connection.execute("ROLLBACK")
-    # A reader that came in between reads the database file only, but keeps the log from being reset.
+    if log.stat().st_size <= KEPT_BYTES:
+        return True
+    # A reader that has started since reads the database file only, but keeps the log from being truncated.
     if not any(_is_moved(connection, "TRUNCATE") for _ in range(TRIES)):
-        raise _held(path)
+        raise _busy_error(path)
     return True
 
 
+def confirm(connection: sqlite3.Connection, path: Path) -> None:
+    """Check that the last commit survives a crash: it is in a log with a header, or in the database file.
+
+    Raises StoreError if it is in neither.
+    """
+    if _has_no_header(path):
+        [(_, frames, moved)] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        if moved != frames:
+            raise _busy_error(path)
+
+
 def close(connection: sqlite3.Connection, path: Path) -> None:
-    """Close a connection, and overwrite the log if that deletes it: SQLite does so with the last one."""
+    """Close a connection, and overwrite the log if SQLite deletes it, which it does with the last connection.
+
+    The descriptor opened beforehand still reaches the blocks of a deleted log.
+    """
     descriptor = None
-    with suppress(OSError):  # there is none, or it is not ours
-        descriptor = os.open(f"{path}-wal", os.O_WRONLY)
+    with suppress(OSError):  # there is no log, or it is not ours
+        descriptor = os.open(f"{path}-wal", os.O_RDWR)
     try:
         connection.close()
         if descriptor is not None and not os.fstat(descriptor).st_nlink:
@@ -73,7 +100,7 @@ def close(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _data_version(connection: sqlite3.Connection) -> int:
-    """A number that changes when another connection has committed."""
+    """Return a number that changes when another connection has committed."""
     [(version,)] = connection.execute("PRAGMA data_version")
     return int(version)
 
@@ -84,18 +111,18 @@ def _is_moved(connection: sqlite3.Connection, mode: str) -> bool:
 
 
 def _has_no_header(path: Path) -> bool:
-    """Whether the log is zeros that are not truncated yet."""
+    """Return whether the log was erased and no commit has written a header since."""
     with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as log:
         return log.read(HEADER_BYTES) == bytes(HEADER_BYTES)
     return False
 
 
-def _held(path: Path) -> StoreError:
-    return StoreError(f"{path}: another program has a transaction open on it, which must end first")
+def _busy_error(path: Path) -> StoreError:
+    return StoreError(f"{path}: another program has a transaction open on it; end that program and try again")
 
 
-def _overwrite(path: Path) -> None:
-    descriptor = os.open(f"{path}-wal", os.O_WRONLY)
+def _overwrite(log: Path) -> None:
+    descriptor = os.open(log, os.O_RDWR)
     try:
         _zero(descriptor)
     finally:
@@ -103,11 +130,22 @@ def _overwrite(path: Path) -> None:
 
 
 def _zero(descriptor: int) -> None:
-    """Overwrite a whole log with zeros, header first, each part on disk before the next is begun."""
-    size = os.fstat(descriptor).st_size
-    for start, end in ((0, min(HEADER_BYTES, size)), (HEADER_BYTES, size)):
-        at = start
-        while at < end:
-            at += os.pwrite(descriptor, _ZEROS[: end - at], at)
-        if at > start:
+    """Overwrite a log with zeros up to its last byte that is not zero: header first; sync each part."""
+    end = _used_bytes(descriptor)
+    for first, last in ((0, min(HEADER_BYTES, end)), (HEADER_BYTES, end)):
+        offset = first
+        while offset < last:
+            offset += os.pwrite(descriptor, _ZEROS[: last - offset], offset)
+        if offset > first:
             os.fdatasync(descriptor)
+
+
+def _used_bytes(descriptor: int) -> int:
+    """Return the length of a file without the zeros at its end."""
+    size = os.fstat(descriptor).st_size
+    while size > 0:
+        start = max(0, size - len(_ZEROS))
+        if used := len(os.pread(descriptor, size - start, start).rstrip(b"\0")):
+            return start + used
+        size = start
+    return 0

@@ -44,14 +44,14 @@ def test_sums_are_exact(commits: list[tuple[str, dict[Charge, Counter[str]]]], d
     truth: dict[tuple[str, int, str], tuple[int, Fraction]] = {}
     period_ms = days * DAY_MS
     with fresh() as store:
-        for channel, charges in commits:
+        for stream, charges in commits:
             with store.transaction() as tx:
-                ledger.charge(tx, Commit(channel, 0, charges=charges))
+                ledger.charge(tx, Commit(stream, 0, charges=charges))
                 marks = {meter: 1 for windows in charges.values() for meter in windows}
-                store.write(tx, Commit(channel, 0, marks=marks))
+                store.write(tx, Commit(stream, 0, marks=marks))
             for (day_ms, epsilon), windows in charges.items():
                 for meter, opened in windows.items():
-                    key = (meter, day_ms // period_ms * period_ms, channel)
+                    key = (meter, day_ms // period_ms * period_ms, stream)
                     count, total = truth.get(key, (0, Fraction(0)))
                     truth[key] = (count + opened, total + opened * epsilon)
         expected = [Spent(*key, *value) for key, value in sorted(truth.items())]
@@ -76,7 +76,7 @@ def test_budget_is_over_all_channels_of_a_meter(store: Store) -> None:
     """A transaction that would exceed a meter's budget over all its channels writes nothing at all."""
     budget = Budget(3 * EPSILON, DAY_MS)
     persist(store, opening(0, "m", "n"), budget=budget)
-    persist(store, opening(0, "m", channel="other"), budget=budget)
+    persist(store, opening(0, "m", stream="other"), budget=budget)
     persist(store, opening(1, "m"), budget=budget)
     with pytest.raises(StoreError, match="budget"):
         persist(store, opening(2, "m", "n"), budget=budget)
@@ -122,7 +122,7 @@ def test_recent_charges(store: Store) -> None:
     """For the odometers every charge is known that lies in a period which a new window can still touch."""
     for k in (0, 48, 96, 97):
         persist(store, opening(k, "m"))
-    persist(store, opening(50, "m", channel="other"))
+    persist(store, opening(50, "m", stream="other"))
     persist(store, opening(0, "n"))
     expected = [
         ("m", DAY_MS, EPSILON),

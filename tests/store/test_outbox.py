@@ -23,9 +23,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def ids(store: Store, now_ms: int = LATE, limit: int = 10_000, channel: str = "main") -> list[int]:
+def ids(store: Store, now_ms: int = LATE, limit: int = 10_000, stream: str = "main") -> list[int]:
     """The rows that may leave now."""
-    return [row.id for row in outbox.pending(store.connection, channel, now_ms, limit)]
+    return [row.id for row in outbox.pending(store.connection, stream, now_ms, limit)]
 
 
 def test_bytes_return_as_they_were(tmp_path: Path) -> None:
@@ -68,11 +68,11 @@ def test_when_the_last_row_of_a_topic_falls_due(store: Store) -> None:
 def test_channels_do_not_mix(store: Store) -> None:
     """Each stream has rows, depth and descriptors of its own."""
     persist(store, sending(1, 2))
-    persist(store, sending(3, channel="other"))
+    persist(store, sending(3, stream="other"))
     descriptor = Descriptor("private/m", "9f2c01ab", b"{}")
     persist(store, Commit("other", 0, descriptors=[descriptor]))
     assert ids(store) == [1, 2]
-    assert ids(store, channel="other") == [3]
+    assert ids(store, stream="other") == [3]
     assert outbox.depth(store.connection, "main") == 2
     assert outbox.depth(store.connection, "none") == 0
     assert outbox.descriptors(store.connection, "main") == []
@@ -140,36 +140,36 @@ def test_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "PAGE", 2)
     payload = b"x" * 1000
     persist(store, sending(*range(10), payload=payload))
-    assert outbox.room(store, 10_000, BOTH) == (False, 0)
+    assert outbox.make_room(store, 10_000, BOTH) == (False, 0)
     assert len(ids(store)) == 10
     persist(store, Commit("main", 0), delivered=[7, 6, 5], now_ms=1)
-    assert outbox.room(store, 10_000, BOTH) == (True, 0)
+    assert outbox.make_room(store, 10_000, BOTH) == (True, 0)
     assert [row.due_ms for row in outbox.export(store.connection)] == [6]
-    assert outbox.room(store, 10_000, BOTH) == (True, 0)
+    assert outbox.make_room(store, 10_000, BOTH) == (True, 0)
     assert len(list(outbox.export(store.connection))) == 1
-    persist(store, sending(*range(3), payload=payload, channel="other"))
-    assert outbox.room(store, 10_000, BOTH) == (False, 0)
+    persist(store, sending(*range(3), payload=payload, stream="other"))
+    assert outbox.make_room(store, 10_000, BOTH) == (False, 0)
     assert list(outbox.export(store.connection)) == []
-    assert len(ids(store)) + len(ids(store, channel="other")) == 10
+    assert len(ids(store)) + len(ids(store, stream="other")) == 10
 
 
 def test_what_retired_streams_left_makes_room_last(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Undelivered rows of streams that are no more are kept until there is no other room, then counted."""
     monkeypatch.setattr(outbox, "PAGE", 2)
     payload = b"x" * 1000
-    persist(store, sending(*range(3), payload=payload, channel="retired"))
+    persist(store, sending(*range(3), payload=payload, stream="retired"))
     persist(store, sending(*range(5), payload=payload))
-    assert outbox.room(store, 10_000, {"main"}) == (True, 0)
+    assert outbox.make_room(store, 10_000, {"main"}) == (True, 0)
     persist(store, sending(0, payload=payload), delivered=[4, 5])
     persist(store, sending(*range(4), payload=payload))
-    assert outbox.room(store, 10_000, {"main"}) == (True, 0)
+    assert outbox.make_room(store, 10_000, {"main"}) == (True, 0)
     assert list(outbox.export(store.connection)) == []
-    assert len(ids(store, channel="retired")) == 3
-    assert outbox.room(store, 10_000, {"main"}) == (True, 2)
-    assert outbox.room(store, 10_000, {"main"}) == (True, 0)
-    assert outbox.depth(store.connection, "retired") == len(ids(store, channel="retired")) == 1
+    assert len(ids(store, stream="retired")) == 3
+    assert outbox.make_room(store, 10_000, {"main"}) == (True, 2)
+    assert outbox.make_room(store, 10_000, {"main"}) == (True, 0)
+    assert outbox.depth(store.connection, "retired") == len(ids(store, stream="retired")) == 1
     persist(store, sending(*range(9), payload=payload))
-    assert outbox.room(store, 10_000, {"main"}) == (False, 1)
+    assert outbox.make_room(store, 10_000, {"main"}) == (False, 1)
     totals = store.connection.execute(
         "SELECT waiting_bytes, left_bytes FROM outbox_total WHERE channel='retired'"
     )
@@ -223,7 +223,7 @@ def costs(store: Store) -> list[int]:
         steps(store, lambda: outbox.pending(store.connection, "main", LATE, 2)),
         steps(store, lambda: outbox.next_due_ms(store.connection, "main", 1)),
         steps(store, lambda: outbox.depth(store.connection, "main")),
-        steps(store, lambda: outbox.room(store, 10**12, BOTH)),
+        steps(store, lambda: outbox.make_room(store, 10**12, BOTH)),
         steps(store, lambda: persist(store, Commit("main", 0), delivered=ids(store, limit=2), now_ms=2)),
         steps(store, lambda: prune(0)),
     ]
@@ -231,12 +231,12 @@ def costs(store: Store) -> list[int]:
 
 def test_cost_does_not_grow(store: Store) -> None:
     """A release costs the same number of steps after 20,000 past ones, delivered or stuck elsewhere."""
-    persist(store, sending(1, channel="stuck"))
+    persist(store, sending(1, stream="stuck"))
     costs(store)
     before = costs(store)
     persist(store, sending(*range(10_000)))
     persist(store, Commit("main", 0), delivered=ids(store), now_ms=2)
-    persist(store, sending(*range(10_000), channel="stuck"))
+    persist(store, sending(*range(10_000), stream="stuck"))
     assert costs(store) == before
 
 

@@ -39,7 +39,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=20)
 accumulators = st.integers(-(10**400), 10**400)
 states = st.builds(
     TimelineState,
-    covered_ms=numbers,
+    integrated_until_ms=numbers,
     standing_ms=st.none() | numbers,
     newest_ms=st.none() | numbers,
     next_ms=numbers,
@@ -50,7 +50,7 @@ states = st.builds(
             start_ms=numbers,
             terms=texts,
             topic=texts,
-            label=texts,
+            public_id=texts,
             noise_bound=st.none() | st.integers(0, 10**400),
             drawn=st.integers(0, 1440),
             slots=st.lists(st.builds(Slot, st.integers(0, 1439), accumulators), max_size=3).map(tuple),
@@ -139,7 +139,7 @@ def test_snapshot_after_a_restart(tmp_path: Path) -> None:
     """A restart finds the marks, states, terms and descriptors of a channel, and only of that one."""
     with open_store(tmp_path / "db") as store:
         persist(store, opening(0, "a", "b"))
-        persist(store, opening(4, "a", channel="other", noise_bound=99))
+        persist(store, opening(4, "a", stream="other", noise_bound=99))
         persist(store, opening(1, "a"))
     with open_store(tmp_path / "db") as store:
         known = store.snapshot("main")
@@ -163,7 +163,7 @@ def test_forgotten_meter(store: Store) -> None:
 def test_retired_streams(store: Store) -> None:
     """The open windows of streams that are no longer configured are deleted and counted once."""
     persist(store, opening(0, "a", "b", noise_bound=8**40))
-    persist(store, opening(0, "a", channel="other"))
+    persist(store, opening(0, "a", stream="other"))
     assert store.retire({"other"}) == 2
     assert store.retire({"other"}) == 0
     assert store.snapshot("main").states == {}

@@ -17,7 +17,7 @@ from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing, Slot,
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
 from meteragent.store import Store, ledger, outbox, schema
-from meteragent.store.outbox import Waiting
+from meteragent.store.outbox import WaitingRow
 from tests.support.fake_session import LIMIT_S
 from tests.support.line import LENGTH_MS as SECOND_MS
 from tests.support.line import Line
@@ -62,30 +62,30 @@ def commits(draw: st.DrawFn) -> list[Commit]:
 
 def row_by_row(tx: sqlite3.Connection, commit: Commit) -> None:
     """Charges, marks, states and messages of a commit, each by a statement of its own."""
-    channel = commit.channel
+    stream = commit.stream
     for (day_ms, epsilon), opened in commit.charges.items():
         tx.executemany(
             "INSERT INTO charge VALUES (?, ?, ?, ?, ?) ON CONFLICT (meter, day_ms, channel, epsilon)"
             " DO UPDATE SET windows = windows + excluded.windows",
-            [(meter, day_ms, channel, str(epsilon), windows) for meter, windows in opened.items()],
+            [(meter, day_ms, stream, str(epsilon), windows) for meter, windows in opened.items()],
         )
     for meter, end_ms in commit.marks.items():
-        tx.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?)", (channel, meter, end_ms))
+        tx.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?)", (stream, meter, end_ms))
     for meter, one in commit.states.items():
-        _write_state(tx, channel, meter, schema.encode_state(one) if one else b"")
+        _write_state(tx, stream, meter, schema.encode_state(one) if one else b"")
     for row in commit.outgoing:
         tx.execute(
             "INSERT INTO outbox (channel, due_ms, topic, payload, retain) VALUES (?, ?, ?, ?, ?)",
-            (channel, row.due_ms, row.topic, row.payload, row.retain),
+            (stream, row.due_ms, row.topic, row.payload, row.retain),
         )
 
 
-def _write_state(tx: sqlite3.Connection, channel: str, meter: str, text: bytes) -> None:
+def _write_state(tx: sqlite3.Connection, stream: str, meter: str, text: bytes) -> None:
     found = "SELECT id, length(state) FROM state WHERE channel = ? AND meter = ? ORDER BY id DESC"
-    id_, size = tx.execute(found, (channel, meter)).fetchone() or (0, 0)
+    id_, size = tx.execute(found, (stream, meter)).fetchone() or (0, 0)
     if len(text) > size:
         new_size = max(512, 1 << (len(text) - 1).bit_length())
-        row = (channel, meter, text.ljust(new_size, b"\0"))
+        row = (stream, meter, text.ljust(new_size, b"\0"))
         tx.execute("INSERT INTO state (channel, meter, state) VALUES (?, ?, ?)", row)
         text = b""
     tx.execute("UPDATE state SET state = ? WHERE id = ?", (text.ljust(size, b"\0"), id_))
@@ -137,7 +137,7 @@ windows = st.builds(
 @given(st.builds(TimelineState, windows=st.lists(windows, max_size=3).map(tuple)))
 def test_a_state_is_written_as_any_json(one: TimelineState) -> None:
     """What is put together by hand is what the JSON encoder makes of the fields (R: radius), with its sum."""
-    names = {"noise_bound": "radius"}
+    names = {"noise_bound": "radius", "public_id": "label", "integrated_until_ms": "covered_ms"}
     plain = [
         {
             names.get(name, name): kept
@@ -146,7 +146,8 @@ def test_a_state_is_written_as_any_json(one: TimelineState) -> None:
         }
         for window in one.windows
     ]
-    assert schema.encode_state(one) == schema._sealed(one._asdict() | {"windows": plain}).encode()
+    whole = {names.get(name, name): kept for name, kept in one._asdict().items()} | {"windows": plain}
+    assert schema.encode_state(one) == schema._sealed(whole).encode()
 
 
 def test_states_lie_in_the_order_of_their_commit() -> None:
@@ -245,16 +246,16 @@ async def test_what_may_leave_does_not_wait_for_the_erasing(tmp_path: Path) -> N
         commit = opening(0, "m")
         commit.outgoing += sending(5).outgoing
         [row] = await thread.persist(commit, [], None)
-        assert row == Waiting(1, 5, "private/m", b"record", False)
+        assert row == WaitingRow(1, 5, "private/m", b"record", False)
         assert steps == ["written"]
         second = asyncio.ensure_future(thread.persist(opening(1, "m"), [1], None))
         await turns(1)
         gate.set()
         await second
-        await thread.erased()
+        await thread.wait_until_erased()
         assert steps[:3] == ["written", "erased", "written"]
         store.erase = erase  # type: ignore[method-assign]
-        thread._beside.shutdown()
+        thread._generation_thread.shutdown()
         thread._thread.shutdown()
 
 
@@ -307,17 +308,17 @@ async def test_there_is_room_until_what_waits_and_is_on_its_way_fills_it(tmp_pat
     row = 64 + len("private/m") + len(b"record")
     with open_store(tmp_path / "db") as store:
         thread = StoreThread(store, DAY_MS, 3 * row, {"main"}, Counts())
-        assert await thread.room()
+        assert await thread.has_space()
         for due_ms, room in ((1, True), (2, True), (3, False)):
             writing = asyncio.ensure_future(thread.persist(sending(due_ms), [], None))
             await turns(1)
-            assert await thread.room() is room
+            assert await thread.has_space() is room
             await writing
-            assert await thread.room() is room
+            assert await thread.has_space() is room
         await thread.persist(Commit("main", 0), [2], None)
-        assert await thread.room()
-        assert outbox.total(store.connection) == 2 * row  # what had left has made room
-        thread._beside.shutdown()
+        assert await thread.has_space()
+        assert outbox.total_bytes(store.connection) == 2 * row  # what had left has made room
+        thread._generation_thread.shutdown()
         thread._thread.shutdown()
 
 
@@ -337,5 +338,5 @@ async def test_a_long_look_at_the_store_is_not_needed_for_each_turn(tmp_path: Pa
             line.send(100)
             await line.pass_to(line.now_ms + 5 * SECOND_MS)
         assert len(line.store.commits) > 2
-        assert asked.count("room") == 1
-        assert line.store._added == 0
+        assert asked.count("make_room") == 1
+        assert line.store._writing_bytes == 0

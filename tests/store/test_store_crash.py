@@ -260,7 +260,7 @@ def erased_in_another_order(descriptor: int) -> None:
     """Zero the frames before the header, as one might: a mutant."""
     size = os.fstat(descriptor).st_size
     for start, end in ((wal.HEADER_BYTES, size), (0, wal.HEADER_BYTES)):
-        os.pwrite(descriptor, bytes(end - start), start)
+        os.pwrite(descriptor, bytes(max(0, end - start)), start)
         os.fdatasync(descriptor)
 
 

@@ -63,9 +63,9 @@ def windows(path: Path) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
     """The open windows as the file has them, by channel and meter."""
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT channel, meter, state FROM state").fetchall()
-    for channel, meter, state in rows:
+    for stream, meter, state in rows:
         for window in json.loads(state.rstrip(b"\0"))["windows"]:
-            yield (channel, meter), window
+            yield (stream, meter), window
 
 
 def test_accumulators_are_floored_and_radii_blanked_when_a_store_is_opened(path: Path) -> None:

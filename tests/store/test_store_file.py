@@ -336,7 +336,7 @@ def test_restored_at_lowers_nothing(path: Path) -> None:
         assert store.snapshot("main").marks["m1"] == 9 * LENGTH_MS
 
 
-def waiting(path: Path) -> list[outbox.Waiting]:
+def waiting(path: Path) -> list[outbox.WaitingRow]:
     """The undelivered rows."""
     with read_only(path) as reader:
         return outbox.pending(reader, "main", 2**62, 1000)

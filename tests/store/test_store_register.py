@@ -118,7 +118,7 @@ def test_what_is_stored_of_the_open_slot_fits_any_register(steps: list[tuple[int
                 (window.start_ms - BASE_MS, window.noise_bound, slot)
                 for window in after.windows
                 for slot in window.slots
-                if window.masked == slot.place
+                if window.masked == slot.slot_index
             ]
         found.append(numbers)
     assert found[0] == found[1]

@@ -60,7 +60,7 @@ def claims(path: Path, meters: str, *, wall: bool = True) -> None:
 )
 def test_what_a_source_has_of_a_fleet(keys: str, meters: str) -> None:
     """All is what one of one has; a branch is another part than that of a hash."""
-    assert config.held(config.parse(written(source=keys)).stream[0].source) == meters
+    assert config.fleet_share(config.parse(written(source=keys)).stream[0].source) == meters
 
 
 @pytest.mark.parametrize("meters", [ALL_METERS, "2/8 by name", "2/8 by topic"])

@@ -14,11 +14,11 @@ from tests.support.stores import LENGTH_MS, TERMS, closing, fresh, open_store, o
 def test_the_ledger_knows_its_streams_and_its_end() -> None:
     """Those that ever opened a window, and where the last of these ends; nothing before the first."""
     with fresh() as store:
-        assert (ledger.channels(store.connection), ledger.opened_to_ms(store.connection)) == (set(), None)
+        assert (ledger.streams(store.connection), ledger.opened_to_ms(store.connection)) == (set(), None)
         persist(store, opening(0, "a"))
-        persist(store, opening(3, "b", channel="heat"))
-        persist(store, sending(5, channel="other"))
-        assert ledger.channels(store.connection) == {"main", "heat"}
+        persist(store, opening(3, "b", stream="heat"))
+        persist(store, sending(5, stream="other"))
+        assert ledger.streams(store.connection) == {"main", "heat"}
         assert ledger.opened_to_ms(store.connection) == 4 * LENGTH_MS
 
 
@@ -27,7 +27,7 @@ def test_the_newest_records_of_a_topic() -> None:
     with fresh() as store:
         for k in range(4):
             persist(store, closing(k, "m", "other"))
-        persist(store, closing(9, "m", channel="heat"))
+        persist(store, closing(9, "m", stream="heat"))
         row = closing(8, "m").outgoing[0]._replace(retain=True)
         persist(store, Commit("main", 0, outgoing=[row]))
         assert outbox.latest(store.connection, "main", "private/m", 3) == [
@@ -40,14 +40,14 @@ def test_what_left_last() -> None:
     """The message of the channel that was delivered last, if since the time; none before any was."""
     with fresh() as store:
         persist(store, sending(5, 6, 7))
-        persist(store, sending(8, channel="heat"))
-        assert outbox.last_left(store.connection, "main") is None
+        persist(store, sending(8, stream="heat"))
+        assert outbox.last_delivered(store.connection, "main") is None
         persist(store, sending(), delivered=[1, 2], now_ms=100)
         persist(store, sending(), delivered=[4], now_ms=200)
-        found = outbox.last_left(store.connection, "main", 100)
+        found = outbox.last_delivered(store.connection, "main", 100)
         assert found is not None
-        assert (found.due_ms, found.delivered_ms, found.channel) == (6, 100, "main")
-        assert outbox.last_left(store.connection, "main", 101) is None
+        assert (found.due_ms, found.delivered_ms, found.stream) == (6, 100, "main")
+        assert outbox.last_delivered(store.connection, "main", 101) is None
 
 
 def test_a_row_counts_its_topic_and_payload() -> None:
@@ -56,7 +56,7 @@ def test_a_row_counts_its_topic_and_payload() -> None:
         persist(store, sending(5, 6, payload=b"record"))
         persist(store, sending(7, payload=b"x" * 300))
         waiting = outbox.pending(store.connection, "main", 100, -1)
-        assert sum(row.size_bytes for row in waiting) == outbox.total(store.connection)
+        assert sum(row.size_bytes for row in waiting) == outbox.total_bytes(store.connection)
         assert waiting[2].size_bytes - waiting[0].size_bytes == 294
 
 
@@ -66,7 +66,7 @@ def test_a_command_reads_the_terms_of_each_stream(tmp_path: Path) -> None:
     with open_store(tmp_path / "db") as store:
         persist(store, opening(0, "a"))
         persist(store, Commit("main", 1, terms={other.id: other}))
-        persist(store, opening(0, "a", channel="heat"))
+        persist(store, opening(0, "a", stream="heat"))
         with view.read_only(tmp_path / "db") as connection:
             found = view.terms(connection)
             with pytest.raises(Exception, match="readonly"):

@@ -22,75 +22,75 @@ from simulators.simtest.model import Model, StreamSpec
 
 
 class ProcessWorld(Protocol):
-    """What a process needs of its world."""
+    """The part of a world that a process needs."""
 
     def read_wall_ms(self) -> int:
-        """The wall clock, read by the agent."""
+        """Read the wall clock for the agent."""
 
-    def boot_clock(self) -> BootClock:
-        """The boot clock of this process."""
+    def make_boot_clock(self) -> BootClock:
+        """Make the boot clock of this process."""
 
-    def restored(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
-        """The clock has jumped: the agent restores its store."""
+    def restore_store(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
+        """Restore the agent's store after the clock has jumped."""
 
-    def opened(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
-        """The store, opened."""
+    def open_store(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
+        """Open the store."""
 
-    def begun(
-        self, store: Store, keep_ms: int, max_bytes: int, channels: Collection[str], counts: Counts
+    def make_disk(
+        self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> Disk:
-        """The disk of this process."""
+        """Make the disk of this process."""
 
     def make_model(self, spec: StreamSpec, limit: Fraction | None) -> Model:
-        """The model that stands beside a core."""
+        """Make the model that stands beside a core."""
 
-    def fed(
+    def check_feed(
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
     ) -> None:
-        """The core was fed."""
+        """Compare a feed of the core with the model."""
 
 
 class CheckedPipeline(Pipeline):
-    """The core, with the model beside it: both are told the same."""
+    """The core with the model beside it: both get the same messages."""
 
-    def __init__(self, world: ProcessWorld, config: settings.Config, stream: Stream, *more: Any) -> None:
-        super().__init__(stream, *more)
-        [written] = [one for one in config.stream if one.name == stream.name]
+    def __init__(self, world: ProcessWorld, config: settings.Config, stream: Stream, *arguments: Any) -> None:
+        super().__init__(stream, *arguments)
+        [configured] = [entry for entry in config.stream if entry.name == stream.name]
         self._world = world
-        self._model = world.make_model(_spec(written, config, stream), settings.budget(written))
+        self._model = world.make_model(_make_spec(configured, config, stream), settings.budget(configured))
 
     def feed(
         self, batch: Sequence[Message], now_ms: int, closing_ms: int, observer: Observer | None = None
     ) -> Effects:
-        """As the core's, and compared."""
+        """Feed the core, and compare the effects with the model's."""
         effects = super().feed(batch, now_ms, closing_ms, observer)
-        self._world.fed(self._model, batch, now_ms, closing_ms, effects)
+        self._world.check_feed(self._model, batch, now_ms, closing_ms, effects)
         return effects
 
 
 def environment(world: ProcessWorld, config: settings.Config, seed: int) -> Environment:
-    """Return what one process of the agent stands on."""
+    """Build the environment of one process of the agent."""
     random = Random(f"pauses {seed}")
 
-    def short(size: int) -> bytes:
-        """Pauses between connections of a 64th of what they are at most."""
+    def entropy(size: int) -> bytes:
+        """Return bytes that make pauses between connections a 64th of their maximum."""
         return random.getrandbits(8 * size - 6).to_bytes(size)
 
     return Environment(
         wall_ms=world.read_wall_ms,
-        boot=world.boot_clock(),
+        boot=world.make_boot_clock(),
         bits=SeededBits(seed),
-        entropy=short,
-        open_store=world.opened,
-        restore_store=world.restored,
-        store_thread=world.begun,
+        entropy=entropy,
+        open_store=world.open_store,
+        restore_store=world.restore_store,
+        store_thread=world.make_disk,
         pipeline=partial(CheckedPipeline, world, config),
         listen_s=0,
     )
 
 
-def _spec(stream: settings.Stream, config: settings.Config, core: Stream) -> StreamSpec:
-    """What the model is told of a stream."""
+def _make_spec(stream: settings.Stream, config: settings.Config, core: Stream) -> StreamSpec:
+    """Make the model's specification of a stream."""
     return StreamSpec(
         name=stream.name,
         sink_topic=stream.sink.topic,
@@ -106,15 +106,15 @@ def _spec(stream: settings.Stream, config: settings.Config, core: Stream) -> Str
     )
 
 
-def is_of_the_device(error: BaseException | None) -> bool:
-    """Whether only the store's device has failed."""
+def is_device_failure(error: BaseException | None) -> bool:
+    """Return whether an error, or each of a group, comes from the store's device."""
     if isinstance(error, BaseExceptionGroup):
-        return all(map(is_of_the_device, error.exceptions))
+        return all(map(is_device_failure, error.exceptions))
     return isinstance(error, StoreError)
 
 
-def named(error: BaseException | None) -> str:
-    """An error, or all of a group, in one line."""
+def format_error(error: BaseException | None) -> str:
+    """Format an error, or all of a group, in one line."""
     if isinstance(error, BaseExceptionGroup):
-        return ", ".join(map(named, error.exceptions))
+        return ", ".join(map(format_error, error.exceptions))
     return f"{type(error).__name__}: {error}"

@@ -1,10 +1,10 @@
-"""The two brokers: what they hold, hand over again, forget, confirm and refuse.
+"""The two brokers: what they keep, redeliver, forget, confirm and refuse.
 
-The source's keeps a mailbox for each client id that has subscribed: what was not acknowledged comes again on
-the next connection, first and in order, or not in order. Each delivery has a packet id of its own, also one
-that comes again, as long as there are any: so an id tells which delivery an acknowledgement is for. The
-sink's confirms what arrives, at once or later and in any order, not at all while it stalls, and takes so many
-at a time.
+The source's broker keeps a mailbox for each client id that has subscribed. What was not acknowledged comes
+again on the next connection, before everything else, in order or not. Each delivery has a packet id that no
+other had, redelivered or not, as long as there are any: so an id tells which delivery an acknowledgement is
+for. The sink's broker confirms what arrives, at once or later and in any order, or not at all while it
+stalls, and takes a limited number at a time.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from simulators.invariant import InvariantViolation, check
 from simulators.simtest import mqtt_server as mqtt
-from simulators.simtest.network import WAY_S, Connection, Mark, Observer, Publication, Socket
+from simulators.simtest.network import WAY_S, Connection, Hooks, Observer, Publication, Socket
 from simulators.simtest.schedule import Network
 
 LAST_ID = 65_535
 INFLIGHT_3_1_1 = 20
-"""How many unacknowledged messages mosquitto sends where the client does not say."""
+"""Unacknowledged messages that mosquitto sends where the client names no limit."""
 
 KEEPALIVE_MAX_S = 2
-"""Only where the keep-alive is this short a silent outage is found out within a schedule."""
+"""Longest keep-alive for which a silent outage is noticed within a schedule."""
 
 JUNK: tuple[tuple[str, bytes, str], ...] = (
     ("meters/m{}/power", b"", "refused_empty"),
@@ -37,13 +37,13 @@ JUNK: tuple[tuple[str, bytes, str], ...] = (
     ("meters/m{}/power", b'{"v":5,"t":"' + b"x" * 300 + b'"}', "refused_size"),
     ("meters/" + "m" * 200 + "{}/power", b'{"t":1772450000,"v":5}', "refused_topic"),
 )
-"""Topic, payload and the counter of what is no reading."""
-OF_TIMES = ("refused_time", "refused_ahead")
-"""Why readings are refused whose times are read; where they are not, these are readings of 5."""
+"""Topic, payload and counter of messages that are no readings."""
+TIME_REFUSALS = ("refused_time", "refused_ahead")
+"""Refusals because of a time; where times are not read, these messages are readings of 5."""
 
 
 class Broker:
-    """One side's broker: whether it can be reached, and who is connected."""
+    """One side's broker: whether it can be reached, and its connections."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, observer: Observer, random: Random, network: Network
@@ -58,7 +58,7 @@ class Broker:
         self._lost: list[Connection] = []
 
     async def connect(self, protocol: asyncio.Protocol) -> Socket:
-        """Connect the agent; while nobody can, that is refused at once, or waits."""
+        """Connect the agent; while the broker cannot be reached, refuse that at once or let it wait."""
         await asyncio.sleep(WAY_S)
         if not self.reachable.is_set():
             if self.random.random() < 0.5:
@@ -72,7 +72,7 @@ class Broker:
         return socket
 
     def drop(self, down_s: float) -> None:
-        """Lose all connections; nobody gets one for a while."""
+        """Lose all connections, and accept none for a while."""
         self.reachable.clear()
         self.loop.call_later(down_s, self.reachable.set)
         silent = self.random.random() * 100 < self.network.silent
@@ -91,27 +91,27 @@ class Broker:
             connection.cut()
 
     def settle(self) -> None:
-        """From now on nothing goes wrong."""
-        if self.network.maximum:  # what has piled up would not leave in time, one at a time
+        """End all faults."""
+        if self.network.maximum:  # the backlog would not leave in time, one at a time
             self.cut()
         self.network = replace(self.network, late_ms=0, refuses=0, silent=0, maximum=0)
         for connection in self._lost:
             connection.cut()
 
-    def process_ended(self) -> None:
-        """The process has ended; sometimes the broker learns of that only when it is back."""
+    def end_process(self) -> None:
+        """End the connections of a process that has ended, some without the broker's knowledge."""
         for connection in list(self.connections):
             connection.die(silently=self.random.random() < 0.5)
 
     def leave(self, connection: Connection) -> None:
-        """A connection has ended."""
+        """Forget a connection that has ended."""
         if connection in self.connections:
             self.connections.remove(connection)
 
     # --- the protocol --------------------------------------------------------------------------
 
     def take(self, connection: Connection, packet: mqtt.Packet) -> None:
-        """Read a packet of a client."""
+        """Handle a packet of a client."""
         match packet:
             case mqtt.Connect():
                 self._on_connect(connection, packet)
@@ -129,11 +129,11 @@ class Broker:
         reason = self._refusal(connect)
         if reason:
             self.counts["refused connections"] += 1
-            connection.send(mqtt.connack(connect.level, reason), Mark(after=connection.cut))
+            connection.send(mqtt.connack(connect.level, reason), Hooks(after=connection.cut))
             return
-        for other in list(self.connections):  # 3.1.4: the same client, back before its end was known
-            if other.connect is not None and other.connect.client_id == connect.client_id:
-                other.cut()
+        for former in list(self.connections):  # 3.1.4: the same client, back before its end was noticed
+            if former.connect is not None and former.connect.client_id == connect.client_id:
+                former.cut()
         connection.connect = connect
         connection.keepalive_s = connect.keepalive_s
         granted = {}
@@ -142,7 +142,7 @@ class Broker:
         self._accept(connection, connect, granted)
 
     def _refusal(self, connect: mqtt.Connect) -> int:
-        """Return why a connection is refused; 0: it is not."""
+        """Return the reason for which a connection is refused, or 0."""
         if self.random.random() * 100 < self.network.refuses:
             return mqtt.UNAVAILABLE[connect.level]
         return 0
@@ -165,20 +165,23 @@ class Mail(NamedTuple):
 
 @dataclass(eq=False)
 class Mailbox:
-    """What the source's broker keeps for one client: what waits, and what was handed over, by packet id."""
+    """The source's broker's queue for one client: waiting messages, and those handed over, by packet id.
+
+    `redelivered` is how many of those that wait had been handed over before.
+    """
 
     subscribed: bool = False
     waiting: deque[Mail] = field(default_factory=deque)
-    handed: dict[int, Mail] = field(default_factory=dict)
-    again: int = 0
+    unacknowledged: dict[int, Mail] = field(default_factory=dict)
+    redelivered: int = 0
     connection: Connection | None = None
 
     def forget(self) -> None:
         """Lose the session."""
         self.subscribed = False
         self.waiting.clear()
-        self.handed.clear()
-        self.again = 0
+        self.unacknowledged.clear()
+        self.redelivered = 0
 
 
 class SourceBroker(Broker):
@@ -193,11 +196,13 @@ class SourceBroker(Broker):
 
     @property
     def owed(self) -> list[int]:
-        """The packet ids of what those who are connected have not acknowledged."""
-        return [packet_id for box in self.mailboxes.values() if box.connection for packet_id in box.handed]
+        """Packet ids of what connected clients have not acknowledged."""
+        return [
+            packet_id for box in self.mailboxes.values() if box.connection for packet_id in box.unacknowledged
+        ]
 
     def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool) -> None:
-        """Take what a meter publishes: every subscriber gets it, or will."""
+        """Take a meter's message for every subscriber, connected or not."""
         mail = Mail(topic, payload, qos, retain)
         for box in self.mailboxes.values():
             if box.subscribed and (qos or box.connection):
@@ -210,29 +215,29 @@ class SourceBroker(Broker):
             box.forget()
 
     def shuffle(self) -> None:
-        """What waits will come in another order."""
+        """Redeliver in another order."""
         for box in self.mailboxes.values():
-            mixed = [*box.handed.values(), *box.waiting]
-            self.random.shuffle(mixed)
-            self.counts["redelivered"] += len(box.handed)
-            box.handed.clear()
-            box.waiting = deque(mixed)
-            box.again = 0
+            messages = [*box.unacknowledged.values(), *box.waiting]
+            self.random.shuffle(messages)
+            self.counts["redelivered"] += len(box.unacknowledged)
+            box.unacknowledged.clear()
+            box.waiting = deque(messages)
+            box.redelivered = 0
 
     def _accept(self, connection: Connection, connect: mqtt.Connect, granted: dict[int, int]) -> None:
         box = self.mailboxes.setdefault(connect.client_id, Mailbox())
         if connect.clean:
             box.forget()
-        self.counts["redelivered"] += len(box.handed)
-        box.waiting.extendleft(reversed(box.handed.values()))
-        box.again = len(box.handed)
-        box.handed.clear()
+        self.counts["redelivered"] += len(box.unacknowledged)
+        box.waiting.extendleft(reversed(box.unacknowledged.values()))
+        box.redelivered = len(box.unacknowledged)
+        box.unacknowledged.clear()
         box.connection = connection
         connection.send(mqtt.connack(connect.level, 0, present=box.subscribed, properties=granted))
         self._hand_over(box)
 
     def leave(self, connection: Connection) -> None:
-        """The next connection begins with what this one leaves."""
+        """Keep what was not acknowledged for the next connection."""
         super().leave(connection)
         for box in self.mailboxes.values():
             if box.connection is connection:
@@ -241,33 +246,36 @@ class SourceBroker(Broker):
     def _take(self, connection: Connection, packet: mqtt.Packet) -> None:
         box = next((box for box in self.mailboxes.values() if box.connection is connection), None)
         if box is None or connection.connect is None:
-            return  # it has been taken over
+            return  # a later connection of the same client has taken over
         match packet:
             case mqtt.Subscribe(packet_id=packet_id):
                 box.subscribed = True
                 client_id = connection.connect.client_id
-                told = Mark(before=lambda: self.observer.subscribed(client_id))
-                connection.send(mqtt.suback(connection.level, packet_id), told)
+                hooks = Hooks(before=lambda: self.observer.on_subscribe(client_id))
+                connection.send(mqtt.suback(connection.level, packet_id), hooks)
             case mqtt.Puback(packet_id=packet_id):
-                check(packet_id in box.handed, "the agent acknowledges what was not sent on this connection")
-                del box.handed[packet_id]
+                check(
+                    packet_id in box.unacknowledged,
+                    "the agent acknowledges what was not sent on this connection",
+                )
+                del box.unacknowledged[packet_id]
                 self._hand_over(box)
             case _:
                 raise InvariantViolation("the agent publishes at the source's broker", type(packet).__name__)
 
     def _hand_over(self, box: Mailbox) -> None:
-        """Send what waits, as much as may be unacknowledged."""
+        """Send waiting messages, as many as may be unacknowledged."""
         connection = box.connection
         if connection is None or connection.connect is None:
             return
-        most = connection.connect.receive_maximum or INFLIGHT_3_1_1
-        while box.waiting and len(box.handed) < most:
+        limit = connection.connect.receive_maximum or INFLIGHT_3_1_1
+        while box.waiting and len(box.unacknowledged) < limit:
             mail = box.waiting.popleft()
-            duplicate, box.again = box.again > 0, max(box.again - 1, 0)
+            duplicate, box.redelivered = box.redelivered > 0, max(box.redelivered - 1, 0)
             packet_id = 0
             if mail.qos:
                 packet_id = self._last_id = self._last_id % LAST_ID + 1
-                box.handed[packet_id] = mail
+                box.unacknowledged[packet_id] = mail
             flags = mail.retain | (8 if duplicate and mail.qos else 0)
             connection.send(mqtt.publish(connection.level, packet_id, mail.topic, mail.payload, flags))
 
@@ -295,7 +303,7 @@ class SinkBroker(Broker):
         connection.send(mqtt.connack(connect.level, 0, properties=granted))
 
     def leave(self, connection: Connection) -> None:
-        """What was not answered is not any more."""
+        """Forget the publications that were not answered."""
         super().leave(connection)
         self._unanswered.pop(connection, None)
 
@@ -306,8 +314,8 @@ class SinkBroker(Broker):
             return
         waiting = self._unanswered[connection]
         check(packet.packet_id not in waiting, "a packet id is used again before it is answered")
-        most = self.network.maximum if connection.level == mqtt.MQTT_5 else 0
-        check(not most or len(waiting) < most, "the broker is sent more at once than it takes")
+        limit = self.network.maximum if connection.level == mqtt.MQTT_5 else 0
+        check(not limit or len(waiting) < limit, "the broker is sent more at once than it takes")
         waiting[packet.packet_id] = Publication(*packet)
         late_s = self.random.random() * self.network.late_ms / 1000
         self.loop.call_later(late_s, self._answer, connection, packet.packet_id)
@@ -322,11 +330,14 @@ class SinkBroker(Broker):
             return
         publication = self._unanswered[connection].pop(packet_id)
         observer = self.observer
-        told = Mark(lambda: observer.confirms(publication), observer.after_confirming)
-        connection.send(mqtt.puback(packet_id), told)
+        hooks = Hooks(lambda: observer.on_confirm(publication), observer.after_confirm)
+        connection.send(mqtt.puback(packet_id), hooks)
 
     def refuse(self, connection: Connection, packet_id: int) -> None:
-        """Refuse a publication: a quota is exceeded. A broker of MQTT 3.1.1 can only end the connection."""
+        """Refuse a publication: a quota is exceeded.
+
+        A broker of MQTT 3.1.1 can only end the connection.
+        """
         if connection.level == mqtt.MQTT_5:
             self._unanswered.pop(connection)  # it answers nothing after that
             connection.send(mqtt.puback(packet_id, mqtt.QUOTA_EXCEEDED))

@@ -1,4 +1,4 @@
-"""What must be on disk: all committed transactions together, to hold a store against after each start."""
+"""The expected contents of the store: all committed transactions, compared with a store at each start."""
 
 import copy
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _EVER_MS = 2**62
 
 
 class Spent(NamedTuple):
-    """Windows and their epsilon in 1/W."""
+    """The number of windows, and the sum of their epsilon in 1/W."""
 
     windows: int
     epsilon_per_w: Fraction
@@ -24,14 +24,18 @@ class Spent(NamedTuple):
 class Row:
     """A message in the outbox."""
 
-    channel: str
-    sent: Outgoing
+    stream: str
+    outgoing: Outgoing
     delivered: bool = False
 
 
 @dataclass
 class ExpectedStore:
-    """The contents of a store, as far as they matter; `marks` and `states` by channel and meter."""
+    """The contents of a store, as far as they matter.
+
+    `marks` and `states` are by stream and meter, `spent` by meter, start of the day and stream, `rows`
+    by id.
+    """
 
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
     states: dict[tuple[str, str], TimelineState] = field(default_factory=dict)
@@ -41,53 +45,53 @@ class ExpectedStore:
     floor_ms: int = 0
 
     def copy(self) -> "ExpectedStore":
-        """Another one that says the same."""
-        mine = copy.copy(self)
-        mine.marks, mine.states, mine.spent = dict(self.marks), dict(self.states), dict(self.spent)
-        mine.rows = {id_: copy.copy(row) for id_, row in self.rows.items()}
-        return mine
+        """Return a copy, which changes apart from this one."""
+        twin = copy.copy(self)
+        twin.marks, twin.states, twin.spent = dict(self.marks), dict(self.states), dict(self.spent)
+        twin.rows = {id_: copy.copy(row) for id_, row in self.rows.items()}
+        return twin
 
     def apply(self, commit: Commit, delivered: Sequence[int]) -> None:
-        """One transaction."""
-        channel = commit.channel
-        self.marks.update({(channel, meter): end_ms for meter, end_ms in commit.marks.items()})
+        """Apply a transaction."""
+        stream = commit.stream
+        self.marks.update({(stream, meter): end_ms for meter, end_ms in commit.marks.items()})
         for meter, state in commit.states.items():
             if state is None:
-                self.states.pop((channel, meter), None)
+                self.states.pop((stream, meter), None)
             else:
-                self.states[channel, meter] = state
+                self.states[stream, meter] = state
         for charge, opened in commit.charges.items():
             for meter, windows in opened.items():
-                key = (meter, charge.day_ms // DAY_MS * DAY_MS, channel)
-                known = self.spent.get(key, Spent(0, Fraction(0)))
-                epsilon = known.epsilon_per_w + windows * charge.epsilon_per_w
-                self.spent[key] = Spent(known.windows + windows, epsilon)
-        for one in commit.outgoing:
+                key = (meter, charge.day_ms // DAY_MS * DAY_MS, stream)
+                before = self.spent.get(key, Spent(0, Fraction(0)))
+                epsilon = before.epsilon_per_w + windows * charge.epsilon_per_w
+                self.spent[key] = Spent(before.windows + windows, epsilon)
+        for outgoing in commit.outgoing:
             self.last_id += 1
-            self.rows[self.last_id] = Row(channel, one)
+            self.rows[self.last_id] = Row(stream, outgoing)
         for id_ in delivered:
             self.rows[id_].delivered = True
 
-    def differs(self, store: Store, channels: set[str]) -> str | None:
-        """What a store does not hold as it should of these channels and all that are known; None: nothing."""
-        channels = channels | {channel for channel, _ in [*self.marks, *self.states]}
-        channels |= {row.channel for row in self.rows.values()}
-        for channel in sorted(channels):
-            known = store.snapshot(channel)
-            if known.marks != {m: end_ms for (c, m), end_ms in self.marks.items() if c == channel}:
-                return f"marks of {channel}"
-            if known.states != {m: state for (c, m), state in self.states.items() if c == channel}:
-                return f"states of {channel}"
-            waiting = outbox.pending(store.connection, channel, _EVER_MS, -1)
-            mine = {
-                id_: row.sent
+    def difference(self, store: Store, streams: set[str]) -> str | None:
+        """Compare with a store in these and all expected streams; name the first difference."""
+        streams = streams | {stream for stream, _ in [*self.marks, *self.states]}
+        streams |= {row.stream for row in self.rows.values()}
+        for stream in sorted(streams):
+            snapshot = store.snapshot(stream)
+            if snapshot.marks != {m: end_ms for (c, m), end_ms in self.marks.items() if c == stream}:
+                return f"marks of {stream}"
+            if snapshot.states != {m: state for (c, m), state in self.states.items() if c == stream}:
+                return f"states of {stream}"
+            waiting = outbox.pending(store.connection, stream, _EVER_MS, -1)
+            expected = {
+                id_: row.outgoing
                 for id_, row in self.rows.items()
-                if row.channel == channel and not row.delivered
+                if row.stream == stream and not row.delivered
             }
-            if {w.id: Outgoing(w.topic, w.payload, w.due_ms, w.retain) for w in waiting} != mine:
-                return f"outbox of {channel}"
+            if {w.id: Outgoing(w.topic, w.payload, w.due_ms, w.retain) for w in waiting} != expected:
+                return f"outbox of {stream}"
         spent = {
-            (one.meter, one.start_ms, one.channel): Spent(one.windows, one.epsilon_per_w)
-            for one in ledger.report(store.connection)
+            (line.meter, line.start_ms, line.stream): Spent(line.windows, line.epsilon_per_w)
+            for line in ledger.report(store.connection)
         }
         return "ledger" if spent != self.spent else None

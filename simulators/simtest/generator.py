@@ -1,4 +1,4 @@
-"""Schedules from seeds: all kinds of trouble, in all combinations, each small enough to be run in no time."""
+"""The generator: a schedule from a seed, with every kind of fault in every combination, each short to run."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,11 +10,11 @@ from simulators.simtest.setting import PACES, TICK_S, Setting
 
 TICK_LOOP_MS = round(TICK_S * 1000)
 STAMPED = 0.2
-"""In so many schedules the readings of streams by the wall clock have no times of their own."""
+"""Share of the schedules in which readings of streams by the wall clock have no times of their own."""
 RESUMED = 0.15
-"""In so many schedules the machine is resumed from a snapshot."""
+"""Share of the schedules in which the machine is resumed from a snapshot."""
 _VALUES = (0, 1, 499_999, 500_000, 10**6, 7 * 10**6 + 3, 1000 * 10**6, -5 * 10**6, 10**14)
-"""The edges of rounding, the ordinary, the negative, the impossible; in millionths."""
+"""Values in millionths: edges of rounding, ordinary, negative and impossible ones."""
 _PLACES = (
     "commit-before",
     "commit-torn",
@@ -34,42 +34,49 @@ _PLACES = (
 
 
 def generate(seed: int) -> Schedule:
-    """The schedule of a seed."""
-    # The first name of this test: another string would give every seed another schedule
+    """Draw the schedule of a seed.
+
+    Each addition since the first version has a generator of random numbers of its own, so that the rest
+    of a seed's schedule stays as it was.
+    """
+    # The first name of this test; another string would change the schedule of every seed.
     random = Random(f"ordeal {seed}")
     pace = random.choices(list(PACES), [8, 2, 1])[0]
-    first = _configuration(random, pace)
-    configurations = [first, *(_changed(random, pace, first) for _ in range(random.choice([0, 1, 1, 2])))]
+    first = _draw_configuration(random, pace)
+    configurations = [
+        first,
+        *(_change_configuration(random, pace, first) for _ in range(random.choice([0, 1, 1, 2]))),
+    ]
     if Random(f"stamped {seed}").random() < STAMPED:
-        configurations = [_stamped(one) for one in configurations]
+        configurations = [_without_times(configuration) for configuration in configurations]
     end_ms = random.randrange(4_000, 9_000 if pace == "fast" else 20_000)
-    events = [*_readings(random, pace, end_ms), *_troubles(random, pace, end_ms, len(configurations))]
-    events += _resumed(Random(f"resume {seed}"), pace, end_ms)
+    events = [*_draw_readings(random, pace, end_ms), *_draw_faults(random, pace, end_ms, len(configurations))]
+    events += _draw_resumption(Random(f"resume {seed}"), pace, end_ms)
     events.sort(key=lambda event: event.at_ms)
-    network = _network(Random(f"network {seed}"))
+    network = _draw_network(Random(f"network {seed}"))
     return Schedule(seed, pace, tuple(configurations), tuple(events), end_ms, network)
 
 
 # --- configurations ----------------------------------------------------------------------------
 
 
-def _configuration(random: Random, pace: str) -> Configuration:
-    main = _setting(random, pace, "main")
+def _draw_configuration(random: Random, pace: str) -> Configuration:
+    main = _draw_setting(random, pace, "main")
     if random.random() < 0.3:
-        return main, _setting(random, pace, "other")
+        return main, _draw_setting(random, pace, "other")
     return (main,)
 
 
-def _grid(random: Random, pace: str) -> str:
+def _draw_grid(random: Random, pace: str) -> str:
     if pace == "fast":
         return random.choice(["10/10", "30/10", "24/6", "40/40", "60/15", "25/5"])
     return random.choice(["5/5", "30/30", "30/10", "1d", "1d/4", "1d:00-07,07-24", "1d:22-06,06-12,12-22"])
 
 
-def _setting(random: Random, pace: str, name: str) -> Setting:
+def _draw_setting(random: Random, pace: str, name: str) -> Setting:
     slow_meter = random.random() < 0.2
     kind = random.choice(["power", "power", "interval_energy"])
-    grid = _grid(random, pace)
+    grid = _draw_grid(random, pace)
     limit = 0
     if pace != "fast" and "d" not in grid and random.random() < 0.7:
         limit = {"30": 4, "5/": 24}[grid[:2]]
@@ -95,9 +102,9 @@ def _setting(random: Random, pace: str, name: str) -> Setting:
     )
 
 
-def _changed(random: Random, pace: str, before: Configuration) -> Configuration:
-    """Some settings are others now; now and then a stream is new, renamed or no more."""
-    fresh = _configuration(random, pace)
+def _change_configuration(random: Random, pace: str, before: Configuration) -> Configuration:
+    """Change some settings; now and then add, rename or remove a stream."""
+    fresh = _draw_configuration(random, pace)
     if random.random() < 0.15:
         return fresh
     names = [
@@ -114,33 +121,33 @@ def _changed(random: Random, pace: str, before: Configuration) -> Configuration:
         "name",
     ]
     chosen = random.sample(names, random.choice([1, 1, 2, 3]))
-    found = []
-    for one in before:
+    changed = []
+    for setting in before:
         other = fresh[0]
-        values = {name: getattr(one, name) for name in Setting.__slots__}
+        values = {name: getattr(setting, name) for name in Setting.__slots__}
         values |= {name: getattr(other, name) for name in chosen if name not in ("name", "topic")}
-        if "name" in chosen and one.name == "main":
+        if "name" in chosen and setting.name == "main":
             values["name"] = random.choice(["main2", "other2"])
         if "topic" in chosen:
-            values["topic"] = 1 - one.topic
-        values["gap"] = values["gap"] if one.kind == "power" else 0
-        values["limit"] = one.limit if values["grid"] == one.grid else 0
-        found.append(Setting(**values))
-    return tuple(found)
+            values["topic"] = 1 - setting.topic
+        values["gap"] = values["gap"] if setting.kind == "power" else 0
+        values["limit"] = setting.limit if values["grid"] == setting.grid else 0
+        changed.append(Setting(**values))
+    return tuple(changed)
 
 
-def _resumed(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
-    """A snapshot is resumed now and then; windows of seconds are too many for more than minutes."""
+def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
+    """Resume a snapshot now and then, after minutes where windows last seconds: more would be too many."""
     if random.random() < RESUMED:
         jumps_s = (330, 600) if pace == "fast" else (1800, 4 * 3600, 30 * 3600)
         yield s.Resume(random.randrange(500, end_ms), 1000 * random.choice(jumps_s))
 
 
-def _stamped(configuration: Configuration) -> Configuration:
-    return tuple(replace(one, stamped=int(one.clock == "wall")) for one in configuration)
+def _without_times(configuration: Configuration) -> Configuration:
+    return tuple(replace(setting, stamped=int(setting.clock == "wall")) for setting in configuration)
 
 
-def _network(random: Random) -> Network:
+def _draw_network(random: Random) -> Network:
     keepalive_s = random.choice([0, 0, 1, 2])
     return Network(
         pieces=random.choice([0, 5, 50]),
@@ -156,8 +163,8 @@ def _network(random: Random) -> Network:
 # --- what happens ------------------------------------------------------------------------------
 
 
-def _readings(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
-    """Meters that report now and then, with all that meters and networks do to readings."""
+def _draw_readings(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
+    """Yield the readings of all meters: irregular, late, early, repeated, corrected, retained."""
     per_ms = PACES[pace].tick_ms / TICK_LOOP_MS
     for meter in range(1, random.choice([1, 1, 2, 3]) + 1):
         period_ms = random.choice([3, 6, 12]) * TICK_LOOP_MS
@@ -170,7 +177,7 @@ def _readings(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
             value_u = random.choice(_VALUES) if random.random() < 0.3 else random.randrange(3 * 10**9)
             qos, retain = int(random.random() > 0.05), int(random.random() < 0.03)
             yield s.Read(at_ms, meter, sent_ms, value_u, qos, retain)
-            if random.random() < 0.12:  # again, or a correction
+            if random.random() < 0.12:  # a repetition, or a correction
                 other_u = value_u if random.random() < 0.7 else value_u + 1
                 yield s.Read(at_ms + random.choice([0, 5, 1000]), meter, sent_ms, other_u)
             if random.random() < 0.04:
@@ -179,7 +186,7 @@ def _readings(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
             at_ms += random.randrange(1, 2 * period_ms) + (random.randrange(1000, 6000) if silent else 0)
 
 
-def _troubles(random: Random, pace: str, end_ms: int, configurations: int) -> Iterator[Event]:
+def _draw_faults(random: Random, pace: str, end_ms: int, configurations: int) -> Iterator[Event]:
     per_ms = PACES[pace].tick_ms / TICK_LOOP_MS
     slow = random.choice([0, 1, 1, 30])
     yield s.Slow(0, slow)
@@ -205,10 +212,10 @@ def _troubles(random: Random, pace: str, end_ms: int, configurations: int) -> It
         down_ms = random.choice([0, 100, 1500])
         side = random.choice(["source", "sink"])
         yield s.Drop(at_ms, side, down_ms, int(random.random() < 0.15), int(random.random() < 0.2))
-    yield from _rare(random, end_ms, per_ms)
+    yield from _draw_rare_faults(random, end_ms, per_ms)
 
 
-def _rare(random: Random, end_ms: int, per_ms: float) -> Iterator[Event]:
+def _draw_rare_faults(random: Random, end_ms: int, per_ms: float) -> Iterator[Event]:
     def at_ms() -> int:
         return random.randrange(0, end_ms)
 

@@ -1,7 +1,7 @@
-"""An event loop in virtual time: nobody waits, and the same things happen in the same order every time.
+"""An event loop in virtual time: it never waits, and runs the same steps in the same order every time.
 
-When nothing is ready the loop's time is that of the next timer. It does no input and no output; what is
-asked of an executor is done at once. Tasks hash by their number, so that sets of them have an order.
+When nothing is ready, the loop's time becomes that of the next timer. It does no input and no output; work
+for an executor is done at once. Tasks hash by their number, so that sets of them have an order.
 """
 
 import asyncio
@@ -17,15 +17,18 @@ from simulators.invariant import InvariantViolation
 _Arguments = TypeVarTuple("_Arguments")
 _Out = TypeVar("_Out")
 _TURNS = 5000
-"""More than anything needs at one moment."""
+"""Turns of the loop at one moment after which it must hang: far more than anything needs."""
 
 
 class Killed(SystemExit):
-    """The process ends here, as by kill -9. A SystemExit, because asyncio lets those out at once."""
+    """The end of the process, as by kill -9.
+
+    A SystemExit, because asyncio lets those out at once.
+    """
 
 
 class _Task(asyncio.Task[Any]):
-    """A task that sets and dictionaries hold in the order of creation."""
+    """A task whose hash is its number, so that sets and dictionaries hold tasks in the order of creation."""
 
     def __init__(self, number: int, coroutine: Coroutine[Any, Any, Any], **named: Any) -> None:
         self.number = number
@@ -36,11 +39,10 @@ class _Task(asyncio.Task[Any]):
 
 
 class VirtualLoop(BaseEventLoop):
-    """The loop of a world and of the agents that live in it, one after the other.
+    """The loop of a world and of its processes of the agent, one after the other.
 
-    `execute` does what an executor is asked for; it raises CancelledError if the process is dead. `connect`
-    makes a connection to a host.
-    By `until_s` everything must have ended.
+    `execute` does the work of an executor; it raises CancelledError if the process is dead. `connect`
+    makes a connection to a host. By `until_s` everything must have ended.
     """
 
     def __init__(self) -> None:
@@ -56,35 +58,35 @@ class VirtualLoop(BaseEventLoop):
         self.set_task_factory(self._task)
 
     def time(self) -> float:
-        """Virtual seconds since the world began."""
+        """Return the virtual seconds since the world began."""
         return self._now_s
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Let the time pass instead of waiting."""
+        """Advance the time instead of waiting."""
         if timeout is None:
-            raise RuntimeError("nothing will ever happen again")
+            raise RuntimeError("nothing is scheduled: every task waits for ever")
         self._turns += 1
         if timeout > 0:
             self._now_s, self._turns = max(self._now_s, self._scheduled[0].when()), 0
         if self._turns > _TURNS:
             self._turns = 0
-            raise RuntimeError("something goes round and round, and no time passes")
+            raise RuntimeError("a task runs in a circle, and no time passes")
         if self._now_s > self.until_s:
             self.until_s *= 2
-            raise RuntimeError("the process does not end, though it was told to")
+            raise RuntimeError("the process was stopped and does not end")
         return []
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[_Arguments]], _Out], *args: *_Arguments
     ) -> asyncio.Future[_Out]:
-        """Do it now."""
+        """Run the function now."""
         del executor
         answer: asyncio.Future[_Out] = self.create_future()
         try:
             answer.set_result(self.execute(func, *args))
         except asyncio.CancelledError:
             answer.cancel()
-        except Exception as error:  # noqa: BLE001 - whoever awaits it gets it
+        except Exception as error:  # noqa: BLE001 - raised where the future is awaited
             answer.set_exception(error)
         return answer
 
@@ -97,11 +99,11 @@ class VirtualLoop(BaseEventLoop):
         return await self.connect(host, protocol), protocol
 
     async def create_unix_server(self, *_: Any, **__: Any) -> Any:
-        """Wait until cancelled: nobody asks the agent how it is."""
+        """Wait until cancelled: nobody asks the agent's health."""
         await asyncio.Event().wait()
 
     def end_tasks(self) -> None:
-        """Cancel everything again and again, until all of it is over; no time passes."""
+        """Cancel all tasks until none is left; no time passes."""
         while tasks := sorted(asyncio.all_tasks(self), key=hash):
             for task in tasks:
                 task.cancel()
@@ -111,7 +113,7 @@ class VirtualLoop(BaseEventLoop):
                 continue
             for task in tasks:
                 if task.done() and not task.cancelled():
-                    task.exception()  # looked at, so that nobody complains
+                    task.exception()  # retrieved, so that asyncio does not log it
 
     def _task(self, _: Any, coroutine: Any, **named: Any) -> asyncio.Task[Any]:
         return _Task(next(self._numbers), coroutine, loop=self, **named)
@@ -124,7 +126,7 @@ class VirtualLoop(BaseEventLoop):
 
 
 class Guard(AbstractContextManager[None]):
-    """Ends the world at the first thing that must not be, whoever would catch it."""
+    """A block that ends the world at the first InvariantViolation, before the agent can catch it."""
 
     def __init__(self, world: Any) -> None:
         self._world = world

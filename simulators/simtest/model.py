@@ -1,9 +1,10 @@
-"""Which readings count, for which time, and when that is decided: DESIGN once more, by definition.
+"""The model: which readings count, for which time, and when that is decided, straight from the definitions.
 
-An independent second account of sample-and-hold, lateness, first windows, `forget`, budgets and
-acknowledgements. Time is cut where what is held begins and ends; for each piece the definition says which
-reading speaks for it (`speaker`) and what, once passed by the newest time, decides it (`decided_at_ms`).
-There are no accumulators here: what is decided is a list of stretches with the value that counts.
+An independent second implementation of sample-and-hold, lateness, first windows, `forget`, budgets and
+acknowledgements. Time is cut where held readings begin and end to speak; for each piece the definition says
+which reading speaks for it (`speaker`), and which time decides it once the newest time less lateness has
+passed it (`deciding_ms`). There are no accumulators here: decided time is a list of stretches with the value
+that counts.
 """
 
 from collections import Counter
@@ -18,12 +19,12 @@ from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS, Kind
 
 _WAIT_MS = 7 * DAY_MS
-"""While readings that waited are still to come, nobody is forgotten before a broker forgets."""
+"""While readings may still wait in a broker, no meter is forgotten before the broker would forget it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """What is public of a stream, and the keys behind its delays and names."""
+    """The public settings of a stream, and the keys behind its delays and names."""
 
     name: str
     sink_topic: str
@@ -44,7 +45,7 @@ class StreamSpec:
 
 
 class Arrival(NamedTuple):
-    """A message as it was sent: what it says, or why it is no reading; `token` is its delivery."""
+    """A message as it was sent: a reading, or why it is none (`refused`); `token` is its delivery."""
 
     meter: str
     time_ms: int
@@ -62,7 +63,7 @@ class Held(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Time that is decided, and the value that counts for it; None: it is gap."""
+    """Decided time, and the value that counts for it; None in a gap."""
 
     start_ms: int
     end_ms: int
@@ -70,11 +71,11 @@ class Stretch(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A slot that has closed: its energy in an accumulator's units, without noise, and when it fell due."""
+    """A closed slot: its energy in an accumulator's units, without noise, and when it fell due."""
 
     meter: str
     window_ms: int
-    place: int
+    slot_index: int
     terms: Terms
     due_ms: int
     energy: int
@@ -82,22 +83,29 @@ class Closed(NamedTuple):
 
 @dataclass
 class Open:
-    """An open window, and the places of its slots that have not closed."""
+    """An open window, and the indices of its slots that have not closed."""
 
     start_ms: int
     terms: Terms
-    places: list[int]
+    open_slots: list[int]
 
     def next_close(self) -> tuple[int, int]:
-        """The place that closes first, and when it ends."""
-        ends = [(self.start_ms + self.terms.stretches(place)[-1][1], place) for place in self.places]
-        end_ms, place = min(ends)
-        return place, end_ms
+        """Return the index of the slot that closes first, and its end."""
+        ends = [
+            (self.start_ms + self.terms.stretches(slot_index)[-1][1], slot_index)
+            for slot_index in self.open_slots
+        ]
+        end_ms, slot_index = min(ends)
+        return slot_index, end_ms
 
 
 @dataclass
 class Meter:
-    """One meter of one stream."""
+    """One meter of one stream.
+
+    `usual` are the terms of an ordinary window, `next_ms` is the start of its next one (None: forgotten),
+    `standing_ms` the newest reading that is decided, `idle` the number of windows without a reading.
+    """
 
     usual: Terms
     covered_ms: int
@@ -109,21 +117,21 @@ class Meter:
     decided: list[Stretch] = field(default_factory=list)
     held: dict[int, Held] = field(default_factory=dict)
 
-    def saved(self) -> "Meter":
-        """What survives: all but what is held."""
-        windows = [replace(one, places=[*one.places]) for one in self.windows]
+    def durable(self) -> "Meter":
+        """Return a copy of what survives a crash: all but the held readings."""
+        windows = [replace(window, open_slots=[*window.open_slots]) for window in self.windows]
         from_ms = windows[0].start_ms if windows else self.covered_ms
-        decided = [one for one in self.decided if one.end_ms > from_ms]
+        decided = [stretch for stretch in self.decided if stretch.end_ms > from_ms]
         return replace(self, windows=windows, decided=decided, held={})
 
     @property
     def rules(self) -> Terms:
-        """How readings count: as the oldest open window says, if they still mean the same."""
+        """The terms by which readings count: the oldest open window's, if they still mean the same."""
         oldest = self.windows[0].terms if self.windows else self.usual
         return oldest if meaning(oldest) == meaning(self.usual) else self.usual
 
     def speaker(self, ms: int) -> int | None:
-        """The time of the held reading that speaks for a moment; None: it is gap."""
+        """Return the time of the held reading that speaks for a moment, or None in a gap."""
         rules = self.rules
         if rules.kind is Kind.POWER:
             before = max((t for t in self.held if t <= ms), default=None)
@@ -131,8 +139,8 @@ class Meter:
         after = min((t for t in self.held if t > ms), default=None)
         return after if after is not None and after - rules.interval_ms <= ms else None
 
-    def decided_at_ms(self, ms: int) -> int | None:
-        """Which time, passed by `lateness`, decides a moment; None: only its slot's close."""
+    def deciding_ms(self, ms: int) -> int | None:
+        """Return the time that decides a moment once passed by `lateness`; None: its slot's close does."""
         after = min((t for t in self.held if t > ms), default=None)
         speaker = self.speaker(ms)
         if self.rules.kind is Kind.INTERVAL_ENERGY or speaker is None:
@@ -141,95 +149,99 @@ class Meter:
         return end_ms if after is None else min(end_ms, after)
 
     def edge_ms(self, ms: int) -> int | None:
-        """Where what is true of a moment may first be no longer true."""
+        """Return the next time at which a statement about a moment may cease to be true."""
         rules = self.rules
         edges = {edge for t in self.held for edge in (t, t + rules.hold_ms, t - rules.interval_ms)}
         return min((edge for edge in edges if edge > ms), default=None)
 
     def span_end_ms(self, time_ms: int) -> int:
-        """Where a reading of that time stops to speak."""
+        """Return the time at which a reading of `time_ms` stops speaking."""
         if self.rules.kind is Kind.INTERVAL_ENERGY:
             return time_ms
-        known = [*self.held, *([] if self.standing_ms is None else [self.standing_ms])]
-        return min([time_ms + self.rules.hold_ms, *(t for t in known if t > time_ms)])
+        times_ms = [*self.held, *([] if self.standing_ms is None else [self.standing_ms])]
+        return min([time_ms + self.rules.hold_ms, *(t for t in times_ms if t > time_ms)])
 
     def decide(self, until_ms: int) -> list[Any]:
-        """Decide everything before a time; the tokens of readings that have nothing left to say."""
+        """Decide everything before a time; return the tokens of readings that have nothing left to say."""
         if until_ms <= self.covered_ms:
             return []
-        at_ms = self.covered_ms
-        while at_ms < until_ms:
-            edge_ms, speaker = self.edge_ms(at_ms), self.speaker(at_ms)
+        begin_ms = self.covered_ms
+        while begin_ms < until_ms:
+            edge_ms, speaker = self.edge_ms(begin_ms), self.speaker(begin_ms)
             end_ms = until_ms if edge_ms is None else min(edge_ms, until_ms)
             self.decided.append(
-                Stretch(at_ms, end_ms, None if speaker is None else self.held[speaker].value_u)
+                Stretch(begin_ms, end_ms, None if speaker is None else self.held[speaker].value_u)
             )
-            at_ms = end_ms
+            begin_ms = end_ms
         self.covered_ms = until_ms
         return self.free()
 
     def free(self) -> list[Any]:
-        """The tokens of readings that have nothing left to say; they are held no more."""
-        known = [t for t in self.held if t <= self.covered_ms]
-        if known:
-            self.standing_ms = max([*known, *([] if self.standing_ms is None else [self.standing_ms])])
-        done = [t for t in self.held if self.span_end_ms(t) <= self.covered_ms]
-        return [self.held.pop(t).token for t in sorted(done)]
+        """Let go of readings that have nothing left to say; return their tokens."""
+        covered = [t for t in self.held if t <= self.covered_ms]
+        if covered:
+            self.standing_ms = max([*covered, *([] if self.standing_ms is None else [self.standing_ms])])
+        spent = [t for t in self.held if self.span_end_ms(t) <= self.covered_ms]
+        return [self.held.pop(t).token for t in sorted(spent)]
 
     def decide_passed(self, clock_ms: int) -> list[Any]:
         """Decide what the newest time has passed by `lateness`, up to the clock."""
         frontier_ms = min((self.newest_ms or 0) - self.rules.lateness_ms, clock_ms)
         until_ms: int | None = self.covered_ms
-        last_ms = self.covered_ms
+        decided_ms = self.covered_ms
         while until_ms is not None:
-            last_ms = until_ms
-            at_ms = self.decided_at_ms(until_ms)
-            until_ms = self.edge_ms(until_ms) if at_ms is not None and at_ms <= frontier_ms else None
-        return self.decide(last_ms)
+            decided_ms = until_ms
+            deciding_ms = self.deciding_ms(until_ms)
+            until_ms = (
+                self.edge_ms(until_ms) if deciding_ms is not None and deciding_ms <= frontier_ms else None
+            )
+        return self.decide(decided_ms)
 
     def take(self, arrival: Arrival, *, stamped: bool) -> tuple[bool, list[Any]]:
-        """Take a reading in; whether it counts, and the tokens that need not be held.
+        """Take a reading; return whether it counts, and the tokens that need not be held.
 
-        What is `stamped` by its arrival is newer than all that came before it.
+        With `stamped` its time is that of its arrival, so it is newer than all readings before it.
         """
         time_ms, value_u, token = arrival.time_ms, arrival.value_u, arrival.token
         if self.span_end_ms(time_ms) <= self.covered_ms:
             return False, [token]
-        held = self.held.get(time_ms)
-        if held is not None:
-            if held.value_u != value_u and not stamped:
+        present = self.held.get(time_ms)
+        if present is not None:
+            if present.value_u != value_u and not stamped:
                 return False, [token]
             self.held[time_ms] = Held(value_u, token)
-            return stamped, [held.token]
+            return stamped, [present.token]
         self.held[time_ms] = Held(value_u, token)
         self.newest_ms = max(time_ms, self.newest_ms or 0)
         self.idle = 0
         return True, self.free() if time_ms <= self.covered_ms else []
 
-    def energy(self, window_ms: int, place: int, terms: Terms) -> int:
-        """Sum of value * duration over what is decided of a slot, with its window's gap and range."""
+    def energy(self, window_ms: int, slot_index: int, terms: Terms) -> int:
+        """Sum value * duration over the decided time of a slot, with its window's gap and range."""
         total = 0
-        for start_ms, end_ms in terms.stretches(place):
-            for one in reversed(self.decided):
-                if one.end_ms <= window_ms + start_ms:
+        for start_ms, end_ms in terms.stretches(slot_index):
+            for stretch in reversed(self.decided):
+                if stretch.end_ms <= window_ms + start_ms:
                     break
-                lasts_ms = min(one.end_ms, window_ms + end_ms) - max(one.start_ms, window_ms + start_ms)
+                lasts_ms = min(stretch.end_ms, window_ms + end_ms) - max(
+                    stretch.start_ms, window_ms + start_ms
+                )
                 if lasts_ms > 0:
-                    value = terms.gap_u if one.value_u is None else one.value_u
+                    value = terms.gap_u if stretch.value_u is None else stretch.value_u
                     total += sorted([terms.low_u, value, terms.high_u])[1] * lasts_ms
         return total
 
 
 def meaning(terms: Terms) -> tuple[Any, ...]:
-    """What a reading says: not the same under other kinds, units or intervals."""
+    """Return what decides the meaning of a reading: kind, unit and interval."""
     return terms.kind, terms.unit, terms.interval_ms
 
 
 class Model:
     """All meters of one stream in one process of the agent.
 
-    `opened`, `closed` and `touched` (meters that are not what they were) grow until they are cleared.
-    `exceeds` says whether the budget forbids a window of a meter, and counts it if not.
+    `opened`, `closed` and `touched` (meters whose state has changed) grow until the checker clears them.
+    `exceeds` says whether the budget forbids a window of a meter, and charges it if not.
     """
 
     def __init__(
@@ -252,34 +264,34 @@ class Model:
         self._wall = stream.terms.clock is Clock.WALL
 
     def restore(self, name: str, meter: Meter, state: TimelineState) -> None:
-        """A meter as its last commit left it, under today's terms."""
+        """Restore a meter as its last commit left it, under today's terms."""
         meter.usual = self.stream.terms
         meter.next_ms = self._boundary(name, state.next_ms)
-        if any(meaning(one.terms) != meaning(meter.usual) for one in meter.windows):
-            end_ms = max(one.start_ms + one.terms.length_ms for one in meter.windows)
+        if any(meaning(window.terms) != meaning(meter.usual) for window in meter.windows):
+            end_ms = max(window.start_ms + window.terms.length_ms for window in meter.windows)
             if end_ms > meter.covered_ms:
                 meter.decided.append(Stretch(meter.covered_ms, end_ms, None))
                 meter.covered_ms = end_ms
         self.meters[name] = meter
 
     def feed(self, batch: list[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
-        """The tokens to acknowledge after a batch and the passing of time, in any order."""
+        """Take a batch and let time pass; return the tokens to acknowledge, in any order."""
         catching_up = closing_ms < now_ms
         free: list[Any] = []
-        for arrival in self._newest(batch, free):
+        for arrival in self._drop_replaced(batch, free):
             seen_ms = min(arrival.received_ms, now_ms)
             free += self._pass(seen_ms, closing_ms, catching_up)
             free += self._arrive(arrival, seen_ms, catching_up)
         return free + self._pass(now_ms, closing_ms, catching_up)
 
-    def _newest(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
-        """All but the readings that another of their meter follows, both stamped with the same time."""
+    def _drop_replaced(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
+        """Drop readings that another of their meter follows with the same time of arrival."""
         if not self.stream.stamped:
             return list(batch)
         counting = []
-        for at, arrival in enumerate(batch):
+        for index, arrival in enumerate(batch):
             moment = arrival.refused, arrival.meter, arrival.received_ms
-            later = [(one.refused, one.meter, one.received_ms) for one in batch[at + 1 :]]
+            later = [(other.refused, other.meter, other.received_ms) for other in batch[index + 1 :]]
             if arrival.refused is None and moment in later:
                 self.outcomes["replaced"] += 1
                 free.append(arrival.token)
@@ -300,21 +312,21 @@ class Model:
         ]
 
     def _advance(self, name: str, open_ms: int, close_ms: int, catching_up: bool) -> Iterator[Any]:
-        """Windows open to one time, slots close to another, in order of time."""
+        """Open windows up to one time and close slots up to another, in order of time; yield tokens."""
         meter = self.meters[name]
         while True:
             first = meter.windows[0] if meter.windows else None
             opens_ms = open_ms + 1 if meter.next_ms is None else meter.next_ms
             if first is not None:
-                place, end_ms = first.next_close()
+                slot_index, end_ms = first.next_close()
                 due_ms = end_ms + first.terms.lateness_ms
                 if due_ms <= close_ms and due_ms <= opens_ms:
                     yield from meter.decide(end_ms)
                     self.touched.add(name)
-                    energy = meter.energy(first.start_ms, place, first.terms)
-                    self.closed.append(Closed(name, first.start_ms, place, first.terms, due_ms, energy))
-                    first.places.remove(place)
-                    if not first.places:
+                    energy = meter.energy(first.start_ms, slot_index, first.terms)
+                    self.closed.append(Closed(name, first.start_ms, slot_index, first.terms, due_ms, energy))
+                    first.open_slots.remove(slot_index)
+                    if not first.open_slots:
                         del meter.windows[0]
                     continue
             if opens_ms <= open_ms:
@@ -347,10 +359,10 @@ class Model:
         if reason is not None:
             self.outcomes[reason] += 1
             return [arrival.token]
-        known = arrival.meter in self.meters
-        meter = self._meter(arrival)
+        is_present = arrival.meter in self.meters
+        meter = self._meter_of(arrival)
         counts, tokens = meter.take(arrival, stamped=self.stream.stamped)
-        if counts or not known:
+        if counts or not is_present:
             self.touched.add(arrival.meter)
         self.outcomes["accepted" if counts else "not"] += 1
         if counts and self._wall:
@@ -370,8 +382,8 @@ class Model:
             return "late"
         return "refused_meters" if len(self.meters) >= self.stream.max_meters else None
 
-    def _meter(self, arrival: Arrival) -> Meter:
-        """A meter first seen, or seen again, starts at its next boundary."""
+    def _meter_of(self, arrival: Arrival) -> Meter:
+        """Return an arrival's meter; one that is new or forgotten starts at its next boundary."""
         meter = self.meters.get(arrival.meter)
         if meter is None or meter.next_ms is None:
             first_ms = self._boundary(arrival.meter, arrival.received_ms if self._wall else arrival.time_ms)

@@ -1,7 +1,7 @@
-"""MQTT as a broker speaks it, in bytes: packets of clients are read, packets of brokers are written.
+"""MQTT as a broker speaks it, in bytes: reads the packets of clients, writes those of brokers.
 
-Written from the standards (3.1.1 and 5.0; the sections number alike) and apart from `meteragent.mqtt`, whose
-client it talks to. There is no socket and no clock here.
+Written from the standards (3.1.1 and 5.0, whose sections have the same numbers), and independent of
+`meteragent.mqtt`, whose client it talks to. There is no socket and no clock here.
 """
 
 from typing import NamedTuple
@@ -14,15 +14,16 @@ QUOTA_EXCEEDED = 0x97
 PINGRESP = b"\xd0\x00"
 
 _SIZES = {0x11: 4, 0x21: 2, 0x27: 4, 0x13: 2}
-"""Bytes of the properties that are known: session expiry, receive maximum, packet size, server keep alive."""
+"""Sizes in bytes of the properties in use: session expiry, receive maximum, packet size, server keep
+alive."""
 
 
 class Malformed(Exception):
-    """A packet that the standard does not allow a client."""
+    """A packet that the standard forbids a client."""
 
 
 class Connect(NamedTuple):
-    """CONNECT (3.1); what 3.1.1 does not say is None."""
+    """CONNECT (3.1); fields that 3.1.1 does not have are None."""
 
     level: int
     client_id: str
@@ -66,30 +67,33 @@ Packet = Connect | Publish | Puback | Subscribe | Ping | Disconnect
 
 
 class Reader:
-    """Reads the packets of one connection, which come in pieces of any size."""
+    """A reader of the packets of one connection, which come in pieces of any size."""
 
     def __init__(self) -> None:
-        self._kept = b""
+        self._buffer = b""
         self._level = 0
 
     def read(self, data: bytes) -> list[tuple[Packet, int]]:
-        """Return the packets that end in this piece, each with its end there. Raises Malformed."""
-        before, data = len(self._kept), self._kept + data
+        """Return the packets that end in this piece, each with its end there.
+
+        Raises Malformed.
+        """
+        before, data = len(self._buffer), self._buffer + data
         packets: list[tuple[Packet, int]] = []
-        at = 0
-        while (fields := _header(data, at)) is not None and fields[1] <= len(data):
+        begin_of_packet = 0
+        while (fields := _header(data, begin_of_packet)) is not None and fields[1] <= len(data):
             begin, end = fields
-            packets.append((self._packet(data[at], _Fields(data[begin:end])), end - before))
-            at = end
-        self._kept = data[at:]
+            packets.append((self._packet(data[begin_of_packet], _Fields(data[begin:end])), end - before))
+            begin_of_packet = end
+        self._buffer = data[begin_of_packet:]
         return packets
 
     def _packet(self, first: int, fields: "_Fields") -> Packet:
         try:
             packet = self._read(first, fields)
         except (IndexError, KeyError, UnicodeDecodeError) as error:
-            raise Malformed("a packet that ends too early, or text that is none") from error
-        if fields.left:
+            raise Malformed("a packet that ends too early, or a text that is not UTF-8") from error
+        if fields.remaining:
             raise Malformed("a packet that is too long")
         if isinstance(packet, Connect) == bool(self._level):
             raise Malformed("CONNECT is not the first packet, or comes twice")
@@ -103,7 +107,7 @@ class Reader:
             case 0x32 | 0x33:
                 topic, packet_id = fields.text(), _packet_id(fields)
                 self._skip_properties(fields)
-                return Publish(packet_id, topic, fields.take(fields.left), bool(first & 1))
+                return Publish(packet_id, topic, fields.take(fields.remaining), bool(first & 1))
             case 0x40:
                 return Puback(_packet_id(fields))
             case 0x82:
@@ -116,7 +120,7 @@ class Reader:
             case 0xC0:
                 return Ping()
             case 0xE0:
-                fields.take(fields.left if self._level == MQTT_5 else 0)
+                fields.take(fields.remaining if self._level == MQTT_5 else 0)
                 return Disconnect()
         raise Malformed(f"a packet that begins with 0x{first:02x}")
 
@@ -126,13 +130,16 @@ class Reader:
 
 
 class _Fields:
-    """Reads the fields of one packet. Raises IndexError beyond its end."""
+    """The fields of one packet, in order.
+
+    Raises IndexError beyond its end.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         return len(self._data)
 
     def take(self, size: int) -> bytes:
@@ -155,7 +162,7 @@ class _Fields:
 
 
 def _header(data: bytes, at: int) -> tuple[int, int] | None:
-    """Return where a packet's fields begin and end; None: its header is not whole (2.2)."""
+    """Return where a packet's fields begin and end, or None while its header is incomplete (2.2)."""
     value = 0
     for place, digit in enumerate(data[at + 1 : at + 5]):
         value |= (digit & 0x7F) << 7 * place
@@ -179,7 +186,7 @@ def _connect(fields: _Fields) -> Connect:
     properties: dict[int, int] = {}
     if level == MQTT_5:
         inner = _Fields(fields.take(fields.number()))
-        while inner.left:
+        while inner.remaining:
             identifier = inner.integer(1)
             properties[identifier] = inner.integer(_SIZES[identifier])
     if flags & ~0x02:

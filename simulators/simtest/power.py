@@ -1,9 +1,9 @@
-"""What a power cut may leave of the files that the store writes by its own system calls.
+"""Power cuts: what may be left of the files that the store writes by its own system calls.
 
-Between two syncs the device writes what it likes of what was written: any blocks, in any order. `Recorder`
-watches `os.pwrite`, `os.write`, `os.fsync`, `os.fdatasync`, `os.open` and `os.replace` in one folder and
-keeps the moments between them. Changes that come about otherwise are SQLite's; it has synced them when its
-call returns, but for a file that became shorter.
+Between two syncs the device may write any blocks of what was written, in any order. `Recorder` watches
+`os.pwrite`, `os.write`, `os.fsync`, `os.fdatasync`, `os.open` and `os.replace` in one folder and keeps the
+moments between them. All other changes are SQLite's; it has synced them when its call returns, except that a
+file became shorter.
 """
 
 import os
@@ -22,8 +22,9 @@ _CALLS = ("open", "pwrite", "write", "fsync", "fdatasync", "replace")
 class Moment(NamedTuple):
     """A moment between two system calls.
 
-    `names` are the names that may be on the device, each set with the inode behind every name: as synced, and
-    as they are. `synced` is what each inode holds for certain, `written` what it holds if all is written.
+    `names` are two states of the folder, each with the inode behind every name: as synced, and as it is.
+    `synced` has the contents that each inode holds for certain, `written` those that it holds if
+    everything is written.
     """
 
     names: tuple[dict[str, int], dict[str, int]]
@@ -68,13 +69,13 @@ class Recorder:
         self.moments: list[Moment] = []
         self._folder = folder
         self._real = {name: getattr(os, name) for name in _CALLS}
-        self._names, self._synced = self._look()
+        self._names, self._synced = self._read_folder()
         self._seen = dict(self._synced)
         self._synced_names = self._names
 
     def __enter__(self) -> Self:
         for name in _CALLS:
-            setattr(os, name, self._watched(name))
+            setattr(os, name, self._watch(name))
         return self
 
     def __exit__(
@@ -85,14 +86,14 @@ class Recorder:
         self._absorb()
         self._keep()
 
-    def _watched(self, name: str) -> Callable[..., Any]:
+    def _watch(self, name: str) -> Callable[..., Any]:
         function = self._real[name]
 
         def call(*arguments: Any, **keywords: Any) -> Any:
             self._absorb()
             before = self._names
             result = function(*arguments, **keywords)
-            self._names, self._seen = self._look()
+            self._names, self._seen = self._read_folder()
             if name == "open":
                 for made in self._names.keys() - before.keys():
                     self._synced[self._names[made]] = b""
@@ -104,8 +105,8 @@ class Recorder:
         return call
 
     def _absorb(self) -> None:
-        """Take what has changed since the last call as SQLite's: it is synced."""
-        names, contents = self._look()
+        """Take changes since the last call as SQLite's, which are synced."""
+        names, contents = self._read_folder()
         for inode, content in contents.items():
             seen = self._seen.get(inode)
             if content != seen and not (seen is not None and seen.startswith(content)):
@@ -125,8 +126,8 @@ class Recorder:
             Moment((self._synced_names, self._names), dict(self._synced), self._synced | self._seen)
         )
 
-    def _look(self) -> tuple[dict[str, int], dict[int, bytes]]:
-        """The inode behind each name, and what each holds; reading them loses SQLite's locks."""
+    def _read_folder(self) -> tuple[dict[str, int], dict[int, bytes]]:
+        """Read the inode behind each name, and the contents of each; this drops SQLite's locks."""
         paths = [path for path in self._folder.iterdir() if not path.name.endswith(("-shm", ".lock"))]
         names = {path.name: path.stat().st_ino for path in paths if path.is_file()}
         return names, {inode: (self._folder / name).read_bytes() for name, inode in names.items()}

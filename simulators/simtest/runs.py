@@ -1,4 +1,4 @@
-"""Running schedules: one, or many on all cores; where they run leaves nothing behind."""
+"""Runs of schedules: one, or many on all cores, in folders that are gone afterwards."""
 
 import logging
 import re
@@ -18,9 +18,9 @@ from simulators.simtest.setting import write_keys
 from simulators.simtest.world import World
 
 BLOCK = 20
-"""Schedules that a process runs at once."""
+"""Number of schedules that a process runs at a time."""
 TWINS = 5
-"""One schedule in so many runs again with other values in its readings."""
+"""One schedule in this number runs again with other values in its readings."""
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, where a system has it: fsync costs nothing there
 
@@ -29,7 +29,7 @@ _log = logging.getLogger("meteragent")
 
 
 class Outcome(NamedTuple):
-    """What happened in some schedules, and the first that broke: its seed and what did not hold."""
+    """The counts of some schedules, and the first that failed: its seed and its violation."""
 
     counts: Counter[str]
     seed: int | None = None
@@ -38,21 +38,22 @@ class Outcome(NamedTuple):
 
 @contextmanager
 def place() -> Iterator[Path]:
-    """A folder for worlds, with the key files that they need; gone afterwards."""
+    """Make a folder for worlds, with the key files that they need; remove it afterwards."""
     with TemporaryDirectory(dir=_MEMORY if Path(_MEMORY).is_dir() else None) as name:
         write_keys(Path(name))
         yield Path(name)
 
 
-def run(plan: Schedule, where: Path, *, twin: bool = False) -> Counter[str]:
-    """Let a schedule happen; what was exercised.
+def run(plan: Schedule, folder: Path, *, twin: bool = False) -> Counter[str]:
+    """Run a schedule; return the counts of what it exercised.
 
-    With `twin` a second world has other values in its readings, and must publish at the same times the same
-    but for its values (law 4). Raises InvariantViolation.
+    With `twin` a second world has other values in its readings, and must publish the same messages at the
+    same times, but for the values (law 4). Raises InvariantViolation.
     """
-    world = _world(plan, where, scramble=False)
+    world = _run_world(plan, folder, scramble=False)
+    # A store with little room fills by bytes, which depend on the values.
     if twin and not any(isinstance(event, Full) for event in plan.events):
-        other = _world(plan, where, scramble=True)
+        other = _run_world(plan, folder, scramble=True)
         pairs = zip(_without_values(world), _without_values(other), strict=False)
         differs = next((pair for pair in pairs if pair[0] != pair[1]), None)
         check(differs is None, "what leaves, and when, depends on what was measured", differs)
@@ -61,13 +62,13 @@ def run(plan: Schedule, where: Path, *, twin: bool = False) -> Counter[str]:
     return world.counts
 
 
-def _world(plan: Schedule, where: Path, *, scramble: bool) -> World:
-    folder = where / "world"
+def _run_world(plan: Schedule, keys: Path, *, scramble: bool) -> World:
+    folder = keys / "world"
     folder.mkdir()
     level = _log.level
     _log.setLevel(logging.CRITICAL + 1)  # hundreds of thousands of processes are not logged
     try:
-        world = World(plan, where, folder, scramble=scramble)
+        world = World(plan, keys, folder, scramble=scramble)
         world.run()
     finally:
         _log.setLevel(level)
@@ -81,17 +82,17 @@ def _without_values(world: World) -> Iterator[tuple[float, str, bytes, bool]]:
 
 
 def has_twin(seed: int) -> bool:
-    """Whether a seed's schedule runs twice."""
+    """Return whether a seed's schedule runs twice."""
     return seed % TWINS == 0
 
 
 def block(seeds: Sequence[int]) -> Outcome:
-    """The schedules of some seeds, until one breaks."""
+    """Run the schedules of some seeds, until one fails."""
     counts = Counter[str]()
-    with place() as where:
+    with place() as folder:
         for seed in seeds:
             try:
-                counts += run(generate(seed), where, twin=has_twin(seed))
+                counts += run(generate(seed), folder, twin=has_twin(seed))
             except InvariantViolation as violation:
                 return Outcome(counts, seed, InvariantViolation(*violation.args))
             counts["schedules"] += 1
@@ -99,7 +100,7 @@ def block(seeds: Sequence[int]) -> Outcome:
 
 
 class Part(NamedTuple):
-    """All schedules of some seeds: what happened in them, and what did not hold in those that broke."""
+    """All schedules of some seeds: their counts, and the violations of those that failed."""
 
     seeds: Sequence[int]
     counts: Counter[str]
@@ -107,22 +108,22 @@ class Part(NamedTuple):
 
 
 def whole_block(seeds: Sequence[int]) -> Part:
-    """Run the schedules of some seeds, also those after one that breaks."""
+    """Run the schedules of some seeds, also those after one that fails."""
     counts, violations = Counter[str](), {}
-    rest = seeds
-    while rest:
-        outcome = block(rest)
+    remaining = seeds
+    while remaining:
+        outcome = block(remaining)
         counts += outcome.counts
         if outcome.seed is None:
             break
         violations[outcome.seed] = str(outcome.violation)
-        rest = rest[rest.index(outcome.seed) + 1 :]
+        remaining = remaining[remaining.index(outcome.seed) + 1 :]
     return Part(seeds, counts, violations)
 
 
 def on_all_cores(seeds: Sequence[int], jobs: int) -> Iterator[Part]:
     """Yield the parts of all seeds as they end; one job runs in this process."""
-    blocks = [seeds[at : at + BLOCK] for at in range(0, len(seeds), BLOCK)]
+    blocks = [seeds[start : start + BLOCK] for start in range(0, len(seeds), BLOCK)]
     if jobs == 1:
         yield from map(whole_block, blocks)
         return

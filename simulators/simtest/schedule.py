@@ -1,9 +1,9 @@
-"""What happens to a world and when: a list of events that can be read, written as text and read back.
+"""Schedules: everything that a world depends on, as a list of events that is written as text and read back.
 
     at 1.250 s: read meter=1 time_ms=1190 value_u=250000000 qos=1 retain=0
 
-A schedule's first lines say its seed (of noise, torn files and orders of redelivery), its pace, its network
-and its configurations, of which the agent starts with the first; then comes an event a line.
+The first lines of the text give the seed (of noise, torn files and orders of redelivery), the pace, the
+network and the configurations, of which the agent starts with the first. Each further line is an event.
 """
 
 from dataclasses import dataclass, fields
@@ -16,14 +16,18 @@ Configuration = tuple[Setting, ...]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens `at_ms` of the loop's time."""
+    """Something that happens at `at_ms` of the loop's time."""
 
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Read(Event):
-    """A reading reaches the source's broker; its time is in wall-clock ms after the world's beginning."""
+    """A reading that reaches the source's broker.
+
+    `time_ms` is the time that it states, in wall-clock ms after the beginning of the world; `value_u` is
+    its value in millionths.
+    """
 
     meter: int
     time_ms: int
@@ -34,17 +38,17 @@ class Read(Event):
 
 @dataclass(frozen=True, slots=True)
 class Junk(Event):
-    """A message that is no reading reaches the source's broker: one of `brokers.JUNK`."""
+    """A message that is no reading: entry number `kind` of `brokers.JUNK`, counted round."""
 
     meter: int
-    which: int
+    kind: int
 
 
 @dataclass(frozen=True, slots=True)
 class Drop(Event):
-    """A broker is away for a while; it may forget its sessions, or send again in another order.
+    """An outage of the source's or the sink's broker (`side`).
 
-    `side` is source or sink.
+    The source's broker may forget its sessions (`forgets`), or redeliver in another order (`shuffles`).
     """
 
     side: str
@@ -55,28 +59,28 @@ class Drop(Event):
 
 @dataclass(frozen=True, slots=True)
 class Stall(Event):
-    """The sink's broker confirms nothing for a while, and the connection is given up."""
+    """A time in which the sink's broker confirms nothing; the connection is lost at its end."""
 
     down_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse(Event):
-    """The sink's broker refuses the next publication."""
+    """A refusal by the sink's broker of the next publication."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock(Event):
-    """The agent's wall clock is set, forwards or backwards."""
+    """A step of the agent's wall clock, forwards or backwards."""
 
     jump_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Resume(Event):
-    """The machine is resumed from a snapshot of this moment, and its synchronised wall clock set right.
+    """A resumption of the machine from a snapshot of this moment, after which its wall clock is set right.
 
-    What another life of the agent released since the snapshot is all that its schedule says.
+    Meanwhile another copy of the agent may have released whatever the public schedule says.
     """
 
     jump_ms: int
@@ -84,14 +88,14 @@ class Resume(Event):
 
 @dataclass(frozen=True, slots=True)
 class Slow(Event):
-    """From now on a commit takes so long."""
+    """A change of the disk: from now on a commit takes `takes_ms`."""
 
     takes_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Full(Event):
-    """For a while the store has room for so many bytes only."""
+    """A time in which the store has room for `room_bytes` only."""
 
     room_bytes: int
     lasts_ms: int
@@ -99,7 +103,7 @@ class Full(Event):
 
 @dataclass(frozen=True, slots=True)
 class End(Event):
-    """Something that ends the process: it starts again `down_ms` later with the configuration `then`."""
+    """The end of the process; the next starts `down_ms` later with configuration number `then`."""
 
     down_ms: int
     then: int
@@ -112,17 +116,17 @@ class Stop(End):
 
 @dataclass(frozen=True, slots=True)
 class Fail(End):
-    """The device fails in the next commit, after so many steps of SQLite's."""
+    """A failure of the device in the next commit, after this number of SQLite's steps."""
 
     steps: int
 
 
 @dataclass(frozen=True, slots=True)
 class Crash(End):
-    """The process or the power ends the next time that it gets to `where` (`trap.PLACES`).
+    """An end of the process or of the power at the next arrival at `where` (see `disk`).
 
-    `part` (thousandths) is how far that has got; `store` is what happens to the file meanwhile: nothing,
-    `damaged` or `restored` (a copy from before comes back).
+    `part` (thousandths) is the progress at that place. `store` is what then happens to the file: nothing,
+    `damaged`, or `restored` (an earlier copy is put back).
     """
 
     where: str
@@ -132,15 +136,15 @@ class Crash(End):
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What the network and the brokers are like; the defaults are harmless.
+    """Properties of the network and the brokers; the defaults are harmless.
 
-    pieces       so many of 100 writes arrive in pieces
-    late_ms      the sink's broker confirms up to so late, in any order
-    keepalive_s  what MQTT 5 brokers ask of their clients; 0: nothing
-    maximum      so many unanswered publications the sink's broker takes (MQTT 5); 0: any
-    refuses      so many of 100 connections are refused
-    silent       of so many of 100 outages nobody is told, where there is a keep-alive
-    level        the newest version of MQTT that the sink's broker speaks: 5, or 4 for 3.1.1
+    pieces       percentage of writes that arrive in pieces
+    late_ms      longest delay of the sink's broker's confirmations, which come in any order
+    keepalive_s  keep-alive that MQTT 5 brokers ask of their clients; 0: none
+    maximum      unanswered publications that the sink's broker takes at once (MQTT 5); 0: any number
+    refuses      percentage of connections that are refused
+    silent       percentage of outages, with a keep-alive, in which neither end learns of the loss
+    level        newest version of MQTT that the sink's broker speaks: 5, or 4 for 3.1.1
     """
 
     pieces: int = 0
@@ -169,22 +173,28 @@ KINDS: dict[str, type[Any]] = {
     for kind in (Read, Junk, Drop, Stall, Refuse, Clock, Resume, Slow, Full, Stop, Fail, Crash)
 }
 
+_FORMER = {"which": "kind"}
+"""Names of fields in schedules that the last version printed."""
+
 
 def write(schedule: Schedule) -> str:
-    """The schedule as text."""
+    """Format a schedule as text."""
     lines = [f"seed={schedule.seed} pace={schedule.pace} end_ms={schedule.end_ms}"]
     if schedule.network != Network():
-        lines.append(f"network: {_pairs(schedule.network, Network())}")
-    for at, configuration in enumerate(schedule.configurations):
-        lines += [f"configuration {at}: {_pairs(one, Setting())}" for one in configuration]
+        lines.append(f"network: {_format_fields(schedule.network, Network())}")
+    for index, configuration in enumerate(schedule.configurations):
+        lines += [f"configuration {index}: {_format_fields(stream, Setting())}" for stream in configuration]
     for event in schedule.events:
         name = type(event).__name__.lower()
-        lines.append(f"at {event.at_ms / 1000:.3f} s: {name} {_pairs(event)}".rstrip())
+        lines.append(f"at {event.at_ms / 1000:.3f} s: {name} {_format_fields(event)}".rstrip())
     return "\n".join(lines) + "\n"
 
 
 def read(text: str) -> Schedule:
-    """The inverse of `write`; raises ValueError for a line that it does not know."""
+    """Parse the text that `write` gives.
+
+    Raises ValueError for a line that is none of a schedule.
+    """
     configurations: dict[int, list[Setting]] = {}
     events: list[Event] = []
     head: dict[str, str] = {}
@@ -192,41 +202,42 @@ def read(text: str) -> Schedule:
     for line in filter(None, map(str.strip, text.splitlines())):
         try:
             if line.startswith("network: "):
-                network = _made(Network, line.removeprefix("network: "))
+                network = _parse_fields(Network, line.removeprefix("network: "))
             else:
-                _read_line(line, head, configurations, events)
+                _parse_line(line, head, configurations, events)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a line of a schedule: {line!r}") from error
-    found = tuple(tuple(configurations[at]) for at in sorted(configurations))
-    return Schedule(int(head["seed"]), head["pace"], found, tuple(events), int(head["end_ms"]), network)
+    ordered = tuple(tuple(configurations[index]) for index in sorted(configurations))
+    return Schedule(int(head["seed"]), head["pace"], ordered, tuple(events), int(head["end_ms"]), network)
 
 
-def _read_line(
+def _parse_line(
     line: str, head: dict[str, str], configurations: dict[int, list[Setting]], events: list[Event]
 ) -> None:
-    place, colon, rest = line.partition(": ")
+    label, colon, rest = line.partition(": ")
     if not colon and not line.endswith(":"):
         head |= dict(pair.split("=") for pair in line.split())
-    elif place.startswith("configuration"):
-        at = int(place.rstrip(":").split()[1])
-        configurations.setdefault(at, []).append(_made(Setting, rest))
+    elif label.startswith("configuration"):
+        index = int(label.rstrip(":").split()[1])
+        configurations.setdefault(index, []).append(_parse_fields(Setting, rest))
     else:
         name, _, pairs = rest.partition(" ")
-        at_ms = round(float(place.split()[1]) * 1000)
-        events.append(_made(KINDS[name], pairs, at_ms=at_ms))
+        at_ms = round(float(label.split()[1]) * 1000)
+        events.append(_parse_fields(KINDS[name], pairs, at_ms=at_ms))
 
 
-def _pairs(one: Any, usual: Any = None) -> str:
-    """The fields as name=value, but for those that are as usual."""
-    pairs = [(field.name, getattr(one, field.name)) for field in fields(one) if field.name != "at_ms"]
+def _format_fields(record: Any, defaults: Any = None) -> str:
+    """Format a record's fields as name=value, without those that equal the defaults."""
+    pairs = [(field.name, getattr(record, field.name)) for field in fields(record) if field.name != "at_ms"]
     return " ".join(
-        f"{name}={value}" for name, value in pairs if usual is None or value != getattr(usual, name)
+        f"{name}={value}" for name, value in pairs if defaults is None or value != getattr(defaults, name)
     )
 
 
-def _made(kind: type[Any], pairs: str, **known: int) -> Any:
+def _parse_fields(kind: type[Any], pairs: str, **values: int) -> Any:
     types = {field.name: field.type for field in fields(kind)}
     for pair in pairs.split():
         name, _, value = pair.partition("=")
-        known[name] = int(value) if types[name] in (int, "int") else value  # type: ignore[assignment]
-    return kind(**known)
+        name = _FORMER.get(name, name)
+        values[name] = int(value) if types[name] in (int, "int") else value  # type: ignore[assignment]
+    return kind(**values)

@@ -1,6 +1,6 @@
-"""What a stream of the simulation test is set to, and the agent's configuration that says so.
+"""The settings of a stream in the simulation test, and the agent's configuration that they stand for.
 
-All durations are counted in ticks, so that the same schedule of troubles fits windows of seconds and days of
+All durations are counted in ticks, so that the same schedule of faults fits windows of seconds and days of
 the local calendar: a tick is a tenth of a second of the loop's time, and `Pace.tick_ms` of the wall clock's.
 """
 
@@ -16,14 +16,14 @@ from meteragent.domain.grid import format_duration, parse_time
 from meteragent.domain.units import MINUTE_MS
 
 TICK_S = 0.1
-"""A tick by the loop's time."""
+"""Length of a tick by the loop's time."""
 
 KEYS = (b"a key of one home", b"a key of another home")
-"""What pseudonyms are made with, by `Setting.key` - 1."""
+"""Keys of pseudonyms; `Setting.key` - 1 is the index."""
 
 
 class Pace(NamedTuple):
-    """How fast the wall clock of a world runs, and where it begins."""
+    """The speed of a world's wall clock, and the time at which it begins."""
 
     tick_ms: int
     begin_ms: int
@@ -45,9 +45,10 @@ PACES = {
 class Setting:
     """One stream. Durations are in ticks; `grid` is length/step in ticks, or a unit of the calendar.
 
-    On the calendar it is `1d`, `1d/N` with N equal slots, or `1d:bands` with hours of the day; `key` says
-    which pseudonyms a meter leaves under (0: its name), `limit` a budget of so many windows a day (0: none).
-    With `stamped` readings have no times of their own.
+    On the calendar `grid` is `1d`, `1d/N` with N equal slots, or `1d:bands` with hours of the day. `key`
+    is the number of the key of pseudonyms (0: a meter's own name leaves), `limit` a budget in windows a
+    day (0: none). With `stamped` readings have no times of their own. `version` is that of MQTT at the
+    source.
     """
 
     name: str = "main"
@@ -73,82 +74,82 @@ class Setting:
 
     @property
     def sink_topic(self) -> str:
-        """Where it sends: a topic of its own."""
+        """The topic that it publishes to, which no other stream shares."""
         return f"private/{self.name}{self.topic or ''}/{{meter}}"
 
 
 def parse(settings: tuple[Setting, ...], pace: Pace, keys: Path, store: Path) -> config.Config:
-    """The agent's configuration with these streams, with its key files in `keys` (see `write_keys`)."""
+    """Build the agent's configuration of these streams; `keys` is the folder that `write_keys` filled."""
     keep = format_duration(settings[0].keep * pace.tick_ms)
-    streams = "".join(_stream(one, pace, keys) for one in settings)
-    known = _read(f'[store]\nkeep = "{keep}"\n{streams}')
-    return known.model_copy(update={"store": known.store.model_copy(update={"path": store})})
+    streams = "".join(_format_stream(setting, pace, keys) for setting in settings)
+    parsed = _parse_toml(f'[store]\nkeep = "{keep}"\n{streams}')
+    return parsed.model_copy(update={"store": parsed.store.model_copy(update={"path": store})})
 
 
 def write_keys(folder: Path) -> None:
-    """The files with the keys of pseudonyms."""
-    for at, key in enumerate(KEYS, 1):
-        (folder / f"key{at}").write_bytes(key)
+    """Write the files with the keys of pseudonyms."""
+    for number, key in enumerate(KEYS, 1):
+        (folder / f"key{number}").write_bytes(key)
 
 
 @lru_cache(maxsize=512)
-def _read(written: str) -> config.Config:
-    """As `config.parse`, but for what it refuses: for that it goes through ten years of the calendar."""
-    return config.Config.model_validate(tomllib.loads(written, parse_float=Decimal))
+def _parse_toml(text: str) -> config.Config:
+    """Parse a configuration without `config.parse`'s refusals, which go through ten years of the calendar."""
+    return config.Config.model_validate(tomllib.loads(text, parse_float=Decimal))
 
 
-def _stream(one: Setting, pace: Pace, keys: Path) -> str:
+def _format_stream(setting: Setting, pace: Pace, keys: Path) -> str:
     def ticks(count: int) -> str:
         return format_duration(count * pace.tick_ms)
 
-    power = one.kind == "power"
-    key = f'pseudonym_key_file = "{keys}/key{one.key}"\n' if one.key else ""
-    budget = f'budget = {{ level = {one.limit}, per = "24h" }}\n' if one.limit else ""
+    power = setting.kind == "power"
+    key = f'pseudonym_key_file = "{keys}/key{setting.key}"\n' if setting.key else ""
+    budget = f'budget = {{ level = {setting.limit}, per = "24h" }}\n' if setting.limit else ""
     return f"""
 [[stream]]
-name = "{one.name}"
+name = "{setting.name}"
 [stream.source]
 url = "mqtt://source"
 topic = "meters/{{meter}}/power"
 profile = "json"
 value = "v"
-{"" if one.stamped else 'time = "t"'}
-kind = "{one.kind}"
+{"" if setting.stamped else 'time = "t"'}
+kind = "{setting.kind}"
 unit = "{"W" if power else "Wh"}"
-{"hold" if power else "interval"} = "{ticks(one.stands)}"
-inflight = {one.inflight}
-max_meters = {one.meters}
+{"hold" if power else "interval"} = "{ticks(setting.stands)}"
+inflight = {setting.inflight}
+max_meters = {setting.meters}
 max_payload = "200B"
-protocol = "{"3.1.1" if one.version == 4 else "5"}"
+protocol = "{"3.1.1" if setting.version == 4 else "5"}"
 [stream.window]
-{_grid(one, pace)}
-clock = "{one.clock}"
-lateness = "{ticks(one.lateness)}"
-ahead = "{ticks(one.ahead)}"
-catch_up = "{ticks(one.catch_up)}"
-forget = "{ticks(one.forget)}"
-gap = {one.gap}
+{_format_grid(setting, pace)}
+clock = "{setting.clock}"
+lateness = "{ticks(setting.lateness)}"
+ahead = "{ticks(setting.ahead)}"
+catch_up = "{ticks(setting.catch_up)}"
+forget = "{ticks(setting.forget)}"
+gap = {setting.gap}
 range = [0, {20_000 if power else 10**8}]
 [stream.privacy]
 level = 1
-radius = {one.radius}
+radius = {setting.radius}
 quantum = {"1" if power else "0.5"}
-{"space = 'profile'" if ":" in one.grid else ""}
+{"space = 'profile'" if ":" in setting.grid else ""}
 {budget}
 [stream.sink]
 url = "mqtt://sink"
-topic = "{one.sink_topic}"
-spread = "{ticks(one.spread)}"
+topic = "{setting.sink_topic}"
+spread = "{ticks(setting.spread)}"
 inflight = 5
 {key}
 """
 
 
-def _grid(one: Setting, pace: Pace) -> str:
-    if not one.grid.startswith("1d"):
-        length, step = (format_duration(int(part) * pace.tick_ms) for part in one.grid.split("/"))
+def _format_grid(setting: Setting, pace: Pace) -> str:
+    if not setting.grid.startswith("1d"):
+        length, step = (format_duration(int(part) * pace.tick_ms) for part in setting.grid.split("/"))
         return f'length = "{length}"\nstep = "{step}"'
     zone = 'length = "1d"\ntimezone = "Europe/Amsterdam"\n'
-    if ":" in one.grid:
-        return f"{zone}bands = [{', '.join(repr(band) for band in one.grid[3:].split(','))}]"
-    return f"{zone}blocks = {one.grid.partition('/')[2] or 1}"
+    if ":" in setting.grid:
+        return f"{zone}bands = [{', '.join(repr(band) for band in setting.grid[3:].split(','))}]"
+    return f"{zone}blocks = {setting.grid.partition('/')[2] or 1}"

@@ -1,4 +1,4 @@
-"""The smallest schedule that still breaks the same: fewer events, plainer ones, then plainer settings."""
+"""Shrinking: the smallest schedule that violates the same invariant, with plainer events and settings."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
@@ -11,13 +11,13 @@ from simulators.simtest.schedule import Configuration, Crash, End, Event, Networ
 from simulators.simtest.setting import Setting
 
 _PLAIN = {"down_ms": 0, "then": 0, "part": 0, "store": "", "forgets": 0, "shuffles": 0, "retain": 0, "qos": 1}
-"""What an event has when nothing is special about it."""
+"""Values of an event's fields when nothing is special about it."""
 
 
-def invariant(plan: Schedule, where: Path, *, twin: bool) -> str | None:
-    """What a schedule breaks; None: nothing."""
+def invariant(plan: Schedule, folder: Path, *, twin: bool) -> str | None:
+    """Run a schedule; return the invariant that it violates, or None."""
     try:
-        run(plan, where, twin=twin)
+        run(plan, folder, twin=twin)
     except InvariantViolation as violation:
         return violation.invariant
     return None
@@ -25,88 +25,96 @@ def invariant(plan: Schedule, where: Path, *, twin: bool) -> str | None:
 
 def shrink(
     plan: Schedule,
-    where: Path,
+    folder: Path,
     *,
     twin: bool,
     runs: int = 1000,
 ) -> Schedule:
-    """A schedule that breaks what this one does, and from which nothing more can be left out.
+    """Shrink a schedule as long as it violates the same invariant.
 
-    Stops after so many `runs`. What breaks nothing is returned as it is.
+    Stops after `runs` runs. A schedule that violates none is returned unchanged.
     """
-    right = invariant(plan, where, twin=twin)
-    found = [plan]
-    while right is not None:
-        before = len(found)
-        for smaller in _smaller(lambda: found[-1]):
-            if smaller == found[-1]:
+    violated = invariant(plan, folder, twin=twin)
+    steps = [plan]
+    while violated is not None:
+        before = len(steps)
+        for candidate in _candidates(lambda: steps[-1]):
+            if candidate == steps[-1]:
                 continue
             if runs == 0:
-                return found[-1]
+                return steps[-1]
             runs -= 1
-            if invariant(smaller, where, twin=twin) == right:
-                found.append(smaller)
-        if len(found) == before:
+            if invariant(candidate, folder, twin=twin) == violated:
+                steps.append(candidate)
+        if len(steps) == before:
             break
-    return found[-1]
+    return steps[-1]
 
 
-def _smaller(now: Callable[[], Schedule]) -> Iterator[Schedule]:
-    """Schedules that are smaller than the present one, which may be another after each of them."""
-    yield from _without(now)
-    at = 0
-    while at < len(now().events):
-        for event in _plainer(now().events[at]):
-            events = now().events
-            yield replace(now(), events=(*events[:at], event, *events[at + 1 :]))
-        at += 1
-    yield from _plainer_settings(now)
+def _candidates(current: Callable[[], Schedule]) -> Iterator[Schedule]:
+    """Yield schedules that are smaller than the current one, which each of them may replace."""
+    yield from _remove_events(current)
+    index = 0
+    while index < len(current().events):
+        for event in _simplify_event(current().events[index]):
+            events = current().events
+            yield replace(current(), events=(*events[:index], event, *events[index + 1 :]))
+        index += 1
+    yield from _simplify_settings(current)
     for field in fields(Network):
         plain: dict[str, Any] = {field.name: field.default}
-        yield replace(now(), network=replace(now().network, **plain))
-    last_ms = max((event.at_ms for event in now().events), default=0)
-    yield replace(now(), end_ms=last_ms + 1)
+        yield replace(current(), network=replace(current().network, **plain))
+    last_ms = max((event.at_ms for event in current().events), default=0)
+    yield replace(current(), end_ms=last_ms + 1)
 
 
-def _without(now: Callable[[], Schedule]) -> Iterator[Schedule]:
-    """Half of the events are left out, or a quarter, … or one."""
-    size = len(now().events) // 2
+def _remove_events(current: Callable[[], Schedule]) -> Iterator[Schedule]:
+    """Yield schedules without half of the events, a quarter, … one."""
+    size = len(current().events) // 2
     while size:
-        at = 0
-        while at < len(now().events):
-            before = now().events
-            yield replace(now(), events=(*before[:at], *before[at + size :]))
-            if now().events == before:
-                at += size
+        begin = 0
+        while begin < len(current().events):
+            before = current().events
+            yield replace(current(), events=(*before[:begin], *before[begin + size :]))
+            if current().events == before:
+                begin += size
         size //= 2
 
 
-def _plainer(event: Event) -> Iterator[Event]:
-    known: dict[str, Any] = {field.name: getattr(event, field.name) for field in fields(event)}
+def _simplify_event(event: Event) -> Iterator[Event]:
+    values: dict[str, Any] = {field.name: getattr(event, field.name) for field in fields(event)}
     for name, value in _PLAIN.items():
-        if name in known and known[name] != value:
+        if name in values and values[name] != value:
             plain: dict[str, Any] = {name: value}
             yield replace(event, **plain)
     if isinstance(event, Crash) and event.where != "now":
         yield replace(event, where="now")
 
 
-def _plainer_settings(now: Callable[[], Schedule]) -> Iterator[Schedule]:
-    for which in range(len(now().configurations)):
-        configuration = now().configurations[which]
-        for one in configuration[1:]:
-            yield _with(now(), which, tuple(other for other in configuration if other is not one))
-        for at in range(len(now().configurations[which])):
+def _simplify_settings(current: Callable[[], Schedule]) -> Iterator[Schedule]:
+    for number in range(len(current().configurations)):
+        configuration = current().configurations[number]
+        for stream in configuration[1:]:
+            yield _replace_configuration(
+                current(), number, tuple(other for other in configuration if other is not stream)
+            )
+        for index in range(len(current().configurations[number])):
             for field in fields(Setting):
-                present = now().configurations[which]
-                if at >= len(present) or getattr(present[at], field.name) == field.default:
+                present = current().configurations[number]
+                if index >= len(present) or getattr(present[index], field.name) == field.default:
                     continue
                 usual: dict[str, Any] = {field.name: field.default}
-                yield _with(now(), which, (*present[:at], replace(present[at], **usual), *present[at + 1 :]))
-    used = max((event.then for event in now().events if isinstance(event, End)), default=0)
-    yield replace(now(), configurations=now().configurations[: used + 1])
+                yield _replace_configuration(
+                    current(),
+                    number,
+                    (*present[:index], replace(present[index], **usual), *present[index + 1 :]),
+                )
+    used = max((event.then for event in current().events if isinstance(event, End)), default=0)
+    yield replace(current(), configurations=current().configurations[: used + 1])
 
 
-def _with(plan: Schedule, which: int, configuration: Configuration) -> Schedule:
-    known = plan.configurations
-    return replace(plan, configurations=(*known[:which], configuration, *known[which + 1 :]))
+def _replace_configuration(plan: Schedule, number: int, configuration: Configuration) -> Schedule:
+    configurations = plan.configurations
+    return replace(
+        plan, configurations=(*configurations[:number], configuration, *configurations[number + 1 :])
+    )

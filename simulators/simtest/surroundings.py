@@ -1,4 +1,4 @@
-"""What happens around the agent: readings come, brokers go, clocks jump, disks are slow or full."""
+"""The agent's surroundings: meters that report, brokers that go away, clocks that jump, disks that fail."""
 
 import asyncio
 import hashlib
@@ -13,11 +13,10 @@ _ROOM_BYTES = 2**40
 
 
 class FaultInjector:
-    """Everything but what ends a process. `meanings` says what each topic and payload means.
+    """All events but those that end a process. `meanings` has the meaning of each topic and payload.
 
-    `newest_ms`: the newest time that the agent has seen. `set_back`: the wall clock was, once; setting it
-    right again is then no jump.
-    `scramble`: the readings have other values, at the same times.
+    `newest_ms` is the newest time that the agent has seen. `set_back`: the wall clock has been set back;
+    to set it right is then no jump. `scramble` gives the readings other values at the same times.
     """
 
     def __init__(
@@ -43,53 +42,53 @@ class FaultInjector:
         self._disk: Disk | None = None
 
     def wall_ms(self) -> int:
-        """What the agent's wall clock shows."""
+        """Return the time of the agent's wall clock."""
         return self._pace.begin_ms + int(self._loop.time() * self._pace.per_s) + self._offset_ms
 
     def boot_ms(self) -> int:
-        """What the agent's boot clock shows."""
+        """Return the time of the agent's boot clock."""
         return int(self._loop.time() * self._pace.per_s)
 
     def read_wall_ms(self) -> int:
-        """The agent reads its wall clock."""
+        """Read the wall clock for the agent, which has seen this time from now on."""
         now_ms = self.wall_ms()
         self.newest_ms = max(self.newest_ms, now_ms)
         return now_ms
 
     def clock_ms(self) -> int | None:
-        """What the agent's clock shows; None while the wall clock is behind what the agent has seen."""
+        """Return the time of the agent's clock; None while the wall clock is behind what it has seen."""
         now_ms = self.wall_ms()
         return now_ms if now_ms >= self.newest_ms else None
 
-    def not_before_newest(self) -> None:
-        """Set a clock that shows an earlier time than the agent has seen."""
+    def correct_clock(self) -> None:
+        """Set the wall clock forward to the newest time that the agent has seen, if it is behind."""
         self._offset_ms += max(0, self.newest_ms - self.wall_ms())
 
     def attach_disk(self, disk: Disk | None) -> None:
-        """This is the disk of now."""
+        """Take this disk for the present one."""
         self._disk = disk
         self._set_disk(self._takes_s, self._room_bytes)
 
     def settle(self) -> None:
-        """From now on nothing goes wrong."""
-        self.not_before_newest()
+        """End all faults."""
+        self.correct_clock()
         self._sink.refuses = False
         for broker in (self._source, self._sink):
             broker.settle()
         self._set_disk(0.001, _ROOM_BYTES)
 
     def apply(self, event: s.Event) -> None:
-        """Let something happen."""
+        """Let an event happen."""
         match event:
             case s.Read():
-                self._read(event)
+                self._publish_reading(event)
             case s.Junk():
-                self._junk(event)
+                self._publish_junk(event)
             case s.Drop():
-                self._drop(event)
+                self._drop_connections(event)
             case s.Stall(down_ms=down_ms):
                 self._sink.stalls = True
-                self._loop.call_later(down_ms / 1000, self._unstall)
+                self._loop.call_later(down_ms / 1000, self._end_stall)
             case s.Refuse():
                 self._sink.refuses = True
             case s.Clock(jump_ms=jump_ms):
@@ -101,15 +100,15 @@ class FaultInjector:
                 self._set_disk(takes_ms / 1000, self._room_bytes)
             case s.Full(room_bytes=room_bytes, lasts_ms=lasts_ms):
                 self._set_disk(self._takes_s, room_bytes)
-                self._loop.call_later(lasts_ms / 1000, self._empty)
+                self._loop.call_later(lasts_ms / 1000, self._free_disk)
 
-    def _read(self, event: s.Read) -> None:
+    def _publish_reading(self, event: s.Read) -> None:
         value_u, time_ms = self._value_u(event), self._pace.begin_ms + event.time_ms
         sign = "-" if value_u < 0 else ""
-        whole, rest = divmod(abs(value_u), 10**6)
+        units, millionths = divmod(abs(value_u), 10**6)
         topic, payload = (
             f"meters/m{event.meter}/power",
-            f'{{"t":{time_ms},"v":{sign}{whole}.{rest:06d}}}'.encode(),
+            f'{{"t":{time_ms},"v":{sign}{units}.{millionths:06d}}}'.encode(),
         )
         self.meanings[topic, payload] = ExpectedMeaning(f"m{event.meter}", time_ms, value_u, None)
         self._source.publish(topic, payload, event.qos, retain=bool(event.retain))
@@ -117,28 +116,28 @@ class FaultInjector:
     def _value_u(self, event: s.Read) -> int:
         if not self._scramble:
             return event.value_u
-        seen = f"{event.meter} {event.time_ms} {event.value_u}".encode()
-        return int.from_bytes(hashlib.sha256(seen).digest()[:4])
+        reading = f"{event.meter} {event.time_ms} {event.value_u}".encode()
+        return int.from_bytes(hashlib.sha256(reading).digest()[:4])
 
-    def _junk(self, event: s.Junk) -> None:
-        template, payload, reason = JUNK[event.which % len(JUNK)]
+    def _publish_junk(self, event: s.Junk) -> None:
+        template, payload, reason = JUNK[event.kind % len(JUNK)]
         topic = template.format(event.meter)
         self.meanings[topic, payload[:201]] = ExpectedMeaning(f"m{event.meter}", 0, 5 * 10**6, reason)
         self._source.publish(topic, payload, 1, retain=False)
 
-    def _drop(self, event: s.Drop) -> None:
-        link = self._source if event.side == "source" else self._sink
-        link.drop(event.down_ms / 1000)
+    def _drop_connections(self, event: s.Drop) -> None:
+        broker = self._source if event.side == "source" else self._sink
+        broker.drop(event.down_ms / 1000)
         if event.side == "source" and event.forgets:
             self._source.forget()
         elif event.side == "source" and event.shuffles:
             self._source.shuffle()
 
-    def _unstall(self) -> None:
+    def _end_stall(self) -> None:
         self._sink.stalls = False
         self._sink.cut()
 
-    def _empty(self) -> None:
+    def _free_disk(self) -> None:
         self._set_disk(self._takes_s, _ROOM_BYTES)
 
     def _set_disk(self, takes_s: float, room_bytes: int) -> None:

@@ -12,7 +12,7 @@ from meteragent.agent.clock import BootClock, CatchUp, SteadyClock
 from meteragent.agent.runner import Runner
 from meteragent.agent.sink import Sink
 from meteragent.agent.source import Source
-from meteragent.core.intake import Found, Intake
+from meteragent.core.intake import Intake, MeterReading
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
 from meteragent.core.timeline import Timeline
@@ -25,7 +25,7 @@ from meteragent.mqtt import Token as MqttToken
 from meteragent.mqtt.protocol import LAST_ID, Accepted, Event, Protocol
 from meteragent.mqtt.transport import Transport
 from meteragent.store import Store, generation, ledger, outbox, transaction
-from meteragent.store.outbox import Waiting
+from meteragent.store.outbox import WaitingRow
 
 
 class Mutant(NamedTuple):
@@ -72,7 +72,7 @@ def adds_again_what_is_delivered_again(patch: pytest.MonkeyPatch) -> None:
 
     def forgetful(cls: type[Timeline], *arguments: Any) -> Timeline:
         timeline: Timeline = restore(cls, *arguments)
-        timeline.covered_ms -= 300
+        timeline.integrated_until_ms -= 300
         timeline.standing_ms = None
         return timeline
 
@@ -82,7 +82,7 @@ def adds_again_what_is_delivered_again(patch: pytest.MonkeyPatch) -> None:
 def forgets_the_marks(patch: pytest.MonkeyPatch) -> None:
     """A stream that comes back opens what it has released."""
     snapshot = Store.snapshot
-    patch.setattr(Store, "snapshot", lambda self, channel: replace(snapshot(self, channel), marks={}))
+    patch.setattr(Store, "snapshot", lambda self, stream: replace(snapshot(self, stream), marks={}))
     patch.setattr(Store, "_check_openings", lambda *_: None)
 
 
@@ -111,7 +111,7 @@ def drops_what_was_on_its_way(patch: pytest.MonkeyPatch) -> None:
 
     async def looking(self: Sink, now_ms: int) -> None:
         await look(self, now_ms)
-        self._known._rows = [row for row in self._known._rows if row.id not in dropped]
+        self._queue._rows = [row for row in self._queue._rows if row.id not in dropped]
 
     patch.setattr(Sink, "serve", dropping)
     patch.setattr(Sink, "_look", looking)
@@ -121,7 +121,7 @@ def sends_other_bytes_again(patch: pytest.MonkeyPatch) -> None:
     """What is sent after a restart is the same value in other bytes."""
     pending = outbox.pending
 
-    def other(*arguments: Any) -> list[Waiting]:
+    def other(*arguments: Any) -> list[WaitingRow]:
         rows = pending(*arguments)
         return [r if r.retain else r._replace(payload=r.payload.replace(b",", b", ")) for r in rows]
 
@@ -132,8 +132,8 @@ def sends_before_it_is_due(patch: pytest.MonkeyPatch) -> None:
     """A meter's delay is not waited for."""
     pending = outbox.pending
 
-    def early(connection: Any, channel: str, now_ms: int, *more: Any) -> list[Waiting]:
-        rows = pending(connection, channel, now_ms + 10_000, *more)
+    def early(connection: Any, stream: str, now_ms: int, *more: Any) -> list[WaitingRow]:
+        rows = pending(connection, stream, now_ms + 10_000, *more)
         return [row._replace(due_ms=min(row.due_ms, now_ms - 1000)) for row in rows]
 
     patch.setattr(outbox, "pending", early)
@@ -164,21 +164,21 @@ def commits_in_two_parts(patch: pytest.MonkeyPatch) -> None:
 
     def twice(
         store: Store, commit: Commit, delivered: Sequence[int], budget: Any, _keep_ms: int
-    ) -> tuple[list[Waiting], int]:
+    ) -> tuple[list[WaitingRow], int]:
         with store.transaction() as tx:
             rows = outbox.append(tx, commit)
         with store.transaction() as tx:
             ledger.charge(tx, commit, budget)
             store.write(tx, commit)
-            outbox.delivered(tx, delivered, commit.clock_ms)
-            return rows, outbox.total(tx)
+            outbox.mark_delivered(tx, delivered, commit.clock_ms)
+            return rows, outbox.total_bytes(tx)
 
     patch.setattr(transaction, "commit", twice)
 
 
 def accepts_a_copy(patch: pytest.MonkeyPatch) -> None:
     """A store that was put back from before the last start is used as if nothing had left since."""
-    patch.setattr("meteragent.store.accepted", lambda _, path: generation.read(path))
+    patch.setattr("meteragent.store.accept", lambda _, path: generation.read(path))
 
 
 def begins_a_lost_store_anywhere(patch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def waits_for_large_values(patch: pytest.MonkeyPatch) -> None:
     """Messages leave in another order, or later, because of what they hold."""
     due = Sink._due
 
-    async def by_value(self: Sink) -> list[Waiting]:
+    async def by_value(self: Sink) -> list[WaitingRow]:
         return sorted(await due(self), key=lambda row: (row.topic.rpartition("/")[0], row.payload))
 
     patch.setattr(Sink, "_due", by_value)
@@ -255,8 +255,8 @@ def stands_at_the_oldest(patch: pytest.MonkeyPatch) -> None:
 
     def first_of_all(
         self: Intake, messages: Iterable[Message], counts: Counts, free: list[Token]
-    ) -> list[Found]:
-        found, seen = list[Found](), set[tuple[str, str | None, int]]()
+    ) -> list[MeterReading]:
+        found, seen = list[MeterReading](), set[tuple[str, str | None, int]]()
         for message in messages:
             for one in take(self, [message], counts, free):
                 key = one.meter, one.phase, one.reading.time_ms

@@ -33,14 +33,14 @@ def probabilities(name: str, scene: Scene, train: Integers, test: Integers) -> F
     attacker: Attacker = ATTACKERS[name]()
     if isinstance(attacker, Informed):
         attacker.know(LInfLaplace("1/10", 1, scene.slots), scene)
-    attacker.fit(train, scene.labels[scene.drawn(len(train))])
+    attacker.fit(train, scene.labels[scene.play(len(train))])
     return np.asarray(attacker.predict_proba(test))
 
 
 @pytest.mark.parametrize("name", ATTACKERS)
 def test_probabilities_are_of_each_window_alone(name: str) -> None:
     """Each row sums to 1, is not negative, and does not depend on the other windows."""
-    train = LIBRARY.points[LIBRARY.drawn(90), 0] + np.random.default_rng(0).integers(-9, 10, (90, 4))
+    train = LIBRARY.points[LIBRARY.play(90), 0] + np.random.default_rng(0).integers(-9, 10, (90, 4))
     test = train[:20] + 3
     said = probabilities(name, LIBRARY, train, test)
     assert said.shape == (20, 3)
@@ -235,7 +235,7 @@ def test_f1_is_of_the_event() -> None:
 def test_intervals_hold_together() -> None:
     """Each of two attackers has half of the alarm: Clopper and Pearson for rates, Hoeffding for areas."""
     scene = with_or_without("?", [[[0]]], [[[30]]], W)
-    one, two = measure(scene, rival("linf epsilon=1/20", scene), ["bayes", "averaging"], 400, 0, 0.1).found
+    one, two = measure(scene, rival("linf epsilon=1/20", scene), ["bayes", "averaging"], 400, 0, 0.1).results
     for found in (one, two):
         low, high = clopper_pearson(round(400 * found.rate), 400, 0.05)
         assert (found.low, found.high) == (float(low), float(high))

@@ -2,21 +2,28 @@
 
 import csv
 import json
+import re
+import subprocess
 import sys
+import tomllib
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from meteragent.extras import SIMULATORS, hint
 from meteragent.privacy import LInfLaplace
-from simulators.__main__ import main
+from simulators import option
+from simulators.__main__ import COMMANDS, main
 from simulators.adversary import curve, hidden, library
 from simulators.adversary.measure import measure
 from simulators.adversary.mechanism import rival
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers, with_or_without
-from tests.support.not_run import data_folder
+from simulators.extras import PACKAGES
+from tests.support.not_run import ROOT, data_folder
 
 SMALL = ["--size", "8", "--slots", "6", "--trials", "80"]
 
@@ -106,7 +113,7 @@ def test_a_false_saying_of_check_ends_with_3(
     monkeypatch.setattr(hidden, "confirm", lambda *_: rows)
     monkeypatch.setattr(library, "simulated_days", lambda *_: np.zeros((1, 31, 1440)))
     assert main(["attack", "check"]) == 3
-    assert capsys.readouterr().out.count("more than said") == 1
+    assert capsys.readouterr().out.count("more than claimed") == 1
 
 
 @pytest.mark.parametrize(
@@ -216,7 +223,7 @@ def test_the_frontier_is_at_equal_error(capsys: pytest.CaptureFixture[str], tmp_
 def test_independent_noise_pays_for_its_promise() -> None:
     """At one error, independent noise promises epsilon = n/b, and per reading 1/b is said of the same b."""
     scene = library.programmes(4, 6, 0)
-    (level,) = curve.levels("2:2:1")
+    (level,) = option.levels("2:2:1")
     promises = {}
     for name in ("linf", "independent", "per-reading"):
         ((text, _),) = curve.mechanisms(name, [level], Fraction(40), scene)
@@ -233,10 +240,10 @@ def test_independent_noise_pays_for_its_promise() -> None:
 
 def test_levels_are_so_many_times_apart() -> None:
     """lo:hi:k, of three digits; anything else is refused with an example."""
-    assert [float(level) for level in curve.levels("0.1:10:3")] == [0.1, 1, 10]
+    assert [float(level) for level in option.levels("0.1:10:3")] == [0.1, 1, 10]
     for wrong in ("1:2", "2:1:3", "0:1:3", "1:2:1", "1:2:0", "a:b:c", "1:inf:2", "nan:1:2"):
         with pytest.raises(ValueError, match="lo:hi:k"):
-            curve.levels(wrong)
+            option.levels(wrong)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +266,7 @@ def test_what_is_not_installed_is_named(
     monkeypatch.setitem(sys.modules, needs, None)
     last = [str(data_folder())] if arguments[-1] == "--data" else ["--mechanism", "linf", "--plot", "f.png"]
     assert main([*arguments, *last, *SMALL, "--attack", "edges"]) == 2
-    assert f"pip install 'meteragent-simulators[{extra}]'" in capsys.readouterr().err
+    assert f"pip install . './simulators[{extra}]' in a clone" in capsys.readouterr().err
 
 
 def test_plots_are_pdf_or_png(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,3 +277,59 @@ def test_plots_are_pdf_or_png(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (tmp_path / "f.pdf").read_bytes().startswith(b"%PDF")
     assert main([*arguments, "--plot", str(tmp_path / "f.jpg")]) == 2
     assert "f.jpg" in capsys.readouterr().err
+
+
+BLOCKED = (
+    "import sys; sys.modules.update(dict.fromkeys({packages!r}));"
+    " from simulators.__main__ import main; sys.exit(main({arguments!r}))"
+)
+"""A program without some packages."""
+
+
+def without(packages: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as if some packages were not installed."""
+    code = BLOCKED.format(packages=packages, arguments=list(arguments))
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("command", [name for name, (extra, _) in COMMANDS.items() if extra == "analysis"])
+def test_help_needs_no_extra(command: str) -> None:
+    """`--help` of each command that needs the analysis extra works without any extra, and describes it."""
+    packages = ["scipy", "matplotlib", "pyarrow", "aiomqtt", "amqtt", "tqdm", "pyspark"]
+    done = without(packages, command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"usage: python -m simulators {command}" in done.stdout
+    first = (import_module(f"simulators.{command}").__doc__ or "").split(".")[0].split(":")[0]
+    assert first in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments", "extra"),
+    [
+        ("scipy", ["attack", "programmes"], "analysis"),
+        ("scipy", ["frontier"], "analysis"),
+        ("matplotlib", ["paper"], "analysis"),
+        ("scipy", ["utility"], "analysis"),
+        ("matplotlib", ["pictures", "--out", "nowhere"], "analysis"),
+        ("aiomqtt", ["pictures", "--out", "nowhere"], "demo"),
+    ],
+)
+def test_the_hint_names_the_extra_that_has_the_package(
+    package: str, arguments: list[str], extra: str
+) -> None:
+    """Without a package the run ends with 1 and names the package, and an extra that installs it."""
+    done = without([package], *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    first, _, command = done.stderr.partition(" is missing: ")
+    assert re.fullmatch(rf"{arguments[0]}: {package}[.\w]*", first)
+    assert command.strip() == hint(extra, SIMULATORS)
+
+
+def test_extras_are_those_of_the_distribution() -> None:
+    """The hints name extras that exist, with the packages that pyproject.toml has."""
+    project = tomllib.loads((ROOT / "simulators" / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    for name, packages in PACKAGES.items():
+        wanted = {re.split(r"[<>=\[]", one)[0] for one in extras[name]}
+        assert packages == ({"pyspark"} if name == "spark" else wanted)
+    assert {extra for extra, _ in COMMANDS.values()} <= PACKAGES.keys() == extras.keys()

@@ -62,13 +62,13 @@ def test_every_row_of_check_has_its_measurement(monkeypatch: pytest.MonkeyPatch)
     rows = hidden.confirm(stream, loads(2), ["bayes"], 8, 0)
     said = facts_of(stream)["hidden"]
     expected = [(one["event"], int(d), most) for one in said for d, most in one["right_of_100"].items()]
-    assert [(row.event, row.days, row.said) for row in rows] == expected
+    assert [(row.event, row.days, row.claimed) for row in rows] == expected
     assert rows == hidden.confirm(stream, loads(2), ["bayes"], 8, 0)
     assert rows != hidden.confirm(stream, loads(2), ["bayes"], 8, 1)
     assert all(row.low <= row.rate <= row.high for row in rows)
     text = hidden.table(rows, "street", "2 homes", 8, 0)
     assert text.count("\n") == len(rows) + 3
-    assert "more than said" not in text
+    assert "more than claimed" not in text
 
 
 def test_more_than_said_is_marked() -> None:
@@ -76,7 +76,7 @@ def test_more_than_said_is_marked() -> None:
     row = hidden.Row.of("a kettle", 1, 70, {"edges": 500, "bayes": 800}, 1000)
     assert not row.confirmed
     assert (row.worst, row.rate) == ("bayes", 0.8)
-    assert "**more than said**" in hidden.table([row], "appliance", "1 home", 1000, 0)
+    assert "**more than claimed**" in hidden.table([row], "appliance", "1 home", 1000, 0)
 
 
 def test_what_may_be_chance_is_no_refutation() -> None:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meteragent.privacy import LInfLaplace, SeededBits, sd
+from meteragent.privacy import LInfLaplace, SeededBits, conformance, sd
+from simulators.__main__ import main
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.measure import measure
 from simulators.adversary.mechanism import MECHANISMS, Average, rival
-from simulators.adversary.named import Unusable, made
+from simulators.adversary.named import Unusable, make
 from simulators.adversary.scene import library
 
 SCENE = library("?", [[0] * 6, [10] * 6], Fraction(1))
@@ -133,7 +134,7 @@ def test_modules_of_the_current_directory_are_found(tmp_path: Path, monkeypatch:
         "class One:\n    def __init__(self, k):\n        self.k = k\n"
     )
     monkeypatch.chdir(tmp_path)
-    assert made("an_own_attacker:One k=-3", ATTACKERS).k == -3
+    assert make("an_own_attacker:One k=-3", ATTACKERS).k == -3
 
 
 @pytest.mark.parametrize(
@@ -164,3 +165,66 @@ def test_names_are_listed_where_they_are_explained() -> None:
     for module, names in (("mechanism", MECHANISMS), ("attackers", ATTACKERS)):
         text = __import__(f"simulators.adversary.{module}", fromlist=["x"]).__doc__ or ""
         assert all(f"| {name} |" in text for name in names)
+
+
+def docstring_mechanism(folder: Path) -> None:
+    """Save the mechanism of the conformance suite's docstring as own.py."""
+    lines = [
+        line[8:]
+        for line in (conformance.__doc__ or "").splitlines()
+        if line.startswith(("    >>> ", "    ... "))
+    ]
+    code = "\n".join(line for line in lines if not line.startswith("conform("))
+    (folder / "own.py").write_text(code + "\n")
+
+
+def test_what_conforms_can_be_attacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The mechanism of the conformance suite's docstring is applied slot by slot, and keeps n epsilon."""
+    docstring_mechanism(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    one = rival("own:Mine epsilon=1/10", SCENE)
+    ours = rival("per-reading epsilon=1/10", SCENE)
+    assert one.promise == LInfLaplace(Fraction(6, 10), 1, 6)
+    outputs = SCENE.points[:, 0]
+    expected = ours.mechanism.log_mass(outputs, outputs[1])
+    assert one.mechanism.log_mass(outputs, outputs[1]) == pytest.approx(expected)
+    arguments = ["attack", "programmes", "--size", "4", "--slots", "6", "--trials", "400"]
+    assert main([*arguments, "--mechanism", "own:Mine epsilon=1/10"]) == 0
+    assert "own:Mine epsilon=1/10" in capsys.readouterr().out
+
+
+class Scalar:
+    """Adds nothing; its masses have the wrong shape, or it fails."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def release(self, windows: Any, *, bits: Any = None) -> Any:
+        """Drop a slot, or fail."""
+        if self.how == "raises":
+            raise ValueError("a number, please")
+        return np.asarray(windows)[..., 1:]
+
+    def log_mass(self, outputs: Any, point: Any) -> Any:
+        """One number for everything, or for each window."""
+        if self.how == "fails":
+            raise IndexError("too many indices")
+        return np.zeros(()) if self.how == "scalar" else np.zeros(len(outputs) + 0 * len(point))
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("scalar", r"one number for each window, shape \(1,\).* it gives \(\)"),
+        ("fails", "log_mass fails on a window of 6 slots: too many"),
+        ("raises", r"release fails on windows of shape \(40, 1, 6\): a number, please"),
+        ("drops", r"keep the shape \(40, 1, 6\); it gives \(40, 1, 5\)"),
+    ],
+)
+def test_what_takes_no_windows_is_named(how: str, why: str) -> None:
+    """A mechanism that takes neither windows nor single numbers is refused, with what it gives."""
+    text = f"tests.simulators.test_adversary_mechanism:Scalar how={how}"
+    with pytest.raises(Unusable, match=why):
+        measure(SCENE, rival(text, SCENE), ["edges"], 40, 0)

@@ -32,8 +32,8 @@ def test_points_are_windows_of_slots() -> None:
         (np.zeros((2, 1), int), [0, 1], ValueError, "shape"),
         (np.zeros((2, 0, 1), int), [0, 1], ValueError, "shape"),
         (np.zeros((2, 1, 1), int), [0, 1, 1], ValueError, "a label each"),
-        (np.zeros((2, 1, 1), int), [0, 0], ValueError, "two at least"),
-        (np.zeros((2, 1, 1), int), [0, 2], ValueError, "each of them given"),
+        (np.zeros((2, 1, 1), int), [0, 0], ValueError, "at least two"),
+        (np.zeros((2, 1, 1), int), [0, 2], ValueError, "each of them used"),
         (np.zeros((2, 1, 1), int), [1, 2], ValueError, "0 .. C-1"),
     ],
 )
@@ -67,7 +67,7 @@ def test_with_or_without_is_paired() -> None:
 def test_points_are_played_in_turn() -> None:
     """Every point is played as often as any other, but for one."""
     scene = one_each("?", [[1], [2], [3]], W)
-    assert np.bincount(scene.drawn(11)).tolist() == [4, 4, 3]
+    assert np.bincount(scene.play(11)).tolist() == [4, 4, 3]
 
 
 @pytest.mark.parametrize("watts", [0.5, 1.49, -0.5, 2.5])
@@ -145,10 +145,10 @@ def test_a_reading_stands_for_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> 
     """Means by sample and hold; a window with a gap of more than 30 s is left out."""
     times_s = np.array([0, 5, 10, 40, 45, 100, 110, 119, 121], np.float64)
     watts = np.array([10, 30, 50, 60, 70, 80, 90, 100, 0], np.float64)
-    monkeypatch.setattr(library, "_trace", lambda path: (times_s, watts))
+    monkeypatch.setattr(library, "_load_trace", lambda path: (times_s, watts))
     # Windows of two slots: 0-20, 20-40, 40-60, then a gap, 60-80, 80-100, 100-120.
     expected = [[20, 50], [50, 50], [65, 70], [80, 91]]
-    assert library._windows_of(Path("trace"), 2).tolist() == expected
+    assert library._load_windows(Path("trace"), 2).tolist() == expected
 
 
 def test_real_homes_are_whole_days() -> None:

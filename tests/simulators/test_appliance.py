@@ -94,7 +94,12 @@ def test_a_homes_runs_are_its_own(load: Appliance | Thermostat, people: Househol
 
 def test_nothing_starts_itself_while_nobody_is_home(people: Households) -> None:
     """An attended appliance is not started in an absence; one that is not attended is."""
-    same = {"signature": Signature.on(2000, 120), "starts_per_day": 5, "hours": ((6, 23, 1),), "many": True}
+    same = {
+        "signature": Signature.on(2000, 120),
+        "starts_per_day": 5,
+        "hours": ((6, 23, 1),),
+        "overlapping": True,
+    }
     unattended = Appliance("test kettle", attended=False, **same)  # type: ignore[arg-type]
     attended = Appliance("test kettle", **same)  # type: ignore[arg-type]
     absences = people.absences(0)
@@ -113,7 +118,7 @@ def test_one_kettle_boils_once_at_a_time(people: Households) -> None:
         "attended": False,
     }
     for many in (False, True):
-        runs = runs_of(Appliance("test", many=many, **often), people)  # type: ignore[arg-type]
+        runs = runs_of(Appliance("test", overlapping=many, **often), people)  # type: ignore[arg-type]
         order = np.lexsort((runs.start_s, runs.row))
         same = np.diff(runs.row[order]) == 0
         overlaps = (runs.start_s[order][1:] < runs.stop_s[order][:-1])[same]

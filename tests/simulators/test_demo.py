@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meteragent import __version__, cli, config
+from meteragent import cli, config
 from meteragent.domain.errors import RecordError
 from meteragent.report import facts, guarantee
 from meteragent.report.guarantee import Guarantee
@@ -218,7 +218,10 @@ def test_missing_part() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == "demo: amqtt is missing: pip install 'meteragent-simulators[demo]'\n"
+    assert (
+        done.stderr
+        == "demo: amqtt is missing: pip install . './simulators[demo]' in a clone of the repository\n"
+    )
 
 
 @pytest.mark.parametrize("part", ["simulators", "amqtt"])
@@ -231,7 +234,7 @@ def test_what_the_command_needs(
     assert cli.main(["demo"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"pip install 'meteragent-simulators[demo]=={__version__}'" in err
+    assert "pip install . './simulators[demo]' in a clone" in err
     assert err.count("\n") == 1
 
 

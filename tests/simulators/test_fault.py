@@ -76,7 +76,7 @@ def test_seeds_and_homes_differ() -> None:
     """Another seed or another home has other faults; seed 0 is a seed."""
     readings = Readings(SENT_MS, VALUES)
     tables = [MANY.strike(seed, home, SENT_MS, readings)[1] for seed, home in ((0, 5), (1, 5), (0, 6))]
-    times = [{(row.sent_ms, row.what) for row in table} for table in tables]
+    times = [{(row.sent_ms, row.fault) for row in table} for table in tables]
     assert len({frozenset(one) for one in times}) == 3
 
 
@@ -138,7 +138,7 @@ def test_over_midnight() -> None:
 def test_faults_are_independent() -> None:
     """Which readings one fault strikes says nothing of another: within five standard deviations."""
     _, rows = strike(Faults(0, 0.1, 0.1, 0.1, 0, 0, 0, 0))
-    struck = {what: {row.sent_ms for row in rows if row.what == what} for what in NAMES[1:4]}
+    struck = {what: {row.sent_ms for row in rows if row.fault == what} for what in NAMES[1:4]}
     for one, other in combinations(struck, 2):
         assert len(struck[one] & struck[other]) == pytest.approx(43, abs=5 * 43**0.5)
 
@@ -147,5 +147,5 @@ def test_what_is_refused() -> None:
     """No probability, and times without readings."""
     with pytest.raises(ValueError, match="late is a probability, not 2"):
         Faults(late=2)
-    with pytest.raises(ValueError, match="0 readings have as many times"):
+    with pytest.raises(ValueError, match="0 readings need as many times"):
         NONE.strike(0, 0, SENT_MS, Readings(SENT_MS[:0], VALUES[:0]))

@@ -1,5 +1,7 @@
 """simulators.fleet: the same bits however they are asked for, exact sums, and a table of all that ran."""
 
+import pickle
+import pydoc
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -249,3 +251,14 @@ def test_peaks(street: Street) -> None:
     assert np.median(street.watts.max(axis=1)) > 1500
     assert street.watts.max() <= 3 * 25 * 230
     assert street.watts.min() >= 0
+
+
+def test_help_is_short() -> None:
+    """The catalogue is a name in signatures, not its contents; a catalogue of one's own shows them."""
+    text = pydoc.plain(pydoc.render_doc(Fleet))
+    assert "catalogue: tuple[simulators.appliance.Load, ...] = CATALOGUE" in text
+    assert "Thermostat(" not in text
+    assert len(text) < 3500
+    assert len(CATALOGUE) > 10
+    assert pickle.loads(pickle.dumps(CATALOGUE)) == CATALOGUE
+    assert "Thermostat(" in repr((*CATALOGUE, CATALOGUE[0]))

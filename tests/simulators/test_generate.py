@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from pyarrow import csv, parquet
 
 from simulators import plan
 from simulators.__main__ import main
-from simulators.compare import BEGIN, END, Kind, Row, runs_of, table
+from simulators.compare import BEGIN, END, HOME_FILES, Kind, Row, runs_of, table
 from simulators.fleet import Fleet
 from simulators.plan import Files, Plan
 from tests.support.broker import Broker, free_port
@@ -220,3 +221,18 @@ def test_no_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     (tmp_path / "file").write_text("nothing")
     assert main(["compare", "--data", str(data_folder()), "--into", str(tmp_path / "file")]) == 2
     assert BEGIN in capsys.readouterr().err
+
+
+def test_readmes_name_data_that_anybody_can_get() -> None:
+    """No folder outside the repository is named; each set of traces has its public source and licence."""
+    for readme in (ROOT / "simulators").rglob("README.md"):
+        for path in re.findall(r"(?:\.\./)+[\w./-]*\w", readme.read_text()):
+            named = (readme.parent / path).resolve()
+            assert named.is_relative_to(ROOT), f"{readme}: {path}"
+            assert named.exists(), f"{readme}: {path}"
+    text = (ROOT / "simulators" / "README.md").read_text()
+    section = text.partition("## Real traces")[2].partition("\n## ")[0]
+    for name in ("REFIT", "UK-DALE", "tracebase"):
+        assert re.search(rf"\[{name}\]\(https://[^)]+\) \(.* \d{{4}}\), (CC BY 4.0|ODbL 1.0)", section), name
+    for name in HOME_FILES:
+        assert f"`homes/{name}.parquet`" in section

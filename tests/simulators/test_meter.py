@@ -65,8 +65,8 @@ def test_register_rolls_over_and_counts_whole() -> None:
 
 def test_drawn_meters() -> None:
     """Homes have meters of their own, within class B, and always the same one."""
-    meters = [Meter.drawn(0, home) for home in range(200)]
-    assert meters[7] == Meter.drawn(0, 7)
+    meters = [Meter.random(0, home) for home in range(200)]
+    assert meters[7] == Meter.random(0, 7)
     assert len(set(meters)) == 200
     gains, drifts = np.array([(one.gain, one.drift_ppm) for one in meters]).T
     assert 0.015 < np.ptp(gains) <= 0.02

@@ -96,7 +96,7 @@ def test_per_reading_noise_gives_the_programme_away(scene: Scene, monkeypatch: p
     """
     monkeypatch.setattr(paper, "EPSILONS", paper.EPSILONS[2:3])
     outcomes = [point.outcome for point in paper.identification(scene, 120, 0)]
-    assert all([one.attacker for one in outcome.found] == list(ATTACKERS) for outcome in outcomes)
+    assert all([one.attacker for one in outcome.results] == list(ATTACKERS) for outcome in outcomes)
     per_reading, independent, ours = (outcome.error_w for outcome in outcomes)
     assert per_reading == pytest.approx(10 * math.sqrt(2), rel=0.05)
     assert independent == pytest.approx(300 * math.sqrt(2), rel=0.05)

@@ -13,6 +13,7 @@ SHOWN = {
     path.name
     for page in [ROOT / "README.md", *ROOT.glob("simulators/**/README.md")]
     for path in map(Path, re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text()))
+    if path != Path("docs/page.png")  # of a browser
 }
 
 

@@ -147,6 +147,17 @@ def test_command(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert said.startswith("8 readings sent, 2014-05-13T17:00:00Z to 2014-05-13T17:03:00Z, in ")
 
 
+def test_command_reads_the_header(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A column of Unix times is not replayed as watts: 2, and which columns there are."""
+    (tmp_path / "house.csv").write_text("Time,Unix,Aggregate\n0,1379455691,5\n60,1379455751,6\n")
+    options = ["replay", str(tmp_path / "house.csv"), "--out", str(tmp_path / "out.csv")]
+    assert main(options) == 2
+    assert "--watts" in (said := capsys.readouterr().err)
+    assert "Time, Unix, Aggregate" in said
+    assert not (tmp_path / "out.csv").exists()
+    assert main([*options, "--watts", "Aggregate"]) == 0
+
+
 def test_command_moves(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--start moves the first reading and --limit keeps the first stretch."""
     (tmp_path / "trace.csv").write_text("t,w\n0,5\n60,6\n120,7\n")

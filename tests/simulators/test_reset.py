@@ -30,8 +30,8 @@ def test_every_fault_is_in_the_ground_truth() -> None:
     """A reset shows what was used since the reading before it, a rollover what is past the modulus."""
     shown, rows = Resets(reset=0.05, rollover_wh=1e5).strike(0, 7, SENT_MS, register())
     at = {int(ms): place for place, ms in enumerate(SENT_MS)}
-    resets = [at[row.sent_ms] for row in rows if row.what == "reset"]
-    rolled = [at[row.sent_ms] for row in rows if row.what == "rollover"]
+    resets = [at[row.sent_ms] for row in rows if row.fault == "reset"]
+    rolled = [at[row.sent_ms] for row in rows if row.fault == "rollover"]
     assert 3 <= len(resets) <= 25  # of 200 days at 0.05: outside with a chance below 1e-3, for a fixed seed
     assert rolled
     assert (shown.values[resets] == 500).all()

@@ -70,6 +70,34 @@ def test_csv(tmp_path: Path) -> None:
     assert written.watts.tolist() == seconds.watts.tolist() == [1.5, 2.0]
 
 
+REFIT = """Time,Unix,Aggregate,Appliance1,Issues
+2013-09-17 22:08:11,1379455691,523,74,0
+2013-09-17 22:08:18,1379455698,526,75,0
+2013-09-17 22:08:26,1379455706,540,74,0
+"""
+"""The columns of REFIT's CLEAN_House*.csv."""
+
+
+def test_clock_times_are_no_watts(tmp_path: Path) -> None:
+    """The second column of a REFIT file is the time again: it is refused, and the columns are named."""
+    path = csv_file(tmp_path, REFIT)
+    with pytest.raises(TraceError, match=r"Unix holds clock times, not watts.*Time, Unix, Aggregate, App"):
+        load(path)
+    with pytest.raises(TraceError, match="Unix holds clock times"):
+        load(path, "Time", "Unix")
+    assert load(path, watts="Aggregate").watts.tolist() == [523, 526, 540]
+
+
+def test_a_power_plant_is_a_meter(tmp_path: Path) -> None:
+    """Watts below those of a clock are watts, however many."""
+    assert load(csv_file(tmp_path, "t,w\n0,946684799\n1,946684800\n")).watts.tolist() == [
+        946684799,
+        946684800,
+    ]
+    with pytest.raises(TraceError, match="clock times"):
+        load(csv_file(tmp_path, "t,w\n0,946684800\n1,1379455691000\n"))
+
+
 def test_missing_values(tmp_path: Path) -> None:
     """A row without a time, without watts, or with watts that are not finite is left out."""
     columns = {

@@ -30,7 +30,7 @@ def street() -> Street:
 @pytest.fixture(scope="module")
 def rows(street: Street) -> dict[tuple[str, int], Row]:
     """The report by use and homes."""
-    return {(row.what, row.homes): row for row in report(street)}
+    return {(row.quantity, row.homes): row for row in report(street)}
 
 
 def test_it_has_a_row_for_each_use(rows: dict[tuple[str, int], Row]) -> None:
@@ -46,7 +46,7 @@ def test_it_has_a_row_for_each_use(rows: dict[tuple[str, int], Row]) -> None:
 
 def test_errors_are_what_left_less_what_was(street: Street, rows: dict[tuple[str, int], Row]) -> None:
     """By hand: of numbers, of days in kWh, of the mean of ten homes; 95 of 100 are within `measured`."""
-    private = street.left * float(street.described.terms.mechanism.quantum)
+    private = street.released * float(street.described.terms.mechanism.quantum)
     off = private - street.true_w
     expected = {
         ("a home, 30min", 1): off.ravel(),
@@ -119,7 +119,7 @@ def test_a_receiver_s_series_is_that_of_the_agent_s_messages(street: Street) -> 
     shared = street.described
     sent = [
         RecordFormat.of(shared).record("home-3", 2 * DAY_MS + at * shared.terms.length_ms, 0, value)
-        for at, value in enumerate(street.left[3, 2].tolist())
+        for at, value in enumerate(street.released[3, 2].tolist())
     ]
     assert collect([shared.message("home-3", 0), *sent])["home-3"] == street.series(3, 2)
 

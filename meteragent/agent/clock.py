@@ -1,43 +1,60 @@
-"""The clocks of the agent: one that never runs backwards, and one that waits after a start (law 4).
+"""The clocks of the agent.
 
-A third watches for copies (law 1): memory and disk that are resumed from a snapshot hold open windows
-whose intervals may have left since, with the noise that is still to leave. What gives a copy away is the wall
-clock: it is set forward, while the time since the machine's start has not moved on.
+Theory of operation
+-------------------
+Windows follow the wall clock, and a wall clock may be wrong, set back, or part of a copy. Three classes turn
+it into times that the rest of the agent can rely on:
+
+    SteadyClock  the time, which never runs backwards: it is never behind what it has shown or what the store
+                 has seen, nor earlier than the software itself. While the wall clock is behind that, there is
+                 no time, and processing pauses (law 4).
+    BootClock    the time since the machine's start, by which copies are recognised (law 1). Memory and disk
+                 that are resumed from a snapshot hold open windows whose intervals may have been released
+                 since, with the same noise. The wall clock gives the copy away: it is set forward, while the
+                 time since the machine's start has not moved on. A step before the clock was first
+                 synchronised is how machines without a hardware clock start, not a sign of a copy.
+    CatchUp      the time up to which slots may close. After a start or a pause, readings wait in the broker
+                 for slots that are overdue; these stay open until `catch_up` has passed since the
+                 subscription (law 4).
+
+A jump ends a SteadyClock for good: `check` raises ClockJumped, the store is treated as a copy, and the agent
+starts afresh with a new clock.
 """
 
 import logging
 from collections.abc import Callable
 
 from meteragent.domain.counters import Counts
+from meteragent.domain.grid import iso_time
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 
 EARLIEST_MS = 1_767_225_600_000
-"""2026-01-01: a clock before the software's own time is not synchronised."""
+"""2026-01-01: a clock that shows a time before the software existed is not synchronised."""
 
 LOOK_S = 1.0
-"""How often the time is asked for, at least, so that the wall clock is compared with the boot clock."""
+"""The longest time between two comparisons of the wall clock with the boot clock."""
 STEP_MS = 5 * MINUTE_MS
-"""Once the clock has been synchronised, a longer step forward is a jump."""
+"""A longer forward step of a synchronised clock is a jump."""
 UNKNOWN_STEP_MS = HOUR_MS
-"""The same where nobody knows whether it has been synchronised."""
+"""The same, for a clock that does not say whether it has been synchronised."""
 
 _log = logging.getLogger("meteragent")
 
 
 class ClockJumped(Exception):
-    """The wall clock has jumped forward: what is in memory and on disk may be a copy of what has left."""
+    """The wall clock has jumped forward: this may be a copy whose windows have already been released."""
 
 
 class BootClock:
-    """The time since the machine's start, which tells a jump of the wall clock from the passing of time.
+    """The time since the machine's start, which tells a jump of the wall clock from the passage of time.
 
-    Both count suspended time, and both follow the slewing of the clock's rate: their difference changes only
-    when somebody sets the wall clock. A step before the first synchronisation is no jump (law 4), nor is one
-    back, or forward again to where the wall clock has been.
+    Both clocks count suspended time, and both follow the slewing of the clock's rate: their difference
+    changes only when the wall clock is set. A step before the first synchronisation is not a jump (law 4),
+    nor is a step back, or one forward to a time that the wall clock has already shown.
     """
 
     def __init__(self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None]) -> None:
-        """`boot_ms` reads the clock; `synchronised` is None where nobody knows whether the wall clock is."""
+        """Begin comparing; `synchronised` returns None if the system does not say."""
         self._boot_ms = boot_ms
         self._ask = synchronised
         self._synchronised: bool | None = False
@@ -45,23 +62,24 @@ class BootClock:
         self._ahead_ms: int | None = None
 
     def step_ms(self, wall_ms: int) -> int:
-        """Return by how much the wall clock has jumped since the last call, 0 if it has not.
+        """Return how far the wall clock has jumped forward since the last call, 0 if it has not.
 
-        `wall_ms` must have been read before this call: then a pause in between looks like a step back.
+        `wall_ms` must be read before this call, so that a pause in between looks like a step back, not
+        forward.
         """
         boot_ms = self._boot_ms()
         ahead_ms = wall_ms - boot_ms
-        before_ms, before = self._ahead_ms, self._synchronised
-        if before_ms is None or ahead_ms > before_ms:
+        newest_ms, was_synchronised = self._ahead_ms, self._synchronised
+        if newest_ms is None or ahead_ms > newest_ms:
             self._ahead_ms = ahead_ms
-        step_ms = 0 if before_ms is None else ahead_ms - before_ms
-        self._look(boot_ms, at_once=step_ms > STEP_MS)
-        if before or self._synchronised is None:
-            return step_ms if step_ms > (STEP_MS if before else UNKNOWN_STEP_MS) else 0
+        step_ms = 0 if newest_ms is None else ahead_ms - newest_ms
+        self._ask_now_and_then(boot_ms, at_once=step_ms > STEP_MS)
+        if was_synchronised or self._synchronised is None:
+            return step_ms if step_ms > (STEP_MS if was_synchronised else UNKNOWN_STEP_MS) else 0
         return 0
 
-    def _look(self, boot_ms: int, *, at_once: bool) -> None:
-        """Ask whether the clock is synchronised, now and then, until it is."""
+    def _ask_now_and_then(self, boot_ms: int, *, at_once: bool) -> None:
+        """Ask whether the clock is synchronised, at most once per LOOK_S, until it is."""
         if self._synchronised:
             return
         if at_once or self._asked_ms is None or boot_ms - self._asked_ms >= round(LOOK_S * 1000):
@@ -69,9 +87,9 @@ class BootClock:
 
 
 class SteadyClock:
-    """A wall clock that is never earlier than what it, or the store, has seen (law 4).
+    """A wall clock that never shows an earlier time than it has shown, or the store has seen (law 4).
 
-    After a jump it is no clock any more: everything stands until the store is restored.
+    After a jump (`jumped_ms` is not 0) it no longer shows any time.
     """
 
     def __init__(self, wall_ms: Callable[[], int], counts: Counts, boot: BootClock | None = None) -> None:
@@ -80,31 +98,35 @@ class SteadyClock:
         self._boot = boot
         self._newest_ms = EARLIEST_MS
         self._counts = counts
-        self._stands = False
+        self._is_behind = False
 
     @property
     def newest_ms(self) -> int:
-        """The newest time seen."""
+        """The newest time shown so far, by this process or before its start."""
         return self._newest_ms
 
     def not_before(self, newest_ms: int) -> None:
-        """Take in what the store has seen."""
+        """Show no time before the newest that the store has seen."""
         self._newest_ms = max(self._newest_ms, newest_ms)
 
     def now_ms(self) -> int | None:
-        """The time; None while the clock shows an earlier one, or has jumped: then everything stands."""
+        """Return the time; None while the wall clock is behind, and after a jump: processing pauses."""
         now_ms = self._wall_ms()
         if self._boot is not None and not self.jumped_ms:
             self.jumped_ms = self._boot.step_ms(now_ms)
         if self.jumped_ms:
             return None
         if now_ms < self._newest_ms:
-            if not self._stands:
+            if not self._is_behind:
                 self._counts.add("clock_waits")
-                _log.warning("the clock is %d s behind: nothing leaves", (self._newest_ms - now_ms) // 1000)
-            self._stands = True
+                _log.warning(
+                    "processing paused: the clock shows %s, the newest time known is %s: set the clock right",
+                    iso_time(now_ms),
+                    iso_time(self._newest_ms),
+                )
+            self._is_behind = True
             return None
-        self._stands = False
+        self._is_behind = False
         self._newest_ms = now_ms
         return now_ms
 
@@ -116,14 +138,14 @@ class SteadyClock:
 
 
 class CatchUp:
-    """Up to when slots may close, also after the stream stood still (law 4).
+    """The time up to which slots may close, even after a stop or a pause (law 4).
 
-    What fell due while the agent was stopped, or its store full, stays open until `catch_up` has
-    passed since the subscription was confirmed, and readings that arrive by then count.
+    Slots that fell due while the agent was stopped, or its store was full, stay open until `catch_up` has
+    passed since the subscription was confirmed; readings that arrive by then count.
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:
-        """`closed_ms`: up to when slots have closed; `waits`: whether any could have fallen due."""
+        """Begin after a stop at `closed_ms`, up to which slots have closed; `waits`: some may be overdue."""
         self.ends_ms: int | None = None
         self._closed_ms = closed_ms
         self._wait_ms = wait_ms
@@ -131,15 +153,15 @@ class CatchUp:
 
     @property
     def over(self) -> bool:
-        """Whether slots close by the clock again."""
+        """Whether slots close by the clock."""
         return not self._waits
 
-    def again(self) -> None:
-        """The stream stood still once more."""
+    def restart(self) -> None:
+        """Wait again, because processing has paused."""
         self._waits, self.ends_ms = True, None
 
     def closing_ms(self, now_ms: int, *, subscribed: bool) -> int:
-        """The time up to which slots may close."""
+        """Return the time up to which slots may close."""
         if self._waits and subscribed and self.ends_ms is None:
             self.ends_ms = now_ms + self._wait_ms
         if self.ends_ms is not None and now_ms >= self.ends_ms:

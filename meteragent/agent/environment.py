@@ -1,4 +1,4 @@
-"""What an agent stands on: clocks, randomness, the store and its thread, and whom it tells how it is.
+"""The world around an agent: clocks, randomness, the store and its thread, and systemd.
 
 `system` makes the real one. A simulation passes its own parts, and its own event loop for sockets and timers.
 """
@@ -11,8 +11,8 @@ from typing import Protocol
 
 from meteragent.agent import synchronised
 from meteragent.agent.clock import BootClock
-from meteragent.agent.listener import LISTEN_S
 from meteragent.agent.notify import Notify
+from meteragent.agent.other_agent import LISTEN_S
 from meteragent.agent.runner import StoreThread
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
@@ -28,14 +28,14 @@ class OpenStore(Protocol):
     """Opens the store of an agent; `Store.open`."""
 
     def __call__(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
-        """Return the store; raises StoreError."""
+        """Open the store; raises StoreError."""
 
 
 class RestoreStore(Protocol):
     """Makes a store that may be a copy usable; `store.restored_at`."""
 
     def __call__(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
-        """Release nothing before `at_ms` any more; raises StoreError."""
+        """Rule out any release from before `at_ms`; raises StoreError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +44,11 @@ class Environment:
 
     wall_ms        the wall clock
     boot           the time since the machine's start: a jump of `wall_ms` against it counts as a restore
-    bits           what noise is drawn from
+    bits           the random bits from which noise is drawn
     entropy        random bytes for the pauses between connections
     open_store     opens the store, `restore_store` makes a copy of it usable
-    store_thread   makes what uses the store: StoreThread(store, keep_ms, max_bytes, channels, counts)
-    pipeline       makes the core of a stream: Pipeline(stream, known, spending, bits, counts)
+    store_thread   makes the store's thread: StoreThread(store, keep_ms, max_bytes, streams, counts)
+    pipeline       makes the core of a stream: Pipeline(stream, snapshot, spending, bits, counts)
     notify         where systemd listens
     listen_s       how long to listen for another agent's descriptor of a new meter; 0: not at all
     """
@@ -66,5 +66,5 @@ class Environment:
 
 
 def system(wall_ms: Callable[[], int], notify: Notify) -> Environment:
-    """Return the operating system's: its clocks, its randomness, its files."""
+    """Return the environment of the operating system: its clocks, its randomness, its files."""
     return Environment(wall_ms=wall_ms, boot=synchronised.boot_clock(), notify=notify)

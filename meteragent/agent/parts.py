@@ -1,11 +1,11 @@
-"""What a configured stream is made of: its links, its terms for the core, its budget, its client names."""
+"""The parts of a configured stream: its links, its form for the core, its budget, its client ids."""
 
 from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent import config as settings
-from meteragent.agent.sink import Beside
+from meteragent.agent.sink import Presence
 from meteragent.agent.source import Source
 from meteragent.core.stream import Stream
 from meteragent.domain import identity
@@ -20,11 +20,11 @@ from meteragent.store import Store, ledger
 from meteragent.wire.home_assistant import Discovery
 
 HOME_ASSISTANT_MS = 2000
-"""Agents that hear Home Assistant start answer within this, each at its own time."""
+"""Agents answer a start of Home Assistant within this time, each after its own delay."""
 
 
 class Links(NamedTuple):
-    """What a stream needs from outside its configuration file: two brokers and a key."""
+    """The parts of a stream from outside its configuration file: two brokers and a key."""
 
     source: Endpoint
     sink: Endpoint
@@ -32,7 +32,7 @@ class Links(NamedTuple):
 
     @classmethod
     def of(cls, stream: settings.Stream) -> "Links":
-        """Read the files a stream names; raises ConfigError with the key of one that cannot be."""
+        """Read the files that a stream names; raises ConfigError with the key of one that cannot be read."""
         key_file = stream.sink.pseudonym_key_file
         key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
         source = settings.endpoint("source", stream.source.url, stream.source)
@@ -43,7 +43,7 @@ class Links(NamedTuple):
 def core(
     stream: settings.Stream, others: Fraction, links: Links, secret: bytes, claim_key: bytes | None = None
 ) -> Stream:
-    """What the core needs to know of a configured stream; without `claim_key` it marks no descriptor."""
+    """Return a configured stream as the core needs it; without `claim_key` it marks no descriptor."""
     return Stream(
         name=stream.name,
         source=settings.topic_of(stream.source),
@@ -66,19 +66,30 @@ def core(
 def source(
     stream: settings.Stream, topic_filter: str, now_ms: Callable[[], int | None], counts: Counts
 ) -> Source:
-    """Return the incoming side of a stream; who writes `source.inflight` knows the broker's own limit."""
+    """Return the incoming side of a stream; whoever sets `source.inflight` knows the broker's limit."""
     inflight, max_payload = stream.source.inflight, stream.source.max_payload
     capped = "inflight" not in stream.source.model_fields_set
     return Source(topic_filter, inflight, max_payload, now_ms, counts, capped=capped)
 
 
-def beside(stream: settings.Stream, secret: bytes) -> Beside:
-    """What leaves on the sink beside records."""
+def presence(stream: settings.Stream, secret: bytes) -> Presence:
+    """Return what the sink sends besides records."""
     status, prefix = stream.sink.status, stream.sink.home_assistant
     if status is None or prefix is None:
-        return Beside(status)
+        return Presence(status)
     delay_ms = 1000 + identity.delay_ms(secret, stream.name, "home assistant", HOME_ASSISTANT_MS)
-    return Beside(status, Discovery(prefix, status, stream.sink.total), delay_ms / 1000)
+    return Presence(status, Discovery(prefix, status, stream.sink.total), delay_ms / 1000)
+
+
+def role(stream: settings.Stream, side: str) -> str:
+    """Return what the log calls the connection of a stream's `source` or `sink`."""
+    return side if stream.name == "main" else f"{side} of stream {stream.name}"
+
+
+def login_hint(side: str, endpoint: Endpoint) -> str:
+    """Return what to do when the broker of a `source` or `sink` refuses the user name and password."""
+    verb = "set" if endpoint.username is None else "check"
+    return f"{verb} {side}.username and {side}.password_file"
 
 
 def budget(stream: settings.Stream) -> Budget | None:
@@ -93,16 +104,17 @@ def has_event_clock(config: settings.Config) -> bool:
 
 
 def next_ms(config: settings.Config, store: Store) -> list[int]:
-    """Where the next window of each meter of each stream starts."""
+    """Return when the next window of each meter of each stream starts."""
     states = (store.snapshot(stream.name).states.values() for stream in config.stream)
-    return [state.next_ms for some in states for state in some]
+    return [state.next_ms for meters in states for state in meters]
 
 
 def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
-    """An odometer for each stream with a budget, at what the store says was spent.
+    """Return an odometer for each stream with a budget, set to what was spent according to the store.
 
-    By the event clock a new stream may begin anywhere in the past; and a meter that it has seen and has
-    opened nothing of keeps its place there, also by the wall clock.
+    Charges are read from the earliest time at which any window may still open. Under the event clock a new
+    stream may begin anywhere in the past; a meter for which it has opened no window stays there, even under
+    the wall clock.
     """
     budgets = {stream.name: budget(stream) for stream in config.stream}
     odometers = {
@@ -118,22 +130,24 @@ def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
 
 
 def keeps_session(stream: settings.Stream) -> bool:
-    """Whether the source's broker is to keep what comes while we are away.
+    """Return whether the source's broker should keep the messages that arrive while the agent is away.
 
-    Not a register's without times of its own: it would be taken for what the register shows now, and all that
-    was used meanwhile for the use of the moment, which no radius hides. Nothing is lost by that: the next
-    reading holds it all.
+    It should not for a register without timestamps of its own: an old reading would count as the present one,
+    and all use since then as the use of a single moment, which no radius hides. Nothing is lost: the next
+    reading includes it all.
     """
     return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
 
 
 def client_ids(store: Store, name: str) -> tuple[str, str]:
-    """The names under which a stream's two brokers know us, the same at every start.
+    """Return the client ids for a stream's two brokers, the same at every start.
 
-    Every receiver's is another, and a stream's own name stays here: who compares notes with another
-    receiver finds nothing in common.
+    Each sink gets its own client id and never sees the stream's name, so receivers cannot link streams.
     """
-    own = store.client_id
+    client_id = store.client_id
     if name == "main":
-        return f"meteragent-{own}-source", f"meteragent-{own}-sink"
-    return f"meteragent-{own}-source-{name}", f"meteragent-{pseudonym(store.secret, f'sink/{name}')}-sink"
+        return f"meteragent-{client_id}-source", f"meteragent-{client_id}-sink"
+    return (
+        f"meteragent-{client_id}-source-{name}",
+        f"meteragent-{pseudonym(store.secret, f'sink/{name}')}-sink",
+    )

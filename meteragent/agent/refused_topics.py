@@ -1,15 +1,17 @@
-"""Topics that the sink's broker refuses: whose messages wait, and when they are tried again.
+"""Topics that the sink's broker refuses: their messages wait, and are tried again now and then.
 
 Rules
-1. A refusal holds back the messages of its own sink topic, so of one meter; all others leave.
-2. Each hour, and on each new connection, the first waiting message of such a topic leaves for a trial. Once
+1. A refusal holds back the messages of its own sink topic only, and so those of one meter; all others are
+   sent.
+2. Each hour, and on each new connection, the first waiting message of such a topic is sent as a trial. Once
    the broker takes it, the rest follow in order.
 3. A broker may close the connection instead of answering: MQTT 3.1.1 has no other way to refuse. After
-   `ABRUPT` connections that ended right after a publication, messages leave one at a time; a topic that is
-   alone on its way at `STRIKES` such ends is held, too. It is tried hourly only, and alone; likewise one at
-   which the broker said its word and closed the connection, as mosquitto 2.0 does with no limit to its queue.
-4. What is confirmed though an earlier message of its topic was refused does not count as delivered: it leaves
-   again after that one.
+   `ABRUPT` connections that ended right after a publication, messages are sent one by one; a topic whose
+   message is the only one in flight when `STRIKES` connections end like this is held, too. Such a topic is
+   *suspected*: it is tried only hourly, and alone. So is one that the broker refused with a reason code right
+   before it closed the connection, as mosquitto 2.0 does where its queue has no limit.
+4. A message that is confirmed although an earlier one of its topic was refused does not count as delivered:
+   it is sent again after the refused one.
 """
 
 from collections import Counter
@@ -17,24 +19,24 @@ from collections.abc import Collection
 from math import inf
 
 TRY_S = 3600.0
-"""How often a topic that was refused is tried again."""
+"""The time between two trials of a refused topic."""
 PROMPT_S = 5.0
-"""A broker that closes a connection because of a publication does so within this time."""
+"""The time within which a broker closes a connection because of a publication."""
 STABLE_S = 30.0
-"""A connection that stood for so long did not end because of what it began with."""
+"""Once a connection is this old, its end is not blamed on its first messages."""
 ABRUPT = 3
 STRIKES = 2
 
 
 class Refusals:
-    """What one stream's sink may not publish, by sink topic."""
+    """The sink topics that the broker of one stream refuses, and their trials."""
 
-    def __init__(self, depth: int) -> None:
-        """Begin with nothing refused; sink topics have `depth` segments, what belongs to them has more."""
-        self._depth = depth
+    def __init__(self, sink_topic_segments: int) -> None:
+        """Begin with nothing refused; topics that belong to a sink topic have more segments."""
+        self._segments = sink_topic_segments
         self._held: dict[str, int] = {}
         self._suspected: set[str] = set()
-        self._tries: set[str] = set()
+        self._due_trials: set[str] = set()
         self._trials: dict[str, int] = {}
         self._taken: set[str] = set()
         self._try_s = inf
@@ -45,8 +47,8 @@ class Refusals:
         self._strikes: Counter[str] = Counter()
 
     def topic_of(self, topic: str) -> str:
-        """Return the sink topic that a topic is, or lies below."""
-        return topic if topic.count("/") < self._depth else "/".join(topic.split("/")[: self._depth])
+        """Return the sink topic that `topic` is, or lies below."""
+        return topic if topic.count("/") < self._segments else "/".join(topic.split("/")[: self._segments])
 
     @property
     def held(self) -> Collection[str]:
@@ -55,27 +57,27 @@ class Refusals:
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes of messages that are due wait for these topics, as the outbox counts them."""
+        """The bytes of messages that are due and wait for these topics, as the outbox counts them."""
         return sum(self._held.values())
 
     @property
     def alone(self) -> bool:
-        """Whether messages are to leave one at a time: then an end of the connection tells which it was."""
+        """Whether messages must be sent one by one, so that the end of a connection reveals its cause."""
         return self._abrupt >= ABRUPT or not self._suspected.isdisjoint(self._trials)
 
     def passes(self, topic: str, row: int, size_bytes: int) -> bool:
-        """Return whether a message may leave: its topic is not held, or this is the message of its trial."""
+        """Return whether a message may be sent: its topic is not held, or it is the message of a trial."""
         if topic not in self._held:
             return True
-        if topic in self._tries:
-            self._tries.discard(topic)
+        if topic in self._due_trials:
+            self._due_trials.discard(topic)
             self._trials[topic] = row
             return True
         self._held[topic] += size_bytes
         return False
 
-    def refused(self, topic: str, now_s: float) -> None:
-        """Hold a topic: the broker has refused a message of it."""
+    def on_refused(self, topic: str, now_s: float) -> None:
+        """Hold a topic: the broker has refused one of its messages."""
         self._refused[topic] = now_s
         self._trials.pop(topic, None)
         if topic not in self._held:
@@ -83,7 +85,7 @@ class Refusals:
             self._try_s = min(self._try_s, now_s + TRY_S)
             self._recount = True
 
-    def taken(self, topic: str, row: int) -> bool:
+    def on_accepted(self, topic: str, row: int) -> bool:
         """Note that the broker has taken a message; return whether it counts as delivered (rule 4)."""
         self._strikes.pop(topic, None)
         if topic not in self._held:
@@ -94,26 +96,30 @@ class Refusals:
         self._taken.add(topic)
         return True
 
-    def turn(self, now_s: float) -> bool:
-        """Free the topics whose trial went well, and begin the trials that are due.
+    def update(self, now_s: float) -> bool:
+        """Free the topics whose trial succeeded, and begin the trials that are due.
 
-        Returns whether the outbox is to be read from the start: so it is counted anew what waits.
+        Return whether the outbox must be read from the beginning, which also recounts what waits.
         """
-        again = bool(self._taken) or self._recount
+        from_start = bool(self._taken) or self._recount
         for topic in self._taken:
             del self._held[topic]
         self._suspected -= self._taken
         self._taken.clear()
         if now_s >= self._try_s:
-            self._tries, self._try_s, again = self._held.keys() - self._trials.keys(), now_s + TRY_S, True
+            self._due_trials, self._try_s, from_start = (
+                self._held.keys() - self._trials.keys(),
+                now_s + TRY_S,
+                True,
+            )
         if not self._held:
             self._try_s = inf
-        if again:
+        if from_start:
             self.recount()
-        return again
+        return from_start
 
     def recount(self) -> None:
-        """Begin to count anew what waits: the outbox is read from the start."""
+        """Restart the count of what waits: the outbox is read from the beginning."""
         self._held = dict.fromkeys(self._held, 0)
         self._recount = False
 
@@ -121,30 +127,33 @@ class Refusals:
         """Return when the next trial begins."""
         return self._try_s
 
-    def connected(self, now_s: float) -> None:
-        """Begin a connection, on which what was refused by a word of the broker is tried at once."""
+    def on_connected(self, now_s: float) -> None:
+        """Begin a connection, on which the topics refused with a reason code are tried at once."""
         self._connected_s = now_s
         self._refused.clear()
         self._trials.clear()
-        self._tries = self._held.keys() - self._suspected - self._taken
+        self._due_trials = self._held.keys() - self._suspected - self._taken
 
-    def ended(self, topics: Collection[str], published_s: float, now_s: float) -> None:
-        """Note that a connection ended, with messages of these topics on their way, the last since a time."""
-        self._suspected |= {one for one, at_s in self._refused.items() if now_s - at_s <= PROMPT_S}
+    def on_ended(self, topics: Collection[str], published_s: float, now_s: float) -> None:
+        """Note the end of a connection with messages of `topics` in flight.
+
+        The last of them was published at `published_s`.
+        """
+        self._suspected |= {topic for topic, at_s in self._refused.items() if now_s - at_s <= PROMPT_S}
         if now_s - self._connected_s > STABLE_S:
             self._abrupt = 0
         if not topics or now_s - published_s > PROMPT_S or not self._suspected.isdisjoint(self._trials):
-            return  # a trial that ended it says nothing new
-        careful = self.alone
+            return  # a connection ended by a trial reveals nothing new
+        was_alone = self.alone
         self._abrupt += 1
-        if careful and len(topics) == 1:
+        if was_alone and len(topics) == 1:
             [topic] = topics
             self._strikes[topic] += 1
             if self._strikes[topic] >= STRIKES:
                 del self._strikes[topic]
                 self._suspected.add(topic)
-                self.refused(topic, now_s)
+                self.on_refused(topic, now_s)
 
-    def idle(self) -> None:
-        """Note that everything that is due has left and was answered."""
+    def on_idle(self) -> None:
+        """Note that everything that was due has been sent and answered."""
         self._abrupt = 0

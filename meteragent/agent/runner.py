@@ -2,8 +2,26 @@
 
     wait for messages or a deadline -> feed the core -> one transaction -> hand to the sink -> acknowledge
 
-While a transaction is being written, and while what it leaves in the log is erased, the next batch grows,
-so commits group themselves. The store has one thread, so that an fsync blocks nothing else.
+Theory of operation
+-------------------
+A runner takes these steps in turn and has at most one commit under way, so a record can leave, and a message
+be acknowledged, only after the transaction that holds it (law 2). While a transaction is being written, and
+while what it leaves in the log is erased, the next batch grows: commits group themselves. The store has one
+thread, so an fsync blocks nothing else.
+
+These times, all on the wall clock, drive a round of `Runner.run`:
+
+    now             windows and slots open up to here
+    closing         slots close up to here: `now`, except while `catch_up` runs (`CatchUp`)
+    opened, closed  `now` and `closing` of the last round; at a start, where the clock stood at the stop
+
+When much time has passed since the last round, after an outage or a suspension of the machine, the runner
+catches up window by window, so that no transaction holds a year of records. If messages wait as well, or
+closing lags behind opening, these steps only open windows; what has arrived is fed next, and only then do
+slots close: a reading must not find its slot closed because the agent was late (law 4).
+
+Processing pauses while there is no clock or no room in the store, and while another reader keeps old
+accumulators in the log (`_time`). Any exception must end the process.
 """
 
 import asyncio
@@ -14,9 +32,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from meteragent.agent.clock import CatchUp, SteadyClock
-from meteragent.agent.listener import Listener
+from meteragent.agent.other_agent import Listener
 from meteragent.agent.page import Viewers
-from meteragent.agent.sink import Outlet, Sink
+from meteragent.agent.sink import OutboxReader, Sink
 from meteragent.agent.source import Source
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
@@ -27,15 +45,15 @@ from meteragent.domain.reading import Message
 from meteragent.store import Store, outbox, transaction
 
 POLL_S = 1.0
-"""How long a runner sleeps at most: a wall clock may be set."""
+"""The longest sleep of a runner: the wall clock may be set meanwhile."""
 
 REFUSED_PART = 10
-"""What waits for topics that the sink's broker refuses may take this part of the room, one in so many."""
+"""Messages for topics that the sink's broker refuses may take a tenth of the store's room."""
 
 UNERASED_MAX_S = 600.0
-"""When another reader has kept old accumulators in the log for so long, everything stands until it ends."""
-STANDS_UNERASED = "another program reads the store and keeps its log from being erased"
-STANDS_FULL = "the store is full of undelivered messages"
+"""Processing pauses when another reader has kept old accumulators in the log for this long."""
+PAUSED_UNERASED = "another program has had the store open for reading for too long: stop it"
+PAUSED_FULL = "the store is full of undelivered messages: check the sink's broker, or raise store.max_mb"
 
 _T = TypeVar("_T")
 _log = logging.getLogger("meteragent")
@@ -45,22 +63,22 @@ class StoreThread:
     """The store, used from one thread of its own."""
 
     def __init__(
-        self, store: Store, keep_ms: int, max_bytes: int, channels: Collection[str], counts: Counts
+        self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> None:
-        """`channels`: the streams that there are; what others left behind makes room when need be."""
+        """Begin to use an open store; undelivered messages of other `streams` are dropped if it is full."""
         self.store = store
-        self._channels = channels
+        self._streams = streams
         self._counts = counts
         self._keep_ms = keep_ms
         self.max_bytes = max_bytes
         self._thread = ThreadPoolExecutor(1, "store")
-        self._beside = ThreadPoolExecutor(1, "generation")
+        self._generation_thread = ThreadPoolExecutor(1, "generation")
         self._bytes: int | None = None
-        self._added = 0
+        self._writing_bytes = 0
         self._refused_bytes: dict[str, int] = {}
         self._erasing: asyncio.Future[None] | None = None
-        self._kept = False
-        self._kept_since_s: float | None = None
+        self._is_unerased = False
+        self._unerased_since_s: float | None = None
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Run a function on the store's thread."""
@@ -71,108 +89,115 @@ class StoreThread:
 
     async def persist(
         self, commit: Commit, delivered: Sequence[int], budget: Budget | None
-    ) -> list[outbox.Waiting]:
-        """Write a commit and mark what was delivered, in one transaction, fsynced on return; its rows.
+    ) -> list[outbox.WaitingRow]:
+        """Write a commit and mark the delivered rows in one transaction, fsynced on return; return its rows.
 
-        What the log keeps is erased next, before the thread does anything else (rule 2 of the store).
+        What the commit leaves in the log is erased next, before the thread does anything else (rule 2 of the
+        store).
         """
-        added = outbox.size(commit)
-        self._added += added
+        size_bytes = outbox.commit_bytes(commit)
+        self._writing_bytes += size_bytes
         try:
-            written = self._begin(transaction.commit, self.store, commit, delivered, budget, self._keep_ms)
+            writing = self._begin(transaction.commit, self.store, commit, delivered, budget, self._keep_ms)
             self._erasing = self._begin(self._erase_log)
-            rows, self._bytes = await written
+            rows, self._bytes = await writing
         finally:
-            self._added -= added
+            self._writing_bytes -= size_bytes
         if rows:
-            self._beside.submit(self.store.prepare)
+            self._generation_thread.submit(self.store.prepare)
         return rows
 
     def _erase_log(self) -> None:
         self.store.erase()
-        self._kept = not self.store.erased
+        self._is_unerased = not self.store.erased
 
-    async def erased(self) -> None:
+    async def wait_until_erased(self) -> None:
         """Wait until what the last commit left in the log is erased; raises StoreError.
 
-        Where another reader of the file keeps it, that is tried again and noted (`unerased_s`).
+        If another reader of the file keeps it there, the erasure is tried again and the time is noted
+        (`unerased_s`).
         """
-        if self._kept and (self._erasing is None or self._erasing.done()):
+        if self._is_unerased and (self._erasing is None or self._erasing.done()):
             self._erasing = self._begin(self._erase_log)
         erasing = self._erasing
         if erasing is not None:
-            await asyncio.wait({erasing})  # who is cancelled here must not cancel that
+            await asyncio.wait({erasing})  # a cancelled caller must not cancel the erasing
             erasing.result()
-        if not self._kept:
-            self._kept_since_s = None
-        elif self._kept_since_s is None:
-            self._kept_since_s = asyncio.get_running_loop().time()
+        if not self._is_unerased:
+            self._unerased_since_s = None
+        elif self._unerased_since_s is None:
+            self._unerased_since_s = asyncio.get_running_loop().time()
 
     @property
     def unerased_s(self) -> float:
-        """For how long another reader has kept old accumulators in the log."""
-        since_s = self._kept_since_s
+        """How long another reader has kept old accumulators in the log."""
+        since_s = self._unerased_since_s
         return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
 
-    async def room(self) -> bool:
-        """Whether the store has room for more undelivered messages, those on their way to it counted."""
-        if self._bytes is not None and self._bytes + self._added < self.max_bytes:
+    async def has_space(self) -> bool:
+        """Return whether the store has room for more undelivered messages; those being written count."""
+        if self._bytes is not None and self._bytes + self._writing_bytes < self.max_bytes:
             return True
-        room, dropped = await self.call(outbox.room, self.store, self.max_bytes, self._channels)
-        self._counts.add("retired_unsent", dropped)
-        return room
+        has_space, count = await self.call(outbox.make_room, self.store, self.max_bytes, self._streams)
+        self._counts.add("retired_unsent", count)
+        return has_space
 
-    def refused(self, channel: str, waiting_bytes: int) -> bool:
-        """Note what waits for a stream's refused topics; return whether all such has taken its part."""
-        self._refused_bytes[channel] = waiting_bytes
+    def note_refused(self, stream: str, waiting_bytes: int) -> bool:
+        """Note what waits for a stream's refused topics; return whether, over all streams, it is too much."""
+        self._refused_bytes[stream] = waiting_bytes
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
-    def outlet(self, channel: str) -> Outlet:
-        """What a stream's sink reads."""
+    def outbox_reader(self, stream: str) -> OutboxReader:
+        """Return what a stream's sink reads from the store."""
 
-        async def pending(now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.Waiting]:
-            return await self.call(outbox.pending, self.store.connection, channel, now_ms, limit, after)
+        async def pending(now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
+            return await self.call(outbox.pending, self.store.connection, stream, now_ms, limit, after)
 
         async def descriptors() -> list[Descriptor]:
-            return await self.call(outbox.descriptors, self.store.connection, channel)
+            return await self.call(outbox.descriptors, self.store.connection, stream)
 
         async def running() -> set[str]:
-            states = (await self.call(self.store.snapshot, channel)).states.values()
+            states = (await self.call(self.store.snapshot, stream)).states.values()
             return {window.topic for state in states for window in state.windows}
 
-        return Outlet(pending, descriptors, running)
+        return OutboxReader(pending, descriptors, running)
 
     async def close(self) -> None:
-        """Close the store and end its thread; raises StoreError, also when the last erasing has failed."""
+        """Close the store and end its thread; raises StoreError, also if the last erasure failed."""
         try:
-            self._beside.shutdown()
+            self._generation_thread.shutdown()
             await self.call(self.store.close)
-            await self.erased()
+            await self.wait_until_erased()
         finally:
             self._thread.shutdown()
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long readings are collected before they are written (`store.flush`), and the stream's boundaries.
+class FlushPolicy:
+    """How long readings are collected before they are written.
 
-    Every commit of a month-long slot writes what is written again minutes later: on flash that is wear.
-    Readings that wait are unacknowledged; what falls due is never late.
+    flush_ms     `store.flush`
+    boundary_ms  the first boundary of the stream's windows at or after a time
+
+    Each commit in a month-long slot writes an accumulator that is overwritten minutes later, which wears out
+    flash. Readings that wait are not acknowledged; a slot that falls due is never late.
     """
 
     flush_ms: int
     boundary_ms: Callable[[int], int]
 
 
-NONE = Patience(0, lambda time_ms: time_ms)
+WRITE_AT_ONCE = FlushPolicy(0, lambda time_ms: time_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
     """Takes one stream's messages through the core into the store.
 
-    `stood_ms` is where the clock stood when it was stopped; at a first start, where it is now. `turn` is
-    called whenever the runner has gone round: a watchdog listens. `viewers` look at the local page.
+    resume_ms  where the stream's clock stood at the stop; at a first start, the present
+    heartbeat  called in every round, for a watchdog
+    viewers    the open local pages
+    listener   finds out whether another agent releases the same meters
     """
 
     pipeline: Pipeline
@@ -183,61 +208,64 @@ class Runner:
     catch_up: CatchUp
     budget: Budget | None
     counts: Counts
-    stood_ms: int
-    turn: Callable[[], None]
-    patience: Patience = NONE
+    resume_ms: int
+    heartbeat: Callable[[], None]
+    flush_policy: FlushPolicy = WRITE_AT_ONCE
     viewers: Viewers = field(default_factory=Viewers)
     listener: Listener | None = None
 
     async def run(self) -> None:
         """Run until cancelled; whatever it raises must end the process."""
-        opened_ms = closed_ms = self.stood_ms
+        opened_ms = closed_ms = self.resume_ms
         while True:
-            subscribed = self.source.subscribed.is_set()  # before the time: catch_up counts from no earlier
+            subscribed = (
+                self.source.subscribed.is_set()
+            )  # read before the time, so that catch_up never starts too early
             now_ms = await self._time()
             closing_ms = self.catch_up.closing_ms(now_ms, subscribed=subscribed)
             steps = self._steps(opened_ms, now_ms)
-            held = closed_ms < opened_ms or bool(steps and self.source.batches)
+            # Slots that fell due meanwhile stay open until the messages that have arrived by now are fed
+            messages_first = closed_ms < opened_ms or bool(steps and self.source.batches)
             for step_ms in steps:
-                await self._feed([], step_ms, closed_ms if held else min(closing_ms, step_ms))
-            if held and closing_ms > closed_ms:
+                await self._feed([], step_ms, closed_ms if messages_first else min(closing_ms, step_ms))
+            if messages_first and closing_ms > closed_ms:
                 await self._close_after(now_ms, closed_ms, closing_ms)
             if self._may_wait(opened_ms, now_ms, closing_ms):
-                await asyncio.sleep(min(self._pause_s(), self.patience.flush_ms / 1000))
+                await asyncio.sleep(min(self._pause_s(), self.flush_policy.flush_ms / 1000))
                 continue
             await self._feed(self.source.batch(now_ms), now_ms, closing_ms)
             opened_ms, closed_ms = now_ms, closing_ms
             await self.source.wait(self._pause_s())
 
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
-        """Whether what has arrived may wait for more: nothing falls due, and it has not waited for `flush`.
+        """Return whether the waiting messages may wait for more: at most `flush`, while nothing falls due.
 
-        A meter that is new has its first window at the next boundary, so that is due in any case. Who looks
-        at the page sees at once.
+        A new meter among them has its first window at the next boundary, so that boundary counts as due.
+        While somebody is looking at the page, nothing waits.
         """
         if (
             self.viewers
-            or not 0 < self.source.waiting <= self.source.many
-            or now_ms - fed_ms >= self.patience.flush_ms
+            or not 0 < self.source.waiting <= self.source.waiting_max
+            or now_ms - fed_ms >= self.flush_policy.flush_ms
         ):
             return False
         deadline_ms = self.pipeline.deadline_ms(closing=closing_ms == now_ms)
-        due_ms = self.patience.boundary_ms(fed_ms + 1)
+        due_ms = self.flush_policy.boundary_ms(fed_ms + 1)
         return now_ms < (due_ms if deadline_ms is None else min(due_ms, deadline_ms))
 
     async def _close_after(self, now_ms: int, closed_ms: int, closing_ms: int) -> None:
-        """Close what fell due while nothing closed; what has arrived by now counts first."""
+        """Close what fell due while nothing closed, after the messages that have arrived by now."""
         for _ in range(self.source.batches):
             await self._feed(self.source.batch(now_ms), now_ms, closed_ms)
         for step_ms in self._steps(closed_ms, closing_ms):
             await self._feed([], now_ms, step_ms)
 
     def _steps(self, from_ms: int, to_ms: int) -> range:
-        """A long time passes window by window, so that no transaction holds a year of records."""
+        """Return the times from `from_ms` to `to_ms` at which to feed the core: one per window."""
         return range(from_ms + self.pipeline.length_ms, to_ms, self.pipeline.length_ms)
 
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
-        self.turn()
+        self.heartbeat()
         self.clock.check()
         self.pipeline.withhold(self.sink.refusals.held if self._refused_full() else ())
         observer = self.viewers.observer(self.pipeline.name) if self.viewers else None
@@ -252,8 +280,8 @@ class Runner:
         self.source.acknowledge(effects.acknowledge)
 
     def _refused_full(self) -> bool:
-        """Return whether what waits for refused topics, of all streams, takes its part of the store."""
-        return self.store.refused(self.pipeline.name, self.sink.refusals.waiting_bytes)
+        """Return whether the messages for refused topics, of all streams, take more than their share."""
+        return self.store.note_refused(self.pipeline.name, self.sink.refusals.waiting_bytes)
 
     async def _commit(self, effects: Effects) -> None:
         delivered = sorted(self.sink.confirmed)
@@ -264,36 +292,36 @@ class Runner:
                 self.sink.take(rows)
 
     async def _time(self) -> int:
-        """The time, once there is a clock, room in the store and an erased log; else everything stands."""
-        stands = False
+        """Wait for a clock, room in the store and an erased log, then return the time."""
+        paused = False
         while True:
-            self.turn()
-            await self.store.erased()
+            self.heartbeat()
+            await self.store.wait_until_erased()
             self.clock.check()
             now_ms = self.clock.now_ms()
             if now_ms is not None:
-                kept = self.store.unerased_s >= UNERASED_MAX_S
-                if not kept and await self.store.room():
+                unerased = self.store.unerased_s >= UNERASED_MAX_S
+                if not unerased and await self.store.has_space():
                     return now_ms
-                if not stands:
-                    stands = True
-                    self.catch_up.again()
-                    self.counts.add("store_unerased" if kept else "store_full")
-                    _log.warning("everything stands: %s", STANDS_UNERASED if kept else STANDS_FULL)
-                if not kept:
+                if not paused:
+                    paused = True
+                    self.catch_up.restart()
+                    self.counts.add("store_unerased" if unerased else "store_full")
+                    _log.warning("processing paused: %s", PAUSED_UNERASED if unerased else PAUSED_FULL)
+                if not unerased:
                     await self.flush()
             await asyncio.sleep(POLL_S)
 
     async def flush(self) -> None:
-        """Mark what was delivered though nothing else is written: at a stop, and to make room."""
+        """Mark delivered rows outside any commit: at a stop, and to make room."""
         delivered = sorted(self.sink.confirmed)
         if delivered:
             await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), delivered, None)
             self.sink.written(delivered)
 
     def _pause_s(self) -> float:
-        """How long until the next deadline; from now, for the batch in hand took its time."""
-        now_ms = self.clock.now_ms()
+        """Return how long to wait for the next deadline."""
+        now_ms = self.clock.now_ms()  # read again: the last batch took time
         deadline_ms = self.pipeline.deadline_ms(closing=self.catch_up.over)
         times_ms = [time_ms for time_ms in (deadline_ms, self.catch_up.ends_ms) if time_ms is not None]
         if now_ms is None or not times_ms:

@@ -1,16 +1,30 @@
-"""Private records out: what the outbox holds, in order, until the broker has confirmed it.
+"""Private records out: the rows of the outbox, in order, until the broker has confirmed them.
+
+Theory of operation
+-------------------
+A row goes through these stages:
+
+    outbox      on disk, by (due time, id)
+    queue       the next rows, in memory (`SendQueue`): filled by `take` right after a commit, and by `_look`
+                from the outbox
+    in flight   published, not yet answered; at most the broker's Receive Maximum
+    confirmed   answered, not yet marked in the outbox: the next commit marks it (`written`)
+
+A crash or a new connection returns everything that is not marked to the outbox, so a record may be sent twice
+but is never lost, and its bytes are always the same. `idle` is set when everything that is due has been
+confirmed; a stop waits for it.
 
 Rules
-1. What leaves is on disk: it is read from the outbox, or handed over by the commit that has just put it
-   there, which is the same rows with the same bytes in the same order.
-2. Nothing leaves before it is due; without a clock nothing leaves at all.
-3. On every new connection the descriptors leave first, then everything that is not confirmed, from
-   the first: records of a meter are never out of order, though some may come twice.
-   A record that the broker refuses is never given up: its meter waits, `health` says so, and the other
-   meters, the other streams and the source go on (`refusal`).
-4. What leaves beside records, a status and what Home Assistant needs to know, follows from the time, from
-   descriptors and from Home Assistant's starts, and from nothing that a meter does (law 4). Nothing that
-   arrives here is believed but that Home Assistant has started.
+1. What is sent is on disk: it is read from the outbox, or handed over by the commit that has just put it
+   there, which has the same rows with the same bytes in the same order.
+2. Nothing is sent before it is due; without a clock nothing is sent at all.
+3. On every new connection the descriptors are sent first, then everything that is not confirmed, from the
+   beginning: records of a meter are never out of order, though some may arrive twice. A record that the
+   broker refuses is never given up: its meter waits and `health` reports it, while the other meters, the
+   other streams and the source go on (`refused_topics`).
+4. What is sent besides records, a status and what Home Assistant needs, depends on the time, on descriptors
+   and on Home Assistant's starts, and on nothing that a meter does (law 4). Of what arrives here, only the
+   start of Home Assistant has an effect.
 """
 
 import asyncio
@@ -27,7 +41,7 @@ from meteragent.domain.commit import Descriptor
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session, Token, Will
-from meteragent.store.outbox import Waiting
+from meteragent.store.outbox import WaitingRow
 from meteragent.wire import status
 from meteragent.wire.descriptor import topics as descriptor_topics
 from meteragent.wire.home_assistant import ONLINE, Discovery
@@ -35,29 +49,29 @@ from meteragent.wire.home_assistant import ONLINE, Discovery
 FETCH = 1000
 """Rows read from the outbox at once."""
 POLL_S = 1.0
-"""How often the outbox is looked at when nothing is announced: a wall clock may be set. What falls due within
-twice as long is read beforehand."""
+"""The longest time between two looks at the outbox, as a wall clock may be set. A look reads ahead what falls
+due within twice this time."""
 
 _log = logging.getLogger("meteragent")
 
 
-class Outlet(NamedTuple):
-    """What the sink reads of the store.
+class OutboxReader(NamedTuple):
+    """The sink's view of the store.
 
-    pending      the first rows due by a time, so many, after a place (due time, id)
+    pending      the first rows due by a time, up to a number, after a position (due time, id)
     descriptors  the latest of each topic
     running      the topics of the windows that are open
     """
 
-    pending: Callable[[int, int, tuple[float, float]], Awaitable[list[Waiting]]]
+    pending: Callable[[int, int, tuple[float, float]], Awaitable[list[WaitingRow]]]
     descriptors: Callable[[], Awaitable[list[Descriptor]]]
     running: Callable[[], Awaitable[set[str]]]
 
 
-class Beside(NamedTuple):
-    """What leaves beside records: a status, and devices for Home Assistant.
+class Presence(NamedTuple):
+    """What is sent besides records: a status, and devices for Home Assistant.
 
-    When Home Assistant has started it is told again `delay_s` later: many agents may hear it start.
+    After a start of Home Assistant the devices are sent again `delay_s` later: many agents may answer.
     """
 
     status: str | None = None
@@ -66,60 +80,59 @@ class Beside(NamedTuple):
 
     @property
     def will(self) -> Will | None:
-        """What the broker says when the connection has ended."""
+        """The message that the broker publishes when the connection has ended."""
         return None if self.status is None else Will(self.status, status.OFFLINE)
 
 
 _ORDER = itemgetter(1, 0)
-_NOTHING, _EVER = (-math.inf, 0.0), math.inf
+_BEGINNING, _LAST_ID = (-math.inf, 0.0), math.inf
 _NEVER_MS = 2**63
 
 
-class Known:
-    """The rows that are to leave next, so that nobody waits for the store to say what it was just told.
+class SendQueue:
+    """A read-ahead of the outbox, so that fresh commits need not be read back.
 
-    All that wait and come no later than `end` (due time, id) are here, in order; what comes later only the
-    outbox knows.
+    Holds all waiting rows up to the position `end` (due time, id), in order; later rows are in the outbox.
     """
 
     def __init__(self) -> None:
-        self.end: tuple[float, float] = _NOTHING
-        self._rows: list[Waiting] = []
+        self.end: tuple[float, float] = _BEGINNING
+        self._rows: list[WaitingRow] = []
 
     def forget(self) -> None:
-        """Nothing is known any more."""
-        self.end = _NOTHING
+        """Drop all rows: the outbox is read from the beginning."""
+        self.end = _BEGINNING
         self._rows = []
 
-    def add(self, rows: Iterable[Waiting]) -> None:
-        """Rows that have been committed; when there are many the last are left to the outbox."""
+    def add(self, rows: Iterable[WaitingRow]) -> None:
+        """Add rows that were committed; if there are many, leave the last to the outbox."""
         self._rows += [row for row in rows if _ORDER(row) <= self.end]
         self._rows.sort(key=_ORDER)
         if len(self._rows) > 2 * FETCH:
             del self._rows[FETCH:]
             self.end = _ORDER(self._rows[-1])
 
-    def read(self, rows: Iterable[Waiting], end: tuple[float, float]) -> None:
-        """What the outbox holds up to `end`; rows that were committed since then are known."""
+    def read(self, rows: Iterable[WaitingRow], end: tuple[float, float]) -> None:
+        """Add the rows of the outbox up to `end`; rows that were committed since the read stay."""
         new = {row.id: row for row in self._rows if _ORDER(row) <= end} | {row.id: row for row in rows}
         self.end = end
         self._rows = sorted(new.values(), key=_ORDER)
 
-    def due(self, now_ms: int) -> list[Waiting]:
-        """Those that are due, which are to leave now and are no longer known."""
-        many = bisect_right(self._rows, now_ms, key=attrgetter("due_ms"))
-        rows = self._rows[:many]
-        del self._rows[:many]
+    def due(self, now_ms: int) -> list[WaitingRow]:
+        """Remove the rows that are due, and return them."""
+        count = bisect_right(self._rows, now_ms, key=attrgetter("due_ms"))
+        rows = self._rows[:count]
+        del self._rows[:count]
         return rows
 
     @property
     def next_ms(self) -> int | None:
-        """When the first falls due."""
+        """The time at which the first row falls due."""
         return self._rows[0].due_ms if self._rows else None
 
 
 class Flight(NamedTuple):
-    """A message on its way: its row, 0 where it is none of the outbox, and the topic that a refusal holds."""
+    """A message in flight: its row (0: not from the outbox), and the topic that a refusal would hold."""
 
     row: int
     topic: str
@@ -133,18 +146,18 @@ class Sink:
 
     def __init__(
         self,
-        outlet: Outlet,
+        reader: OutboxReader,
         now_ms: Callable[[], int | None],
         counts: Counts,
-        beside: Beside = Beside(),  # noqa: B008 -- it is frozen
+        presence: Presence = Presence(),  # noqa: B008 -- it is frozen
         refusals: Refusals | None = None,
     ) -> None:
-        """`refusals` knows how deep a sink topic is; left out: three segments."""
-        self.beside = beside
-        self._outlet = outlet
+        """Prepare to send; without `refusals`, sink topics have three segments."""
+        self.presence = presence
+        self._outbox = reader
         self._now_ms = now_ms
         self._counts = counts
-        self._known = Known()
+        self._queue = SendQueue()
         self._looked_s = -math.inf
         self._from_start = True
         self._wake = asyncio.Event()
@@ -156,11 +169,11 @@ class Sink:
         self._last_ms = _NEVER_MS
         self._session: Session | None = None
         self._status_s = 0.0
-        self._again_s: float | None = None
+        self._introduce_s: float | None = None
         self.idle = asyncio.Event()
 
     def wake(self) -> None:
-        """The outbox is to be looked at, from the start."""
+        """Read the outbox again, from the beginning."""
         self._read_again()
         self.idle.clear()
         self._wake.set()
@@ -170,213 +183,217 @@ class Sink:
         self.refusals.recount()
 
     def finish(self) -> None:
-        """What is due by now is the last that leaves: then `idle` stays, and all that left can be marked."""
+        """Send only what is due by now: then `idle` stays set, and all that was sent can be marked."""
         self._last_ms = self._now_ms() or 0
         self.wake()
 
-    def take(self, rows: Iterable[Waiting]) -> None:
-        """These rows were committed to the outbox."""
-        self._known.add(rows)
+    def take(self, rows: Iterable[WaitingRow]) -> None:
+        """Queue rows that were committed to the outbox."""
+        self._queue.add(rows)
         self.idle.clear()
         self._wake.set()
 
     @property
     def confirmed(self) -> frozenset[int]:
-        """The rows that are delivered and not yet marked so in the outbox: until a commit has done so.
+        """The rows that are delivered and not yet marked so in the outbox.
 
-        One that is cancelled while it waits for the store has not; what is marked twice is marked once.
+        They stay until `written`: a commit that is cancelled may not have marked them, and a row may be
+        marked twice.
         """
         return frozenset(self._confirmed)
 
     def written(self, delivered: Iterable[int]) -> None:
-        """These rows are marked in the outbox: they will not be read again."""
+        """Note that these rows are marked in the outbox: they will not be read again."""
         self._confirmed.difference_update(delivered)
 
     def on_delivered(self, packet_id: int, _reason: int) -> None:
         """Note that the broker has confirmed a publication."""
         row, topic = self._in_flight.pop(packet_id, _NO_FLIGHT)
-        if self.refusals.taken(topic, row) and row:
+        if self.refusals.on_accepted(topic, row) and row:
             self._confirmed.add(row)
             self._counts.add("delivered")
         self._answered()
 
     def on_refused(self, packet_id: int, reason: int) -> None:
-        """Note that the broker has refused a publication: its topic is held, the others go on."""
+        """Note that the broker has refused a publication: hold its topic, the others go on."""
         _, topic = self._in_flight.pop(packet_id, _NO_FLIGHT)
         if topic not in self.refusals.held:
-            _log.warning("the sink's broker refuses a topic (reason 0x%02x): its messages wait", reason)
-        self.refusals.refused(topic, _clock_s())
+            _log.warning(
+                "the sink's broker refuses a topic (reason 0x%02x): its messages wait until it is allowed",
+                reason,
+            )
+        self.refusals.on_refused(topic, _now_s())
         self._answered()
 
     def _answered(self) -> None:
         self._freed.set()
-        if not self._in_flight:  # else there is something that is not idle
-            self._wake.set()
+        if not self._in_flight:
+            self._wake.set()  # it may be idle now
 
     def on_message(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
-        """Home Assistant has started, or something of no interest has arrived."""
+        """Note a start of Home Assistant; acknowledge and ignore anything else."""
         if self._session is not None and token is not None:
             self._session.acknowledge([token])
-        discovery = self.beside.discovery
+        discovery = self.presence.discovery
         if discovery is None or topic != discovery.birth or payload != ONLINE or retain:
             return
-        if self._again_s is None:
-            self._again_s = _clock_s() + self.beside.delay_s
+        if self._introduce_s is None:
+            self._introduce_s = _now_s() + self.presence.delay_s
             self._wake.set()
 
     async def serve(self, session: Session) -> None:
         """Send on a new connection: descriptors, then everything that is not confirmed (rule 3)."""
         self._session = session
         self._in_flight.clear()
-        self._status_s, self._again_s = _clock_s(), None
-        self.refusals.connected(_clock_s())
+        self._status_s, self._introduce_s = _now_s(), None
+        self.refusals.on_connected(_now_s())
         try:
             await self._listen(session)
             await self._send(session)
         finally:
             topics = {flight.topic for flight in self._in_flight.values()}
-            self.refusals.ended(topics, self._published_s, _clock_s())
+            self.refusals.on_ended(topics, self._published_s, _now_s())
 
     async def _send(self, session: Session) -> None:
-        await self._say_what_is_due(session)
-        for descriptor in await self._outlet.descriptors():
+        await self._announce_due(session)
+        for descriptor in await self._outbox.descriptors():
             flight = Flight(0, self.refusals.topic_of(descriptor.topic))
             if flight.topic not in self.refusals.held:
                 for topic in descriptor_topics(descriptor.topic, descriptor.id):
                     await self._publish(session, flight, topic, descriptor.payload, retain=True)
         await self._introduce_all(session)
-        self._known.forget()
+        self._queue.forget()
         self._read_again()
         while True:
             self._wake.clear()
-            await self._say_what_is_due(session)
-            if self.refusals.turn(_clock_s()):
+            await self._announce_due(session)
+            if self.refusals.update(_now_s()):
                 self._read_again()
             rows = await self._due()
             if not rows:
                 if not self._in_flight and not self._wake.is_set():
-                    self.refusals.idle()
+                    self.refusals.on_idle()
                     self.idle.set()
-                await self._woken(self._known.next_ms)
+                await self._wait(self._queue.next_ms)
             for row in rows:
                 topic = self.refusals.topic_of(row.topic)
                 if self.refusals.passes(topic, row.id, row.size_bytes):
                     await self._introduce_new(session, row)
                     await self._publish(session, Flight(row.id, topic), row.topic, row.payload, row.retain)
 
-    async def _publish_beside(self, session: Session, topic: str, payload: bytes) -> None:
-        """Publish what is no meter's, retained, unless the broker refuses it."""
+    async def _publish_presence(self, session: Session, topic: str, payload: bytes) -> None:
+        """Publish a status or device, retained, unless the broker refuses its topic."""
         if self.refusals.passes(topic, 0, 0):
             await self._publish(session, Flight(0, topic), topic, payload, retain=True)
 
     async def _publish(
         self, session: Session, flight: Flight, topic: str, payload: bytes, retain: bool
     ) -> None:
-        """Publish a message when there is room."""
-        await self._room(session)
-        self._published_s = _clock_s()
+        """Publish a message as soon as the broker accepts one more."""
+        await self._wait_for_room(session)
+        self._published_s = _now_s()
         self._in_flight[session.publish(topic, payload, retain=retain)] = flight
 
     async def _listen(self, session: Session) -> None:
-        """Ask to be told of Home Assistant's starts; what is retained is found without that."""
-        if self.beside.discovery is not None:
+        """Subscribe to Home Assistant's starts; without that, retained devices are still found."""
+        if self.presence.discovery is not None:
             try:
-                await session.subscribe(self.beside.discovery.birth)
+                await session.subscribe(self.presence.discovery.birth)
             except LinkError as error:
-                _log.warning("the sink will not hear of Home Assistant's starts: %s", error)
+                _log.warning("the sink's broker does not announce Home Assistant's starts: %s", error)
 
-    async def _say_what_is_due(self, session: Session) -> None:
-        """The status on its schedule, and the devices after a start of Home Assistant."""
-        now_s = _clock_s()
-        if self.beside.status is not None and now_s >= self._status_s:
+    async def _announce_due(self, session: Session) -> None:
+        """Publish the status on its schedule, and the devices after a start of Home Assistant."""
+        now_s = _now_s()
+        if self.presence.status is not None and now_s >= self._status_s:
             now_ms = self._now_ms()
             if now_ms is not None:
                 self._status_s = now_s + status.PERIOD_S
-                await self._publish_beside(session, self.beside.status, status.online(now_ms))
-        if self._again_s is not None and now_s >= self._again_s:
-            self._again_s = None
+                await self._publish_presence(session, self.presence.status, status.online(now_ms))
+        if self._introduce_s is not None and now_s >= self._introduce_s:
+            self._introduce_s = None
             await self._introduce_all(session)
 
     async def _introduce_all(self, session: Session) -> None:
-        """Announce the devices of meters whose windows open; one that has left is not brought back."""
-        if self.beside.discovery is not None:
-            running = await self._outlet.running()
-            for descriptor in await self._outlet.descriptors():
+        """Announce the devices of meters with open windows; a device that was deleted is not brought back."""
+        if self.presence.discovery is not None:
+            running = await self._outbox.running()
+            for descriptor in await self._outbox.descriptors():
                 if descriptor.topic in running:
                     await self._introduce(session, descriptor.topic, descriptor.payload)
 
-    async def _introduce_new(self, session: Session, row: Waiting) -> None:
-        """Announce a meter's device before its first descriptor, if this is one."""
+    async def _introduce_new(self, session: Session, row: WaitingRow) -> None:
+        """Announce a meter's device before its first descriptor, if `row` is one."""
         if row.retain and (sink_topic := row.topic.removesuffix("/privacy")) != row.topic:
             await self._introduce(session, sink_topic, row.payload)
 
     async def _introduce(self, session: Session, sink_topic: str, descriptor: bytes) -> None:
-        if self.beside.discovery is not None:
-            await self._publish_beside(session, *self.beside.discovery.message(sink_topic, descriptor))
+        if self.presence.discovery is not None:
+            await self._publish_presence(session, *self.presence.discovery.message(sink_topic, descriptor))
 
-    async def _due(self) -> list[Waiting]:
-        """The next rows that are due.
+    async def _due(self) -> list[WaitingRow]:
+        """Return the next rows that are due.
 
-        Those that are known do not wait for what the store is writing: when it is busy tells when a home is.
+        Rows in the queue do not wait for the store: the times at which it is busy reveal when a home is.
         """
         now_ms = self._now_ms()
         if now_ms is None:
             return []
         now_ms = min(now_ms, self._last_ms)
-        known = self._known
-        rows = known.due(now_ms)
-        if not rows and (known.end < (now_ms, _EVER) or _clock_s() >= self._looked_s + POLL_S):
+        queue = self._queue
+        rows = queue.due(now_ms)
+        if not rows and (queue.end < (now_ms, _LAST_ID) or _now_s() >= self._looked_s + POLL_S):
             await self._look(now_ms)
-            rows = known.due(now_ms)
+            rows = queue.due(now_ms)
         return rows
 
     async def _look(self, now_ms: int) -> None:
-        """Read what is due and soon will be, behind what is known.
+        """Read from the outbox, behind the queue, what is due or soon will be.
 
-        Rows on their way, and those confirmed and not yet marked so, are left out.
+        Rows in flight, and those confirmed and not yet marked, are left out.
         """
-        self._looked_s = _clock_s()
+        self._looked_s = _now_s()
         until_ms, limit = now_ms + round(2000 * POLL_S), FETCH + len(self._in_flight) + len(self._confirmed)
         from_start, self._from_start = self._from_start, False
-        after = _NOTHING if from_start else self._known.end
+        after = _BEGINNING if from_start else self._queue.end
         if until_ms < after[0]:
-            return  # the clock was set back: all that is due is known
-        rows = await self._outlet.pending(until_ms, limit, after)
-        if self._from_start or (self._known.end != after and not from_start):
+            return  # the clock was set back: all that is due is in the queue
+        rows = await self._outbox.pending(until_ms, limit, after)
+        if self._from_start or (self._queue.end != after and not from_start):
             self._looked_s = -math.inf
-            return  # meanwhile less is known: what lies between was not read
+            return  # meanwhile the queue ends earlier: the rows in between were not read
         sent = self._confirmed.union(flight.row for flight in self._in_flight.values())
-        end = _ORDER(rows[-1]) if len(rows) >= limit else (until_ms, _EVER)
-        self._known.read((row for row in rows if row.id not in sent), end)
+        end = _ORDER(rows[-1]) if len(rows) >= limit else (until_ms, _LAST_ID)
+        self._queue.read((row for row in rows if row.id not in sent), end)
 
-    async def _room(self, session: Session) -> None:
-        """Wait until there is room, and a clock: it may have been set back meanwhile (rule 2)."""
-        while len(self._in_flight) >= self._window(session) or self._now_ms() is None:
+    async def _wait_for_room(self, session: Session) -> None:
+        """Wait until one more may be in flight and there is a clock: it may have been set back (rule 2)."""
+        while len(self._in_flight) >= self._in_flight_max(session) or self._now_ms() is None:
             self._freed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
                     await self._freed.wait()
 
-    def _window(self, session: Session) -> int:
-        """Return how many messages may be on their way at once."""
+    def _in_flight_max(self, session: Session) -> int:
+        """Return how many messages may be in flight at once."""
         return 1 if self.refusals.alone else session.inflight
 
-    async def _woken(self, next_ms: int | None) -> None:
-        """Wait for something to happen, or for what is next to fall due."""
-        now_ms, now_s = self._now_ms(), _clock_s()
+    async def _wait(self, next_ms: int | None) -> None:
+        """Wait for a wake-up, or until the next row, status or trial falls due."""
+        now_ms, now_s = self._now_ms(), _now_s()
         pause_s = POLL_S
         if next_ms is not None and now_ms is not None and next_ms <= self._last_ms:
             pause_s = (next_ms - now_ms) / 1000
-        if self.beside.status is not None and now_ms is not None:
+        if self.presence.status is not None and now_ms is not None:
             pause_s = min(pause_s, self._status_s - now_s)
-        if self._again_s is not None:
-            pause_s = min(pause_s, self._again_s - now_s)
+        if self._introduce_s is not None:
+            pause_s = min(pause_s, self._introduce_s - now_s)
         pause_s = min(pause_s, self.refusals.next_s() - now_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(pause_s, 0)):
                 await self._wake.wait()
 
 
-def _clock_s() -> float:
-    """The time of schedules that no clock on a wall may move."""
+def _now_s() -> float:
+    """Return the time for schedules that a wall clock must not move."""
     return asyncio.get_running_loop().time()

@@ -1,16 +1,32 @@
-"""Messages in: a stream's subscription, and the batches it hands to the core.
+"""Messages in: a stream's subscription, and the batches that it hands to the core.
+
+Theory of operation
+-------------------
+A message passes through two sets. It *waits* from its arrival until `batch` hands it to the core, and is
+*held* from then until the core returns its token and `acknowledge` tells the broker. While it is in either,
+the broker keeps it, and sends it again after a crash: so open spans survive without being stored.
+
+Each connection is an *epoch*. A token of an earlier epoch acknowledges nothing: that delivery ended with its
+connection, and the broker sends the message again. Such a token is dropped when the core returns it. A
+message of an earlier epoch that still waits is processed like any other: the core recognises redeliveries.
+
+Brokers limit how many messages may be unacknowledged. A power reading is held until the next one, so every
+meter holds at least one; with more meters than the limit the broker would send nothing until a slot closes.
+Hence the bound on what is held: beyond it the oldest messages are acknowledged early, and a crash may then
+cost the end of their spans. The bound is `inflight`, or less if the broker stops earlier
+(`InflightLimitProbe`).
 
 Rules
-1. A message is acknowledged when the core says so, after the commit that holds what it contributed.
-2. What is held unacknowledged is bounded: beyond `inflight` (over MQTT 3.1.1, whose brokers have
-   limits of their own that nobody states, 16 unless the configuration says how many) the oldest that the
-   core has are acknowledged early and counted. A broker that stops at fewer is found out: see `Allowance`.
-3. What waits for the core is bounded: QoS 0 messages beyond Receive Maximum are shed and counted;
+1. A message is acknowledged when the core returns its token, after the commit that holds its contribution.
+2. The number of messages that are held is bounded by `inflight` (over MQTT 3.1.1, whose brokers have limits
+   that they do not state, by 16 unless the configuration sets another number). Beyond it the oldest are
+   acknowledged early and counted.
+3. The number of messages that wait is bounded: QoS 0 messages beyond Receive Maximum are shed and counted;
    QoS 1 messages beyond what the protocol allows end the connection, and the broker sends them again.
    Before that nothing more is read: mosquitto 2.0.11 sends a backlog without regard to Receive Maximum.
-   Of a payload that is too large, no more is kept than shows it.
-4. A token stands for one delivery and is compared by identity: brokers use packet ids again, also
-   while the core still holds the token of a message that was acknowledged early.
+   A payload that is too large is cut off just beyond the limit, which is enough to recognise it.
+4. A token stands for one delivery and is compared by identity: brokers reuse packet ids, even while the core
+   still holds the token of a message that was acknowledged early.
 """
 
 import asyncio
@@ -27,28 +43,28 @@ from meteragent.mqtt import Session
 from meteragent.mqtt import Token as MqttToken
 
 BATCH = 1000
-"""Messages in one batch at most, so that a commit stays short."""
+"""The most messages in one batch, so that a commit stays short."""
 HELD_3_1_1 = 16
-"""mosquitto sends 20 unacknowledged messages at most by default, and then nothing."""
+"""The most messages held over MQTT 3.1.1: mosquitto stops at 20 unacknowledged ones by default."""
 PACKET_IDS = 65_535
-"""No broker can have more unacknowledged messages on their way: each has an id of 16 bits."""
+"""The most unacknowledged messages that any broker can send: each has a 16-bit id."""
 _MQTT_5 = 5
 
 SILENCES_S = (10.0, 11.0, 12.5)
-"""When nothing came for so long, the broker may be waiting for an acknowledgement; it is when three in a
-row are answered. The three differ, so that readings which come at regular times are not taken for answers."""
+"""After such a silence the broker may be waiting for an acknowledgement; it is, if three tests in a row are
+answered. The three differ, so that readings that arrive at regular intervals are not taken for answers."""
 PROMPT_S = 0.5
 """A broker that waits for an acknowledgement answers it with a message within this time."""
 SILENCE_MAX_S = 900.0
-"""The longest silence that is waited for: the default of `hold`, after which no reading stands."""
+"""The longest silence before a test: the default of `hold`, after which no reading counts any more."""
 HELD_SURELY = 3
-"""No broker stops at so few: homes with few meters are never put to the test."""
+"""The number of unacknowledged messages that every broker sends: homes with few meters are never tested."""
 
 _log = logging.getLogger("meteragent")
 
 
 class _Delivery:
-    """What the core holds of a message, to give it back: the connection it came on and its token."""
+    """The core's token of a message: the epoch of its delivery, and the session's token."""
 
     __slots__ = ("epoch", "token")
 
@@ -57,32 +73,32 @@ class _Delivery:
         self.token = token
 
 
-class Allowance:
-    """How many unacknowledged messages one connection's broker sends before it waits, found out.
+class InflightLimitProbe:
+    """Measures how many unacknowledged messages a connection's broker sends before it waits.
 
-    Receive Maximum says what we would take; brokers have limits of their own (by default 10 to 32) that
-    they do not state. Where more readings stand than that, nothing would come until a slot closes. So
-    after a silence the oldest is acknowledged early (which a crash may then cost), unless twice as many
-    have been out at once. A broker that waits sends the next message at once; each time that none comes,
-    the silence before the next test is twice as long. Having found out a limit we hold half of it: the
-    other half keeps messages coming.
+    Receive Maximum tells the broker how many the agent accepts. Brokers have limits of their own (by default
+    10 to 32) that they do not state; if more readings stand than such a limit, nothing arrives until a slot
+    closes. So after a silence the oldest message is acknowledged early (which a crash may then cost), unless
+    twice as many have been held at once before. A broker that waits sends the next message at once. Each time
+    none comes, the silence before the next test doubles. Once the broker's limit is known, `limit` is half of
+    it: the other half keeps messages coming.
     """
 
     def __init__(self) -> None:
-        self.most: int | None = None
+        self.limit: int | None = None
         self._newest_s = 0.0
         self._silence_s = SILENCES_S[0]
         self._tested_s: float | None = None
         self._answered: list[int] = []
-        self._held = 0
+        self._tested_count = 0
         self._peak = 0
 
-    def taken(self, held: int) -> None:
-        """So many were out at once."""
-        self._peak = max(self._peak, held)
+    def note_held(self, count: int) -> None:
+        """Note how many messages were held at once."""
+        self._peak = max(self._peak, count)
 
-    def came(self, now_s: float) -> None:
-        """A QoS 1 message has come; after a test it may be the answer."""
+    def note_arrival(self, now_s: float) -> None:
+        """Note that a QoS 1 message has arrived; after a test it may be the answer."""
         self._newest_s = now_s
         if self._tested_s is None:
             return
@@ -90,23 +106,26 @@ class Allowance:
             self._unanswered()
             return
         self._tested_s = None
-        self._answered.append(self._held)
+        self._answered.append(self._tested_count)
         if len(self._answered) == len(SILENCES_S):
-            self.most = min(self._answered) // 2
-            _log.warning("the broker waits at %d unacknowledged messages: half are held", min(self._answered))
+            self.limit = min(self._answered) // 2
+            _log.warning(
+                "the source's broker stops at %d unacknowledged messages: half as many are held",
+                min(self._answered),
+            )
 
-    def test(self, held: int, now_s: float) -> bool:
-        """Whether to acknowledge one now, of so many held."""
+    def begin_test(self, count: int, now_s: float) -> bool:
+        """Begin a test if one is due; return whether to acknowledge one of the messages held."""
         if self._tested_s is not None and now_s - self._tested_s > PROMPT_S:
             self._unanswered()
-        if self.most is not None or self._tested_s is not None or held <= HELD_SURELY:
+        if self.limit is not None or self._tested_s is not None or count <= HELD_SURELY:
             return False
-        if 2 * held <= self._peak:
+        if 2 * count <= self._peak:
             return False
         needed_s = SILENCES_S[len(self._answered)] if self._answered else self._silence_s
         if now_s - self._newest_s < needed_s:
             return False
-        self._tested_s, self._held = now_s, held
+        self._tested_s, self._tested_count = now_s, count
         return True
 
     def _unanswered(self) -> None:
@@ -128,11 +147,11 @@ class Source:
         *,
         capped: bool = True,
     ) -> None:
-        """`now_ms` stamps arrivals; None while there is no clock.
+        """Prepare to subscribe to a topic filter.
 
-        `capped`: over MQTT 3.1.1 no more than HELD_3_1_1 are held, whatever `inflight` is.
-        `receive_maximum` is how many unacknowledged messages the broker may send: those held, and room to
-        move.
+        `now_ms` stamps arrivals; it returns None while there is no clock. `capped`: over MQTT 3.1.1 no more
+        than HELD_3_1_1 are held, whatever `inflight` is. `receive_maximum` is how many unacknowledged
+        messages the broker may send: those held, and some that wait.
         """
         self.subscribed = asyncio.Event()
         self._filter = topic_filter
@@ -147,40 +166,40 @@ class Source:
         self._session: Session | None = None
         self._epoch = 0
         self._held: dict[_Delivery, None] = {}
-        self._allowance = Allowance()
+        self._probe = InflightLimitProbe()
 
     async def serve(self, session: Session) -> None:
-        """Subscribe on a new connection; what was held before belongs to a session that is gone."""
+        """Begin an epoch on a new connection, and subscribe; what was held belonged to the last session."""
         self._session = session
         self._epoch += 1
         self._held.clear()
-        self._allowance = Allowance()
+        self._probe = InflightLimitProbe()
         await session.subscribe(self._filter)
         self.subscribed.set()
         self._arrived.set()
 
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: MqttToken | None) -> None:
-        """Take a message in; raises LinkError when more wait than can be (rule 3)."""
+        """Take in a message; raises LinkError if more messages wait than the protocol allows (rule 3)."""
         waiting = len(self._waiting)
         if waiting >= self.receive_maximum:
             if qos == 0:
                 self._counts.add("shed")
                 return
             if waiting >= self.receive_maximum + PACKET_IDS:
-                raise LinkError("the broker sends more than was asked for")
-        mine = None
+                raise LinkError("the broker sends more messages than Receive Maximum allows")
+        delivery = None
         if token is not None:
-            mine = _Delivery(self._epoch, token)
-            self._allowance.came(asyncio.get_running_loop().time())
+            delivery = _Delivery(self._epoch, token)
+            self._probe.note_arrival(asyncio.get_running_loop().time())
         received_ms = self._now_ms()
-        kept = payload[: self._max_payload + 1]
-        self._waiting.append((Message(topic, kept, retain, received_ms or 0, mine), received_ms))
+        payload = payload[: self._max_payload + 1]
+        self._waiting.append((Message(topic, payload, retain, received_ms or 0, delivery), received_ms))
         self._arrived.set()
         if waiting + 1 >= self.receive_maximum + 2 * BATCH and self._session is not None:
             self._session.pause(reading=False)
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait for messages or the subscription, at most so long."""
+        """Wait for messages or the subscription, for at most `timeout_s`."""
         if not self._waiting:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
@@ -189,54 +208,72 @@ class Source:
 
     @property
     def waiting(self) -> int:
-        """How many messages wait for the core."""
+        """The number of messages that wait for the core."""
         return len(self._waiting)
 
     @property
-    def many(self) -> int:
-        """Beyond so many that wait, the broker may soon send no more."""
+    def waiting_max(self) -> int:
+        """The number of waiting messages beyond which the broker may soon send no more."""
         return min(self._bound() // 2, BATCH)
 
     @property
     def batches(self) -> int:
-        """How many batches wait."""
+        """The number of batches that wait."""
         return -(-len(self._waiting) // BATCH)
 
     def batch(self, now_ms: int) -> list[Message]:
-        """The next messages in order of arrival; those that came without a clock came now."""
-        taken = list(islice(self._waiting, BATCH))
-        for _ in taken:
+        """Hand over the next messages in order of arrival.
+
+        A message that arrived while there was no clock is stamped with the time of the next one, or `now_ms`.
+        """
+        if any(received_ms is None for _, received_ms in islice(self._waiting, BATCH)):
+            self._stamp(now_ms)
+        batch = list(islice(self._waiting, BATCH))
+        for _ in batch:
             self._waiting.popleft()
-        if taken and self._session is not None and len(self._waiting) < self.receive_maximum:
+        if batch and self._session is not None and len(self._waiting) < self.receive_maximum:
             self._session.pause(reading=True)
-        messages = [m if at is not None else m._replace(received_ms=now_ms) for m, at in taken]
+        messages = [message for message, _ in batch]
         for message in messages:
             if message.token is not None and message.token.epoch == self._epoch:
                 self._held[message.token] = None
-        self._allowance.taken(len(self._held))
+        self._probe.note_held(len(self._held))
         return messages
 
+    def _stamp(self, now_ms: int) -> None:
+        """Stamp each waiting message without a time of arrival with that of the next one, or `now_ms`.
+
+        If it were stamped with the present instead, an older reading would count as newer than one that
+        arrived after it.
+        """
+        stamped: deque[tuple[Message, int | None]] = deque()
+        for message, received_ms in reversed(self._waiting):
+            now_ms = now_ms if received_ms is None else received_ms
+            stamped.appendleft((message._replace(received_ms=now_ms), now_ms))
+        self._waiting = stamped
+
     def acknowledge(self, tokens: Iterable[_Delivery | None]) -> None:
-        """Acknowledge what the core is done with; call it after the commit only (rule 1).
+        """Acknowledge the messages that the core is done with; call it only after the commit (rule 1).
 
         Then the oldest beyond the bound are acknowledged early (rule 2).
         """
-        done = [token for token in tokens if token is not None]
-        for token in done:
-            self._held.pop(token, None)
-        over = len(self._held) - self._bound()
-        if over <= 0 and not self._waiting:
-            over = int(self._allowance.test(len(self._held), asyncio.get_running_loop().time()))
-        if over > 0:
-            early = list(islice(self._held, over))
-            for token in early:
-                del self._held[token]
-            self._counts.add("acked_open", over)
-            done += early
+        deliveries = [token for token in tokens if token is not None]
+        for delivery in deliveries:
+            self._held.pop(delivery, None)
+        excess = len(self._held) - self._bound()
+        if excess <= 0 and not self._waiting:
+            excess = int(self._probe.begin_test(len(self._held), asyncio.get_running_loop().time()))
+        if excess > 0:
+            early = list(islice(self._held, excess))
+            for delivery in early:
+                del self._held[delivery]
+            self._counts.add("acked_open", excess)
+            deliveries += early
         if self._session is not None:
-            self._session.acknowledge(d.token for d in done if d.epoch == self._epoch)
+            self._session.acknowledge(d.token for d in deliveries if d.epoch == self._epoch)
 
     def _bound(self) -> int:
-        modern = self._session is None or self._session.version == _MQTT_5
-        asked = self._inflight if modern or not self._capped else min(self._inflight, HELD_3_1_1)
-        return asked if self._allowance.most is None else min(asked, self._allowance.most)
+        """Return how many messages may be held (rule 2)."""
+        is_mqtt_5 = self._session is None or self._session.version == _MQTT_5
+        bound = self._inflight if is_mqtt_5 or not self._capped else min(self._inflight, HELD_3_1_1)
+        return bound if self._probe.limit is None else min(bound, self._probe.limit)

@@ -1,9 +1,9 @@
 """The system's boot clock, and whether its wall clock has been synchronised since the start.
 
-The kernel says so (adjtimex(2): TIME_ERROR until timesyncd, ntpd or chrony with `rtcsync` has synchronised),
-and systemd-timesyncd leaves a file. The service's sandbox forbids the call (`ProtectClock=`), and the host
-of a virtual machine sets its clock and tells the kernel nothing. So "no" is believed only on a machine
-without a hardware clock: that is the one whose clock is stepped at each start.
+The kernel knows (adjtimex(2): TIME_ERROR until timesyncd, ntpd or chrony with `rtcsync` has synchronised),
+and systemd-timesyncd writes a file. But the service's sandbox forbids the call (`ProtectClock=`), and the
+host of a virtual machine sets its clock without telling the kernel. So "no" is believed only on a machine
+without a hardware clock: that is the kind whose clock is stepped at each start.
 """
 
 import ctypes
@@ -13,14 +13,14 @@ from pathlib import Path
 from meteragent.agent.clock import BootClock
 
 _TIMEX_BYTES = 512
-"""More than any system's struct timex; zeros ask and change nothing."""
+"""More than any system's struct timex; a struct of zeros asks and changes nothing."""
 _FAILED, _UNSYNCHRONISED = -1, 5
 _TIMESYNCD = Path("/run/systemd/timesync/synchronized")
 _HARDWARE_CLOCKS = Path("/sys/class/rtc")
 
 
 def kernel_state() -> int:
-    """Return what adjtimex(2) returns: 0 to 4 synchronised, 5 not; -1 where it may not be asked."""
+    """Call adjtimex(2) and return its result: 0 to 4 synchronised, 5 not, -1 where the call is forbidden."""
     try:
         return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
     except (AttributeError, OSError):
@@ -30,10 +30,10 @@ def kernel_state() -> int:
 def synchronised(
     state: int | None = None, run: Path = _TIMESYNCD, clocks: Path = _HARDWARE_CLOCKS
 ) -> bool | None:
-    """Return whether the clock was synchronised; None where that cannot be known.
+    """Return whether the clock was synchronised; None if that cannot be known.
 
-    `state` is the kernel's answer, asked for unless given; `run` is timesyncd's file, `clocks` the folder of
-    hardware clocks.
+    `state` is the kernel's answer (None: call it), `run` is timesyncd's file, `clocks` the folder of hardware
+    clocks.
     """
     state = kernel_state() if state is None else state
     if state not in (_FAILED, _UNSYNCHRONISED) or run.exists():

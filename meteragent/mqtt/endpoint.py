@@ -1,4 +1,4 @@
-"""Where a broker is and how to speak to it."""
+"""The address of a broker, and how to connect to it."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Endpoint:
         if self.key_file is not None and self.cert_file is None:
             raise ValueError("a key_file without a cert_file")
         if not self.tls and (self.ca_file is not None or self.cert_file is not None):
-            raise ValueError("ca_file, cert_file and key_file need mqtts://")
+            raise ValueError("mqtt:// with a ca_file, cert_file or key_file, which need mqtts://")
         if self.version not in VERSIONS:
             raise ValueError("the version is not one of " + ", ".join(VERSIONS))
 
@@ -49,16 +49,16 @@ class Endpoint:
         key_file: StrPath | None = None,
         version: Version = "auto",
     ) -> Self:
-        """Read `mqtt://host[:1883]` or `mqtts://host[:8883]`; raises ValueError, saying what is wrong.
+        """Parse `mqtt://host[:1883]` or `mqtts://host[:8883]`; raises ValueError with what is wrong.
 
-        `ca_file` left out: the system's authorities. `key_file` left out: the key is in `cert_file`.
-        No error's text holds the URL, as somebody may have put a password there.
+        Without `ca_file` the system's authorities are trusted; without `key_file` the key is in `cert_file`.
+        No error text repeats the URL, as it may contain a password.
         """
         scheme, host, port = _parse_url(url)
         return cls(host, port, scheme == "mqtts", username, password, ca_file, cert_file, key_file, version)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """None for mqtt://. The broker must prove its host name. Raises OSError for unusable files."""
+        """Make the TLS context, which verifies the host name; None for mqtt://. May raise OSError."""
         if not self.tls:
             return None
         context = ssl.create_default_context(cafile=self.ca_file)
@@ -72,13 +72,15 @@ def _parse_url(url: str) -> tuple[str, str, int]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError("the port is not a number from 1 to 65535") from None
-    if parts.scheme not in PORTS or not parts.hostname:
-        raise ValueError("not of the form mqtt://host[:port] or mqtts://host[:port]")
+        raise ValueError("a port that is not a number from 1 to 65535") from None
+    if parts.scheme not in PORTS:
+        raise ValueError("an address that does not begin with mqtt:// or mqtts://")
+    if not parts.hostname:
+        raise ValueError("an address without a host")
     if "@" in parts.netloc:
-        raise ValueError("a user name or password in the url: they have keys of their own")
+        raise ValueError("an address with a user name or password, which have keys of their own")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ValueError("the url goes on after the port")
+        raise ValueError("an address that goes on after the port")
     if port == 0:
-        raise ValueError("the port is not a number from 1 to 65535")
+        raise ValueError("a port that is not a number from 1 to 65535")
     return parts.scheme, parts.hostname, port or PORTS[parts.scheme]

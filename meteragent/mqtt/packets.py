@@ -1,6 +1,6 @@
-"""MQTT packets as bytes, 3.1.1 and 5: those that a client writes, and the parts of those that it reads.
+"""MQTT packets as bytes, 3.1.1 and 5: those that a client writes, and the fields of those that it reads.
 
-Sections are those of the OASIS standards: 3.1.1 of 2014-10-29 and 5.0 of 2019-03-07, which number alike.
+Sections are those of the OASIS standards: 3.1.1 of 2014-10-29 and 5.0 of 2019-03-07, whose numbering agrees.
 """
 
 import struct
@@ -10,17 +10,17 @@ from typing import Final, NamedTuple
 
 MQTT_3: Final = 4
 MQTT_5: Final = 5
-"""Protocol levels, as CONNECT has them (3.1.2.2)."""
+"""Protocol levels in CONNECT (3.1.2.2)."""
 
 LONGEST: Final = 268_435_455
-"""The largest remaining length that four bytes can say (2.2.3)."""
+"""The largest remaining length in four bytes (2.2.3)."""
 
 _SHORT: Final = struct.Struct("!H")
 _LONG: Final = struct.Struct("!I")
 _PUBACK: Final = struct.Struct("!BBH").pack
 _DIGIT, _MORE = 0x7F, 0x80
 _NUMBERS: Final = 2048
-"""So many variable byte integers are kept: the lengths of packets that are alike."""
+"""How many variable byte integers are cached: the lengths of similar packets."""
 
 
 class Kind(IntEnum):
@@ -40,11 +40,11 @@ class Kind(IntEnum):
 
 
 class Malformed(Exception):
-    """A packet that the standard does not allow; it says which rule, and nothing of the packet."""
+    """A packet that the standard does not allow; the text names the rule and holds nothing of the packet."""
 
 
 class Will(NamedTuple):
-    """A last will: what the broker publishes, retained and at QoS 1, when the connection has ended."""
+    """A last will: the broker publishes it, retained and at QoS 1, when a connection has ended."""
 
     topic: str
     payload: bytes
@@ -104,7 +104,7 @@ def publish(level: int, packet_id: int, topic: str, payload: bytes, *, retain: b
 
 
 def puback(packet_id: int) -> bytes:
-    """Return a PUBACK that says yes (3.4)."""
+    """Return a PUBACK without a reason: success (3.4)."""
     return _PUBACK(Kind.PUBACK, 2, packet_id)
 
 
@@ -141,18 +141,18 @@ def _packet(first: int, *parts: bytes) -> bytes:
 # Read ---------------------------------------------------------------------------------------------
 
 
-def header(data: bytes, at: int) -> tuple[int, int] | None:
-    """Return where the fields of the packet at a place begin and end (2.2); None: its header is not whole."""
-    if len(data) > at + 1 and data[at + 1] < _MORE:
-        return at + 2, at + 2 + data[at + 1]
+def header(data: bytes, offset: int) -> tuple[int, int] | None:
+    """Return where the fields of the packet at an offset begin and end (2.2); None: wait for more bytes."""
+    if len(data) > offset + 1 and data[offset + 1] < _MORE:
+        return offset + 2, offset + 2 + data[offset + 1]
     value, shift = 0, 0
-    for place in range(at + 1, min(at + 5, len(data))):
-        digit = data[place]
+    for position in range(offset + 1, min(offset + 5, len(data))):
+        digit = data[position]
         value |= (digit & _DIGIT) << shift
         if digit < _MORE:
-            return place + 1, place + 1 + value
+            return position + 1, position + 1 + value
         shift += 7
-    if len(data) > at + 4:
+    if len(data) > offset + 4:
         raise Malformed("a remaining length of more than four bytes")
     return None
 
@@ -162,40 +162,40 @@ _FIXED: Final = {
     **dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2),
     **dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4),
 }
-"""How many bytes a property of one number has, by its identifier (2.2.2.2)."""
+"""The number of bytes of each property that is one number, by its identifier (2.2.2.2)."""
 _TEXTS: Final = {0x03: 1, 0x08: 1, 0x09: 1, 0x12: 1, 0x15: 1, 0x16: 1, 0x1A: 1, 0x1C: 1, 0x1F: 1, 0x26: 2}
-"""How many strings, or binary data, a property has."""
+"""The number of strings, or of binary data, in each other property."""
 _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
-_MANY_TIMES: Final = (_SUBSCRIPTION_IDENTIFIER, 0x26)
+_REPEATABLE: Final = (_SUBSCRIPTION_IDENTIFIER, 0x26)
 
 Properties = dict[int, int]
-"""The values of those properties that are numbers, by identifier."""
+"""The values of properties, by identifier; strings count with their length."""
 
 
 class Cursor:
-    """Reads the fields of one packet, which ends at `end`. Raises Malformed beyond that."""
+    """Reads the fields of one packet, which ends at `end`; raises Malformed beyond it."""
 
-    __slots__ = ("at", "data", "end")
+    __slots__ = ("data", "end", "offset")
 
     def __init__(self, data: bytes, begin: int, end: int) -> None:
         self.data = data
-        self.at = begin
+        self.offset = begin
         self.end = end
 
     @property
-    def left(self) -> int:
-        """How many bytes have not been read."""
-        return self.end - self.at
+    def remaining(self) -> int:
+        """The number of bytes not yet read."""
+        return self.end - self.offset
 
     def take(self, size: int) -> bytes:
-        """Read so many bytes."""
-        if self.at + size > self.end:
+        """Read `size` bytes."""
+        if self.offset + size > self.end:
             raise Malformed("a packet that ends too early")
-        self.at += size
-        return self.data[self.at - size : self.at]
+        self.offset += size
+        return self.data[self.offset - size : self.offset]
 
     def integer(self, size: int) -> int:
-        """Read an integer of so many bytes."""
+        """Read an integer of `size` bytes."""
         return int.from_bytes(self.take(size), "big")
 
     def text(self) -> bytes:
@@ -216,9 +216,9 @@ class Cursor:
         """Read properties (2.2.2) with their length."""
         values: Properties = {}
         inner = Cursor(self.data, *self._span(self.number()))
-        while inner.left:
+        while inner.remaining:
             identifier = inner.number()
-            if identifier in values and identifier not in _MANY_TIMES:
+            if identifier in values and identifier not in _REPEATABLE:
                 raise Malformed("a property twice")
             if identifier in _FIXED:
                 values[identifier] = inner.integer(_FIXED[identifier])
@@ -232,24 +232,24 @@ class Cursor:
 
     def _span(self, size: int) -> tuple[int, int]:
         self.take(size)
-        return self.at - size, self.at
+        return self.offset - size, self.offset
 
     def finish(self) -> None:
-        """Refuse what follows the last field."""
-        if self.left:
+        """Check that no bytes follow the last field."""
+        if self.remaining:
             raise Malformed("a packet that is too long")
 
 
 # Reasons ------------------------------------------------------------------------------------------
 
-_CANNOT: Final = {
+_RETURN_CODES: Final = {
     1: "the broker does not speak this version",
     2: "the broker does not accept the client id",
     3: "the broker is not available",
     4: "the user name or the password is malformed",
     5: "the broker does not let this client in",
 }
-"""What MQTT 3.1.1's return codes say (3.2.2.3)."""
+"""The meaning of MQTT 3.1.1's return codes (3.2.2.3)."""
 _REASONS: Final = {
     0x00: "normal disconnection",
     0x01: "the broker does not speak this version",  # as a broker without MQTT 5 answers
@@ -281,9 +281,9 @@ _REASONS: Final = {
     0x9D: "server moved",
     0x9F: "connection rate exceeded",
 }
-"""What MQTT 5's reason codes say of a connection (3.2.2.2, 3.14.2.1)."""
+"""The meaning of MQTT 5's reason codes for a connection (3.2.2.2, 3.14.2.1)."""
 
 
 def reason_text(level: int, reason: int) -> str:
-    """Return what a code of CONNACK or DISCONNECT says."""
-    return (_CANNOT if level == MQTT_3 else _REASONS).get(reason, "no reason that MQTT knows")
+    """Return the meaning of a code of CONNACK or DISCONNECT."""
+    return (_RETURN_CODES if level == MQTT_3 else _REASONS).get(reason, "a reason that MQTT does not define")

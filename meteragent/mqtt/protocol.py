@@ -1,14 +1,20 @@
-"""The client's side of one MQTT connection: bytes in, events out, and the bytes of what is asked for.
+"""The client's side of one MQTT connection, without I/O: bytes in, events out, and requests to bytes.
 
-There is no socket here and no clock. `receive` takes what the network brings, in pieces of any size, and
-yields what it means; the other methods return what is to be written. Nothing is acknowledged, repeated or
-kept here: `session` does that.
+Theory of operation
+    There is no socket here and no clock. `receive` takes bytes from the network, in pieces of any size, and
+    yields events; the other methods return bytes to write. `session` acknowledges and repeats.
+    Whole packets are read from the piece in which they arrive (`_read`). The rest of a piece is kept in
+    `_pieces`, and further pieces are only appended until the bytes that the next step needs have arrived.
+    PUBLISH and PUBACK are read in place, all other packets through a `Cursor`.
+
+    Each request takes the next free packet id and notes which packet answers it (`_waiting`); the answer
+    frees the id. An answer that matches no request is ignored.
 
 Rules
-    1. What the standard forbids a broker is a `Violation`, the last event of its connection. It names the
-       rule, and nothing of the packet, which may hold a reading.
-    2. A PUBLISH of more than `max_packet_bytes` is not kept: it is an `Oversized` as soon as its packet id
-       has come, and the rest is skipped as it arrives. MQTT 5 brokers are told the limit, older ones are not.
+    1. A packet that the standard forbids is a `Violation`, the last event of its connection. It names the
+       rule, and nothing from the packet, which may hold a reading.
+    2. A PUBLISH of more than `max_packet_bytes` is an `Oversized` as soon as its packet id has arrived; the
+       rest is skipped as it arrives. Only MQTT 5 brokers are told the limit.
     3. A piece is copied once, however small the pieces of a packet are.
 """
 
@@ -20,17 +26,17 @@ from meteragent.mqtt import packets
 from meteragent.mqtt.packets import MQTT_5, Cursor, Kind, Malformed, Will
 
 REFUSED: Final = 0x80
-"""Reason codes from here on are refusals."""
+"""The smallest reason code of a refusal."""
 LAST_ID: Final = 65_535
 
 _SESSION_EXPIRY, _SERVER_KEEP_ALIVE, _RECEIVE_MAXIMUM, _MAXIMUM_PACKET = 0x11, 0x13, 0x21, 0x27
 _UNLIMITED: Final = 65_535
-# To compare integers alone takes a third of the time
+# Comparing plain integers takes a third of the time
 _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)
 
 
 class Accepted(NamedTuple):
-    """CONNACK: yes. What the broker grants; None where it says nothing, so that what was asked for stands."""
+    """CONNACK: accepted. What the broker grants; None: what was requested."""
 
     session_present: bool
     receive_maximum: int = _UNLIMITED
@@ -40,14 +46,14 @@ class Accepted(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """CONNACK: no, with the reason code and what it says."""
+    """CONNACK: refused, with the reason code and its meaning."""
 
     reason: int
     text: str
 
 
 class Message(NamedTuple):
-    """PUBLISH; `packet_id` is 0 at QoS 0, `duplicate` says that the broker has sent it before."""
+    """PUBLISH; `packet_id` is 0 at QoS 0, `duplicate`: the broker has sent it before."""
 
     topic: str
     payload: bytes
@@ -58,7 +64,7 @@ class Message(NamedTuple):
 
 
 class Oversized(NamedTuple):
-    """A PUBLISH that is too large, and skipped."""
+    """A PUBLISH that is too large and is skipped."""
 
     packet_id: int
     size_bytes: int
@@ -72,7 +78,7 @@ class Answered(NamedTuple):
 
 
 class Subscribed(NamedTuple):
-    """SUBACK: the QoS that is granted, or a reason from 0x80 on."""
+    """SUBACK: the granted QoS, or a reason of 0x80 or above."""
 
     packet_id: int
     reason: int
@@ -99,18 +105,18 @@ Event = Accepted | Refused | Message | Oversized | Answered | Subscribed | Pong 
 
 
 class TooMany(LinkError):
-    """More publications would be unanswered than the broker takes, or than there are packet ids."""
+    """Too many requests are unanswered: for the broker, or for the packet ids available."""
 
 
 class Protocol:
-    """One connection, from CONNECT on."""
+    """One connection, from CONNECT onwards."""
 
     def __init__(self, level: int, *, max_packet_bytes: int) -> None:
-        """`level` is 5, or 4 for MQTT 3.1.1."""
+        """Begin before CONNECT; `level` is 5, or 4 for MQTT 3.1.1."""
         self.level = level
         self._max_packet_bytes = max_packet_bytes
         self._accepted = False
-        self._over = False
+        self._finished = False
         self._pieces: list[bytes] = []
         self._buffered_bytes = 0
         self._needed_bytes = 2
@@ -133,7 +139,7 @@ class Protocol:
         password: str | None = None,
         will: Will | None = None,
     ) -> bytes:
-        """Return the CONNECT. With an expiry of 0 the broker keeps no session, in no version."""
+        """Return the CONNECT; with an expiry of 0 the broker keeps no session, in any version."""
         properties = b""
         if self.level == MQTT_5:
             requests = (
@@ -165,7 +171,7 @@ class Protocol:
         return packets.unsubscribe(self.level, self._take_id(Kind.UNSUBACK), topic_filter)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
-        """Return a packet id and a PUBLISH at QoS 1; raises TooMany beyond what the broker takes at once."""
+        """Return a packet id and a PUBLISH at QoS 1; raises TooMany beyond the broker's Receive Maximum."""
         if self._unanswered >= self._receive_maximum:
             raise TooMany("the broker takes no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)
@@ -185,7 +191,7 @@ class Protocol:
         return packets.disconnect(self.level, reason)
 
     def _take_id(self, answer: Kind) -> int:
-        """Return the next packet id that is not in use; it is free again once it is answered."""
+        """Take the next free packet id; it is free again once it is answered."""
         if len(self._waiting) == LAST_ID:
             raise TooMany("no packet id is free")
         while True:
@@ -198,15 +204,15 @@ class Protocol:
 
     @property
     def skipping(self) -> bool:
-        """Whether more of an oversized packet is to come."""
+        """Whether more of an oversized packet will arrive."""
         return self._skip > 0
 
     def receive(self, data: bytes) -> Iterator[Event]:
-        """Yield what the next bytes mean. After a Violation nothing is read any more."""
-        if self._over:
+        """Yield the events in the next bytes; after a Violation nothing more is read."""
+        if self._finished:
             return
         if self._skip:
-            data = self._skipped(data)
+            data = self._skip_oversized(data)
         if self._pieces:
             self._pieces.append(data)
             self._buffered_bytes += len(data)
@@ -217,59 +223,59 @@ class Protocol:
         try:
             yield from self._read(data)
         except Malformed as error:
-            self._over = True
+            self._finished = True
             yield Violation(str(error))
 
     def _read(self, data: bytes) -> Iterator[Event]:
-        """Read whole packets, and keep what is left of the data."""
-        at = 0
-        while (fields := packets.header(data, at)) is not None:
+        """Read the whole packets, and keep the rest of the data."""
+        offset = 0
+        while (fields := packets.header(data, offset)) is not None:
             begin, end = fields
-            if end - at > self._max_packet_bytes:
-                oversized = self._oversized(data, at, begin, end)
+            if end - offset > self._max_packet_bytes:
+                oversized = self._oversized(data, offset, begin, end)
                 if oversized is None:
                     break
                 yield oversized
                 self._skip = max(end - len(data), 0)
             elif end > len(data):
-                self._needed_bytes = end - at
+                self._needed_bytes = end - offset
                 break
             else:
-                event = self._packet(data[at], data, begin, end)
+                event = self._packet(data[offset], data, begin, end)
                 if event is not None:
                     yield event
-            if self._over:
+            if self._finished:
                 return
-            at = min(end, len(data))
+            offset = min(end, len(data))
         else:
-            self._needed_bytes = len(data) - at + 1
-        if at < len(data):
-            self._pieces.append(data[at:])
-            self._buffered_bytes = len(data) - at
+            self._needed_bytes = len(data) - offset + 1
+        if offset < len(data):
+            self._pieces.append(data[offset:])
+            self._buffered_bytes = len(data) - offset
 
-    def _skipped(self, data: bytes) -> bytes:
-        """Return what follows an oversized packet."""
+    def _skip_oversized(self, data: bytes) -> bytes:
+        """Skip the rest of an oversized packet; return the data after it."""
         rest = data[self._skip :]
         self._skip = max(self._skip - len(data), 0)
         return rest
 
-    def _oversized(self, data: bytes, at: int, begin: int, end: int) -> Oversized | None:
-        """Return what is known of a packet too large once its packet id has come, else None."""
-        if data[at] & 0xF0 != Kind.PUBLISH:
+    def _oversized(self, data: bytes, offset: int, begin: int, end: int) -> Oversized | None:
+        """Return the event of a packet that is too large once its packet id has arrived, else None."""
+        if data[offset] & 0xF0 != Kind.PUBLISH:
             raise Malformed("a packet that is too large")
         cursor = Cursor(data, begin, len(data))
-        self._needed_bytes = begin - at + 2
-        if cursor.left < 2:
+        self._needed_bytes = begin - offset + 2
+        if cursor.remaining < 2:
             return None
         self._needed_bytes += cursor.integer(2) + 2
-        if at + self._needed_bytes > len(data):
+        if offset + self._needed_bytes > len(data):
             return None
-        cursor.at = at + self._needed_bytes - 2
-        packet_id = cursor.integer(2) if _qos(data[at]) else 0
+        cursor.offset = offset + self._needed_bytes - 2
+        packet_id = cursor.integer(2) if _qos(data[offset]) else 0
         return Oversized(packet_id, end - begin)
 
     def _packet(self, first: int, data: bytes, begin: int, end: int) -> Event | None:
-        """Read one packet; None: nobody needs to know of it."""
+        """Read one packet; None: it is not an event."""
         kind = first & 0xF0
         if self._accepted:
             if kind == _PUBLISH:
@@ -284,7 +290,7 @@ class Protocol:
         return event
 
     def _other(self, kind: int, cursor: Cursor) -> Event | None:
-        """Read a packet that is no PUBLISH."""
+        """Read a packet other than a PUBLISH."""
         if not self._accepted:
             if kind != Kind.CONNACK:
                 raise Malformed("a packet before the answer to CONNECT")
@@ -295,11 +301,11 @@ class Protocol:
             return Pong()
         if kind == Kind.DISCONNECT and self.level == MQTT_5:
             return self._disconnect(cursor)
-        raise Malformed("a packet that no client at QoS 1 is sent")
+        raise Malformed("a packet that a client at QoS 1 never receives")
 
     def _connack(self, cursor: Cursor) -> Event:
         flags, reason = cursor.integer(1), cursor.integer(1)
-        granted = cursor.properties() if self.level == MQTT_5 and cursor.left else {}
+        granted = cursor.properties() if self.level == MQTT_5 and cursor.remaining else {}
         if flags > 1 or (reason and flags):
             raise Malformed("flags of CONNACK that are reserved")
         if reason:
@@ -317,18 +323,18 @@ class Protocol:
         )
 
     def _publish(self, first: int, data: bytes, begin: int, end: int) -> Event:
-        """Read a PUBLISH where it lies: they come by the thousand."""
+        """Read a PUBLISH in place: they come by the thousand."""
         qos = _qos(first)
         name_end = begin + 2 + (data[begin] << 8 | data[begin + 1]) if end - begin > 1 else end + 1
-        at = name_end + 2 * qos
+        payload_at = name_end + 2 * qos
         if self.level == MQTT_5:
-            if at < end and not data[at]:
-                at += 1  # no properties, as with most
-            elif at <= end:
-                cursor = Cursor(data, at, end)
+            if payload_at < end and not data[payload_at]:
+                payload_at += 1  # no properties, as in most messages
+            elif payload_at <= end:
+                cursor = Cursor(data, payload_at, end)
                 cursor.properties()
-                at = cursor.at
-        if at > end:
+                payload_at = cursor.offset
+        if payload_at > end:
             raise Malformed("a packet that ends too early")
         packet_id = data[name_end] << 8 | data[name_end + 1] if qos else 0
         if qos and not packet_id:
@@ -337,14 +343,14 @@ class Protocol:
             topic = data[begin + 2 : name_end].decode()
         except UnicodeDecodeError:
             raise Malformed("a topic that is not UTF-8") from None
-        # A wildcard is forbidden here too, but RabbitMQ makes `+` of an AMQP sender's `*`: were that a
-        # violation, one such sender would end every connection of its source.
+        # Wildcards are forbidden here, too, but RabbitMQ turns an AMQP sender's `*` into `+`: as a violation,
+        # one such sender would end every connection of its source.
         if not topic or "\0" in topic:
-            raise Malformed("a topic that names none")
-        return Message(topic, data[at:end], qos, bool(first & 1), packet_id, bool(first & 8))
+            raise Malformed("an empty topic, or one with a zero byte")
+        return Message(topic, data[payload_at:end], qos, bool(first & 1), packet_id, bool(first & 8))
 
     def _puback(self, data: bytes, begin: int, end: int) -> Event | None:
-        """Read a PUBACK, as a rule an id alone: they come by the thousand."""
+        """Read a PUBACK in place; most consist of an id alone."""
         reason = 0
         if end - begin == 2:
             packet_id = data[begin] << 8 | data[begin + 1]
@@ -353,29 +359,29 @@ class Protocol:
             packet_id = cursor.integer(2)
             if self.level == MQTT_5:
                 reason = cursor.integer(1)
-                if cursor.left:
+                if cursor.remaining:
                     cursor.properties()
             cursor.finish()
         return Answered(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
 
     def _suback(self, kind: Kind, cursor: Cursor) -> Event | None:
-        """Read a SUBACK, or an UNSUBACK, which nobody waits for and which has no reason before MQTT 5."""
+        """Read a SUBACK; or an UNSUBACK, which is not an event and has no reason before MQTT 5."""
         packet_id = cursor.integer(2)
         if self.level == MQTT_5:
             cursor.properties()
         reason = cursor.integer(1) if kind == Kind.SUBACK or self.level == MQTT_5 else 0
-        known = self._free(packet_id, kind)
-        return Subscribed(packet_id, reason) if known and kind == Kind.SUBACK else None
+        is_expected = self._free(packet_id, kind)
+        return Subscribed(packet_id, reason) if is_expected and kind == Kind.SUBACK else None
 
     def _disconnect(self, cursor: Cursor) -> Event:
-        reason = cursor.integer(1) if cursor.left else 0
-        if cursor.left:
+        reason = cursor.integer(1) if cursor.remaining else 0
+        if cursor.remaining:
             cursor.properties()
-        self._over = True
+        self._finished = True
         return Ended(reason, packets.reason_text(self.level, reason))
 
     def _free(self, packet_id: int, answer: Kind) -> bool:
-        """Return whether an id waited for this answer; it is free now. What answers nothing is ignored."""
+        """Free an id and return True if it was waiting for this answer; otherwise ignore the answer."""
         if self._waiting.get(packet_id) is not answer:
             return False
         del self._waiting[packet_id]

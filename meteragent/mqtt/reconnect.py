@@ -1,4 +1,4 @@
-"""Connect, serve, and connect again: how long to wait, and with which version of MQTT."""
+"""Connect, serve, and connect again: when, and with which version of MQTT."""
 
 import asyncio
 import logging
@@ -11,6 +11,7 @@ from meteragent.mqtt.packets import Will
 from meteragent.mqtt.session import (
     Count,
     Link,
+    LoginRefused,
     NoConnack,
     OnDelivered,
     OnMessage,
@@ -20,7 +21,7 @@ from meteragent.mqtt.session import (
 )
 
 Entropy = Callable[[int], bytes]
-"""So many random bytes: `os.urandom`, or what a test puts in its place."""
+"""Returns a number of random bytes: `os.urandom`, or a test's own."""
 
 FLOOR_S: Final = 0.5
 CEILING_S: Final = 30.0
@@ -31,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 def _ignore(*_: object) -> None:
-    """What is done with what nobody asked for."""
+    """Do nothing: the default callback."""
 
 
 async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
@@ -51,19 +52,24 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
     count: Count = _ignore,
     will: Will | None = None,
     on_failed: Callable[[LinkError], None] = _ignore,
+    role: str = "",
+    login_hint: str = "",
 ) -> NoReturn:
-    """Hold a connection to a broker until cancelled, and run `serve` on each.
+    """Keep one connection to a broker until cancelled, and run `serve` on each.
 
-    `serve` is cancelled when its connection is lost. When it returns, the connection stays; when it
-    raises LinkError, the connection is closed and made anew. What else it or a callback raises is
-    raised here. `receive_maximum` bounds the unacknowledged messages that the broker may send (MQTT
-    5 only), `timeout_s` the wait for each answer. A cancelled one leaves with a DISCONNECT; the
-    broker keeps its side of the session for `session_expiry_s` (0: there is none, in no version).
-    `on_refused` is told of publications that the broker refuses (MQTT 5 only); left out, or where the
-    refusal is about no topic, such a one ends the connection. `on_failed` is told why each connection
-    ended, or was not made. However a connection ends, the broker then publishes the `will`.
+    `serve` is cancelled when its connection is lost. When it returns, the connection stays. When it raises
+    LinkError, the connection is closed and another is made. Any other exception from it or a callback is
+    raised here. A cancelled connection ends with a DISCONNECT; the broker keeps its side of the session for
+    `session_expiry_s` (0: there is none), and publishes the `will` after each connection, however it ended.
+
+    `receive_maximum` bounds the unacknowledged messages that the broker may send (MQTT 5 only), `timeout_s`
+    each wait for an answer. `on_refused` is called for each publication that the broker refuses (MQTT 5
+    only); without it, or if the refusal does not concern a topic, a refusal ends the connection. `on_failed`
+    is called with the reason when a connection ends or cannot be made. `role` precedes the broker's address
+    in the log; `login_hint` says what to do if the user name and password are refused.
     """
     link = Link(
+        name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),
         endpoint=endpoint,
         client_id=client_id,
         on_message=on_message,
@@ -77,24 +83,24 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
         count=count,
         will=will,
     )
-    name = f"{endpoint.host}:{endpoint.port}"
     backoff, versions = Backoff(entropy), _Versions(endpoint.version)
     while True:
         session = Session(link, versions.next)
-        stood_s, reason = await _one_connection(name, session, serve)
-        versions.tried(reason, worked=session.accepted)
-        delay_s = backoff.delay_s(stood_s or 0.0)
-        if stood_s is not None:
+        lifetime_s, reason = await _one_connection(link.name, session, serve)
+        versions.note_attempt(reason, worked=session.accepted)
+        if lifetime_s is not None:
             count("lost")
         on_failed(reason)
-        _log.warning("%s: %s; next try in %.1f s", name, reason, delay_s)
+        hint = f": {login_hint}" if login_hint and isinstance(reason, LoginRefused) else ""
+        delay_s = backoff.delay_s(lifetime_s or 0.0)
+        _log.warning("%s: %s%s; next try in %.1f s", link.name, reason, hint, delay_s)
         await asyncio.sleep(delay_s)
 
 
 async def _one_connection(
     name: str, session: Session, serve: Callable[[Session], Awaitable[None]]
 ) -> tuple[float | None, LinkError]:
-    """Open, serve and close one session: for how many seconds it stood, if it did, and why it ended."""
+    """Open, serve and close one session; return its lifetime (None: it did not open) and why it ended."""
     now_s = asyncio.get_running_loop().time
     opened_s = None
     try:
@@ -109,9 +115,9 @@ async def _one_connection(
 
 
 class _Versions:
-    """Which version of MQTT to speak next: 5 until it is refused, unless one is stated.
+    """The version of MQTT to speak next: 5 until it is refused, unless the configuration states one.
 
-    No answer to CONNECT is a refusal only as long as the version has never worked.
+    If the broker does not answer CONNECT, that counts as a refusal only while the version has never worked.
     """
 
     def __init__(self, stated: Version) -> None:
@@ -119,7 +125,7 @@ class _Versions:
         self._stated = stated != "auto"
         self._worked = False
 
-    def tried(self, reason: LinkError, *, worked: bool) -> None:
+    def note_attempt(self, reason: LinkError, *, worked: bool) -> None:
         self._worked |= worked
         unanswered = isinstance(reason, NoConnack) and not self._worked
         if not self._stated and (unanswered or isinstance(reason, VersionRefused)):
@@ -128,21 +134,21 @@ class _Versions:
 
 
 class Backoff:
-    """How long to wait before connecting again: exponential, with full jitter.
+    """The delay before the next connection: exponential, with full jitter.
 
-    After the k-th failure in a row, from 0: uniform on [0, min(CEILING_S, FLOOR_S · 2^k)). Only a
-    connection that stood for STABLE_S starts over: a broker that takes connections and ends them at
-    once is not stormed.
+    After the k-th failure in a row, from 0: uniform on [0, min(CEILING_S, FLOOR_S · 2^k)). Only a connection
+    that lasted for STABLE_S resets k, so a broker that accepts connections and ends them at once is not
+    stormed.
     """
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
         self._failures = 0
 
-    def delay_s(self, stood_s: float) -> float:
-        """The pause after a connection that stood for `stood_s` seconds (0: it was never made)."""
-        if stood_s >= STABLE_S:
+    def delay_s(self, lifetime_s: float) -> float:
+        """Return the delay after a connection that lasted for `lifetime_s` (0: it was never made)."""
+        if lifetime_s >= STABLE_S:
             self._failures = 0
-        most_s = min(CEILING_S, FLOOR_S * 2.0 ** min(self._failures, 16))
+        ceiling_s = min(CEILING_S, FLOOR_S * 2.0 ** min(self._failures, 16))
         self._failures += 1
-        return most_s * (int.from_bytes(self._entropy(6)) / 2.0**48)
+        return ceiling_s * (int.from_bytes(self._entropy(6)) / 2.0**48)

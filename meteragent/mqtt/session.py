@@ -1,4 +1,4 @@
-"""One live connection: what is received, acknowledged and published on it, and why it ended."""
+"""One live connection: receiving, acknowledging and publishing on it, and the reason for its end."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ from meteragent.mqtt.protocol import (
 from meteragent.mqtt.transport import Transport
 
 Token = tuple[int]
-"""Acknowledges one message; it is this very object that counts, not what it holds."""
+"""Acknowledges one message; it is compared by identity, not by value."""
 
 OnMessage = Callable[[str, bytes, int, bool, Token | None], None]
 """Called with topic, payload, QoS (0 or 1), the retain flag, and a token (None at QoS 0)."""
@@ -38,22 +38,20 @@ OnRefused = Callable[[int, int], None]
 """Called with the packet id and the broker's reason code, 0x80 or above, of a publication that it refused."""
 
 Count = Callable[[Literal["lost", "publish_refused", "oversized"]], None]
-"""Called when a connection that stood is lost; when the broker refuses a publication; when it sends a message
-that is too large."""
+"""Called when an open connection is lost, a publication refused, or a message too large."""
 
 MAX_PACKET_BYTES: Final = 4 * 2**20
-"""The largest packet that is read: what is larger is skipped."""
+"""The largest packet that is read; larger ones are skipped."""
 SKIP_S: Final = 60.0
-"""What has not come of a packet that is too large after so long is not waited for."""
+"""The longest that a packet that is too large may take to end."""
 UNANSWERED_S: Final = 300.0
-"""A publication that the broker has not answered for so long ends the connection: the next one repeats it."""
+"""A publication without an answer for this long ends the connection; the next connection repeats it."""
 
-_VERSION_REFUSED: Final = (0x01, 0x84)
 _OF_THE_CONNECTION: Final = (0x91, 0x97)
-"""Refusals that are about no topic: the packet id is in use, a quota is exceeded."""
+"""Refusals that do not concern the topic: the packet id is in use, a quota is exceeded."""
 _WITH_WILL: Final = 0x04
 _MALFORMED: Final = 0x81
-"""Reasons of a DISCONNECT (MQTT 5): the last will is to be published; what the broker sent is malformed."""
+"""Reasons of a DISCONNECT (MQTT 5): publish the last will; the broker has sent a malformed packet."""
 
 _log = logging.getLogger(__name__)
 
@@ -62,22 +60,34 @@ class VersionRefused(LinkError):
     """The broker does not speak this version of MQTT."""
 
 
+class LoginRefused(LinkError):
+    """The broker does not accept the user name and password, or requires them."""
+
+
+_REFUSALS: Final[dict[int, type[LinkError]]] = {
+    **dict.fromkeys((0x01, 0x84), VersionRefused),
+    **dict.fromkeys((0x04, 0x05, 0x86, 0x87), LoginRefused),
+}
+"""What a reason of CONNACK is about: codes of MQTT 3.1.1 and of 5."""
+
+
 class SubscriptionRefused(LinkError):
-    """The broker does not let us subscribe."""
+    """The broker refuses the subscription."""
 
 
 class NoConnack(LinkError):
-    """The broker does not answer CONNECT; perhaps it does not know this version."""
+    """The broker has not answered CONNECT; perhaps it does not know this version."""
 
 
 class NoAnswer(LinkError):
-    """The broker does not answer in time."""
+    """The broker has not answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What all connections of one `keep_connected` have in common; its arguments."""
+    """The arguments of one `keep_connected`, shared by all its connections; `name` is for the log."""
 
+    name: str
     endpoint: Endpoint
     client_id: str
     on_message: OnMessage
@@ -93,13 +103,12 @@ class Link:
 
 
 class Session:
-    """One connection, made by `keep_connected`, good until `closed`.
+    """One connection, made by `keep_connected`, usable until `closed`.
 
     version          5, or 4 for MQTT 3.1.1
-    accepted         the broker has answered the connection with yes
-    session_present  the broker still knows us: our subscriptions stand
-    inflight         how many publications may be unanswered at once:
-                     min(asked, CONNACK's Receive Maximum)
+    accepted         the broker has accepted the connection
+    session_present  the broker has kept the session of an earlier connection, with its subscriptions
+    inflight         how many publications may be unanswered: min(requested, CONNACK's Receive Maximum)
     """
 
     def __init__(self, link: Link, version: int) -> None:
@@ -125,7 +134,7 @@ class Session:
         self._transport = Transport(self._protocol, self._on_event, self._on_lost, self._on_tick)
 
     async def subscribe(self, topic_filter: str) -> None:
-        """Subscribe at QoS 1 and wait for the answer; raises LinkError unless that is granted."""
+        """Subscribe at QoS 1 and wait for the answer; raises LinkError unless QoS 1 is granted."""
         answer: asyncio.Future[int] = self._loop.create_future()
         packet_id, packet = self._protocol.subscribe(topic_filter)
         self._subscribing[packet_id] = answer
@@ -135,24 +144,24 @@ class Session:
             raise SubscriptionRefused(f"subscription refused: reason 0x{answer.result():02x}")
 
     def unsubscribe(self, topic_filter: str) -> None:
-        """End a subscription; raises LinkError when the session has ended."""
+        """End a subscription; raises LinkError if the session has ended."""
         if self._ended.done():
             raise LinkError("the session has ended")
         self._transport.write(self._protocol.unsubscribe(topic_filter))
 
     def acknowledge(self, tokens: Iterable[Token]) -> None:
-        """Tell the broker that these messages are done with.
+        """Acknowledge messages.
 
-        Tokens of other sessions, and those already acknowledged, are ignored. The acknowledgements
-        of one turn of the event loop leave in one write. Brokers use an id again once it is acknowledged,
-        mosquitto 2.0.11 after 65,535 messages whether it is or not, and take an acknowledgement for the
-        oldest message of its id: so it leaves when that one is done with.
+        Tokens of other sessions, and those already acknowledged, are ignored. The acknowledgements of one
+        turn of the event loop are written together. Brokers reuse an id once it is acknowledged, mosquitto
+        2.0.11 after 65,535 messages even if it is not, and take an acknowledgement to be for the oldest
+        message with its id: so it is sent when that message is acknowledged.
         """
         packet_ids = []
         for token in tokens:
             packet_id = token[0]
             waiting = self._unacked.get(packet_id, [])
-            waiting[:] = [None if held is token else held for held in waiting]  # by identity
+            waiting[:] = [None if other is token else other for other in waiting]  # by identity
             while waiting and waiting[0] is None:
                 del waiting[0]
                 packet_ids.append(packet_id)
@@ -162,14 +171,14 @@ class Session:
             self._transport.write(self._protocol.acknowledge(packet_ids))
 
     def pause(self, *, reading: bool) -> None:
-        """Read no more from the broker, or again; a broker that hears nothing ends the connection."""
+        """Pause or resume reading; a broker that gets no answers for a long time ends the connection."""
         self._transport.pause(reading=reading)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
-        """Publish at QoS 1; returns the packet id that `on_delivered` will be called with.
+        """Publish at QoS 1; return the packet id with which `on_delivered` will be called.
 
-        Raises LinkError when the session has ended or the broker takes no more. The caller keeps at
-        most `inflight` unanswered, which also bounds what waits to be written.
+        Raises LinkError if the session has ended or the broker accepts no more. The caller leaves at most
+        `inflight` publications unanswered, which also bounds what waits to be written.
         """
         if self._ended.done():
             raise LinkError("the session has ended")
@@ -181,14 +190,14 @@ class Session:
         return packet_id
 
     async def closed(self) -> NoReturn:
-        """Wait for the end of the session; raises why: a LinkError, or what a callback or serve raised."""
+        """Wait for the end of the session; raises its reason: a LinkError, or an error of our own."""
         await asyncio.shield(self._ended)
         raise self._reason
 
-    # The life of a session, for keep_connected
+    # --- for keep_connected --------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect; raises LinkError when it cannot be done within `timeout_s`."""
+        """Connect; raises LinkError if that does not succeed within `timeout_s`."""
         connecting = asyncio.ensure_future(self._connect())
         try:
             await self._first_of(connecting, "the connection")
@@ -217,11 +226,11 @@ class Session:
             await self._answered.wait()
         except OSError as error:
             self._end(LinkError(f"cannot connect: {error}"))
-        except Exception as error:  # noqa: BLE001 -- rule 3: it is raised where it ends the agent
+        except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
             self._end(error)
 
     async def run(self, serve: "Callable[[Session], Awaitable[None]]") -> NoReturn:
-        """Run `serve` until the session ends; raises why it ended, or what `serve` raised."""
+        """Run `serve` until the session ends; raises the reason for its end, or what `serve` raised."""
         serving = asyncio.ensure_future(self._serve(serve))
         self._loop.call_soon(self._hand_over_early)  # after the first step of serve
         try:
@@ -238,29 +247,29 @@ class Session:
             self._end(error)
 
     async def close(self) -> None:
-        """Write what is waiting and DISCONNECT; the broker keeps its side of the session."""
+        """Write what waits, and DISCONNECT; the broker keeps its side of the session."""
         self._end(LinkError("the session was closed"))
-        # With a will it is the broker that says goodbye: in 3.1.1 a DISCONNECT would have it forget the will.
+        # In 3.1.1 a DISCONNECT would make the broker forget the will, which it must publish.
         silent = self._link.will and self.version == MQTT_3
         await self._transport.close(b"" if silent else self._protocol.disconnect(self._goodbye))
 
-    async def _first_of(self, answer: asyncio.Future[Any], of: str) -> None:
-        """Wait for an answer; raises why the session ended, or LinkError after `timeout_s`."""
+    async def _first_of(self, answer: asyncio.Future[Any], request: str) -> None:
+        """Wait for an answer; raises the reason if the session ends, or NoAnswer after `timeout_s`."""
         await _first({answer, self._ended}, self._link.timeout_s)
         if self._ended.done():
             raise self._reason
         if not answer.done():
-            raise NoAnswer(f"no answer to {of} within {self._link.timeout_s:g} s")
+            raise NoAnswer(f"no answer to {request} within {self._link.timeout_s:g} s")
 
     def _end(self, reason: Exception) -> None:
-        """End the session; a failure of ours outweighs the LinkErrors that come with it."""
-        ours = isinstance(self._reason, LinkError) and not isinstance(reason, LinkError)
-        if ours or not self._ended.done():
+        """End the session; an error from a callback or serve outweighs the LinkErrors that come with it."""
+        outweighs = isinstance(self._reason, LinkError) and not isinstance(reason, LinkError)
+        if outweighs or not self._ended.done():
             self._reason = reason
         if not self._ended.done():
             self._ended.set_result(None)
 
-    # What the broker says
+    # --- events from the broker ----------------------------------------------------------------
 
     def _on_event(self, event: Event) -> None:  # noqa: C901 -- one case for each event
         if self._ended.done():
@@ -279,7 +288,7 @@ class Session:
             case Oversized():
                 self._on_oversized(event)
             case Refused():
-                kind = VersionRefused if event.reason in _VERSION_REFUSED else LinkError
+                kind = _REFUSALS.get(event.reason, LinkError)
                 self._end(kind(f"connection refused: {event.text} (0x{event.reason:02x})"))
             case Ended():
                 self._end(
@@ -299,9 +308,8 @@ class Session:
         self._max_packet_bytes = event.max_packet_bytes
         if event.session_expiry_s is not None and event.session_expiry_s < link.session_expiry_s:
             _log.warning(
-                "%s:%d: the broker keeps a lost session for %d s, not for the %d s asked for",
-                link.endpoint.host,
-                link.endpoint.port,
+                "%s: the broker keeps a lost session for %d s, not for the %d s asked for",
+                link.name,
                 event.session_expiry_s,
                 link.session_expiry_s,
             )
@@ -314,7 +322,7 @@ class Session:
         token: Token | None = None
         if message.packet_id:
             if message.duplicate and message.packet_id in self._unacked:
-                return  # what it repeats was sent on this connection
+                return  # the first delivery was on this connection, and is still unacknowledged
             token = self._hold(message.packet_id)
         if self._early is None:
             self._hand_over(message, token)
@@ -322,7 +330,7 @@ class Session:
             self._early.append((message, token))
 
     def _hold(self, packet_id: int) -> Token:
-        """Return the token of a message that has come; it is behind the earlier ones of its id."""
+        """Note a message as unacknowledged, behind earlier ones with its id; return its token."""
         token = (packet_id,)
         self._unacked.setdefault(packet_id, []).append(token)
         return token
@@ -337,16 +345,16 @@ class Session:
             return
         try:
             self._link.on_message(message.topic, message.payload, message.qos, message.retain, token)
-        except Exception as error:  # noqa: BLE001 -- rule 3: it is raised where it ends the agent
+        except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
             self._end(error)
 
     def _on_oversized(self, event: Oversized) -> None:
-        """Acknowledge what nobody will read: left with the broker it would come again for ever."""
+        """Count and acknowledge a message that is too large: otherwise it would come again for ever."""
         self._link.count("oversized")
         self._skipping_s = self._loop.time()
         if not self._warned_of_size:
-            self._warned_of_size = True  # a flood of them must not fill the log
-            _log.warning("a message of %d bytes was skipped; others will only be counted", event.size_bytes)
+            self._warned_of_size = True  # many of them must not fill the log
+            _log.warning("a message of %d bytes was skipped; further ones are only counted", event.size_bytes)
         if event.packet_id:
             self.acknowledge([self._hold(event.packet_id)])
 
@@ -361,7 +369,7 @@ class Session:
             answered = self._link.on_refused
         try:
             answered(event.packet_id, event.reason)
-        except Exception as error:  # noqa: BLE001 -- rule 3: it is raised where it ends the agent
+        except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
             self._end(error)
 
     def _on_subscribed(self, event: Subscribed) -> None:
@@ -369,10 +377,10 @@ class Session:
         if answer is not None and not answer.done():
             answer.set_result(event.reason)
 
-    # What the transport says
+    # --- events from the transport -------------------------------------------------------------
 
     def _on_tick(self) -> bool:
-        """Return whether the connection may stand: publications are answered, and packets end."""
+        """Return whether the connection may go on: publications are answered, and packets end."""
         now_s = self._loop.time()
         oldest_s = next(iter(self._published_s.values()), now_s)
         if now_s - oldest_s >= UNANSWERED_S:
@@ -388,5 +396,5 @@ class Session:
             self._end(NoConnack("the broker closed the connection without an answer"))
 
 
-async def _first(of: set[asyncio.Future[Any]], timeout_s: float | None = None) -> None:
-    await asyncio.wait(of, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+async def _first(futures: set[asyncio.Future[Any]], timeout_s: float | None = None) -> None:
+    await asyncio.wait(futures, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""A socket under a `Protocol`: writes once a turn of the event loop, and notices a broker that is gone."""
+"""The socket of a `Protocol`: writes once per turn of the event loop, and notices a broker that is gone."""
 
 import asyncio
 import ssl
@@ -9,16 +9,17 @@ from typing import Final, cast
 from meteragent.mqtt.protocol import Event, Protocol
 
 CLOSE_TIMEOUT_S: Final = 2.0
-"""A closing transport waits until the peer has taken everything, which a dead one never does."""
+"""The longest time to close: until the peer has taken everything, which a dead one never does."""
 SILENT_KEEPALIVES: Final = 2
-"""A broker that is silent for so many keep-alives is given up."""
+"""How many keep-alives a broker may be silent before it is given up on."""
 
 
 class Transport(asyncio.Protocol):
     """One connection of a `Protocol`.
 
-    `on_event` takes what the broker says. `on_lost` is called once, when the connection is gone, however it
-    ended. `on_tick` is called a few times in each keep-alive, and returns False to end the connection.
+    on_event  called with each event from the broker
+    on_lost   called once, when the connection is gone, however it ended
+    on_tick   called a few times in each keep-alive; returns False to end the connection
     """
 
     def __init__(
@@ -45,14 +46,14 @@ class Transport(asyncio.Protocol):
         await self._loop.create_connection(lambda: self, host, port, ssl=tls)
 
     def keep_alive(self, keepalive_s: float) -> None:
-        """Ping when nothing was written for half a keep-alive; give up a broker that is silent for two."""
+        """Begin to ping after half a keep-alive without a write, and give up on a broker silent for two."""
         self._heard_s = self._loop.time()
         self._tick(keepalive_s)
 
     def _tick(self, keepalive_s: float) -> None:
         now_s = self._loop.time()
         if not self._reading:
-            self._heard_s = now_s  # nothing can be heard
+            self._heard_s = now_s  # while reading is paused, the broker does not count as silent
         if now_s - self._heard_s >= SILENT_KEEPALIVES * keepalive_s or not self._on_tick():
             self.abort()
             return
@@ -77,7 +78,7 @@ class Transport(asyncio.Protocol):
         self._packets.clear()
 
     def pause(self, *, reading: bool) -> None:
-        """Read no more, or again."""
+        """Pause reading, or resume it."""
         if self._socket is None or reading == self._reading or self._socket.is_closing():
             return
         self._reading = reading
@@ -108,7 +109,7 @@ class Transport(asyncio.Protocol):
         """Drop the connection, if there is one."""
         self._stop_ticking()
         if self._socket is not None:
-            # In Python 3.11.2, Debian 12's, one of TLS has no protocol any more when its connection has ended
+            # In Python 3.11.2 (Debian 12) a TLS socket no longer has a protocol once its connection has ended
             with suppress(AttributeError):
                 self._socket.abort()
 
@@ -119,13 +120,13 @@ class Transport(asyncio.Protocol):
         self._socket = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand over what the bytes mean."""
+        """Hand over the events in the bytes."""
         self._heard_s = self._loop.time()
         for event in self._protocol.receive(data):
             self._on_event(event)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Say so, once."""
+        """Report the end of the connection, once."""
         self._stop_ticking()
         if not self._gone.done():
             self._gone.set_result(None)

@@ -1,7 +1,7 @@
-"""Listening without leaving a trace: for commands that look at a broker and go away.
+"""Listening without a trace: for commands that look at a broker and go away.
 
-The connection has a client id of its own, drawn anew each time, so no other client's session is touched,
-and no session that the broker would keep, in any version of MQTT.
+The connection has a random client id, so no other client's session is touched, and leaves no session with the
+broker, in any version of MQTT.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ Heard = Callable[[str, bytes, bool], None]
 """Called with topic, payload and the retain flag."""
 
 ATTEMPTS: Final = 2
-"""The second is for brokers that refuse the first version of MQTT that is tried."""
+"""How many times to try: the second is for brokers that refuse the first version of MQTT."""
 
 
 async def watch(
@@ -28,10 +28,10 @@ async def watch(
     entropy: Entropy,
     on_listening: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Hand over what comes on some topics until cancelled; a connection that is lost is made anew.
+    """Hand over the messages that match topic filters until cancelled; reconnect if the connection is lost.
 
-    `on_listening` is called when the broker has granted all of them. Raises LinkError, saying why, when the
-    broker cannot be reached or refuses us from the start.
+    `on_listening` is called when the broker has granted all of the filters. Raises LinkError if the broker
+    cannot be reached, or refuses the client from the start.
     """
     watcher = _Watcher(filters, on_message, on_listening)
     await keep_connected(
@@ -46,7 +46,7 @@ async def watch(
 
 
 class _Watcher:
-    """What one `watch` does on its connections."""
+    """The callbacks of one `watch`, over all its connections."""
 
     def __init__(self, filters: Sequence[str], on_message: Heard, on_listening: Callable[[], None]) -> None:
         self._filters = filters

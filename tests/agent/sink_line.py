@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from meteragent.agent.sink import Beside, Outlet, Sink
+from meteragent.agent.sink import OutboxReader, Presence, Sink
 from meteragent.domain.commit import Commit, Descriptor, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.store import Store, outbox
@@ -18,7 +18,7 @@ NOW_MS = 1_800_000_000_000
 class Line:
     """A sink over a store's outbox, its clock, and the connection of the moment."""
 
-    def __init__(self, store: Store, beside: Beside | None = None) -> None:
+    def __init__(self, store: Store, presence: Presence | None = None) -> None:
         self.store = store
         self.counts = Counts()
         self.now_ms: int | None = NOW_MS
@@ -27,10 +27,10 @@ class Line:
         self.unseen: set[int] = set()
         self.gate = asyncio.Event()
         self.gate.set()
-        outlet = Outlet(self._pending, self._descriptors, self._running)
-        self.sink = Sink(outlet, lambda: self.now_ms, self.counts, beside or Beside())
+        outlet = OutboxReader(self._pending, self._descriptors, self._running)
+        self.sink = Sink(outlet, lambda: self.now_ms, self.counts, presence or Presence())
 
-    async def _pending(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.Waiting]:
+    async def _pending(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
         await self.gate.wait()
         rows = outbox.pending(self.store.connection, "main", now_ms, limit, after)
         rows = [row for row in rows if row.id not in self.unseen]

@@ -366,8 +366,8 @@ def test_budgets_know_the_day_in_which_a_window_is_still_to_open(tmp_path: Path)
     day_ms = START_MS // DAY_MS * DAY_MS
     with open_store(tmp_path / "db") as store:
         seen = TimelineState(day_ms, None, None, day_ms, 0, ())
-        persist(store, opening(day_ms // LENGTH_MS, "m", channel="one"))
-        persist(store, opening((day_ms + DAY_MS) // LENGTH_MS, "m", channel="one"))
+        persist(store, opening(day_ms // LENGTH_MS, "m", stream="one"))
+        persist(store, opening((day_ms + DAY_MS) // LENGTH_MS, "m", stream="one"))
         persist(store, Commit("two", day_ms + DAY_MS, states={"m": seen}))
         odometers = parts.odometers(with_budgets(), store)
     assert odometers["two"].spent("m", day_ms) == odometers["two"].spent("m", day_ms + DAY_MS) > 0
@@ -378,7 +378,7 @@ def test_budgets_begin_at_what_was_spent(tmp_path: Path) -> None:
     parsed = with_budgets()
     with open_store(tmp_path / "db") as store:
         day_ms = START_MS // DAY_MS * DAY_MS
-        commit = opening(day_ms // LENGTH_MS, "m", channel="one")
+        commit = opening(day_ms // LENGTH_MS, "m", stream="one")
         commit.charges = {Charge(day_ms, Fraction(5)): Counter(m=3)}
         persist(store, commit)
         odometers = parts.odometers(parsed, store)

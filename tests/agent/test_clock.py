@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from meteragent.agent.clock import EARLIEST_MS, CatchUp, SteadyClock
 from meteragent.domain.counters import Counts
+from meteragent.domain.grid import iso_time
 
 NOW_MS = EARLIEST_MS + 10**9
 
@@ -76,9 +77,11 @@ def test_a_clock_that_waits_is_counted_and_said_once_each_time(caplog: pytest.Lo
             clock.now_ms()
             clock.now_ms()
     assert counts["clock_waits"] == 2
-    assert [record.getMessage() for record in caplog.records] == [
-        "the clock is 60 s behind: nothing leaves"
-    ] * 2
+    shown, newest = iso_time(NOW_MS - 60_000), iso_time(NOW_MS)
+    text = (
+        f"processing paused: the clock shows {shown}, the newest time known is {newest}: set the clock right"
+    )
+    assert [record.getMessage() for record in caplog.records] == [text] * 2
 
 
 @given(st.lists(st.integers(EARLIEST_MS - 100, EARLIEST_MS + 100), max_size=30))
@@ -126,7 +129,7 @@ def test_a_stream_that_stood_still_waits_again() -> None:
     """After standing still, slots stay closed up to where they were, for another catch_up."""
     catch_up = CatchUp(5, 100, waits=False)
     catch_up.closing_ms(1000, subscribed=True)
-    catch_up.again()
+    catch_up.restart()
     assert not catch_up.over
     assert catch_up.closing_ms(9000, subscribed=True) == 1000
     assert catch_up.closing_ms(9100, subscribed=True) == 9100
@@ -136,7 +139,7 @@ def test_standing_still_within_a_catch_up_starts_it_anew() -> None:
     """The readings that waited meanwhile get the whole time too."""
     catch_up = CatchUp(5, 100, waits=True)
     catch_up.closing_ms(1000, subscribed=True)
-    catch_up.again()
+    catch_up.restart()
     assert catch_up.closing_ms(1100, subscribed=True) == 5
     assert catch_up.closing_ms(1200, subscribed=True) == 1200
 
@@ -153,6 +156,6 @@ def test_slots_close_in_time(wait_ms: int, waits: bool, steps: list[tuple[int, b
     for step_ms, subscribed, stood in steps:
         now_ms += step_ms
         if stood:
-            catch_up.again()
+            catch_up.restart()
         before_ms, closed_ms = closed_ms, catch_up.closing_ms(now_ms, subscribed=subscribed)
         assert before_ms <= closed_ms <= now_ms

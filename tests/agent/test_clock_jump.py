@@ -220,7 +220,7 @@ async def test_nothing_of_what_was_open_leaves_after_a_jump(
         assert watts == 700
         assert world.agent.counts["clock_jumped"] == 1
         assert [one.code for one in world.agent.alarms.active] == ["clock_jumped"]
-    assert any("the clock jumped 1h ahead" in text for text in caplog.messages)
+    assert any("the clock jumped 1 h ahead" in text for text in caplog.messages)
     with read_only(world.store) as connection:
         assert ledger.unknown_before_ms(connection) == jumped_ms
         assert meta(connection, "floor_ms") == jumped_ms

@@ -11,10 +11,11 @@ import meteragent.agent as module
 from meteragent import config
 from meteragent.agent import page, runner
 from meteragent.agent.clock import SteadyClock
-from meteragent.agent.looking import Looking, Seen, page_settings
-from meteragent.agent.page import say
+from meteragent.agent.page import serialise
 from meteragent.agent.page.viewers import Viewer, Viewers
+from meteragent.agent.page_data import PageData, WatchedStream, page_settings
 from meteragent.agent.runner import StoreThread
+from meteragent.core.upcoming import Upcoming
 from meteragent.domain import identity
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
@@ -26,6 +27,7 @@ from tests.support.stores import LENGTH_MS, TERMS, closing, open_store, opening,
 
 ENERGY = "kind = 'interval_energy'\nunit = 'kWh'\ninterval = '15min'"
 REGISTER = "kind = 'register'\nunit = 'kWh'"
+NEXT = Upcoming(START_MS, START_MS + STEP_MS, START_MS + STEP_MS)
 
 
 @pytest.fixture
@@ -118,13 +120,14 @@ async def test_a_flush_does_not_keep_who_looks_waiting(world: World, monkeypatch
         world.agent._viewers.leave(viewer)
 
 
-def told(text: str, store: StoreThread | None = None, key: bytes | None = None) -> Looking:
+def told(text: str, store: StoreThread | None = None, key: bytes | None = None) -> PageData:
     """What the page is told of a configuration's first stream."""
     clock, none = SteadyClock(lambda: START_MS + STEP_MS, Counts()), None
     clock.now_ms()
     stream = config.parse(text).stream[0]
-    seen = [Seen(stream, Fraction(0), key, lambda: ["m"], {"source": True, "sink": False}.__getitem__)]
-    return Looking(seen, store or none, clock, Counts(), none)  # type: ignore[arg-type]
+    connected = {"source": True, "sink": False}.__getitem__
+    watched = [WatchedStream(stream, Fraction(0), key, lambda: ["m"], connected, {"m": NEXT}.get)]
+    return PageData(watched, store or none, clock, Counts(), none)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("source", ["", ENERGY, REGISTER])
@@ -136,7 +139,7 @@ def test_every_preset_can_be_looked_at(source: str) -> None:
     for preset in promises.presets.values():
         assert preset.terms.unit == stream.terms.unit
         assert preset.exposures
-        power = say._promise(preset)
+        power = serialise._promise(preset)
         hours = preset.terms.step_ms / 3_600_000
         assert power["radius_power"] * power["watts"] * hours == pytest.approx(power["hides_wh_number"])
 
@@ -158,6 +161,7 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     assert glance.spent == dict.fromkeys(SPENT, 0)
     assert (glance.last, glance.outbox, glance.lag_ms) == (None, 0, None)
     assert (glance.source, glance.sink, glance.now_ms) == (True, False, START_MS + STEP_MS)
+    assert glance.upcoming == NEXT
     now = START_MS // LENGTH_MS
     for k in (now - 48 * 40, now - 48 * 8, now - 1, now):
         persist(store, opening(k, "m", "other"))
@@ -165,10 +169,10 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     glance = await look.view.glance("main", "m")
     assert glance.spent == {name: n * TERMS.epsilon_per_w for name, n in SPENT.items()}
     assert (glance.outbox, glance.lag_ms) == (1, LENGTH_MS + STEP_MS)
-    assert await look.view.left("main", "private/m", 10) == [b"record %d" % (now - 2)]
+    assert await look.view.sent("main", "private/m", 10) == [b"record %d" % (now - 2)]
     [row] = outbox.pending(store.connection, "main", START_MS, 10)
     with store.transaction() as tx:
-        outbox.delivered(tx, [row.id], START_MS)
+        outbox.mark_delivered(tx, [row.id], START_MS)
     glance = await look.view.glance("main", "m")
     assert glance.last == page.Message("private/m", row.payload, START_MS)
     assert (glance.outbox, glance.lag_ms) == (0, None)
@@ -181,14 +185,14 @@ def test_the_latest_records_are_in_order(tmp_path: Path) -> None:
     with open_store(tmp_path / "db") as store:
         for k in range(5):
             persist(store, closing(k, "m", "other"))
-            persist(store, closing(100 + k, "m", channel="two"))
+            persist(store, closing(100 + k, "m", stream="two"))
         descriptor = sending(0, payload=b"descriptor")
         descriptor.outgoing = [row._replace(retain=True) for row in descriptor.outgoing]
         persist(store, descriptor)
         found = outbox.latest(store.connection, "main", "private/m", 3)
         assert found == [b"record 2", b"record 3", b"record 4"]
         assert outbox.latest(store.connection, "main", "private/none", 3) == []
-        assert outbox.last_left(store.connection, "main") is None
+        assert outbox.last_delivered(store.connection, "main") is None
 
 
 SPENT = {"today": 2, "month": 3, "start": 4}

@@ -45,7 +45,7 @@ def read(timeline: Timeline, *readings: tuple[float, float]) -> None:
     for minutes, value in readings:
         time_ms = START_MS + round(minutes * MINUTE_MS)
         timeline.accept(Pending(time_ms, round(value * MICRO), None))
-        timeline.cover_spans(time_ms)
+        timeline.integrate_to_watermark(time_ms)
 
 
 def complete(means: SlotMeans) -> list[float]:
@@ -125,10 +125,10 @@ def test_means_are_what_the_core_adds(steps: Sequence[tuple[int, int]], source: 
             window.draw(0, start_ms, 0)
             timeline.windows.append(window)
         reading = Pending(time_ms, watts * MICRO, None)
-        if timeline.follow(reading, time_ms) is None:
+        if timeline.extend_standing(reading, time_ms) is None:
             timeline.accept(reading)
-            timeline.cover_spans(time_ms)
-        while timeline.windows and timeline.windows[0].end_ms <= timeline.covered_ms:
+            timeline.integrate_to_watermark(time_ms)
+        while timeline.windows and timeline.windows[0].end_ms <= timeline.integrated_until_ms:
             closed = timeline.windows.pop(0)
             sums[closed.start_ms] = closed.slots[0]
     unit_ms = STEP_MS if source is POWER else terms.interval_ms * STEP_MS // HOUR_MS

@@ -13,7 +13,7 @@ import pytest
 from meteragent.agent import page
 from meteragent.agent.page import app, server
 from meteragent.agent.page.viewers import VIEWERS, Viewer, Viewers
-from meteragent.domain.errors import ConfigError
+from meteragent.domain.errors import ConfigError, PageError
 from meteragent.domain.problem import PROBLEMS, problem
 from tests.support.broker import free_port
 from tests.support.page_asker import LIMIT_S, Line, ask, line
@@ -256,7 +256,7 @@ async def test_a_stop_ends_open_pages(world: PageWorld, port: int) -> None:
 async def test_a_taken_port_is_named(world: PageWorld, port: int) -> None:
     """A port that is taken, and a name that is no address, are said with their key."""
     async with world.serving(port=port):
-        with pytest.raises(OSError, match=rf"page\.listen: 127\.0\.0\.1:{port}: address already in use"):
+        with pytest.raises(PageError, match=rf"page\.listen: 127\.0\.0\.1:{port}: address already in use"):
             await page.serve(page.Settings(port=port), world.view, world.viewers)
     for host in ("no.such.invalid", "192.0.2.1"):
         with pytest.raises(ConfigError, match=rf"page\.listen: found {host}; expected an address"):
@@ -301,5 +301,5 @@ async def test_without_the_extra_it_says_so(world: PageWorld, monkeypatch: pytes
     """Where Starlette or uvicorn is not installed, `[page]` is refused with what to install."""
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "meteragent.agent.page.server", raising=False)
-    with pytest.raises(ConfigError, match=r"meteragent\[page\]"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[page\]'"):
         await page.serve(page.Settings(), world.view, world.viewers)

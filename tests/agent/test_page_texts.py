@@ -1,18 +1,19 @@
 """The page's files: texts in one place, nothing inline, nothing from elsewhere, and licences."""
 
-import json
 import re
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from meteragent.report import catalogue
 from tests.support.not_run import ROOT
 
 STATIC = ROOT / "meteragent" / "agent" / "page" / "static"
 OURS = sorted(path for path in STATIC.glob("*") if path.suffix in {".html", ".js", ".css", ".svg"})
 PAGES = sorted(STATIC.glob("*.html"))
-TEXTS: dict[str, str] = json.loads((STATIC.parent / "texts" / "en.json").read_text())
+TEXTS = catalogue.texts()
+REPORTS = "".join(path.read_text() for path in sorted((ROOT / "meteragent" / "report").rglob("*.py")))
 SCRIPT = "".join(path.read_text() for path in sorted(STATIC.glob("*.js")))
 
 
@@ -27,10 +28,19 @@ def asked() -> set[str]:
     return plain | {name for name in TEXTS if name.rpartition(".")[0] in made}
 
 
+def asked_by_reports() -> set[str]:
+    """The names of texts that `check`, the statement and `plan` ask for, or that they put together."""
+    plain = set(re.findall(r"""["']([a-z]+\.\w+)["']""", REPORTS)) | set(
+        re.findall(r'say\("(\w+)"\)', REPORTS)
+    )
+    made = tuple(re.findall(r'say\(f"([\w.]+)\{', REPORTS))
+    return {name for name in TEXTS if name in plain or name.startswith(made)}
+
+
 def test_texts_are_in_one_place() -> None:
-    """Every text that a file asks for is there, and there is none that no file asks for."""
+    """Every text that a file or a report asks for is there, and there is none that nobody asks for."""
     given_by_the_server = {"lang", "login.wrong", "wrong"}
-    assert asked() - given_by_the_server == set(TEXTS) - given_by_the_server
+    assert (asked() - given_by_the_server) | asked_by_reports() == set(TEXTS) - given_by_the_server
 
 
 def test_texts_are_texts() -> None:

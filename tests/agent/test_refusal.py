@@ -97,7 +97,7 @@ async def test_a_refused_topic_is_tried_hourly_and_then_leaves_in_order(
 ) -> None:
     """One message is the trial; once it is taken, all that waited follow in order, byte for byte, once."""
     clock_s = [1000.0]
-    monkeypatch.setattr(sink, "_clock_s", lambda: clock_s[0])
+    monkeypatch.setattr(sink, "_now_s", lambda: clock_s[0])
     line.commit(*payloads("b", 1, 2, 3), topic=BAD)
     async with line.connected() as session:
         broker = Broker(line, session)
@@ -126,7 +126,7 @@ async def test_a_refused_topic_is_tried_hourly_and_then_leaves_in_order(
 async def test_a_new_connection_tries_what_was_refused(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins with one message of the topic, and with no descriptor of it before that is taken."""
     clock_s = [1000.0]
-    monkeypatch.setattr(sink, "_clock_s", lambda: clock_s[0])
+    monkeypatch.setattr(sink, "_now_s", lambda: clock_s[0])
     line.describe(BAD, "d1")
     line.commit(*payloads("b", 1, 2), topic=BAD)
     async with line.connected() as session:
@@ -146,7 +146,7 @@ async def test_what_overtook_a_refused_record_leaves_again(
 ) -> None:
     """A record that is taken after an earlier one of its meter was refused comes again after that one."""
     clock_s = [1000.0]
-    monkeypatch.setattr(sink, "_clock_s", lambda: clock_s[0])
+    monkeypatch.setattr(sink, "_now_s", lambda: clock_s[0])
     line.commit(*payloads("b", 1, 2), topic=BAD)
     async with line.connected() as session:
         broker = Broker(line, session)
@@ -242,7 +242,7 @@ async def test_a_broker_that_closes_the_connection_is_found_out(line: Line) -> N
 async def test_a_suspect_is_tried_alone(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour later one message leaves with nothing else on its way; if it ends that, others lose nothing."""
     clock_s = [1000.0]
-    monkeypatch.setattr(sink, "_clock_s", lambda: clock_s[0])
+    monkeypatch.setattr(sink, "_now_s", lambda: clock_s[0])
     line.commit(*payloads("b", 1, 2), topic=BAD)
     for _ in range(ABRUPT + STRIKES + 1):
         await _closing(line, {BAD})
@@ -275,12 +275,12 @@ def test_a_link_that_is_lost_now_and_then_accuses_nobody() -> None:
     """What ends late, or after all was confirmed, or with several topics on their way, holds nothing."""
     refusals = Refusals(3)
     for at in range(100):
-        refusals.connected(100.0 * at)
-        refusals.ended({BAD}, 100.0 * at, 100.0 * at + refusal.PROMPT_S + 1)
-        refusals.ended(set(), 100.0 * at, 100.0 * at)
-        refusals.ended({BAD, GOOD}, 100.0 * at, 100.0 * at)
-        refusals.ended({BAD}, 100.0 * at, 100.0 * at)
-        refusals.idle()
+        refusals.on_connected(100.0 * at)
+        refusals.on_ended({BAD}, 100.0 * at, 100.0 * at + refusal.PROMPT_S + 1)
+        refusals.on_ended(set(), 100.0 * at, 100.0 * at)
+        refusals.on_ended({BAD, GOOD}, 100.0 * at, 100.0 * at)
+        refusals.on_ended({BAD}, 100.0 * at, 100.0 * at)
+        refusals.on_idle()
     assert not refusals.held
 
 
@@ -302,18 +302,18 @@ def test_of_a_held_topic_at_most_one_message_is_on_its_way_for_a_trial(plan: lis
                 assert topic not in trials
                 trials[topic] = row
         elif what == "refuse":
-            refusals.refused(topic, now_s)
+            refusals.on_refused(topic, now_s)
             assert topic in refusals.held
             trials.pop(topic, None)
         elif what == "take":
             if held and number != 2:
-                assert not refusals.taken(topic, -1)
+                assert not refusals.on_accepted(topic, -1)
             elif held and topic in trials:
-                assert refusals.taken(topic, trials.pop(topic))
-                refusals.turn(now_s)
+                assert refusals.on_accepted(topic, trials.pop(topic))
+                refusals.update(now_s)
                 assert topic not in refusals.held
         elif what == "turn":
-            refusals.turn(now_s)
+            refusals.update(now_s)
         else:
-            refusals.connected(now_s)
+            refusals.on_connected(now_s)
             trials.clear()

@@ -118,15 +118,15 @@ async def test_what_waits_for_refused_topics_may_take_a_tenth_of_the_store(tmp_p
             for meter in ("m", "other"):
                 line.send(100, meter=meter)
             await line.until(lambda: line.opened == 2)
-            line.sink.refusals.refused(topic, 0.0)
-            assert not line.store.refused("another stream", 6000)
+            line.sink.refusals.on_refused(topic, 0.0)
+            assert not line.store.note_refused("another stream", 6000)
             await line.pass_to(START_MS + LENGTH_MS)
             assert line.opened == 4
             assert not line.sink.refusals.passes(topic, 1, 4000)
             await line.pass_to(START_MS + 2 * LENGTH_MS)
             assert line.opened == 5
             assert line.counts["withheld"] == 1
-            line.store.refused("another stream", 0)
+            line.store.note_refused("another stream", 0)
             await line.pass_to(START_MS + 3 * LENGTH_MS)
             assert line.opened == 7
 
@@ -271,7 +271,7 @@ async def test_a_commit_is_one_transaction(tmp_path: Path) -> None:
         await thread.persist(commit, [1], Budget(TERMS.epsilon_per_w, 86_400_000))
         assert [row.due_ms for row in outbox.pending(store.connection, "main", START_MS, 9)] == [7]
         assert store.snapshot("main").marks
-        thread._beside.shutdown()
+        thread._generation_thread.shutdown()
         thread._thread.shutdown()
 
 
@@ -284,7 +284,7 @@ async def test_delivered_records_are_kept_for_their_time(tmp_path: Path) -> None
         for now_ms, kept in ((1100, 1), (1101, 0)):
             await thread.persist(Commit("main", now_ms), [], None)
             assert len(list(outbox.export(store.connection))) == kept
-        thread._beside.shutdown()
+        thread._generation_thread.shutdown()
         thread._thread.shutdown()
 
 
@@ -293,10 +293,10 @@ async def test_the_next_generation_file_is_prepared_after_each_commit_with_recor
     with open_store(tmp_path / "db") as store:
         thread, new = StoreThread(store, 1000, 2**20, {"main"}, Counts()), tmp_path / "db.gen.new"
         await thread.persist(opening(0, "m"), [], None)
-        thread._beside.submit(int).result()
+        thread._generation_thread.submit(int).result()
         assert not new.exists()
         await thread.persist(sending(5), [], None)
-        thread._beside.submit(int).result()
+        thread._generation_thread.submit(int).result()
         assert new.exists()
-        thread._beside.shutdown()
+        thread._generation_thread.shutdown()
         thread._thread.shutdown()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.agent import sink
-from meteragent.agent.sink import Beside
+from meteragent.agent.sink import Presence
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
 from meteragent.wire import status
@@ -22,12 +22,12 @@ from tests.support.mqtt_peer import soon, turns
 from tests.support.stores import open_store
 
 STATUS, BIRTH = "agent/status", "homeassistant/status"
-MakeLine = Callable[[Beside], Line]
+MakeLine = Callable[[Presence], Line]
 
 
-def beside(delay_s: float = 0.0) -> Beside:
+def beside(delay_s: float = 0.0) -> Presence:
     """A status and devices."""
-    return Beside(STATUS, Discovery("homeassistant", STATUS, total=False), delay_s)
+    return Presence(STATUS, Discovery("homeassistant", STATUS, total=False), delay_s)
 
 
 def descriptor(label: str) -> bytes:
@@ -66,7 +66,7 @@ async def pause(session: FakeSession) -> list[Publication]:
 
 async def test_the_status_is_the_first_thing_on_a_connection(make: MakeLine) -> None:
     """Retained, with the time, before any descriptor; on each connection."""
-    line = make(Beside(STATUS))
+    line = make(Presence(STATUS))
     line.describe("private/a", "id")
     for _ in range(2):
         async with line.connected() as session:
@@ -80,7 +80,7 @@ async def test_the_status_comes_on_its_schedule_whatever_is_sent(
     make: MakeLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every PERIOD_S from the connection on: a busy sink sends no other and no more than an idle one."""
-    line = make(Beside(STATUS))
+    line = make(Presence(STATUS))
     clock = FakeClock(monkeypatch)
     async with line.connected() as session:
         assert [p.topic for p in await pause(session)] == [STATUS]
@@ -115,12 +115,12 @@ class FakeClock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0
-        monkeypatch.setattr("meteragent.agent.sink._clock_s", lambda: self.now_s)
+        monkeypatch.setattr("meteragent.agent.sink._now_s", lambda: self.now_s)
 
 
 async def test_without_a_clock_there_is_no_status(make: MakeLine) -> None:
     """An agent that cannot tell the time releases nothing: the broker's word, offline, stands."""
-    line = make(Beside(STATUS))
+    line = make(Presence(STATUS))
     line.now_ms = None
     async with line.connected() as session:
         assert await pause(session) == []
@@ -133,7 +133,7 @@ def test_the_will_is_that_the_agent_is_gone() -> None:
     """The broker says offline on the status topic when the connection has ended; without one, nothing."""
     will = beside().will
     assert will == (STATUS, b'{"v":1,"status":"offline"}')
-    assert Beside().will is None
+    assert Presence().will is None
 
 
 # Home Assistant
@@ -214,7 +214,7 @@ async def test_the_answer_to_home_assistant_has_its_own_time(
 
 async def test_what_arrives_is_acknowledged(make: MakeLine) -> None:
     """Whatever it is: the broker would keep it, and at last stop sending."""
-    line = make(Beside())
+    line = make(Presence())
     async with line.connected() as session:
         await turns(3)
         session.send(line.sink, b"online", BIRTH)
@@ -241,7 +241,7 @@ async def test_a_broker_that_lets_nobody_subscribe_gets_its_records(
     await asyncio.wait({serving})
     assert devices(sent) == ["a"]
     assert sent[-1].payload == b"record"
-    assert "will not hear of Home Assistant's starts: subscription refused" in caplog.text
+    assert "does not announce Home Assistant's starts: subscription refused" in caplog.text
 
 
 async def test_what_leaves_beside_records_is_bounded_too(make: MakeLine) -> None:

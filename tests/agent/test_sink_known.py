@@ -8,10 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from meteragent.agent import sink
-from meteragent.agent.sink import Known
+from meteragent.agent.sink import SendQueue
 from meteragent.domain.commit import Commit, Outgoing
 from meteragent.store import outbox
-from meteragent.store.outbox import Waiting
+from meteragent.store.outbox import WaitingRow
 from tests.agent.sink_line import NOW_MS, Line
 from tests.support.fake_session import LIMIT_S
 from tests.support.mqtt_peer import turns
@@ -20,9 +20,9 @@ from tests.support.stores import open_store
 EVER = float("inf")
 
 
-def row(id_: int, due_ms: int) -> Waiting:
+def row(id_: int, due_ms: int) -> WaitingRow:
     """A row that waits."""
-    return Waiting(id_, due_ms, "t", b"%d" % id_, False)
+    return WaitingRow(id_, due_ms, "t", b"%d" % id_, False)
 
 
 steps = st.lists(
@@ -36,7 +36,7 @@ steps = st.lists(
 @example([("read", 0), ("commit", 9), ("leave", 0), ("pass", 9), ("leave", 0)], 1)
 def test_what_leaves_is_what_the_outbox_would_have_said(plan: list[tuple[str, int]], page: int) -> None:
     """Rows leave in the order (due, id) of all that wait; none twice, none early, and in the end all."""
-    known, waiting, left, now_ms, last = Known(), list[Waiting](), list[Waiting](), 0, 0
+    known, waiting, left, now_ms, last = SendQueue(), list[WaitingRow](), list[WaitingRow](), 0, 0
 
     def read() -> None:
         until_ms, found = now_ms + 3, sorted(waiting, key=lambda one: (one.due_ms, one.id))

@@ -59,6 +59,18 @@ async def test_what_arrived_without_a_clock_came_when_it_is_taken() -> None:
     assert line.source.batch(NOW_MS + 3)[0].received_ms == NOW_MS + 3
 
 
+async def test_what_arrived_without_a_clock_did_not_come_after_what_followed_it() -> None:
+    """A later message that has a time bounds it: the older of two readings never counts as the newer."""
+    clock = iter([None, NOW_MS, None, NOW_MS + 5, None])
+    line = Line(now_ms=lambda: next(clock))
+    await line.connect()
+    line.send(b"a", b"b", b"c", b"d", b"e")
+    messages = line.source.batch(NOW_MS + 9)
+    assert [message.payload for message in messages] == [b"a", b"b", b"c", b"d", b"e"]
+    times_ms = [message.received_ms - NOW_MS for message in messages]
+    assert times_ms == [0, 0, 5, 5, 9]
+
+
 async def test_nothing_is_acknowledged_before_the_core_is_done() -> None:
     """Neither arrival nor being taken acknowledges a message, only `acknowledge` does (law 7)."""
     line = Line()

@@ -3,7 +3,7 @@
 import pytest
 
 from meteragent.agent import source
-from meteragent.agent.source import HELD_SURELY, PROMPT_S, SILENCES_S, Allowance
+from meteragent.agent.source import HELD_SURELY, PROMPT_S, SILENCES_S, InflightLimitProbe
 from tests.agent.source_line import Line
 
 
@@ -11,7 +11,7 @@ class Capped:
     """A broker that sends `limit` unacknowledged messages at most; one comes from a meter every `every_s`."""
 
     def __init__(self, limit: int, meters: int, every_s: float) -> None:
-        self.allowance = Allowance()
+        self.probe = InflightLimitProbe()
         self.early = 0
         self.longest_wait_s = 0.0
         self._limit = limit
@@ -31,17 +31,17 @@ class Capped:
             while waiting and len(held) < self._limit:
                 then_s, number = waiting.pop(0)
                 self.longest_wait_s = max(self.longest_wait_s, now_s - then_s)
-                self.allowance.came(now_s)
+                self.probe.note_arrival(now_s)
                 held[number] = None
-                self.allowance.taken(len(held))
+                self.probe.note_held(len(held))
                 held.pop(number - self._meters, None)
                 self._bound(held)
-            if held and self.allowance.test(len(held), now_s):
+            if held and self.probe.begin_test(len(held), now_s):
                 del held[next(iter(held))]
                 self.early += 1
 
     def _bound(self, held: dict[int, None]) -> None:
-        while self.allowance.most is not None and len(held) > self.allowance.most:
+        while self.probe.limit is not None and len(held) > self.probe.limit:
             del held[next(iter(held))]
             self.early += 1
 
@@ -51,7 +51,7 @@ def test_a_broker_that_waits_is_found_out(limit: int) -> None:
     """Where more readings stand than the broker lets out, half of its limit is held, and all comes soon."""
     broker = Capped(limit, meters=50, every_s=0.5)
     broker.run(400)
-    assert broker.allowance.most == limit // 2
+    assert broker.probe.limit == limit // 2
     assert broker.longest_wait_s < sum(SILENCES_S) + 3 * PROMPT_S
 
 
@@ -63,7 +63,7 @@ def test_a_broker_that_does_not_wait_is_believed(meters: int, every_s: float) ->
     """Where everything comes nothing is bounded, and a handful is acknowledged early; of 3 meters none."""
     broker = Capped(1000, meters, every_s)
     broker.run(20 * meters)
-    assert broker.allowance.most is None
+    assert broker.probe.limit is None
     assert broker.early <= (10 if meters > HELD_SURELY else 0)
 
 

@@ -16,14 +16,16 @@ from meteragent.domain.problem import PROBLEMS, Alarms
 MAIN = StreamVitals("main", True, True, 2, 0.5, 3, {"a": Fraction(1, 220), "b": Fraction(2, 220)})
 WELL = Vitals("1.0", 90.0, 4096, None, {"received": 7, "late": 2}, (MAIN,))
 STATES = {
-    "everything stands: no clock": replace(WELL, stands="no clock"),
+    "processing paused: no clock": replace(WELL, stands="no clock"),
     "stream main: no connection to the broker of the source": replace(
         WELL, streams=(replace(MAIN, source_up=False),)
     ),
     "stream main: no connection to the broker of the sink": replace(
         WELL, streams=(replace(MAIN, sink_up=False),)
     ),
-    "stream main: 2 messages wait, the first for 61s": replace(WELL, streams=(replace(MAIN, lag_s=61.0),)),
+    "stream main: 2 messages wait, the first for 1 min 1 s": replace(
+        WELL, streams=(replace(MAIN, lag_s=61.0),)
+    ),
 }
 
 
@@ -76,7 +78,7 @@ def test_a_full_store_has_a_code_of_its_own() -> None:
     """What stands for want of room is not told as what stands for want of a clock."""
     full = replace(WELL, stands="no room in the store")
     assert [(one.code, one.text) for one in full.problems] == [
-        ("store_full", "everything stands: no room in the store")
+        ("store_full", "processing paused: no room in the store")
     ]
 
 

@@ -119,7 +119,7 @@ async def test_a_clock_that_stands_is_a_problem(world: World) -> None:
         assert (await asked(world)).problems == ()
         world.now_ms -= 1000
         await world.turn()
-        assert texts(await asked(world)) == ["everything stands: no clock"]
+        assert texts(await asked(world)) == ["processing paused: no clock"]
 
 
 async def test_what_a_part_raises_is_told(world: World) -> None:
@@ -204,7 +204,7 @@ async def test_the_command_tells_and_judges(world: World, capsys: pytest.Capture
         assert await asyncio.to_thread(cli.main, ["health", str(config), "--json"]) == 1
         assert json.loads(capsys.readouterr().out)["healthy"] is False
     assert cli.main(["health", str(config)]) == 1
-    assert "no agent runs with this store" in capsys.readouterr().err
+    assert f"Start the agent: meteragent run {config}\n" in capsys.readouterr().err
 
 
 async def test_systemd_hears_that_the_agent_is_ready_and_alive(world: World, systemd: socket.socket) -> None:
@@ -240,7 +240,7 @@ async def test_a_runner_that_does_not_go_round_is_not_alive(
     world: World, systemd: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How the agent is goes on being told, but the watchdog is fed only while every runner goes round."""
-    monkeypatch.setattr(StreamWatch, "turn", lambda _: None)
+    monkeypatch.setattr(StreamWatch, "heartbeat", lambda _: None)
     async with world.running(notify=Notify(systemd.getsockname(), watchdog_s=0.08)):
         told = [line for _ in range(40) for line in await heard(systemd, "STATUS=all is well")]
     assert 0 < told.count("WATCHDOG=1") < 12

@@ -71,7 +71,7 @@ async def test_a_large_message_waits_for_the_earlier_one_of_its_id(monkeypatch: 
         session.acknowledge([token(small)])
         await peer.get(1)
         assert peer.counts == ["oversized", "oversized"]
-        assert "others will only be counted" in await peer.warned()
+        assert "further ones are only counted" in await peer.warned()
         assert peer.log.empty()
 
 

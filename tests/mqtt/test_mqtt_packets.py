@@ -132,5 +132,5 @@ def test_numbers_are_read_as_they_are_written(value: int) -> None:
     """A variable byte integer has as few bytes as it needs, and comes back."""
     written = packets.number(value)
     cursor = Cursor(written, 0, len(written))
-    assert (cursor.number(), cursor.left) == (value, 0)
+    assert (cursor.number(), cursor.remaining) == (value, 0)
     assert len(written) == 1 + sum(value >= 128**power for power in (1, 2, 3))

@@ -78,6 +78,20 @@ async def test_a_broker_that_refuses_for_another_reason_is_asked_again_in_the_sa
     assert broker.levels == [5, 5, 5]
 
 
+@pytest.mark.parametrize(("version", "reason"), [("5", 0x86), ("5", 0x87), ("3.1.1", 4), ("3.1.1", 5)])
+async def test_a_refused_login_says_which_connection_and_what_to_do(version: Version, reason: int) -> None:
+    """The log names the side and the keys to set; a refusal of another kind gets no such hint."""
+    options: dict[str, Any] = {"role": "source of stream two", "login_hint": "set source.username"}
+    script = refuse(reason), refuse(3), accept
+    async with FakeBroker(*script) as broker, connected(broker.url, version=version, **options) as peer:
+        refused, unavailable = await peer.warned(), await peer.warned()
+    assert refused.startswith(
+        f"source of stream two {broker.url.removeprefix('mqtt://')}: connection refused: "
+    )
+    assert f"(0x{reason:02x}): set source.username; next try in " in refused
+    assert "source.username" not in unavailable
+
+
 async def test_the_connection_is_asked_for_as_designed() -> None:
     """CONNECT: no clean start, the caller's client id, keep-alive, 7 days of session, the bounds."""
     connects = []
@@ -191,12 +205,12 @@ def test_an_endpoint_is_read_from_its_url() -> None:
 @pytest.mark.parametrize(
     ("url", "options", "why"),
     [
-        ("http://b", {}, "not of the form"),
-        ("b:1883", {}, "not of the form"),
-        ("mqtt://:1883", {}, "not of the form"),
-        ("mqtt://b:0", {}, "the port"),
-        ("mqtt://b:65536", {}, "the port"),
-        ("mqtt://b:x", {}, "the port"),
+        ("http://b", {}, "does not begin with mqtt:// or mqtts://"),
+        ("b:1883", {}, "does not begin with mqtt:// or mqtts://"),
+        ("mqtt://:1883", {}, "without a host"),
+        ("mqtt://b:0", {}, "a port that is not a number from 1 to 65535"),
+        ("mqtt://b:65536", {}, "a port that is not a number from 1 to 65535"),
+        ("mqtt://b:x", {}, "a port that is not a number from 1 to 65535"),
         ("mqtt://user:hunter2@b", {}, "user name or password"),
         ("mqtt://b/topic", {}, "goes on after the port"),
         ("mqtt://b?x=hunter2", {}, "goes on after the port"),

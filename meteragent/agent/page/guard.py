@@ -1,18 +1,19 @@
-"""Who may ask for what: names of this host, pages of this origin, and the token.
+"""Access to the page: the names of this host, the origin, and the token.
 
-The page shows raw readings, so all of this is asked of every request, in this order:
+The page shows raw readings, so every request passes these checks, in this order:
 
-1. `Host` is a name of the loopback interface, the address that is listened on, or one of `page.hosts`.
+1. `Host` is a name of the loopback interface, the address that the page listens on, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.
-2. `Origin`, where a browser sends it, is that very host. `Sec-Fetch-Site`, where a browser sends it, says
-   that a page of this origin asked or nobody did; from elsewhere the front page may be opened, whole.
-3. Where a token is set: the cookie that a login with it gives. It is a keyed hash under a key of this run, so
-   a restart ends all logins. It is HttpOnly and SameSite=Strict; `Secure` has no meaning over plain HTTP, so
-   what reads the wire reads the page: beyond a network that you trust, put a tunnel or TLS before it.
+2. `Origin`, where a browser sends it, is that host. `Sec-Fetch-Site`, where a browser sends it, names this
+   origin or none; a page elsewhere may only navigate to the front page, in a window of its own.
+3. Where a token is set, the request carries the cookie from a login with that token. The cookie is a keyed
+   hash under a key of this run, so a restart ends all logins. It is HttpOnly and SameSite=Strict. `Secure`
+   has no meaning over plain HTTP, so whoever reads the wire reads the page: beyond a network that you trust,
+   use a tunnel or TLS.
 
-Routes of this machine's own tools are answered to the loopback interface only, which a proxy on this machine
-asks from, too. So where a token is set they ask for it, as `Authorization: Bearer`; one that is `open` tells
-its status without it, and no more.
+Routes for this machine's tools are answered on the loopback interface only. A proxy on this machine uses that
+interface too, so where a token is set these routes require it, as `Authorization: Bearer`; without it an
+`open` route answers with its status and nothing more.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ from meteragent.agent.page.view import Route, Settings, is_loopback
 COOKIE = "meteragent"
 LOGIN = "/login"
 OPEN = frozenset({LOGIN, "/static/page.css"})
-"""What is answered before a login."""
+"""Paths that need no login."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -42,13 +43,13 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-"""What every answer carries. With no referrer at all browsers would send the login without its origin."""
+"""Headers of every answer. Without a referrer browsers would send the login without its origin."""
 
 _log = logging.getLogger("meteragent")
 
 
 class Keys:
-    """What a token opens: compared in constant time, remembered as a cookie of this run."""
+    """The token, which is compared in constant time, and the cookie of this run that stands for it."""
 
     def __init__(self, token: bytes | None) -> None:
         self._token = token
@@ -56,30 +57,30 @@ class Keys:
 
     @property
     def needed(self) -> bool:
-        """Whether there is a token."""
+        """Whether a token is set."""
         return self._token is not None
 
     def fits(self, token: bytes) -> bool:
-        """Whether this is the token."""
+        """Return whether this is the token."""
         return self._token is not None and hmac.compare_digest(token, self._token)
 
-    def bears(self, request: Request) -> bool:
-        """Return whether a request may have what this machine's tools are told."""
+    def has_token(self, request: Request) -> bool:
+        """Return whether a request carries the token as a bearer token, or needs none."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        known = scheme.lower() == "bearer" and self.fits(token.strip().encode("utf-8", "replace"))
-        return not self.needed or known
+        bears = scheme.lower() == "bearer" and self.fits(token.strip().encode("utf-8", "replace"))
+        return not self.needed or bears
 
     def knows(self, request: Request) -> bool:
-        """Whether a request may see the page."""
+        """Return whether a request may see the page."""
         cookie = request.cookies.get(COOKIE, "").encode("utf-8", "replace")
         return not self.needed or hmac.compare_digest(cookie, self.cookie.encode())
 
 
 class Guard:
-    """Stands before the application: refuses, adds the headers, and lets no exception's text out."""
+    """A layer around the application that refuses requests, adds headers, and hides the text of errors."""
 
     def __init__(self, app: ASGIApp, settings: Settings, keys: Keys, local: Collection[Route]) -> None:
-        """`local` are the routes that are answered to this machine only."""
+        """Wrap an application; `local` are the routes for this machine only."""
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         self._names = _LOOPBACK | settings.hosts | {host}
         self._app = app
@@ -103,12 +104,12 @@ class Guard:
             _log.error("page: %s", type(error).__name__)
 
     def _refusal(self, request: Request) -> Response | None:
-        """The answer to what may not be asked; None where it may."""
+        """Return the refusal of a request; None where it is allowed."""
         host = request.headers.get("host", "")
         if _name(host) not in self._names:
-            return PlainTextResponse("This name is not among page.hosts.\n", 421)
+            return PlainTextResponse("This name is not in page.hosts.\n", 421)
         if not _is_own(request, host):
-            return PlainTextResponse("Pages of other origins get nothing.\n", 403)
+            return PlainTextResponse("Requests from pages of other origins are refused.\n", 403)
         path = request.url.path
         if path in self._local:
             return self._local_refusal(request, self._local[path])
@@ -119,28 +120,28 @@ class Guard:
         return PlainTextResponse("Log in first.\n", 401)
 
     def _local_refusal(self, request: Request, route: Route) -> Response | None:
-        """Return the answer to who may not have a tool's route; None where they may."""
+        """Return the refusal of a request for a tool's route; None where it is allowed."""
         if request.client is None or not is_loopback(request.client.host):
             return PlainTextResponse("For this machine only.\n", 403)
-        if route.open or self._keys.bears(request):
+        if route.open or self._keys.has_token(request):
             return None
         headers = {"WWW-Authenticate": "Bearer"}
         return PlainTextResponse("Send the token: Authorization: Bearer.\n", 401, headers)
 
 
 def _name(host: str) -> str:
-    """The name in a Host header, without the port: forwarded ports differ."""
+    """Return the name in a Host header, without the port, which differs where ports are forwarded."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower()
 
 
 def _is_own(request: Request, host: str) -> bool:
-    """Whether a page of this origin asks, or nobody's."""
+    """Return whether a request comes from a page of this origin, or from no page."""
     origin = request.headers.get("origin")
     if origin is not None and origin not in {f"http://{host}", f"https://{host}"}:
         return False
     site = request.headers.get("sec-fetch-site", "none")
     if site in {"same-origin", "none"}:
         return True
-    whole = request.headers.get("sec-fetch-dest") == "document"
-    return whole and request.method == "GET" and request.url.path in {"/", LOGIN}
+    navigates = request.headers.get("sec-fetch-dest") == "document"
+    return navigates and request.method == "GET" and request.url.path in {"/", LOGIN}

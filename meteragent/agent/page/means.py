@@ -1,28 +1,28 @@
-"""What was used in each slot while somebody looks: the core's own arithmetic, without noise, in memory only.
+"""The use in each slot while a page is open: the core's own arithmetic, without noise, in memory only.
 
-The core says which stretches of time it adds to its slots (`domain.reading.Observer`). Here they are added to
-windows of the same class that have no noise, so a mean is what the private number would be without it: values
-are clamped, registers roll over and gaps are filled in one place. The windows are those of the stream, and of
-each preset that the page can show in its place. Nothing of it is stored or sent but to the page (law 3).
+The core reports the stretches of time that it adds to its slots (`domain.reading.Observer`). They are added
+here to windows of the same class that have no noise, so a mean is the private number without its noise: one
+place clamps values, rolls registers over and fills gaps. The windows are those of the stream, and of each
+preset that the page can show in its place. The means go to the page and nowhere else (law 3).
 """
 
 from typing import NamedTuple
 
 from meteragent.core.window import Window
-from meteragent.domain.reading import Used
+from meteragent.domain.reading import RegisterUse
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 
 _CLOSED = 2000
-"""Means of closed slots that wait for the page at most."""
+"""The most means of closed slots that may wait for the page."""
 
 
 class SlotMean(NamedTuple):
     """The mean power of a slot, in W or kW.
 
-    A band of a profile lies where its window does. `part` is how much of the slot was seen: 1 only if it
-    began after the page was opened, and is over.
+    A band of a profile has the times of its window. `part` is the share of the slot that was seen: 1 only if
+    the slot began after the page was opened, and is over.
     """
 
     from_ms: int
@@ -35,7 +35,7 @@ class SlotMean(NamedTuple):
 
 
 class SlotMeans:
-    """The slots of one schedule, from the first stretch of time that is added on."""
+    """The slots of one schedule, beginning with the first stretch of time that is added."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -43,9 +43,11 @@ class SlotMeans:
         self._since_ms = self._covered_ms = 0
         self._closed: list[SlotMean] = []
 
-    def add(self, start_ms: int, end_ms: int, value: "int | Used | None") -> None:
-        """Add a stretch of time, each behind the one before it: a value, a register's use, or a gap."""
-        if not self._windows or start_ms != self._covered_ms:  # the first, or time that was given up
+    def add(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
+        """Add the next stretch of time: a value, a register's use, or a gap."""
+        if (
+            not self._windows or start_ms != self._covered_ms
+        ):  # the first stretch, or one after a time that was dropped
             self._since_ms, self._windows = start_ms, []
             self._open(self._schedule.grid.start_ms(start_ms))
         while self._windows[-1].end_ms < end_ms:
@@ -56,7 +58,7 @@ class SlotMeans:
         self._close()
 
     def take(self) -> list[SlotMean]:
-        """Return the slots that have closed since the last time, and those that are open."""
+        """Return the means of the slots that have closed since the last call, and of those that are open."""
         closed, self._closed = self._closed, []
         seen = ((window, index) for window in self._windows for index in window.slots)
         return closed + [mean for window, index in seen if (mean := self._mean(window, index)) is not None]
@@ -70,7 +72,7 @@ class SlotMeans:
         self._windows.append(window)
 
     def _close(self) -> None:
-        """Keep the means of the slots that are over, and drop the windows that are."""
+        """Keep the means of the slots that are over, and drop the windows that are over."""
         for window in self._windows:
             for index in [i for i in window.slots if window.slot_end_ms(i) <= self._covered_ms]:
                 if (mean := self._mean(window, index)) is not None:
@@ -80,7 +82,7 @@ class SlotMeans:
         del self._closed[:-_CLOSED]
 
     def _mean(self, window: Window, index: int) -> SlotMean | None:
-        """Return the mean of what was seen of a slot; None where that is nothing."""
+        """Return the mean over the part of a slot that was seen; None where none of it was."""
         terms = window.terms
         seen_ms = _overlap_ms(window, index, self._since_ms, self._covered_ms)
         if seen_ms == 0:
@@ -102,7 +104,7 @@ def _overlap_ms(window: Window, index: int, from_ms: int, to_ms: int) -> int:
 
 
 def _power(terms: Terms, accumulator: int, seen_ms: int) -> float:
-    """Return a slot's accumulator, without noise, as mean power over what was seen of it."""
+    """Return a slot's accumulator, without noise, as mean power over the time that was seen."""
     if terms.kind is Kind.POWER:
         return accumulator / seen_ms / MICRO
     return accumulator / terms.interval_ms / MICRO * HOUR_MS / seen_ms

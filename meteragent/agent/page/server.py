@@ -1,8 +1,8 @@
 """The page's server: uvicorn in the agent's event loop, without its signals, its logs and its timer.
 
-What is bounded here: connections, how long one may be silent before it asks, and how long one may leave what
-was sent to it unacknowledged. uvicorn wakes ten times a second to see whether it should stop; this one waits
-to be cancelled instead, so that a page nobody looks at costs nothing.
+It bounds the number of connections, their silence before a request, and the time for which sent data may stay
+unacknowledged. uvicorn wakes ten times a second to see whether it should stop; this server waits to be
+cancelled instead, so a page that nobody has open costs nothing.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from meteragent.agent.page.app import application
 from meteragent.agent.page.view import Route, Settings, View
 from meteragent.agent.page.viewers import Viewers
-from meteragent.domain.errors import ConfigError
+from meteragent.domain.errors import ConfigError, PageError
 
 CONNECTIONS = 64
-"""Connections at once, at most: a browser opens six."""
+"""The most connections at once; a browser opens six."""
 PATIENCE_S = 20
-"""How long a connection may be silent before it asks, and leave what was sent unacknowledged."""
+"""The longest silence before a request, and the longest time without an acknowledgement."""
 GRACE_S = 2
-"""How long answers may take at a stop."""
+"""The time that answers have to finish at a stop."""
 
 
 async def run(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> None:
-    """Serve until cancelled; raises as `meteragent.agent.page.serve`."""
+    """Serve until cancelled; raises the errors of `meteragent.agent.page.serve`."""
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
         logging.getLogger(name).disabled = True  # they write addresses, and tracebacks
     config = uvicorn.Config(
@@ -55,15 +55,17 @@ def _listen(settings: Settings) -> socket.socket:
         return socket.create_server((settings.host, settings.port), family=family)
     except OSError as error:
         number = error.errno or 0
-        if number <= 0 or number == errno.EADDRNOTAVAIL:  # names that are not found have negative ones
+        if number <= 0 or number == errno.EADDRNOTAVAIL:  # a name that is not found gives a negative number
             expected = "an address of this machine, such as 127.0.0.1:8321"
             raise ConfigError("page.listen", settings.host, expected) from None
-        where = f"page.listen: {settings.host}:{settings.port}"
-        raise OSError(number, f"{where}: {os.strerror(number)}".lower()) from None
+        reason = os.strerror(number).lower()
+        raise PageError(
+            f"page.listen: {settings.host}:{settings.port}: {reason}: name another port, or remove [page]"
+        ) from None
 
 
 class _Server(uvicorn.Server):
-    """Runs until it is cancelled."""
+    """A server that runs until it is cancelled."""
 
     def __init__(self, config: uvicorn.Config, viewers: Viewers) -> None:
         super().__init__(config)
@@ -71,11 +73,11 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the agent's business."""
+        """Leave signals to the agent."""
         yield
 
     async def main_loop(self) -> None:
-        """Wait to be cancelled, then end what is open."""
+        """Wait to be cancelled, then end all connections."""
         await self.on_tick(0)
         try:
             await asyncio.Event().wait()
@@ -85,12 +87,12 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """A connection that is bounded in number and in patience."""
+    """A connection, bounded in number and in time."""
 
     _silence: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, unless there are too many."""
+        """Accept a connection, unless there are too many."""
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS:
             transport.abort()
@@ -100,12 +102,12 @@ class _Protocol(H11Protocol):
         self._silence = asyncio.get_running_loop().call_later(PATIENCE_S, self._hang_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Leave nothing behind."""
+        """Cancel the timer of a connection that is gone."""
         super().connection_lost(exc)
         if self._silence is not None:
             self._silence.cancel()
 
     def _hang_up(self) -> None:
-        """End a connection that has not asked for anything."""
+        """End a connection without a request."""
         if self.cycle is None:
             self.transport.abort()

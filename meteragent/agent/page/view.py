@@ -1,4 +1,4 @@
-"""What the page may know: plain data and functions, given by the agent, so that it can reach nothing else."""
+"""The page's view of the agent: plain data and functions, so that the page can reach nothing else."""
 
 import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
+from meteragent.core.upcoming import Upcoming
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.problem import Problem
@@ -14,17 +15,18 @@ from meteragent.domain.terms import Terms
 from meteragent.report.guarantee import Guarantee
 
 OWN = ""
-"""Names the stream's own terms among those of presets."""
+"""The name of the stream's own terms among those of the presets."""
 
-TOKEN_LEAST = 16
-"""Characters of a token: fewer could be tried out."""
+TOKEN_MIN = 16
+"""The fewest characters that a token may have: a shorter one could be guessed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where the page is served, under which names besides those of the loopback interface, and its token.
+    """The page's address, its names besides those of the loopback interface, and its token.
 
-    Raises ConfigError when others could reach the page without a token, or guess it.
+    Raises:
+        ConfigError: others could reach the page without a token, or guess the token.
     """
 
     host: str = "127.0.0.1"
@@ -33,17 +35,17 @@ class Settings:
     token: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what others could read."""
+        """Refuse a page that others could read."""
         if self.token is None and not is_loopback(self.host):
             expected = "a file with a token: page.listen can be reached from other machines"
             raise ConfigError("page.token_file", "nothing", expected)
-        if self.token is not None and len(self.token) < TOKEN_LEAST:
-            expected = f"at least {TOKEN_LEAST}, such as `openssl rand -hex 16` writes"
+        if self.token is not None and len(self.token) < TOKEN_MIN:
+            expected = f"at least {TOKEN_MIN}, such as `openssl rand -hex 16` writes"
             raise ConfigError("page.token_file", f"a token of {len(self.token)} characters", expected)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -51,22 +53,22 @@ def is_loopback(host: str) -> bool:
 
 
 class Promises(NamedTuple):
-    """What is promised of a stream, and what would be under each other preset.
+    """The guarantee of a stream, and what it would be under every other preset.
 
-    `schedules` are when windows start: the stream's, by the name `OWN`, and those of each preset.
+    `schedules` are the stream's own, under the name `OWN`, and those of the presets.
     """
 
-    own: Guarantee
+    guarantee: Guarantee
     presets: Mapping[str, Guarantee]
     schedules: Mapping[str, Schedule]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """One stream: its terms, what is promised, and its meters.
+    """One stream: its terms, its guarantee, and its meters.
 
-    `promises` takes its time, and is asked for once. `topic` is where a meter's records leave; `meters` are
-    those that the stream knows at present.
+    `promises` takes time and is called once. `topic` maps a meter to the topic of its records; `meters` lists
+    the meters that the stream knows at present.
     """
 
     name: str
@@ -77,7 +79,7 @@ class StreamView:
 
 
 class Message(NamedTuple):
-    """A message that has left, byte for byte, and when the broker confirmed it."""
+    """A message that was sent, byte for byte, and when the broker confirmed it."""
 
     topic: str
     payload: bytes
@@ -85,10 +87,11 @@ class Message(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """How things stand for one meter.
+    """The state of one meter and its stream at a moment.
 
-    `spent` is epsilon in 1/W over all its streams: today, this month (both UTC), since the start. `lag_ms` is
-    how long the oldest message has been due that has not left; None: there is none.
+    `spent` is epsilon in 1/W over all streams of the meter: today, this month (both UTC), since the start.
+    `lag_ms` is how long the oldest undelivered message has been due; None if there is none. `upcoming` is the
+    slot whose number is sent next; None if no slot is to open.
     """
 
     now_ms: int | None
@@ -98,6 +101,7 @@ class Glance(NamedTuple):
     lag_ms: int | None
     source: bool
     sink: bool
+    upcoming: Upcoming | None = None
 
 
 async def _all_is_well() -> Sequence[Problem]:
@@ -108,21 +112,21 @@ async def _all_is_well() -> Sequence[Problem]:
 class View:
     """All that the page may know.
 
-    `glance` is how a meter of a stream stands; `left` are the payloads of the latest records of a topic of a
-    stream, at most so many, in order; `problems` are what a person should look at.
+    `glance` returns the state of a meter of a stream; `sent` the payloads of the latest records on a topic of
+    a stream, up to a limit, in order; `problems` what a person should look at.
     """
 
     streams: Sequence[StreamView]
     glance: Callable[[str, str], Awaitable[Glance]]
-    left: Callable[[str, str, int], Awaitable[Sequence[bytes]]]
+    sent: Callable[[str, str, int], Awaitable[Sequence[bytes]]]
     counts: Counts
     problems: Callable[[], Awaitable[Sequence[Problem]]] = _all_is_well
 
 
 class Route(NamedTuple):
-    """Another answer of the same server: a path, and what gives status, content type and body.
+    """Another path of the same server, and a function that returns status, content type and body.
 
-    One that is `open` tells its status without the token, but not its body.
+    An `open` route answers with its status without the token, but not with its body.
     """
 
     path: str

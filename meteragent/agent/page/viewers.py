@@ -1,7 +1,7 @@
-"""Who looks at the page just now, and what they have not been sent yet.
+"""The open pages, and the events that they have not been sent yet.
 
-A viewer is one open page on one meter. What a viewer does not take in time is dropped, oldest first, and
-counted for it; when it leaves, its queue is gone.
+A viewer is one open page on one meter. Events that it does not take in time are dropped, oldest first, and
+counted; when a viewer leaves, its queue goes with it.
 """
 
 import asyncio
@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 from meteragent.agent.page.means import SlotMean, SlotMeans
 from meteragent.domain.commit import Outgoing
-from meteragent.domain.reading import Observer, Used
+from meteragent.domain.reading import Observer, RegisterUse
 from meteragent.domain.schedule import Schedule
 
 VIEWERS = 8
-"""Pages open at once, at most."""
+"""The most pages open at once."""
 WAITING = 2000
-"""Readings, and records, that wait for a viewer at most."""
+"""The most readings, and the most records, that wait for a viewer."""
 
 
 class News(NamedTuple):
-    """What is new: readings as (time_ms, value_u), records as they leave, and how many were dropped.
+    """New events: readings as (time_ms, value_u), records as they are sent, and how many were dropped.
 
-    `means` are those of slots that closed or are open, by the name of their schedule.
+    `means` are those of slots that have closed or are open, by the name of their schedule.
     """
 
     readings: list[tuple[int, int]]
@@ -34,7 +34,7 @@ class News(NamedTuple):
 
 
 class Full(Exception):
-    """As many pages are open as may be."""
+    """The limit of open pages is reached."""
 
 
 class Viewer:
@@ -57,7 +57,7 @@ class Viewer:
         self._readings.append((time_ms, value_u))
         self._wake.set()
 
-    def span(self, start_ms: int, end_ms: int, value: "int | Used | None") -> None:
+    def span(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
         """Take a stretch of time that was added to the slots of its meter."""
         for means in self._means.values():
             means.add(start_ms, end_ms, value)
@@ -69,20 +69,20 @@ class Viewer:
         self._wake.set()
 
     def end(self) -> None:
-        """The server stops."""
+        """End the viewer, because the server is stopping."""
         self.over = True
         self._wake.set()
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait until there is something new, at most so long."""
+        """Wait until there is something new, for at most `timeout_s`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._wake.wait()
 
     def take(self) -> News:
-        """All that is new."""
+        """Return all that is new, and forget it."""
         self._wake.clear()
-        means = {name: taken for name, known in self._means.items() if (taken := known.take())}
+        means = {name: slots for name, means in self._means.items() if (slots := means.take())}
         news = News(list(self._readings), list(self._records), self._missed, means)
         self._readings.clear()
         self._records.clear()
@@ -91,7 +91,7 @@ class Viewer:
 
 
 class Viewers:
-    """The open pages: false while there is none, and then nothing needs to be passed on."""
+    """The open pages; falsy while there are none, when nothing needs to be passed on."""
 
     def __init__(self) -> None:
         self._open: list[Viewer] = []
@@ -102,9 +102,9 @@ class Viewers:
     def enter(
         self, stream: str, meter: str, topic: str, schedules: Mapping[str, Schedule] | None = None
     ) -> Viewer:
-        """Somebody looks at a meter, whose records leave on a topic; raises Full when there are too many.
+        """Add a viewer of a meter whose records are sent on `topic`; raises Full when there are too many.
 
-        The means of its slots are told for each of the schedules.
+        The viewer gets the means of the meter's slots under each of the schedules.
         """
         if len(self._open) >= VIEWERS:
             raise Full
@@ -112,30 +112,30 @@ class Viewers:
         return self._open[-1]
 
     def leave(self, viewer: Viewer) -> None:
-        """Somebody looks no more: nothing is left of what it was to be told."""
+        """Remove a viewer, with its queue."""
         self._open.remove(viewer)
 
     def observer(self, stream: str) -> Observer | None:
-        """Return what takes the readings of a stream just now; None when nobody looks at it."""
-        looking = [viewer for viewer in self._open if viewer.stream == stream]
-        return _Observer(looking) if looking else None
+        """Return the observer of a stream's readings; None while no page is open on it."""
+        viewers = [viewer for viewer in self._open if viewer.stream == stream]
+        return _Observer(viewers) if viewers else None
 
     def released(self, stream: str, outgoing: Iterable[Outgoing]) -> None:
-        """Take what a commit of a stream has put into the outbox; descriptors are not shown."""
-        looking = [viewer for viewer in self._open if viewer.stream == stream]
-        for row in outgoing if looking else ():
-            for viewer in looking:
+        """Pass on the records that a commit of a stream put into the outbox; descriptors are not shown."""
+        viewers = [viewer for viewer in self._open if viewer.stream == stream]
+        for row in outgoing if viewers else ():
+            for viewer in viewers:
                 if viewer.topic == row.topic and not row.retain:
                     viewer.released(row.payload)
 
     def end(self) -> None:
-        """The server stops: every viewer is told."""
+        """End every viewer, because the server is stopping."""
         for viewer in self._open:
             viewer.end()
 
 
 class _Observer:
-    """Passes what counts of a stream on to those who look at its meters."""
+    """Passes a stream's accepted readings on to the viewers of their meters."""
 
     def __init__(self, viewers: Collection[Viewer]) -> None:
         self._viewers = viewers
@@ -146,7 +146,7 @@ class _Observer:
             if viewer.meter == meter:
                 viewer.reading(time_ms, value_u)
 
-    def span(self, meter: str, start_ms: int, end_ms: int, value: "int | Used | None") -> None:
+    def span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
         for viewer in self._viewers:
             if viewer.meter == meter:
                 viewer.span(start_ms, end_ms, value)

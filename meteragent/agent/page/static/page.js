@@ -1,4 +1,4 @@
-/** The page at work: it connects, keeps what it is told, and draws it not more often than anybody can see. */
+/** The page at work: it connects, keeps what the agent sends, and draws no more often than anybody can see. */
 
 import { Example } from "./noise.js";
 import { Plot } from "./plot.js";
@@ -18,7 +18,7 @@ const OWN = "";
 const at = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** What is known of one meter, and the page's state. */
+/** The page: what it knows of one meter, and its state. */
 class Page {
   constructor(facts) {
     this.facts = facts;
@@ -36,12 +36,12 @@ class Page {
     at("choice").addEventListener("change", () => this.choose(at("stream").value, at("meter").value));
   }
 
-  /** The agent's time, which has passed the end of whatever has left. */
+  /** The agent's time, never before the end of a slot that was sent. */
   get now() {
     return Math.max(Date.now() + this.ahead, this.over);
   }
 
-  /** Begin with a stream and one of its meters; an empty name is the first there is. */
+  /** Begin with a stream and one of its meters; an empty name chooses the first. */
   choose(streamName, meter) {
     const stream = this.facts.streams.find(({ name }) => name === streamName) || this.facts.streams[0];
     if (stream !== this.stream) this.#show(stream);
@@ -51,9 +51,11 @@ class Page {
     this.numbers = new Numbers(stream.own);
     this.means = new Map();
     this.opened = null;
+    this.upcoming = undefined;
     this.over = 0;
     this.missed = 0;
     fill("trace-latest", say("trace.none"));
+    fill("trace-next");
     this.example = new Example();
     this.#offer(at("stream"), this.facts.streams.map(({ name }) => name), stream.name);
     this.#offer(at("meter"), stream.meters, meter);
@@ -117,7 +119,7 @@ class Page {
     this.source = source;
   }
 
-  /** Ask again which meters there are: none was known, or the agent is another one now. */
+  /** Load the facts again: no meter was known, or the agent has restarted. */
   async look() {
     const facts = await load("/facts.json");
     if (facts) {
@@ -157,6 +159,7 @@ class Page {
   glance(glance) {
     if (glance.now_ms !== null) this.ahead = glance.now_ms - Date.now();
     this.opened ??= glance.now_ms ?? this.now;
+    this.upcoming = glance.upcoming;
     if (glance.meters) {
       this.stream.meters = glance.meters;
       this.#offer(at("meter"), glance.meters, this.meter);
@@ -185,26 +188,27 @@ class Page {
     const since = this.#since(now, own);
     const slots = this.numbers.list(since).map((slot) => ({ ...slot, they: slot.power, ...this.#you(slot) }));
     this.plots[0].show(stretches, slots, since, now);
-    this.#say(slots);
+    this.#sayLatest(slots);
+    this.#sayNext(slots);
     showPairs(slots);
     const seconds = own.step_ms < MINUTE;
     if (at("trace-numbers").open) showNumbers("trace-numbers", slots.slice(-TABLE_ROWS).reverse(), this.unit, seconds);
     this.#drawPreset(stretches, now);
   }
 
-  /** From when on the plot shows: the trace gets a quarter of it at least. */
+  /** Return the start of the plot: the trace gets a quarter of it at least. */
   #since(now, { step_ms: step }) {
     const open = Math.max(now - this.opened, Math.min(step, 2 * MINUTE));
     return this.opened - Math.min(3 * step, 3 * open);
   }
 
-  /** The means of a schedule, which the agent tells. */
+  /** Return the means of a schedule, which the agent sends. */
   #means(name) {
     if (!this.means.has(name)) this.means.set(name, new Means());
     return this.means.get(name);
   }
 
-  /** What was used in a slot; nothing where this page was not open for all of it. */
+  /** Return what was used in a slot; nothing where this page was not open for all of it. */
   #you({ window, band }) {
     const mean = this.#means(OWN).get(window, band);
     return mean?.part === 1 ? { you: mean.you, part: 1 } : { you: null, part: 0 };
@@ -219,13 +223,13 @@ class Page {
     const open = slots.some(({ part }) => part < 1);
     at("preset-unfinished").hidden = !open;
     const texts = { preset: this.preset, records: slots.length };
-    if (open) fill("preset-unfinished", say("preset.unfinished", { ...texts, step: this.#span(slots.at(-1)).length }));
+    if (open) fill("preset-unfinished", say("preset.unfinished", { step: this.#span(slots.at(-1)).length }));
     at("preset-plot").setAttribute("aria-label", say("preset.plot", texts));
     const seconds = promise.step_ms < MINUTE;
     if (at("preset-numbers").open) showNumbers("preset-numbers", slots.slice(-TABLE_ROWS).reverse(), this.unit, seconds);
   }
 
-  /** What would have left under a preset, with noise for show; of an open slot, what would for what is seen. */
+  /** Return what would be sent under a preset, with example noise; of an open slot, for the readings so far. */
   #examples(promise, since, now) {
     const half = promise.ci95 / promise.per_power;
     const examples = this.#means(this.schedules[this.preset]).list().map((slot) => {
@@ -241,25 +245,39 @@ class Page {
     return { from: clock(from, seconds), to: clock(to, seconds), length: `${clock(from, seconds)} – ${clock(to, seconds)}` };
   }
 
-  /** The newest number and the open slot, in words. */
-  #say(slots) {
+  /** Say the newest number, and what the plot shows. */
+  #sayLatest(slots) {
     const last = slots.at(-1);
     if (last) {
       const values = { ...this.#span(last), value: amount(last.they, this.unit) };
       const seen = last.you === null ? {} : { mean: amount(last.you, this.unit), error: amount(Math.abs(last.they - last.you), this.unit) };
       fill("trace-latest", say(last.you === null ? "trace.latest_unseen" : "trace.latest", { ...values, ...seen }));
     }
-    const open = this.#means(OWN).list().findLast(({ from, to }) => from <= this.now && this.now < to);
-    const text = open ? say("trace.open", { ...this.#span(open), mean: amount(open.you, this.unit) }) : say("trace.between");
-    fill("trace-open", text);
     const counted = { readings: number(this.trace.readings.length), opened: clock(this.opened), records: slots.length };
     at("trace-plot").setAttribute("aria-label", say("trace.plot", counted));
     at("trace-missed").hidden = this.missed === 0;
     fill("trace-missed", say("missed", { count: number(this.missed) }));
   }
+
+  /**
+   * Say which number leaves next, and when. A slot that had begun when the meter was first heard is not sent: the
+   * agent names the first slot that is.
+   */
+  #sayNext(slots) {
+    const { upcoming, now } = this;
+    const own = this.stream.own;
+    if (own.event_clock) return fill("trace-next", say("trace.event_clock"));
+    if (!upcoming) return fill("trace-next", upcoming === null ? say("trace.idle") : "");
+    const { start_ms: from, end_ms: to, leaves_ms: leaves } = upcoming;
+    const values = { ...this.#span({ from, to }), leaves: clock(leaves, leaves % MINUTE > 0) };
+    if (now < from) return fill("trace-next", say(slots.length ? "trace.next" : "trace.first", values));
+    const mean = own.slots.length ? undefined : this.#means(OWN).get(from, "");
+    if (!mean) return fill("trace-next", say("trace.open_unseen", values));
+    return fill("trace-next", say("trace.open", { ...values, mean: amount(mean.you, this.unit) }));
+  }
 }
 
-/** A file of the server's as JSON; null when it is away. Who is logged out comes to the login. */
+/** Load a file of the server as JSON; null when it does not answer. Without a login the form comes up. */
 async function load(path) {
   try {
     const answer = await fetch(path);

@@ -1,15 +1,19 @@
-/** A plot of the trace and the private numbers over it, with a pattern for the band; uPlot draws. */
+/** A plot of the trace and the private numbers over it, with a pattern for the band; uPlot draws it. */
 
-import { clock, number } from "./text.js";
+import { day, number, time } from "./text.js";
 
-const HEIGHT = 270;
+const HEIGHT = 290;
+const SECONDS_FROM = 60;
+/** Pixels between two ticks of the time axis, at least: the width of their labels and some room. */
+const TICK_PX = 54;
+const TICK_SECONDS_PX = 84;
 
-/** A colour or size of the page's style sheet. */
+/** Return a colour or size of the page's style sheet. */
 function style(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Diagonal lines: the band is told by its pattern as well as by its colour. */
+/** Draw diagonal lines: the pattern marks the band, as well as its colour. */
 function hatch(colour) {
   const tile = document.createElement("canvas");
   const size = 8 * devicePixelRatio;
@@ -26,7 +30,19 @@ function hatch(colour) {
   return pen.createPattern(tile, "repeat");
 }
 
-/** Stretches as points of a stair, a null where nothing follows. */
+/** Write the ticks of the time axis: the time, and below it the date, at the first tick and where it changes. */
+function times(_, ticks) {
+  const seconds = ticks.length > 1 && ticks[1] - ticks[0] < SECONDS_FROM;
+  const today = day(Date.now());
+  const dated = ticks.some((tick) => day(tick * 1000) !== today);
+  return ticks.map((tick, i) => {
+    const date = day(tick * 1000);
+    const changes = i === 0 || date !== day(ticks[i - 1] * 1000);
+    return dated && changes ? `${time(tick * 1000, seconds)}\n${date}` : time(tick * 1000, seconds);
+  });
+}
+
+/** Return stretches as points of a stair, with a null where nothing follows. */
 function stairs(stretches, values) {
   const points = [[], ...values.map(() => [])];
   stretches.forEach((stretch, i) => {
@@ -57,14 +73,14 @@ export class Plot {
     }
   }
 
-  /** Begin anew, in another unit. */
+  /** Begin with an empty plot, in a unit. */
   begin(unit) {
     this.#unit = unit;
     this.#shown = null;
     this.#restart();
   }
 
-  /** Show the trace and private slots {from, to, power, half}, between two times; what lies outside is left out. */
+  /** Show the trace and private slots {from, to, power, half} between two times; the rest is left out. */
   show(trace, slots, from, to) {
     const inside = (stretch) => stretch.to > from && stretch.from < to;
     const cut = ({ from: start, to: end, ...rest }) => ({ from: Math.max(start, from), to: Math.min(end, to), ...rest });
@@ -92,16 +108,18 @@ export class Plot {
     const stepped = uPlot.paths.stepped({ align: 1 });
     const edge = { stroke: they, width: 0.75, paths: stepped, points: { show: false } };
     const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: style("--plot-font") };
-    const times = (_, splits) => splits.map((s) => clock(s * 1000, splits.length > 1 && splits[1] - splits[0] < 60));
+    const tickSpace = () => (this.#range[1] - this.#range[0] < 8 * SECONDS_FROM ? TICK_SECONDS_PX : TICK_PX);
+    const tickHeight = (_, labels) => (labels?.some((label) => label.includes("\n")) ? 46 : 30);
+    const fromZero = (_, low, high) => uPlot.rangeNum(Math.min(low ?? 0, 0), Math.max(high ?? 0, 1), 0.1, true);
     const options = {
       width: this.#place.clientWidth,
       height: HEIGHT,
-      padding: [12, 24, 0, 0],
+      padding: [12, 20, 0, 0],
       cursor: { show: false },
       legend: { show: false },
-      scales: { x: { time: true, range: () => this.#range } },
+      scales: { x: { time: true, range: () => this.#range }, y: { range: fromZero } },
       axes: [
-        { ...axis, values: times, space: 90, size: 36 },
+        { ...axis, values: times, space: tickSpace, size: tickHeight },
         { ...axis, label: this.#unit, labelSize: 18, labelFont: style("--plot-font"), size: 56, values: (_, all) => all.map(number) },
       ],
       series: [

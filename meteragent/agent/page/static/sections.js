@@ -1,22 +1,22 @@
-/** What the page says besides its plots: each function fills one section from data. */
+/** The page apart from its plots: each function fills one section from data. */
 
-import { pairs, play } from "./noise.js";
-import { amount, clock, element, number, say, table } from "./text.js";
+import { pairs, ROUNDS } from "./noise.js";
+import { amount, clock, duration, element, number, percent, say, table } from "./text.js";
 
 const at = (id) => document.getElementById(id);
 
-/** Put other content into an element. */
+/** Replace the content of an element. */
 export function fill(id, ...content) {
   at(id).replaceChildren(...content);
 }
 
-/** Put a table into a folded or wide place. */
+/** Put a table into a place, or into the scrolling part of one that folds. */
 export function fillTable(id, ...parts) {
   const place = at(id);
   (place.querySelector(".wide") || place).replaceChildren(table(...parts));
 }
 
-/** What is hidden, and what is not, in the sentences of `check`. */
+/** Show what is hidden, and what is not, in the sentences of `check`. */
 export function showHidden({ said, does_not_hide: open, warnings }) {
   const [first, ...others] = said.promise;
   const [heads, ...rows] = said.table;
@@ -24,15 +24,15 @@ export function showHidden({ said, does_not_hide: open, warnings }) {
     "hidden-promise",
     element("p", first, { class: "large" }),
     ...others.map((line) => element("p", line)),
-    element("p", `${said.guesses}.`, { class: "small" }),
+    element("h3", said.guesses),
   );
-  fillTable("hidden-events", say("hidden.title"), heads, rows);
+  fillTable("hidden-events", said.guesses, heads, rows);
   fill("hidden-not", ...open.map((text) => element("li", text)));
   fill("hidden-warnings", ...warnings.map((text) => element("li", text)));
   at("hidden-warned").hidden = warnings.length === 0;
 }
 
-/** Slots as a table: what you had, what they have. */
+/** Show slots as a table: what was measured, what was sent, the error and the band. */
 export function showNumbers(id, slots, unit, seconds) {
   const rows = slots.map((slot) => {
     const known = slot.you !== null;
@@ -41,16 +41,17 @@ export function showNumbers(id, slots, unit, seconds) {
       `${clock(slot.from, seconds)}–${clock(slot.to, seconds)}`,
       slot.part < 1 && known ? `${you} (${say("table.so_far")})` : you,
       number(slot.they),
-      `${number(slot.they - slot.half)} … ${number(slot.they + slot.half)}`,
       known ? number(slot.they - slot.you) : "–",
+      `${number(slot.they - slot.half)} … ${number(slot.they + slot.half)}`,
     ];
   });
-  const heads = ["slot", "you", "they", "band", "off"].map((name) => say(`table.${name}`, { unit }));
-  if (rows.length) fillTable(id, say("table.show"), heads, rows);
+  const heads = ["slot", "you", "they", "off", "band"].map((name) => say(`table.${name}`, { unit }));
+  const title = say(id === "trace-numbers" ? "table.sent" : "table.example");
+  if (rows.length) fillTable(id, title, heads, rows);
   else at(id).querySelector(".wide").replaceChildren(element("p", say("table.empty")));
 }
 
-/** What was spent. */
+/** Show what was spent. */
 export function showSpent(spent, promise) {
   const radius = amount(promise.radius_power, promise.power_unit);
   const rows = Object.entries(spent).map(([period, { level, exact }]) => [
@@ -59,30 +60,36 @@ export function showSpent(spent, promise) {
     element("code", exact),
   ]);
   const heads = [say("spent.period"), say("spent.level", { radius }), say("spent.exact")];
-  fillTable("spent-table", say("spent.title"), heads, rows);
+  fillTable("spent-table", say("spent.table"), heads, rows);
 }
 
-/** The attack on the order of neighbouring slots: those that this page saw from start to end. */
+/** Play the attack on the order of neighbouring slots, on those that this page saw from start to end. */
 export function showPairs(slots) {
   const { all, right } = pairs(slots.filter((slot) => slot.part === 1).map((slot) => ({ ...slot })));
   const text = all ? say("attack.pairs_found", { raw: all, private: right, all }) : say("attack.pairs_none");
   if (at("attack-pairs").textContent !== text) fill("attack-pairs", text);
 }
 
-/** The game on each event: played with the readings, with what leaves, and what is proven. */
+let game = null;
+
+/** Play the game on each event, in a worker, and show each result beside its limit as it comes. */
 export function showGame(promise) {
-  fill("attack-about", say("attack.game_about", { rounds: number(2000) }));
-  const rows = promise.hidden.map((event) => {
-    const bound = event.right_of_100["1"];
-    const right = Math.round(play(promise, event));
-    const of = (value) => say("attack.of", { right: value });
-    return [event.event, of(100), element("div", [of(right), bar(right, bound)]), of(bound)];
-  });
-  const heads = ["event", "raw", "private", "bound"].map((name) => say(`attack.${name}`));
+  game?.terminate();
+  fill("attack-about", say("attack.game_about", { rounds: number(ROUNDS) }));
+  const limits = promise.hidden.map((event) => event.right_of_100["1"]);
+  const results = limits.map(() => element("div", say("attack.playing")));
+  const rows = promise.hidden.map(({ event }, i) => [event, results[i], String(limits[i])]);
+  const heads = ["event", "private", "bound"].map((name) => say(`attack.${name}`));
   fillTable("attack-game", say("attack.game"), heads, rows);
+  game = new Worker("/static/game.js", { type: "module" });
+  game.addEventListener("message", ({ data: { event, right, error } }) => {
+    const text = say("attack.result", { right: percent(right), error: percent(Math.max(error, 0.1)) });
+    results[event].replaceChildren(text, bar(right, limits[event]));
+  });
+  game.postMessage(promise);
 }
 
-/** A bar from a coin's 50 to 100, and a mark at the limit. */
+/** Make a bar from 50 (guessing) to 100, with a mark at the limit. */
 function bar(right, bound) {
   const share = (value) => `${Math.max(0, Math.min(100, (value - 50) * 2))}%`;
   const [filled, mark] = [element("i"), element("b")];
@@ -91,7 +98,7 @@ function bar(right, bound) {
   return element("div", [filled, mark], { class: "bar", "aria-hidden": "true" });
 }
 
-/** The last message that left. */
+/** Show the last message that was sent. */
 export function showLast(last) {
   at("last-message").hidden = !last;
   at("last-none").hidden = Boolean(last);
@@ -101,26 +108,26 @@ export function showLast(last) {
   fill("last-payload", last.payload);
 }
 
-/** What a person should look at, each with what to do; it is changed only where something changes. */
+/** Show the problems, each with what to do; the section is touched only where something changes. */
 export function showProblems(problems) {
   const place = at("problems");
   const known = JSON.stringify(problems);
   if (place.dataset.known === known) return;
   place.dataset.known = known;
   place.hidden = problems.length === 0;
-  const line = ({ code, text, cure }) => [element("strong", text), " ", cure, " (", element("code", code), ")"];
+  const line = ({ code, text, cure }) => [element("strong", `${text}.`), " ", cure, " (", element("code", code), ")"];
   fill("problems", ...problems.map((problem) => element("p", line(problem), { class: "notice problem" })));
 }
 
-/** How the agent does. */
+/** Show the state of the agent. */
 export function showHealth({ health, counts }, meanings) {
   const state = (fine, text) => element("span", text, { class: fine ? "good" : "bad" });
   const line = (up) => state(up, say(up ? "health.up" : "health.down"));
-  const lag = health.lag_ms === null ? say("health.no_lag") : amount(health.lag_ms / 1000, "s");
+  const lag = health.lag_ms === null ? say("health.no_lag") : duration(health.lag_ms);
   const states = [
     ["health.source", line(health.source)],
     ["health.sink", line(health.sink)],
-    ["health.clock", state(health.clock, say(health.clock ? "health.right" : "health.stands"))],
+    ["health.clock", state(health.clock, say(health.clock ? "health.right" : "health.paused"))],
     ["health.outbox", number(health.outbox)],
     ["health.lag", lag],
   ];

@@ -1,13 +1,13 @@
 /**
- * What the page has: readings since it was opened, and private numbers. All as powers over stretches of time,
- * in the stream's W or kW and in milliseconds. No element of the page is touched here.
+ * The page's data: readings since it was opened, and private numbers. All are powers over stretches of time, in
+ * the stream's W or kW and in milliseconds. No element of the page is touched here.
  */
 
 const READINGS = 20_000;
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
-/** The readings of one meter since the page was opened, for the eye: what they come to, the agent says. */
+/** The readings of one meter since the page was opened, for the plot; their means come from the agent. */
 export class Trace {
   constructor(promise) {
     this.promise = promise;
@@ -26,8 +26,8 @@ export class Trace {
   }
 
   /**
-   * Stretches {from, to, power} up to now. A power stands until the next reading, for at most its hold; an
-   * energy was used in the interval that ends at its time; of a register, two readings make a stretch.
+   * Return stretches {from, to, power} up to now. A power holds until the next reading, for at most its hold; an
+   * energy was used in the interval that ends at its time; two readings of a register make a stretch.
    */
   stretches(now) {
     const { kind, hold_ms: hold } = this.promise;
@@ -64,29 +64,29 @@ export class Means {
     while (this.#slots.size > READINGS) this.#slots.delete(this.#slots.keys().next().value);
   }
 
-  /** The mean of a slot, or of a band in its window; undefined where it is not known. */
+  /** Return the mean of a slot, or of a band in its window; undefined where it is not known. */
   get(from, band) {
     return this.#slots.get(`${from}/${band}`);
   }
 
-  /** All of them, in order of time. */
+  /** List all of them, in order of time. */
   list() {
     return [...this.#slots.values()].sort((a, b) => a.from - b.from || a.place - b.place);
   }
 }
 
-/** An ISO 8601 duration with time designators only, in ms. */
+/** Read an ISO 8601 duration with time designators only, in ms. */
 export function isoDuration(text) {
   const match = /^PT(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?$/.exec(text);
   if (!match) return NaN;
   return ((Number(match[1] || 0) * 60 + Number(match[2] || 0)) * 60 + Number(match[3] || 0)) * 1000;
 }
 
-/** A record as it left, read: {from, to, band, value, sd} in the unit of the record; null where it is none. */
+/** Read a record: {from, to, band, value, sd} in the unit of the record; null where it is none. */
 export function readRecord(payload) {
   try {
-    const found = JSON.parse(payload);
-    const record = Array.isArray(found) ? readPack(found) : readObject(found);
+    const parsed = JSON.parse(payload);
+    const record = Array.isArray(parsed) ? readPack(parsed) : readObject(parsed);
     return Number.isFinite(record.from + record.to + record.value + record.sd) ? record : null;
   } catch {
     return null;
@@ -98,7 +98,7 @@ function readObject({ t, for: duration, band = "", value, sd }) {
   return { from, to: from + isoDuration(duration), band, value, sd };
 }
 
-/** A SenML pack that says the same, as `encode` writes it. */
+/** Read a SenML pack, as `meteragent.wire` writes it. */
 function readPack(pack) {
   const of = (name) => pack.find(({ n }) => n === name);
   const name = of("power") ? "power" : "energy";
@@ -114,7 +114,7 @@ export class Numbers {
     this.slots = new Map();
   }
 
-  /** Take in records as they left; returns the last that was new. */
+  /** Take in records as they were sent; return the last that was new. */
   add(payloads) {
     let last = null;
     for (const payload of payloads) {
@@ -128,35 +128,35 @@ export class Numbers {
     return last;
   }
 
-  /** A record as power with half its 95 % band, which goes with the sd that the record states. */
+  /** Convert a record to power with half its 95 % band, which scales with the sd that the record states. */
   #slot({ from, to, band, value, sd }) {
     const { kind, ci95, sd: usual, per_power: per } = this.promise;
     const hours = kind === "power" ? 1 : band ? per : (to - from) / HOUR;
     return { from, to, band, window: from, power: value / hours, half: (ci95 * (sd / usual)) / hours };
   }
 
-  /** All of them in order, those of a band of the day laid out over its days from a time on. */
+  /** List all of them in order; bands of the day are laid out over their days, from a time on. */
   list(since = -Infinity) {
     const sorted = [...this.slots.values()].sort((a, b) => a.from - b.from || a.band.localeCompare(b.band));
     return sorted.flatMap((slot) => (slot.band ? overDays(slot, since) : [slot]));
   }
 }
 
-/** A band such as 00:00/06:00 on each local day of its window. */
+/** Lay out a band such as 00:00/06:00 over the local days of its window. */
 export function overDays(slot, since) {
-  const found = [];
+  const stretches = [];
   const [from, to] = slot.band.split("/").map((time) => {
     const [hours, minutes] = time.split(":").map(Number);
     return (hours * 60 + minutes) * 60_000;
   });
   for (let day = dayOf(Math.max(slot.from, since)); day < slot.to; day = dayOf(day + 1.5 * DAY)) {
     const end = to > from ? to : DAY;
-    found.push({ ...slot, from: Math.max(day + from, slot.from), to: Math.min(day + end, slot.to) });
+    stretches.push({ ...slot, from: Math.max(day + from, slot.from), to: Math.min(day + end, slot.to) });
   }
-  return found.filter((stretch) => stretch.from < stretch.to);
+  return stretches.filter((stretch) => stretch.from < stretch.to);
 }
 
-/** The start of the local day that holds a time. */
+/** Return the start of the local day that holds a time. */
 function dayOf(ms) {
   return new Date(ms).setHours(0, 0, 0, 0);
 }

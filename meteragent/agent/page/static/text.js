@@ -1,13 +1,13 @@
-/** Texts and numbers as people read them; the texts themselves are in texts/en.json. */
+/** Texts and numbers as people read them; the texts come from the catalogue of the reports. */
 
 let words = {};
 
-/** Take the texts, once, before anything is shown. */
+/** Take in the texts, once, before anything is shown. */
 export function speak(texts) {
   words = texts;
 }
 
-/** A text with its {places} filled in. */
+/** Return a text with its {places} filled in. */
 export function say(key, values = {}) {
   const text = words[key];
   if (text === undefined) throw new Error(`no text ${key}`);
@@ -16,30 +16,71 @@ export function say(key, values = {}) {
 
 const language = () => words.lang || "en";
 
-/** A number of three figures; whole from a thousand on. */
+/** Write a number in three figures; in full from a thousand on. */
 export function number(value) {
   const large = Math.abs(value) >= 999.5;
   const format = large ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3 };
   return new Intl.NumberFormat(language(), format).format(value).replace("-", "−");
 }
 
-/** A number with its unit. */
+/** Write a number with its unit. */
 export function amount(value, unit) {
   return `${number(value)}\u00a0${unit}`;
 }
 
-/** A time of the day, with the date where it is another day and with seconds where they matter. */
-export function clock(ms, seconds = false) {
-  const options = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
-  if (seconds) options.second = "2-digit";
-  if (new Date(ms).toDateString() !== new Date().toDateString()) {
-    options.day = "numeric";
-    options.month = "short";
-  }
-  return new Intl.DateTimeFormat(language(), options).format(ms);
+/** Write a percentage without its sign, to one decimal. */
+export function percent(value) {
+  const format = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
+  return new Intl.NumberFormat(language(), format).format(value);
 }
 
-/** An element with a text, or with other elements in it. */
+const UNITS = [["day", 86_400_000], ["hour", 3_600_000], ["minute", 60_000], ["second", 1000]];
+
+/** Write a duration in its two largest units, such as "2 days 4 hr". */
+export function duration(ms) {
+  const largest = UNITS.findIndex(([, size]) => ms >= size);
+  const at = largest < 0 ? UNITS.length - 1 : largest;
+  const parts = [];
+  let rest = Math.max(ms, 0);
+  for (const [unit, size] of UNITS.slice(at, at + 2)) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    const format = { style: "unit", unit, unitDisplay: "short" };
+    if (count || (!parts.length && unit === "second")) parts.push(new Intl.NumberFormat(language(), format).format(count));
+  }
+  return parts.join(" ");
+}
+
+const formats = new Map();
+
+/** Write a time in some format; formats are kept, since making one takes long. */
+function inFormat(ms, options) {
+  const key = JSON.stringify(options);
+  if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat(language(), options));
+  return formats.get(key).format(ms);
+}
+
+const TIME = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+const DATE = { day: "numeric", month: "short" };
+
+/** Write a time of the day. */
+export function time(ms, seconds = false) {
+  return inFormat(ms, seconds ? { ...TIME, second: "2-digit" } : TIME);
+}
+
+/** Write a date, without the year. */
+export function day(ms) {
+  return inFormat(ms, DATE);
+}
+
+/** Write a time of the day, with the date where it is another day and with seconds where they matter. */
+export function clock(ms, seconds = false) {
+  const today = new Date(ms).toDateString() === new Date().toDateString();
+  const options = seconds ? { ...TIME, second: "2-digit" } : TIME;
+  return inFormat(ms, today ? options : { ...options, ...DATE });
+}
+
+/** Make an element with a text, or with other elements in it. */
 export function element(name, content = "", attributes = {}) {
   const made = document.createElement(name);
   made.append(...[content].flat());
@@ -47,7 +88,7 @@ export function element(name, content = "", attributes = {}) {
   return made;
 }
 
-/** A table: heads, and rows of texts or elements whose first cell names the row. */
+/** Make a table: heads, and rows of texts or elements whose first cell names the row. */
 export function table(caption, heads, rows) {
   const cell = (content, at) => element(at ? "td" : "th", content, at ? {} : { scope: "row" });
   const made = element("table", [

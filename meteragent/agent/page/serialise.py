@@ -1,6 +1,6 @@
-"""What the browser is told, as JSON: facts once, then events.
+"""Messages to the browser, as JSON: facts once, then events.
 
-Exact numbers become floats here, because they are drawn; what has left is told as the text it is.
+Exact numbers become floats, because they are only drawn; what was sent remains the text that it was.
 """
 
 import json
@@ -12,53 +12,53 @@ from meteragent.agent.page.view import Glance, Promises, StreamView
 from meteragent.agent.page.viewers import News, Viewer
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.problem import Problem
-from meteragent.domain.terms import Terms
+from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
 from meteragent.report import facts as report
 from meteragent.report import wording
 from meteragent.report.guarantee import Guarantee
 
 METERS = 500
-"""Meters that are offered for choice at most; the others are reached by `?meter=`."""
+"""The largest number of meters to choose from; the others are reached by `?meter=`."""
 
 
 def event(name: str, data: Mapping[str, Any]) -> bytes:
-    """One server-sent event."""
+    """Write a server-sent event."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
 def facts(
     streams: Sequence[StreamView], promises: Sequence[Promises], problems: Sequence[Problem] = ()
 ) -> bytes:
-    """Every stream's promise, that of every other preset on the same readings, and what is wrong."""
-    told = [
+    """Write each stream's promise, that of every other preset on the same readings, and the problems."""
+    views = [
         {
             "name": stream.name,
-            "own": _promise(promised.own),
+            "own": _promise(promised.guarantee),
             "presets": {name: _promise(preset) for name, preset in promised.presets.items()},
             "meters": meters(stream),
         }
         for stream, promised in zip(streams, promises, strict=True)
     ]
-    known = {"version": __version__, "streams": told, "counters": COUNTERS}
-    return json.dumps(known | {"problems": wrong(problems)}).encode()
+    known = {"version": __version__, "streams": views, "counters": COUNTERS}
+    return json.dumps(known | {"problems": problem_rows(problems)}).encode()
 
 
-def wrong(problems: Sequence[Problem]) -> list[dict[str, str]]:
-    """Problems as the page shows them."""
-    return [{"code": one.code, "text": one.text, "cure": one.cure} for one in problems]
+def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
+    """Return problems as the page shows them."""
+    return [{"code": problem.code, "text": problem.text, "cure": problem.cure} for problem in problems]
 
 
 def meters(stream: StreamView) -> list[str]:
-    """The meters of a stream that are offered for choice."""
+    """List the meters of a stream to choose from."""
     return sorted(stream.meters())[:METERS]
 
 
 def _promise(guarantee: Guarantee) -> dict[str, Any]:
-    """Return what `check` says, and the numbers that drawing takes: in W or kW, and milliseconds.
+    """Return the facts of `check`, and the numbers needed for drawing, in W or kW and milliseconds.
 
-    `per_power` is what one W or kW over a slot is in the unit of its records, 1 for powers. `said` are the
-    sentences of `check`, and the table of guesses whose first row is its head.
+    `per_power` is one W or kW over a slot in the unit of its records, 1 for powers. `said` holds the
+    sentences of `check`, and the table of success limits with its header as the first row.
     """
     terms = guarantee.terms
     energy = terms.kind is not Kind.POWER
@@ -76,24 +76,20 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
         "per_power": per_power,
         "step_ms": terms.step_ms,
         "length_ms": terms.length_ms,
+        "event_clock": terms.clock is Clock.EVENT,
         "hold_ms": terms.interval_ms if energy else terms.hold_ms,
         "interval_ms": terms.interval_ms,
         "radius_power": float(terms.radius) / per_power,
         "level_number": float(terms.level),
         "quantum_power": float(terms.quantum) / per_power,
         "hides_wh_number": float(terms.hides_wh),
-        "slots": [
-            {"name": terms.bands[place].name if terms.bands else "", "ms": terms.slot_ms(place)}
-            for place in range(terms.n)
-        ]
-        if terms.bands
-        else [],
+        "slots": [{"name": band.name, "ms": terms.slot_ms(index)} for index, band in enumerate(terms.bands)],
     }
 
 
 def start(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
-    """What a page is told first: whom it sees, and what has left before it was opened."""
-    records = [_text(each) for each in history]
+    """Return the first event of a page: its meter, and the records sent before the page was opened."""
+    records = [_text(payload) for payload in history]
     return {"stream": viewer.stream, "meter": viewer.meter, "topic": viewer.topic, "records": records}
 
 
@@ -101,27 +97,27 @@ def news(new: News) -> dict[str, Any]:
     """Return readings as (ms, value), records as they leave, and means of slots, by schedule."""
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in new.readings]
     records = [_text(record) for record in new.records]
-    means = {name: [mean._asdict() for mean in known] for name, known in new.means.items()}
+    means = {name: [mean._asdict() for mean in slots] for name, slots in new.means.items()}
     return {"readings": readings, "records": records, "missed": new.missed, "means": means}
 
 
-def glance(found: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
-    """How things stand; `spent` as epsilon in 1/W and as the level at the stream's radius."""
-    radius_w = terms.radius_w
-    last = found.last
+def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
+    """Return the state of a meter; `spent` as epsilon in 1/W and as the level at the stream's radius."""
+    radius_w, last = terms.radius_w, state.last
     return {
-        "now_ms": found.now_ms,
+        "now_ms": state.now_ms,
+        "upcoming": state.upcoming and state.upcoming._asdict(),
         "spent": {
             name: {"epsilon": float(epsilon), "exact": str(epsilon), "level": float(epsilon * radius_w)}
-            for name, epsilon in found.spent.items()
+            for name, epsilon in state.spent.items()
         },
         "last": last and {"topic": last.topic, "payload": _text(last.payload), "left_ms": last.left_ms},
         "health": {
-            "outbox": found.outbox,
-            "lag_ms": found.lag_ms,
-            "source": found.source,
-            "sink": found.sink,
-            "clock": found.now_ms is not None,
+            "outbox": state.outbox,
+            "lag_ms": state.lag_ms,
+            "source": state.source,
+            "sink": state.sink,
+            "clock": state.now_ms is not None,
         },
         "counts": {name: counts[name] for name in COUNTERS},
     }

@@ -1,4 +1,4 @@
-"""What the local page may know, put together: promises, what was spent, what left, and how the lines are."""
+"""The local page's data: guarantees, budget spent, the last record sent, and the connections."""
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -15,6 +15,7 @@ from meteragent.agent.runner import StoreThread
 from meteragent.agent.watch import Watch
 from meteragent.config.model import Privacy
 from meteragent.config.refuse import refuse
+from meteragent.core.upcoming import Upcoming
 from meteragent.domain import grid, identity
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
@@ -25,11 +26,11 @@ from meteragent.store import ledger, outbox
 
 _EVER_MS = 2**62
 _OVERLAP_MS = 60_000
-"""What left is marked with the time of a commit, which is written a little later."""
+"""A delivery is marked with the time of its commit, which is written a little later."""
 
 
 def page_settings(page: settings.Page) -> Settings:
-    """Where the page is served; raises ConfigError when its token cannot be read or would be guessed."""
+    """Return where the page is served; raises ConfigError if its token cannot be read or could be guessed."""
     host, _, port = page.listen.rpartition(":")
     path = page.token_file
     token = None if path is None else settings.read_secret("page.token_file", path)
@@ -37,10 +38,10 @@ def page_settings(page: settings.Page) -> Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One running stream, as far as it is looked at: the meters it knows, and whether a side is connected.
+class WatchedStream:
+    """One running stream, as the page sees it: its meters, their next slots, and its connections.
 
-    `others` is what the configuration's other streams charge a meter on a day, as epsilon in 1/W.
+    `others` is what the configuration's other streams charge a meter in a day, as epsilon in 1/W.
     """
 
     stream: settings.Stream
@@ -48,68 +49,70 @@ class Seen:
     pseudonym_key: bytes | None
     meters: Callable[[], Collection[str]]
     connected: Callable[[str], bool]
+    upcoming: Callable[[str], Upcoming | None]
 
 
-class Looking:
-    """Answers what the page asks; reads the store on its own thread."""
+class PageData:
+    """Answers the page's requests; reads the store on its thread."""
 
     def __init__(
         self,
-        seen: Sequence[Seen],
+        watched: Sequence[WatchedStream],
         thread: StoreThread,
         clock: SteadyClock,
         counts: Counts,
         problems: Callable[[], Awaitable[Sequence[Problem]]],
     ) -> None:
-        self._seen = {each.stream.name: each for each in seen}
+        self._watched = {item.stream.name: item for item in watched}
         self._thread = thread
         self._clock = clock
-        self._last: dict[str, tuple[int, outbox.Left | None]] = {}
-        self.view = View([self._stream(each) for each in seen], self._glance, self._left, counts, problems)
+        self._last: dict[str, tuple[int, outbox.DeliveredRow | None]] = {}
+        self.view = View([self._stream(item) for item in watched], self._glance, self._left, counts, problems)
 
-    def _stream(self, seen: Seen) -> StreamView:
-        stream = seen.stream
+    def _stream(self, watched: WatchedStream) -> StreamView:
+        stream = watched.stream
 
         def leaves_on(meter: str) -> str:
-            key = seen.pseudonym_key
-            label = meter if key is None else identity.pseudonym(key, meter)
-            return identity.render(stream.sink.topic, label)
+            key = watched.pseudonym_key
+            public_id = meter if key is None else identity.pseudonym(key, meter)
+            return identity.render(stream.sink.topic, public_id)
 
-        terms = settings.terms(stream, seen.others)
-        return StreamView(stream.name, terms, partial(self._promises, seen), leaves_on, seen.meters)
+        terms = settings.terms(stream, watched.others)
+        return StreamView(stream.name, terms, partial(self._promises, watched), leaves_on, watched.meters)
 
-    def _promises(self, seen: Seen) -> Promises:
-        own = guarantee.of(seen.stream, others=seen.others)
-        changed = {name: _under(seen.stream, name) for name in PRESETS if name != own.terms.preset}
+    def _promises(self, watched: WatchedStream) -> Promises:
+        promise = guarantee.of(watched.stream, others=watched.others)
+        changed = {name: _under(watched.stream, name) for name in PRESETS if name != promise.terms.preset}
         streams = {name: stream for name, stream in changed.items() if stream is not None}
-        presets = {name: guarantee.of(stream, others=seen.others) for name, stream in streams.items()}
-        streams[OWN] = seen.stream
-        schedules = {name: settings.schedule(stream, seen.others) for name, stream in streams.items()}
-        return Promises(own, presets, schedules)
+        presets = {name: guarantee.of(stream, others=watched.others) for name, stream in streams.items()}
+        streams[OWN] = watched.stream
+        schedules = {name: settings.schedule(stream, watched.others) for name, stream in streams.items()}
+        return Promises(promise, presets, schedules)
 
     async def _glance(self, name: str, meter: str) -> Glance:
-        connected, now_ms = self._seen[name].connected, self._clock.now_ms()
+        seen, now_ms = self._watched[name], self._clock.now_ms()
         newest_ms = self._clock.newest_ms
-        since_ms, known = self._last.get(name, (0, None))
-        spent, found, waiting, due_ms = await self._thread.call(
+        since_ms, cached = self._last.get(name, (0, None))
+        spent, newest, waiting, due_ms = await self._thread.call(
             _read, self._thread.store.connection, name, meter, newest_ms, since_ms
         )
-        last = found or known
+        last = newest or cached
         self._last[name] = newest_ms - _OVERLAP_MS, last
         lag_ms = None if due_ms is None else newest_ms - due_ms
         message = None if last is None else Message(last.topic, last.payload, last.delivered_ms)
-        return Glance(now_ms, spent, message, waiting, lag_ms, connected("source"), connected("sink"))
+        sides = seen.connected("source"), seen.connected("sink")
+        return Glance(now_ms, spent, message, waiting, lag_ms, *sides, seen.upcoming(meter))
 
-    async def _left(self, name: str, where: str, limit: int) -> list[bytes]:
-        return await self._thread.call(outbox.latest, self._thread.store.connection, name, where, limit)
+    async def _left(self, name: str, topic: str, limit: int) -> list[bytes]:
+        return await self._thread.call(outbox.latest, self._thread.store.connection, name, topic, limit)
 
 
 def routes(watch: Watch) -> tuple[Route, ...]:
-    """What this machine's tools ask of the same server: whether all is well, and Prometheus' figures."""
+    """Return the routes for this machine's tools: `/healthz`, and `/metrics` for Prometheus."""
 
     async def healthz() -> tuple[int, str, bytes]:
         problems = await watch.problems()
-        text = "\n".join([f"{one.code}: {one.text}" for one in problems] or ["all is well"])
+        text = "\n".join([f"{problem.code}: {problem.text}" for problem in problems] or ["all is well"])
         return 503 if problems else 200, "text/plain", f"{text}\n".encode()
 
     async def figures() -> tuple[int, str, bytes]:
@@ -120,7 +123,7 @@ def routes(watch: Watch) -> tuple[Route, ...]:
 
 
 def _under(stream: settings.Stream, preset: str) -> settings.Stream | None:
-    """The stream under a preset as it comes; None where that cannot be."""
+    """Return the stream under an unchanged preset; None if that combination is refused."""
     zone = stream.window.timezone or "UTC" if isinstance(PRESETS[preset].length, str) else None
     shape = {"length": None, "step": None, "blocks": None, "bands": None, "timezone": zone}
     window = stream.window.model_copy(update=shape)
@@ -133,13 +136,13 @@ def _under(stream: settings.Stream, preset: str) -> settings.Stream | None:
 
 
 def _read(
-    connection: sqlite3.Connection, channel: str, meter: str, now_ms: int, since_ms: int
-) -> tuple[dict[str, Fraction], outbox.Left | None, int, int | None]:
-    """What a meter has spent, what its stream has sent since, how much waits, and since when some is due."""
+    connection: sqlite3.Connection, stream: str, meter: str, now_ms: int, since_ms: int
+) -> tuple[dict[str, Fraction], outbox.DeliveredRow | None, int, int | None]:
+    """Return a meter's spending, its stream's last delivery since `since_ms`, what waits, and since when."""
     starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}
     spent = {
         name: ledger.spent(connection, meter, start_ms, _EVER_MS) for name, start_ms in starts_ms.items()
     }
-    due = outbox.pending(connection, channel, now_ms, 1)
-    waiting = outbox.depth(connection, channel)
-    return spent, outbox.last_left(connection, channel, since_ms), waiting, due[0].due_ms if due else None
+    due = outbox.pending(connection, stream, now_ms, 1)
+    waiting = outbox.depth(connection, stream)
+    return spent, outbox.last_delivered(connection, stream, since_ms), waiting, due[0].due_ms if due else None

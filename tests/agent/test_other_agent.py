@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meteragent.agent import listener, metrics, watch
+from meteragent.agent import metrics, other_agent, watch
 from meteragent.domain import identity
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
@@ -36,7 +36,7 @@ class Loop:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Loop:
     """A clock that a test sets."""
     made = Loop()
-    monkeypatch.setattr(listener, "_now_s", made)
+    monkeypatch.setattr(other_agent, "_now_s", made)
     return made
 
 

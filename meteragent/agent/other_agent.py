@@ -1,8 +1,8 @@
-"""Whether another agent releases the same meters: a look at the sink's broker before a meter's first window.
+"""Finds out whether another agent releases the same meters, before a meter's first window.
 
 An agent retains a descriptor on `<sink topic>/privacy` before its first record, with a mark of its store. A
 store that has never announced a topic therefore listens there before it opens a window: two stores that noise
-the same intervals tell more than was promised of one.
+the same intervals would reveal more than was promised for one.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from meteragent.domain.problem import Alarms
 from meteragent.mqtt import Session, SubscriptionRefused, Token
 
 LISTEN_S = 10.0
-"""How long a descriptor may take to come: mosquitto sends what is retained at once, clusters may not."""
+"""How long to wait for a descriptor: mosquitto sends retained messages at once, clusters may not."""
 AT_ONCE = 100
-"""Subscriptions that are asked for at once."""
+"""How many subscriptions are requested at once."""
 _SUFFIX = "/privacy"
 
 OnMessage = Callable[[str, bytes, int, bool, Token | None], None]
@@ -37,7 +37,7 @@ def _now_s() -> float:
 
 @dataclass(slots=True)
 class _Question:
-    """A topic that is listened to: since when it is to be, and since when the broker has granted it."""
+    """A topic to listen on: when it was asked about, and when the broker granted the subscription."""
 
     asked_s: float
     granted_s: float | None = None
@@ -56,14 +56,14 @@ class Listener:
         counts: Counts,
         alarms: Alarms,
     ) -> None:
-        """`taken_over_ms`: descriptors from before it are a predecessor's: their topics are this store's."""
+        """Begin without topics; descriptors from before `taken_over_ms` are a predecessor's."""
         self._stream = stream
         self._claim_key = claim_key
         self._taken_over_ms = taken_over_ms
         self._listen_s = listen_s
         self._counts = counts
         self._alarms = alarms
-        alarms.clear("other_agent", stream)  # whoever raised it was another run's listener
+        alarms.clear("other_agent", stream)  # raised by the listener of an earlier run
         self._open: dict[str, _Question] = {}
         self._clear: list[str] = []
         self._others: set[str] = set()
@@ -71,15 +71,15 @@ class Listener:
         self._wake = asyncio.Event()
 
     def ask(self, sink_topics: Iterable[str]) -> None:
-        """Find out whether any of these topics is another store's."""
+        """Find out whether any of these topics belongs to another store."""
         self._open |= {name: _Question(_now_s()) for name in sink_topics}
         self._wake.set()
 
     def clear(self) -> list[str]:
-        """Return the topics that turned out to be no other store's since the last time.
+        """Return the topics that have turned out, since the last call, to belong to no other store.
 
-        A topic is clear when nothing came for `listen_s` after the broker granted the subscription, and,
-        with a warning, when the broker refused it or did not grant it within that time.
+        A topic is clear if nothing arrived for `listen_s` after the broker granted the subscription, and
+        also, with a warning, if the broker refused the subscription or did not grant it within that time.
         """
         now_s = _now_s()
         for name, question in list(self._open.items()):
@@ -87,32 +87,39 @@ class Listener:
             if question.refused or now_s >= since_s + self._listen_s:
                 if question.granted_s is None:
                     self._counts.add("unchecked")
-                    _log.warning("stream %s: not known whether another agent releases a meter", self._stream)
+                    _log.warning(
+                        "stream %s: it is not known whether another agent releases a meter:"
+                        " let the sink's user read <sink topic>/privacy",
+                        self._stream,
+                    )
                 self._settle(name)
                 self._clear.append(name)
-        found, self._clear = self._clear, []
-        return found
+        sink_topics, self._clear = self._clear, []
+        return sink_topics
 
     def hear(self, topic: str, payload: bytes) -> None:
-        """Take what came on the sink's connection: a descriptor says whose the topic is."""
+        """Take in a message from the sink's connection: a descriptor shows which store owns its topic."""
         name = topic.removesuffix(_SUFFIX)
         if name == topic or name not in self._open:
             return
-        other = self._is_of_another(name, payload)
-        if other is None:
+        is_foreign = self._is_foreign(name, payload)
+        if is_foreign is None:
             return
         self._settle(name)
-        if not other:
+        if not is_foreign:
             self._clear.append(name)
             return
         self._others.add(name)
         self._alarms.raise_("other_agent", self._stream, meters=len(self._others))
-        _log.error("stream %s: another agent releases a meter: its windows do not open", self._stream)
+        _log.error(
+            "stream %s: another agent releases a meter, so its windows do not open here: stop one of them",
+            self._stream,
+        )
 
-    def beside(self, serve: Serve) -> Serve:
-        """Return `serve` with the listening beside it, on the same connection."""
+    def alongside(self, serve: Serve) -> Serve:
+        """Return a `serve` that also listens, on the same connection."""
 
-        async def served(session: Session) -> None:
+        async def serve_and_listen(session: Session) -> None:
             listening = asyncio.ensure_future(self._serve(session))
             try:
                 await serve(session)
@@ -121,28 +128,30 @@ class Listener:
                 listening.cancel()
                 await asyncio.wait({listening})
 
-        return served
+        return serve_and_listen
 
-    def before(self, on_message: OnMessage) -> OnMessage:
-        """Return `on_message` that hears what comes first."""
+    def in_front_of(self, on_message: OnMessage) -> OnMessage:
+        """Return an `on_message` that hands each message to this listener first."""
 
-        def heard(topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
+        def hear_first(topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
             self.hear(topic, payload)
             on_message(topic, payload, qos, retain, token)
 
-        return heard
+        return hear_first
 
     async def _serve(self, session: Session) -> None:
-        """Subscribe to what is asked about, on a new connection to all of it."""
+        """Subscribe to the topics that are asked about; on a new connection, to all of them."""
         self._session = session
         for question in self._open.values():
             question.granted_s = None
         while True:
             self._wake.clear()
-            waiting = [one for one in self._open.items() if one[1].granted_s is None and not one[1].refused]
+            waiting = [
+                item for item in self._open.items() if item[1].granted_s is None and not item[1].refused
+            ]
             for start in range(0, len(waiting), AT_ONCE):
                 await asyncio.gather(
-                    *(self._subscribe(session, *one) for one in waiting[start : start + AT_ONCE])
+                    *(self._subscribe(session, *item) for item in waiting[start : start + AT_ONCE])
                 )
             await self._wake.wait()
 
@@ -157,16 +166,16 @@ class Listener:
             question.granted_s = _now_s()
 
     def _settle(self, name: str) -> None:
-        """Listen no more to a topic."""
+        """Stop listening on a topic."""
         question = self._open.pop(name)
         if self._session is not None and question.granted_s is not None:
             with suppress(LinkError):
                 self._session.unsubscribe(name + _SUFFIX)
 
-    def _is_of_another(self, sink_topic: str, payload: bytes) -> bool | None:
-        """Return whether a descriptor is another store's; None where it is no descriptor.
+    def _is_foreign(self, sink_topic: str, payload: bytes) -> bool | None:
+        """Return whether a descriptor is another store's; None if the payload is not a descriptor.
 
-        One without a mark is of an agent of an earlier version: this store's own would be known to it.
+        A descriptor without a mark comes from an agent of an earlier version; this store knows its own.
         """
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             facts = json.loads(payload)

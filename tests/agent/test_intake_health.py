@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from meteragent import config
-from meteragent.agent import hearing, metrics, watch
-from meteragent.agent.hearing import LEAST, MOST, SOON_MS, Hearing, silence_ms
+from meteragent.agent import intake_health, metrics, watch
+from meteragent.agent.intake_health import LEAST, MOST, SOON_MS, IntakeHealth, silence_ms
 from meteragent.domain.counters import COUNTERS, REFUSALS, Counts
 from meteragent.domain.problem import Problem
 from meteragent.domain.units import DAY_MS, HOUR_MS
@@ -116,7 +116,7 @@ async def test_watts_read_as_kilowatts_are_told(world: World) -> None:
         await every_ten_seconds(world, 20, lambda: reading(312, world.now_ms))
         [found] = await problems(world)
         assert found.code == "all_clamped"
-        assert found.cause == "all of the last 7 readings lay outside window.range"
+        assert found.cause == "all of the last 7 readings were outside window.range"
         await every_ten_seconds(world, 10, lambda: reading(1, world.now_ms))
         assert await codes(world) == []
 
@@ -130,7 +130,7 @@ async def test_silence_is_told_after_an_hour(world: World) -> None:
         await quiet(world, 2)
         [found] = await problems(world)
         assert (found.code, found.stream) == ("no_readings", "main")
-        assert found.cause == "no reading has been accepted for more than 1h; nothing came"
+        assert found.cause == "no reading has been accepted for more than 1 h; nothing came"
         source = world.sides["source"]
         source.on_message("meters/m/power", reading(1, world.now_ms), 0, True, None)
         await world.until(lambda: world.agent.counts["retained"] == 1)
@@ -172,18 +172,18 @@ async def test_one_stream_does_not_speak_for_another(world: World) -> None:
 # Its rules --------------------------------------------------------------------------------------
 
 
-def heard(*steps: dict[str, int], every_ms: int = 10_000, silence: int | None = HOUR_MS) -> Hearing:
+def heard(*steps: dict[str, int], every_ms: int = 10_000, silence: int | None = HOUR_MS) -> IntakeHealth:
     """What was heard when so much was counted in each step."""
     counts = Counts()
-    listening = Hearing(counts, silence, START_MS)
+    listening = IntakeHealth(counts, silence, START_MS)
     for number, step in enumerate(steps, 1):
         for name, count in step.items():
             counts.add(name, count)
-        listening.look(START_MS + number * every_ms, connected=True)
+        listening.update(START_MS + number * every_ms, connected=True)
     return listening
 
 
-def told(listening: Hearing) -> list[str]:
+def told(listening: IntakeHealth) -> list[str]:
     """The codes of what is wrong."""
     return [one.code for one in listening.problems("main")]
 
@@ -229,7 +229,7 @@ def test_time_without_a_connection_is_no_silence() -> None:
     """Whoever was cut off for a day has not been without readings for a day."""
     listening = heard({"accepted": 1})
     for minute in range(2, 1500):
-        listening.look(START_MS + minute * MINUTE_MS, connected=False)
+        listening.update(START_MS + minute * MINUTE_MS, connected=False)
     assert told(listening) == []
 
 
@@ -260,4 +260,4 @@ def test_what_is_told_holds_counts_and_nothing_else() -> None:
     """Reasons are names of counters; nothing of a message, a meter or a time of arrival is told."""
     [found] = heard(*[{"refused_json": 2, "refused_missing": 1}] * 7).problems("main")
     assert found.cause == "none of 21 messages holds a reading: refused_json 14, refused_missing 7"
-    assert set(hearing._NO_READING) | set(hearing._READ) <= set(COUNTERS)
+    assert set(intake_health._NO_READING) | set(intake_health._READ) <= set(COUNTERS)

@@ -1,0 +1,54 @@
+"""The start banner: what is read, what is hidden, where it goes, and when the first number is sent.
+
+The lines repeat the configuration and hold nothing from a meter; by then a URL with a password has been
+refused.
+"""
+
+from collections.abc import Iterator
+
+from meteragent import __version__, config
+from meteragent.domain.grid import format_duration, iso_time
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Clock, Terms
+from meteragent.report.format import energy
+
+_IN_SECONDS = 120
+"""Shorter waits are given in seconds."""
+
+
+def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
+    """Yield the lines that `run` logs at its start."""
+    yield f"meteragent {__version__}; store {settings.store.path.absolute()}"
+    for stream in settings.stream:
+        schedule = config.schedule(stream, config.others_per_day(settings, stream))
+        terms, name = schedule.usual, f"stream {stream.name}"
+        source = stream.source
+        yield f"{name}: reads {source.topic} from {source.url}, profile {source.profile}"
+        yield f"{name}: hides {energy(terms.hides_wh)} within any {_slot(terms)}"
+        yield f"{name}: sends to {config.sink_url(stream)}, topic {stream.sink.topic}"
+        yield f"{name}: {_first_number(schedule, now_ms)}"
+
+
+def _slot(terms: Terms) -> str:
+    return "band of a day" if terms.bands else f"slot of {format_duration(terms.step_ms)}"
+
+
+def _first_number(schedule: Schedule, now_ms: int) -> str:
+    """Say when a meter that appears now would get its first number."""
+    if schedule.usual.clock is Clock.EVENT:
+        return "the first number leaves when the times of the readings have passed the end of a slot"
+    at_ms = first_number_ms(schedule, now_ms)
+    wait_s = -(-(at_ms - now_ms) // 1000)
+    wait = f"{wait_s} s" if wait_s < _IN_SECONDS else f"{-(-wait_s // 60)} min"
+    return (
+        f"a new meter's first number leaves at {iso_time(at_ms)} (in {wait}) at the earliest,"
+        " after the first whole slot that follows its first reading"
+    )
+
+
+def first_number_ms(schedule: Schedule, now_ms: int) -> int:
+    """Return when the first slot of a meter closes, its end + lateness, if its first reading arrives now."""
+    start_ms = schedule.first_ms(now_ms)
+    terms = schedule.terms(start_ms)
+    ends_ms = [terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]
+    return start_ms + min(ends_ms) + terms.lateness_ms

@@ -1,0 +1,123 @@
+"""Whether a stream's messages become readings that count, and, if none do, why.
+
+Only counters of the whole stream are compared: no value, meter or time of a message is kept or shown (law 4).
+"""
+
+from collections.abc import Iterator
+
+from meteragent import config as settings
+from meteragent.config.source import every_ms, reports_on_change
+from meteragent.domain.counters import REFUSALS, Counts
+from meteragent.domain.grid import duration_text
+from meteragent.domain.problem import Problem, problem
+from meteragent.domain.terms import Clock
+from meteragent.domain.units import HOUR_MS
+
+LEAST = 5
+"""The fewest messages that indicate a problem: devices send an odd one now and then."""
+MOST = 100
+"""The number of messages that indicates a problem in any case."""
+SOON_MS = 60_000
+"""How long all messages must have been refused, or all readings clamped, before it is a problem."""
+STEP_MS = 60_000
+"""A longer step of the clock between two updates is not silence: the clock was set, or the machine slept."""
+
+_READ = {"refused_ahead", "late", "duplicate", "early", "accepted"}
+"""Counters of messages that were understood: the profile is right."""
+_UNREADABLE = sorted(set(REFUSALS) - {"refused_ahead", "refused_meters", "refused_unavailable"})
+_NO_READING = ("late", "retained", "other", "other_shard", "duplicate")
+
+
+def silence_ms(stream: settings.Stream) -> int | None:
+    """Return how long a stream may go without a reading that counts; None: indefinitely, in a replay.
+
+    The limit is an hour, three periods of the readings or a slot, whichever is longest. A device that reports
+    on change is silent while nothing changes: its limit is `window.forget`, if that is longer.
+    """
+    if stream.window.clock is Clock.EVENT:
+        return None
+    terms = settings.terms(stream)
+    longest_ms = max(terms.slot_ms(index) for index in range(terms.n)) if terms.bands else terms.step_ms
+    limit_ms = max(HOUR_MS, 3 * every_ms(stream.source), longest_ms)
+    if not reports_on_change(stream.source):
+        return limit_ms
+    return max(limit_ms, settings.forget_ms(stream.source, stream.window.forget))
+
+
+class IntakeHealth:
+    """The counters of a stream since its last reading that counted, and what they mean.
+
+    `update` is called in every round of the runner. The usual number of unreadable messages between two good
+    readings is learnt: a topic filter with a wildcard matches some, and only more than twice that number
+    indicates a problem.
+    """
+
+    def __init__(self, counts: Counts, silence_ms: int | None, now_ms: int) -> None:
+        self._counts = counts
+        self._silence_ms = silence_ms
+        self._updated_ms = now_ms
+        self._quiet_ms = self._refused_ms = self._clamped_ms = 0
+        self._since = Counts(counts)
+        self._refusing = self._clamping = False
+        self._good = self._in_range = self._accepted = self._usual = 0
+
+    def update(self, now_ms: int, *, connected: bool) -> None:
+        """Take in the counters; time without a connection to the source is not silence."""
+        elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS) if connected else 0
+        self._updated_ms = now_ms
+        self._quiet_ms += elapsed_ms
+        self._refused_ms += elapsed_ms if self._refusing else 0
+        self._clamped_ms += elapsed_ms if self._clamping else 0
+        counts = self._counts
+        good = counts["accepted"] + counts["early"]
+        if good != self._good:
+            self._usual = max(self._usual, self._unreadable())
+            self._good, self._quiet_ms = good, 0
+            self._since = Counts(counts)
+        self._refusing = any(counts[name] != self._since[name] for name in (*REFUSALS, "late"))
+        in_range = counts["accepted"] - counts["clamped"]
+        if in_range != self._in_range:
+            self._in_range, self._accepted = in_range, counts["accepted"]
+        self._clamping = counts["accepted"] != self._accepted
+        self._refused_ms = self._refused_ms if self._refusing else 0
+        self._clamped_ms = self._clamped_ms if self._clamping else 0
+
+    def problems(self, stream: str) -> Iterator[Problem]:
+        """Yield what is wrong now: the cause if the counters show it, else the silence."""
+        cause = self._cause(stream)
+        if cause is not None:
+            yield cause
+        elif self._silence_ms is not None and self._quiet_ms > self._silence_ms:
+            yield self._silence(stream, self._silence_ms)
+        clamped = self._counts["accepted"] - self._accepted
+        if clamped >= LEAST and self._clamped_ms >= SOON_MS:
+            yield problem("all_clamped", stream, count=clamped)
+
+    def _cause(self, stream: str) -> Problem | None:
+        """Return why every message is refused, if the counters show it."""
+        if self._refused_ms < SOON_MS:
+            return None
+        counts = self._counts - self._since
+        if counts["refused_ahead"] >= LEAST and not counts["late"]:
+            return problem("clock_behind", stream, count=counts["refused_ahead"])
+        if counts["late"] >= LEAST and not counts["refused_ahead"]:
+            return problem("all_late", stream, count=counts["late"])
+        unreadable = self._unreadable()
+        enough = max(LEAST, min(2 * self._usual + 1, MOST))
+        if unreadable >= enough and not any(counts[name] for name in _READ):
+            return problem("wrong_profile", stream, count=unreadable, reasons=self._listed(_UNREADABLE))
+        return None
+
+    def _silence(self, stream: str, limit_ms: int) -> Problem:
+        refusals = self._listed([*REFUSALS, *_NO_READING])
+        came = f"what came: {refusals}" if refusals else "nothing came"
+        return problem("no_readings", stream, limit=duration_text(limit_ms), came=came)
+
+    def _unreadable(self) -> int:
+        return sum(self._counts[name] - self._since[name] for name in _UNREADABLE)
+
+    def _listed(self, names: list[str]) -> str:
+        """List the counters that have increased, the most frequent first."""
+        counts = self._counts - self._since
+        rows = sorted(((counts[name], name) for name in names if counts[name]), reverse=True)
+        return ", ".join(f"{name} {count}" for count, name in rows)

@@ -1,0 +1,101 @@
+"""meteragent.agent.banner: what `run` says at its start."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from meteragent import __version__, config
+from meteragent.agent import banner
+from meteragent.domain.grid import parse_time
+from tests.support.agent_world import World, quick
+from tests.support.configurations import streams, written
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose agent looks at its clock every 2 ms."""
+    return quick(tmp_path, monkeypatch)
+
+
+NOW = parse_time("2026-11-23T05:43:10Z")
+
+
+def shown(**sections: str) -> list[str]:
+    """The lines for the flat configuration with some keys added."""
+    return list(banner.lines(config.parse(written(**sections)), NOW))
+
+
+def test_it_says_what_is_read_hidden_and_sent(tmp_path: Path) -> None:
+    """Version, where the store lies, and for each stream its two addresses, its profile and its promise."""
+    source = 'url = "mqtt://here:1884"\nprofile = "json"\nvalue = "power"'
+    lines = shown(
+        source=source,
+        sink='url = "mqtts://there"',
+        store=f'path = "{tmp_path}/x.db"',
+        privacy="hide = '50Wh'",
+    )
+    assert lines[:4] == [
+        f"meteragent {__version__}; store {tmp_path}/x.db",
+        "stream main: reads meters/{meter}/power from mqtt://here:1884, profile json",
+        "stream main: hides 50 Wh within any slot of 30min",
+        "stream main: sends to mqtts://there, topic private/{meter}/power",
+    ]
+
+
+def test_a_store_without_a_folder_is_named_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path depends on where `run` was started, so the whole path is said."""
+    monkeypatch.chdir(tmp_path)
+    assert shown()[0].endswith(f"; store {tmp_path}/meteragent.db")
+
+
+@pytest.mark.parametrize(
+    ("window", "first"),
+    [
+        ("", "2026-11-23T06:30:00Z (in 47 min)"),
+        ('lateness = "5min"', "2026-11-23T06:35:00Z (in 52 min)"),
+        ('length = "1h"\nstep = "10min"', "2026-11-23T06:10:00Z (in 27 min)"),
+        ('length = "20s"', "2026-11-23T05:43:40Z (in 30 s)"),
+    ],
+)
+def test_the_first_number_leaves_after_the_first_whole_slot(window: str, first: str) -> None:
+    """A meter begins at the next boundary of its windows; then its first slot passes, and `lateness`."""
+    assert shown(window=window)[-1] == (
+        f"stream main: a new meter's first number leaves at {first} at the earliest,"
+        " after the first whole slot that follows its first reading"
+    )
+
+
+def test_bands_of_a_day_end_when_the_first_of_them_does() -> None:
+    """Of a mean day, the first number is that of the band that ends first in the window."""
+    night = "length = '1mo'\ntimezone = 'UTC'\nbands = ['00-06', '06-24']"
+    lines = shown(window=night, privacy="space = 'profile'\nhide = '50Wh'")
+    assert lines[2].endswith("within any band of a day")
+    # the last night of December is over at 06:00, its days at midnight
+    assert "leaves at 2026-12-31T06:00:00Z (" in lines[-1]
+
+
+def test_by_the_event_clock_no_time_is_promised() -> None:
+    """A replay's clock is that of its readings."""
+    line = shown(window='clock = "event"')[-1]
+    assert line.endswith("leaves when the times of the readings have passed the end of a slot")
+
+
+def test_each_stream_has_its_lines() -> None:
+    """Several streams are told apart by their names."""
+    text = streams(("one", "in/{meter}", "'a/{meter}'"), ("two", "on/{meter}", "'b/{meter}'"))
+    lines = list(banner.lines(config.parse(text), NOW))
+    assert [line.split(":")[0] for line in lines[1:]] == ["stream one"] * 4 + ["stream two"] * 4
+
+
+async def test_it_is_logged_once_before_anything_is_connected(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The agent logs it at its start, and names its connections and the keys of their users."""
+    with caplog.at_level(logging.INFO, "meteragent"):
+        async with world.running():
+            sides = {name: side._options for name, side in world.sides.items()}
+    assert caplog.messages[0].startswith(f"meteragent {__version__}; store ")
+    assert sum("hides" in line for line in caplog.messages) == 1
+    assert sides["source"]["role"] == "source"
+    assert sides["sink"]["login_hint"] == "set sink.username and sink.password_file"

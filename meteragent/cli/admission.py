@@ -1,6 +1,7 @@
 """Which streams may run: those whose promise holds for loads, those accepted, and those that have run before.
 
-What a store knows goes on with a warning, so that neither an update nor a damaged store ends a stream.
+A stream that the store knows continues with a warning, so that neither an update nor a damaged store can
+stop it.
 """
 
 import os
@@ -13,39 +14,43 @@ from meteragent.domain.errors import ConfigError, StoreError
 from meteragent.store import ledger, read_only
 
 
-def channels(path: Path) -> set[str]:
-    """Return the streams that a store knows; none when there is no store, or it is not ours to read."""
+def stored_streams(path: Path) -> set[str]:
+    """Return the streams that a store knows; none if the store does not exist or cannot be read."""
     if not os.access(path, os.R_OK):
         return set()
     with read_only(path) as connection:
-        return ledger.channels(connection)
+        return ledger.streams(connection)
 
 
 def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
-    """Return what is refused, and what is not only because its stream has run before."""
+    """Return the refusals, and apart from them those that only warn because their stream has run before."""
+    lacking = config.missing_extras(settings)
     if not config.refusals(settings):
-        return [], []
+        return lacking, []
     running = _running(settings)
     others = {stream.name for stream in settings.stream} - running
-    return config.refusals(settings, running), config.refusals(settings, others)
+    return [*config.refusals(settings, running), *lacking], config.refusals(settings, others)
 
 
 def refused(path: Path, settings: config.Config, out: TextIO) -> bool:
-    """Write all that is refused at once, and what is not only because it has run; say whether any is refused.
+    """Write all refusals, and warnings for streams that have run before; return whether anything is refused.
 
-    `path` is that of the configuration.
+    `path` is the configuration's.
     """
     refusals, warnings = admit(settings)
-    for line in (*(f"warning, since it has run before: {one}" for one in warnings), *refusals):
-        print(f"{path}: {line}", file=out)
+    for warning in warnings:
+        place = config.locate(warning, path).place
+        print(f"{place}warning, since it has run before: {warning.text}", file=out)
+    for refusal in refusals:
+        print(config.locate(refusal, path), file=out)
     return bool(refusals)
 
 
 def _running(settings: config.Config) -> set[str]:
-    """Return the streams that the store says have run; all of them where it cannot say."""
+    """Return the streams that have run, according to the store; all of them if it cannot be read."""
     names = {stream.name for stream in settings.stream}
     path = settings.store.path
     try:
-        return channels(path) & names if os.access(path, os.R_OK) or not path.exists() else names
+        return stored_streams(path) & names if os.access(path, os.R_OK) or not path.exists() else names
     except (StoreError, sqlite3.Error):
         return names

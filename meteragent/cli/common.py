@@ -1,10 +1,11 @@
-"""What several commands need: exit codes, the argument CONFIG, the time, and hints for extras."""
+"""What several commands share: exit codes, the argument CONFIG, the time, and hints about extras."""
 
 import argparse
-import importlib.util
 import sys
 import time
 from pathlib import Path
+
+from meteragent import extras
 
 EXIT_CRASH = 1
 EXIT_USAGE = 2
@@ -23,9 +24,9 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def lacks(module: str, purpose: str, extra: str) -> bool:
-    """Return whether an optional package is missing; if so, say which extra has it."""
-    missing = importlib.util.find_spec(module) is None
-    if missing:
-        print(f"meteragent: {purpose} needs the extra: pip install 'meteragent[{extra}]'", file=sys.stderr)
-    return missing
+def lacks(extra: str, purpose: str) -> bool:
+    """Return whether a module of an extra is missing; if so, say which, and how to install the extra."""
+    module = extras.missing(extra)
+    if module is not None:
+        print(f"meteragent: {purpose} needs {module}: {extras.hint(extra)}", file=sys.stderr)
+    return module is not None

@@ -1,4 +1,4 @@
-"""The command `discover`: listen, then say what was found."""
+"""The command `discover`: listen to a broker, then propose a configuration for each meter."""
 
 import argparse
 import asyncio
@@ -7,88 +7,81 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 
 from meteragent import mqtt
 from meteragent.config import read_secret
 from meteragent.domain.errors import ConfigError, LinkError
-from meteragent.tools.discover.heard import Listener
+from meteragent.tools.discover.listener import Listener
 from meteragent.tools.discover.propose import Access, report
 
 _SECONDS_MAX = 86_400
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `discover`."""
-    parser.add_argument("--url", required=True, help="the broker: mqtt://host[:1883] or mqtts://host[:8883]")
-    parser.add_argument(
-        "--seconds", type=_seconds, default=60, metavar="N", help="default 60; Ctrl-C ends early"
-    )
-    parser.add_argument(
-        "--topic", default="#", metavar="FILTER", help="what to listen to; default '#', everything"
-    )
-    parser.add_argument("--username", metavar="NAME")
-    parser.add_argument("--password-file", metavar="FILE", type=Path, help="a file that holds the password")
-    for flag in ("--ca-file", "--cert-file", "--key-file"):
-        parser.add_argument(flag, metavar="FILE", type=Path, help="for mqtts://")
-
-
-def _seconds(text: str) -> int:
+def parse_seconds(text: str) -> int:
+    """Parse a number of seconds."""
     if not text.isascii() or not text.isdecimal() or not 0 < int(text[:9]) <= _SECONDS_MAX:
         raise argparse.ArgumentTypeError(f"a whole number from 1 to {_SECONDS_MAX}, not {text!r}")
     return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Listen and report; returns the exit code."""
-    logging.getLogger("meteragent").addHandler(logging.NullHandler())  # what fails is said below
+    """Listen and report; return the exit code."""
+    logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
     listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
     try:
         endpoint = _endpoint(options)
-        print(f"Listening on {endpoint.host}:{endpoint.port} for {options.seconds} s ..", file=sys.stderr)
+        print(f"Listening to {endpoint.host}:{endpoint.port} for {options.seconds} s …", file=sys.stderr)
         seconds = asyncio.run(_listen(endpoint, options, listener))
     except LinkError as error:
-        hint = "; --topic with what this user may read?" if "subscription" in str(error) else ""
+        hint = "; is --topic something that this user may read?" if "subscription" in str(error) else ""
         return _failed(f"{error}{hint}")
     except (ConfigError, ValueError) as error:
         return _failed(str(error))
     if not listener.messages:
         return _failed(
             f"nothing was heard in {seconds} s: does the broker let this user read {options.topic!r}, and"
-            " does anything send? Some devices send every few minutes: --seconds 600"
+            " is anything publishing? Some devices send every few minutes: --seconds 600"
         )
     print(report(listener, _access(options), seconds))
     return 0
 
 
-def _failed(why: str) -> int:
-    print(f"meteragent: {why}", file=sys.stderr)
+def _failed(reason: str) -> int:
+    """Print why nothing can be proposed; return the exit code."""
+    print(f"meteragent: {reason}", file=sys.stderr)
     return 1
 
 
 def _endpoint(options: argparse.Namespace) -> mqtt.Endpoint:
-    """Raises ValueError for an address that makes no sense, ConfigError for a file that cannot be read."""
+    """Return the broker to listen to; raises ConfigError for an unusable address or file."""
     password = None
     if options.password_file is not None:
         password = read_secret("--password-file", options.password_file).decode()
-    return mqtt.Endpoint.parse(
-        options.url,
-        username=options.username,
-        password=password,
-        ca_file=options.ca_file,
-        cert_file=options.cert_file,
-        key_file=options.key_file,
-    )
+    try:
+        return mqtt.Endpoint.parse(
+            options.url,
+            username=options.username,
+            password=password,
+            ca_file=options.ca_file,
+            cert_file=options.cert_file,
+            key_file=options.key_file,
+        )
+    except ValueError as error:
+        raise ConfigError("--url", str(error), "mqtt://host[:port] or mqtts://host[:port]") from None
 
 
 def _access(options: argparse.Namespace) -> Access:
+    """Return how the broker was reached, for use in the proposed configurations."""
     names = ("username", "password_file", "ca_file", "cert_file", "key_file")
-    given = tuple((name, str(value)) for name in names if (value := getattr(options, name)) is not None)
-    return Access(options.url, given)
+    logins = tuple((name, str(value)) for name in names if (value := getattr(options, name)) is not None)
+    return Access(options.url, logins)
 
 
 async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener: Listener) -> int:
-    """Listen for so long, or until Ctrl-C; returns for how many seconds. Raises LinkError."""
+    """Listen until the time is up or Ctrl-C is pressed; return how many seconds it listened.
+
+    Raises LinkError.
+    """
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     started_s = loop.time()
     loop.add_signal_handler(signal.SIGINT, stop.set)
@@ -105,5 +98,5 @@ async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener
         return listened_s
     stopped.cancel()
     await asyncio.wait({stopped})
-    watching.result()  # it never returns: this raises why it ended
+    watching.result()  # it never returns: this raises the error that ended it
     return listened_s

@@ -1,6 +1,7 @@
-"""`meteragent health CONFIG`: how the running agent is."""
+"""The command `health`: ask the running agent how it is."""
 
 import argparse
+import os
 import sys
 
 from meteragent import config
@@ -8,18 +9,15 @@ from meteragent.agent import metrics, watch
 from meteragent.cli import common
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `health`."""
-    common.add_config(parser)
-    parser.add_argument("--json", action="store_true", help="all figures as JSON")
-
-
 def run(options: argparse.Namespace) -> int:
-    """Print what the agent says of itself; returns 1 when something is wrong, or none answers."""
+    """Print what the agent reports; return 1 if there is a problem or no agent answers."""
     path = config.load(options.config).store.path
     answer = watch.ask(path)
     if answer is None:
-        print(f"{path}: no agent runs with this store, or it does not answer", file=sys.stderr)
+        known = os.access(path, os.F_OK)
+        why = "it runs as another user, or not at all" if known else "the store does not exist yet"
+        print(f"meteragent: no agent answers for the store {path}: {why}.", file=sys.stderr)
+        print(f"Start the agent: meteragent run {options.config}", file=sys.stderr)
         return common.EXIT_CRASH
     vitals = metrics.from_json(answer)
     print(answer if options.json else metrics.as_text(vitals))

@@ -1,85 +1,57 @@
-"""The command `key`: make the key of archives, say which it is, and forget its past."""
+"""The command `key`: create the key of archives, identify it, and forget its past."""
 
 import argparse
 import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 from meteragent.archive import key as keys
 from meteragent.domain import grid
 
-_NEW = "Make a key. Who has its file can take the noise off releases: see SECURITY.md."
-_SHOW = "Say whose key it is, from when on it has one, and its public id today; never the secret."
-_FORGET = "Throw away the key of all epochs before that of a date: nothing can be made from them again."
-
 _FORGOTTEN = """\
-{path}: begins with {begins}. Nothing before can be released again, or uncovered, with this file.
-The old file was overwritten. Copies are not: backups, snapshots, flash and other machines may have it."""
+{path}: begins with {begins}. With this file, no earlier window can be released or have its noise taken off.
+The old file was overwritten, copies were not: look in backups, snapshots, flash and on other machines."""
 
+_EPOCH = date(1970, 1, 1)
 Now = Callable[[], datetime]
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `key`."""
-    actions = parser.add_subparsers(required=True, metavar="ACTION")
-
-    def add(
-        name: str, action: Callable[[argparse.Namespace, Now], int], text: str
-    ) -> argparse.ArgumentParser:
-        sub = actions.add_parser(name, help=text, description=text)
-        sub.add_argument("file", metavar="FILE", type=Path, help="the key's file")
-        sub.set_defaults(action=action)
-        return sub
-
-    new = add("new", _new, _NEW)
-    new.add_argument("--tenant", metavar="NAME", type=_tenant, required=True, help="whose windows they are")
-    new.add_argument(
-        "--from",
-        metavar="DATE",
-        dest="begin",
-        type=_date,
-        default=date(1970, 1, 1),
-        help="default: all times",
-    )
-    new.add_argument(
-        "--every", choices=tuple(keys.EPOCHS), default="month", help="how much `forget` forgets at a time"
-    )
-    add("show", _show, _SHOW)
-    forget = add("forget", _forget, _FORGET)
-    forget.add_argument("--before", metavar="DATE", type=_date, required=True, help="its epoch is kept")
-
-
 def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> int:
-    """Do what is asked; returns the exit code. Raises KeyRefused when the file holds no key."""
-    action: Callable[[argparse.Namespace, Now], int] = options.action
+    """Run the action; return the exit code. Raises KeyRefused if the file holds no key."""
     try:
-        return action(options, now)
+        return _ACTIONS[options.action](options, now)
     except OSError as error:
-        print(f"meteragent: {options.file}: {(error.strerror or 'an error').lower()}", file=sys.stderr)
+        print(f"meteragent: {options.file}: {(error.strerror or 'cannot be used').lower()}", file=sys.stderr)
         return 1
 
 
 def _new(options: argparse.Namespace, now: Now) -> int:
-    keys.create(options.file, options.tenant, options.every, options.begin)
+    """Create a key and show it."""
+    keys.create(options.file, options.tenant, options.every, options.begin or _EPOCH)
     return _show(options, now)
 
 
 def _show(options: argparse.Namespace, now: Now) -> int:
+    """Show a key."""
     key = keys.Key.load(options.file)
     present = key.without(_start_ms(now().date()))
-    print(f"{options.file}: tenant {key.tenant}, an epoch a {key.every}, begins with {key.begins}")
+    begins = f"begins with {key.begins}" if key.first else "for windows of any age"
+    print(f"{options.file}: tenant {key.tenant}, an epoch a {key.every}, {begins}")
     print(f"id of {present.begins}: {present.epoch(present.first).id}")
     return 0
 
 
 def _forget(options: argparse.Namespace, now: Now) -> int:
+    """Erase the past of a key, unless that would include today."""
     if options.before > now().date():
-        print("meteragent: that is later than today: windows of today could not be released", file=sys.stderr)
+        print(
+            "meteragent: --before is later than today: windows of today could not be released",
+            file=sys.stderr,
+        )
         return 1
-    was = keys.Key.load(options.file)
-    if was.without(_start_ms(options.before)).first == was.first:
-        print(f"{options.file}: nothing to forget: begins with {was.begins}")
+    present = keys.Key.load(options.file)
+    if present.without(_start_ms(options.before)).first == present.first:
+        print(f"{options.file}: nothing to forget: begins with {present.begins}")
         return 0
     key = keys.forget(options.file, _start_ms(options.before))
     print(_FORGOTTEN.format(path=options.file, begins=key.begins))
@@ -87,18 +59,24 @@ def _forget(options: argparse.Namespace, now: Now) -> int:
 
 
 def _start_ms(day: date) -> int:
+    """Return the start of a day in UTC."""
     return grid.parse_time(f"{day}T00:00:00Z")
 
 
-def _tenant(text: str) -> str:
+def parse_tenant(text: str) -> str:
+    """Parse a tenant's name."""
     try:
         return keys.check_tenant(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _date(text: str) -> date:
+def parse_date(text: str) -> date:
+    """Parse a date."""
     try:
         return date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"a date such as 2026-01-31, not {text!r}") from None
+
+
+_ACTIONS = {"new": _new, "show": _show, "forget": _forget}

@@ -1,4 +1,4 @@
-"""`meteragent ledger CONFIG`: what was spent per meter and period; stores that were restored or moved."""
+"""The command `ledger`: show the privacy spent, or mend a store that was restored or moved."""
 
 import argparse
 import json
@@ -9,23 +9,8 @@ from meteragent.domain import grid
 from meteragent.store import ledger, moved, read_only, restored_at
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `ledger`."""
-    common.add_config(parser)
-    parser.add_argument("--meter", help="this meter only")
-    parser.add_argument("--json", action="store_true", help="the same facts as JSON")
-    mending = parser.add_mutually_exclusive_group()
-    mending.add_argument(
-        "--restored-at",
-        metavar="TIME",
-        type=_time_or_now_ms,
-        help="make a restored store usable: nothing before TIME (RFC 3339, or now) is released again",
-    )
-    mending.add_argument("--moved", action="store_true", help="accept a store that you have moved")
-
-
 def run(options: argparse.Namespace) -> int:
-    """Print what was spent, or mend the store."""
+    """Print the privacy spent, or mend the store."""
     path = config.load(options.config).store.path
     if options.restored_at is not None:
         restored_at(path, at_ms=options.restored_at, now_ms=common.now_ms())
@@ -50,12 +35,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _row(spent: ledger.Spent) -> dict[str, str | int]:
+    """Return a line of the ledger in its JSON form."""
     names = ("meter", "day", "stream", "windows", "epsilon_per_w")
     day, epsilon = grid.iso_time(spent.start_ms)[:10], str(spent.epsilon_per_w)
-    return dict(zip(names, (spent.meter, day, spent.channel, spent.windows, epsilon), strict=True))
+    return dict(zip(names, (spent.meter, day, spent.stream, spent.windows, epsilon), strict=True))
 
 
-def _time_or_now_ms(text: str) -> int:
+def parse_time_ms(text: str) -> int:
+    """Parse a time, or the word `now`."""
     if text == "now":
         return common.now_ms()
     try:

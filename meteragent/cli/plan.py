@@ -1,4 +1,4 @@
-"""The arguments of `meteragent plan`."""
+"""The command `plan`: given two of what to hide, what to share and the error, find the third."""
 
 import argparse
 import difflib
@@ -18,36 +18,18 @@ from meteragent.report.plan.solve import Question
 _FORMATS = (".png", ".pdf", ".svg")
 _LEVEL = re.compile(r"\d{1,6}(\.\d{1,6}|/\d{1,6})?", re.ASCII)
 _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
-"""Above it whoever guesses is nearly always right, and nothing is hidden."""
+"""The bounds of a level. Above the upper one a guess is nearly always right, and nothing is hidden."""
 T = TypeVar("T")
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `plan`."""
-    parser.set_defaults(refuse=parser.error)
-    flags: list[tuple[str, str, Callable[[str], object], str]] = [
-        ("--hide", "WHAT", ask.hide, "kettle, 'tv evening', 'away 8 h', .., 110Wh, 0.3kWh, or '2000W 30min'"),
-        ("--share", "WHAT", ask.share, "half-hour, day, typical-day, month; also 15min, hour, curve"),
-        ("--homes", "N", ask.homes, "how many homes are averaged; one unless given"),
-        ("--error", "P", ask.goal, "how good the mean has to be: 5%% of a home's use, 20W, 0.5kWh"),
-        ("--level", "L", _level, "the level of a window; 1 unless given, smaller is more private"),
-        ("--timezone", "ZONE", _zone, "the zone of local days and months, such as Europe/Amsterdam"),
-        ("--plot", "FILE", _plot, "draw error against hiding: a name that ends in .png, .pdf or .svg"),
-    ]
-    for flag, metavar, parse, text in flags:
-        parser.add_argument(flag, metavar=metavar, type=_told(parse), help=text)
-    parser.set_defaults(level=Fraction(1), timezone="UTC")
-    parser.add_argument("--json", action="store_true", help="the same facts as JSON")
-
-
 def run(options: argparse.Namespace) -> int:
-    """Print the third quantity, and draw it where asked; a question without an answer is a usage error."""
+    """Print the third quantity, and plot it on request; a question without an answer is a usage error."""
     try:
         answer = plan.solve(question(options))
     except ValueError as error:
         options.refuse(str(error))
     if options.plot is not None:
-        if common.lacks("matplotlib", "a picture", "analysis"):
+        if common.lacks("analysis", "a picture"):
             return common.EXIT_CRASH
         importlib.import_module("meteragent.report.plan.picture").draw(answer, options.plot)
     print(plan.as_json(answer) if options.json else plan.as_text(answer))
@@ -55,25 +37,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def question(options: argparse.Namespace) -> Question:
-    """What is asked."""
+    """Return the question that the arguments ask."""
     return Question(
         options.hide, options.share, options.homes, options.error, options.level, options.timezone
     )
 
 
-def _told(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """A parser whose refusal says what was found and what would be right."""
-
-    def parsed(text: str) -> T:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(f"found {text!r}; expected {error}") from None
-
-    return parsed
-
-
 def _level(text: str) -> Fraction:
+    """Parse a level."""
     expected = f"a number from {float(_LEVEL_MIN):g} to {_LEVEL_MAX} such as 1, 0.5 or 1/3"
     if not _LEVEL.fullmatch(text):
         raise ValueError(expected)
@@ -87,6 +58,7 @@ def _level(text: str) -> Fraction:
 
 
 def _zone(text: str) -> str:
+    """Parse the name of a time zone."""
     try:
         zoneinfo.ZoneInfo(text)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -96,9 +68,27 @@ def _zone(text: str) -> str:
 
 
 def _plot(text: str) -> Path:
+    """Parse the name of a picture."""
     path = Path(text)
     if path.suffix.lower() not in _FORMATS:
         raise ValueError(f"a name that ends in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}")
     if not path.parent.is_dir():
-        raise ValueError("a name in a folder that exists")
+        raise ValueError("a file in an existing folder")
     return path
+
+
+def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a parser of an argument whose refusal says what was found and what would be right."""
+
+    def parse_argument(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"found {text!r}; expected {error}") from None
+
+    return parse_argument
+
+
+parse_hide, parse_share = _argument(ask.hide), _argument(ask.share)
+parse_homes, parse_error = _argument(ask.homes), _argument(ask.goal)
+parse_level, parse_timezone, parse_plot = _argument(_level), _argument(_zone), _argument(_plot)

@@ -1,4 +1,4 @@
-"""The command `redact`: a recorded payload to standard output, and what was done to it to standard error."""
+"""The command `redact`: print a recorded payload without names and numbers; report to standard error."""
 
 import argparse
 import difflib
@@ -25,23 +25,8 @@ _KINDS = {
 _WITH_TOPIC = re.compile(rb"[^\s{\[\"]*/[^\s{\[\"]* (.+)", re.DOTALL)
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `redact`."""
-    parser.add_argument("file", metavar="FILE", help="the recording; - for standard input")
-    parser.add_argument(
-        "--profile", metavar="NAME", type=_profile, help="say also whether this profile still reads the same"
-    )
-    parser.add_argument(
-        "--keep",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a key or word that names nobody and stays",
-    )
-
-
 def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urandom) -> int:
-    """Redact a file; returns the exit code."""
+    """Redact a file; return the exit code."""
     try:
         recorded = _read(options.file)
     except OSError as error:
@@ -61,21 +46,24 @@ def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urando
 
 
 def _read(name: str) -> bytes:
+    """Read a recording, up to one byte beyond the limit."""
     if name == "-":
         return sys.stdin.buffer.read(LIMIT + 1)
     with Path(name).open("rb") as file:
         return file.read(LIMIT + 1)
 
 
-def _profile(name: str) -> Profile:
+def parse_profile(name: str) -> Profile:
+    """Parse the name of a device profile."""
     if name not in PROFILES:
         close = difflib.get_close_matches(name, PROFILES, n=1)
-        right = f"{close[0]!r}? Else one" if close else "one"
-        raise argparse.ArgumentTypeError(f"found {name!r}; expected {right} of {', '.join(PROFILES)}")
+        right = f"did you mean {close[0]!r}? Expected" if close else "expected"
+        raise argparse.ArgumentTypeError(f"found {name!r}; {right} one of {', '.join(PROFILES)}")
     return PROFILES[name]
 
 
 def _report(redactor: Redactor, profile: Profile | None, recorded: bytes, redacted: bytes) -> list[str]:
+    """Return what was replaced, and whether the profile reads the result as before."""
     done = [f"{_KINDS[kind]} {count}" for kind, count in sorted(redactor.replaced.items())]
     lines = [f"replaced: {', '.join(done) or 'nothing'}"]
     if redactor.replaced["key"]:
@@ -87,36 +75,37 @@ def _report(redactor: Redactor, profile: Profile | None, recorded: bytes, redact
 
 
 def _compared(profile: Profile, recorded: bytes, redacted: bytes) -> Iterator[str]:
-    """What the profile makes of both, by quantity."""
+    """Yield what the profile reads in the result, by quantity."""
     for name, quantity in profile.quantities.items():
-        before, after = (_summary(quantity.read, payloads(one)) for one in (recorded, redacted))
+        before, after = (_summary(quantity.read, payloads(recording)) for recording in (recorded, redacted))
         same = "as before" if before == after else f"before: {before}"
         yield f"{profile.name}, {name}: {after} ({same})"
 
 
 def payloads(recorded: bytes) -> list[bytes]:
-    """The payloads of a recording: one a line where each is JSON or has its topic before it, else one."""
+    """Split a recording into payloads: its lines if each is JSON or follows its topic, or else the whole."""
     lines = [line for line in recorded.splitlines() if line.strip()]
     with_topic = [_WITH_TOPIC.fullmatch(line) for line in lines]
     if lines and all(with_topic):
-        return [found[1] for found in with_topic if found]
+        return [match[1] for match in with_topic if match]
     return (
         lines if all(line.lstrip()[:1] in (b"{", b"[") for line in lines) and len(lines) > 1 else [recorded]
     )
 
 
-def _summary(read: Callable[[bytes], object], found: list[bytes]) -> str:
-    counts = Counter(outcome(read, payload) for payload in found)
-    if len(found) == 1:
+def _summary(read: Callable[[bytes], object], recorded: list[bytes]) -> str:
+    """Return the outcomes of payloads, each with its count if there are several payloads."""
+    counts = Counter(outcome(read, payload) for payload in recorded)
+    if len(recorded) == 1:
         return next(iter(counts))
-    return ", ".join(f"{count} x {what}" for what, count in sorted(counts.items()))
+    return ", ".join(f"{count} x {text}" for text, count in sorted(counts.items()))
 
 
 def outcome(read: Callable[[bytes], object], payload: bytes) -> str:
-    """How many readings a payload holds, or the name of the counter that counts it."""
+    """Return how many readings a payload holds, or the name of the counter under which it falls."""
     try:
-        found = read(payload)
+        readings = read(payload)
     except PayloadError as error:
         return error.reason
-    count = len(found) if isinstance(found, list | tuple) else 1
+    count = len(readings) if isinstance(readings, list | tuple) else 1
     return f"{count} reading{'s' if count != 1 else ''}"

@@ -1,4 +1,4 @@
-"""`meteragent run CONFIG`: the agent, until SIGTERM."""
+"""The command `run`: run the agent until SIGTERM."""
 
 import argparse
 import asyncio
@@ -15,23 +15,13 @@ from meteragent.agent.notify import Notify
 from meteragent.cli import admission, common
 from meteragent.cli.secrecy import forbid_dumps
 
-_LEVELS = ("debug", "info", "warning", "error")
-
 COLLECT_AFTER = 10_000
-"""Objects made and not yet freed before Python looks for cycles: no path of a reading makes any, and to look
-through all that is known of many meters takes long."""
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `run`."""
-    common.add_config(parser)
-    parser.add_argument(
-        "--log-level", choices=_LEVELS, default="info", help="the least that is logged; default %(default)s"
-    )
+"""The number of objects allocated before Python looks for cycles: readings make none, and with many meters
+the search takes long."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the agent; raises what ended it."""
+    """Run the agent; return the exit code. Raises what ended it."""
     _log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
     settings = config.load(options.config)
     if admission.refused(options.config, settings, sys.stderr):
@@ -45,12 +35,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _log_to_stderr(level: int) -> None:
-    """Log messages of at least a level; of other packages none below INFO: they might hold anything."""
+    """Log from `level` up; for other packages from INFO up, since their messages might hold anything."""
     logging.basicConfig(level=max(level, logging.INFO), format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("meteragent").setLevel(level)
 
 
 async def _until_signalled(agent: Agent) -> None:
+    """Run the agent until SIGTERM or SIGINT."""
     running = asyncio.ensure_future(agent.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)

@@ -1,17 +1,15 @@
-"""`meteragent sanitise IN OUT --config CONFIG`: release an archive once, or say what would be."""
+"""The command `sanitise`: release an archive once, or say what a run would do."""
 
 import argparse
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from meteragent import config
 from meteragent.archive.policy import Policy
-from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED
+from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED, lacks
 from meteragent.cli.secrecy import forbid_dumps
 from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError
 from meteragent.domain.figures import exact
@@ -20,187 +18,185 @@ from meteragent.domain.units import Kind
 from meteragent.report.format import amount
 from meteragent.report.wording import windows
 
-_COVERED_LEAST, _COVERED_MOST = 0.9, 1.05
-"""Readings that cover less or more of the windows' time probably cover something else than is stated."""
-_SMALL = 0.9
-"""If more numbers than that are small, they probably are of another unit."""
-_ALL = "all windows share time with what was released before"
+_COVERAGE_MIN, _COVERAGE_MAX = 0.9, 1.05
+"""Fractions of the windows' time. If readings cover less or more, a setting is probably wrong."""
+_SMALL_SHARE = 0.9
+"""If a larger fraction of the numbers is small, they are probably in another unit."""
+_ALL_REFUSED = "every window overlaps one that was released before"
 _ENGINES = {"local": "meteragent.archive.run", "spark": "meteragent.spark"}
-_EXTRAS = {"archive": ("pyarrow", "cryptography", "tqdm"), "spark": ("pyspark",)}
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("input", metavar="IN.parquet", type=Path, help="a file, or a folder of files")
-    parser.add_argument("output", metavar="OUT.parquet", type=Path, help="a folder that does not exist yet")
-    parser.add_argument("--config", metavar="CONFIG", type=Path, required=True, help="with an [archive]")
-    parser.add_argument("--engine", choices=tuple(_ENGINES), default="local", help="default: local")
-    parser.add_argument("--dry-run", action="store_true", help="say what it would do, and write nothing")
+_EXTRAS = {"local": ("archive",), "spark": ("archive", "spark")}
+"""The extras that each engine needs."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Release an archive, or say what would be; returns the exit code. Raises ConfigError."""
+    """Release an archive, or say what a run would do; return the exit code. Raises ConfigError."""
     if options.dry_run and options.engine != "local":
-        print("meteragent: --dry-run is for --engine local, which accounts the same", file=sys.stderr)
+        print("meteragent: --dry-run needs --engine local, which accounts the same way", file=sys.stderr)
         return EXIT_CRASH
     policy = Policy.of(config.load(options.config))
-    if lacking := _lacking(options.engine):
-        print(f"meteragent: sanitise needs the extra: pip install 'meteragent[{lacking}]'", file=sys.stderr)
+    if any(lacks(extra, "sanitise") for extra in _EXTRAS[options.engine]):
         return EXIT_CRASH
     forbid_dumps()
     try:
-        print(_made(policy, options))
+        print(_perform(policy, options))
     except (ConfigError, KeyRefused):
         raise
     except MeteragentError as error:
         print(f"meteragent: {error}", file=sys.stderr)
         return EXIT_CRASH
     except KeyboardInterrupt:
-        stopped = "nothing was written" if options.dry_run else "the same command goes on where it was"
-        print(f"meteragent: stopped: {stopped}", file=sys.stderr)
+        consequence = "nothing was written" if options.dry_run else "the same command resumes the run"
+        print(f"meteragent: stopped: {consequence}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
 
 
-def _made(policy: Policy, options: argparse.Namespace) -> str:
-    """Do what was asked; what is said of it. What that needs is not on the agent's path."""
+def _perform(policy: Policy, options: argparse.Namespace) -> str:
+    """Release or preview; return the summary. The modules it needs are loaded here, off the agent's path."""
     if options.dry_run:
-        dry = importlib.import_module("meteragent.archive.dry")
-        return foreseen(dry.look(policy, options.input, options.output, show))
+        preview = importlib.import_module("meteragent.archive.preview")
+        return preview_summary(preview.preview(policy, options.input, options.output, show))
     engine = importlib.import_module(_ENGINES[options.engine])
-    return told(engine.sanitise_archive(policy, options.input, options.output, show))
-
-
-def _lacking(engine: str) -> str | None:
-    """The extra of which a package is missing."""
-    extras = ["archive", *(["spark"] if engine == "spark" else [])]
-    missing = (extra for extra in extras for name in _EXTRAS[extra] if importlib.util.find_spec(name) is None)
-    return next(missing, None)
+    return summary(engine.sanitise_archive(policy, options.input, options.output, show))
 
 
 @contextmanager
-def show(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    """Progress on a terminal; nothing elsewhere."""
+def show(task: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
+    """Show progress on a terminal; show nothing elsewhere."""
     from tqdm import tqdm  # noqa: PLC0415  the extra may be missing
 
-    with tqdm(total=total, desc=what, unit=unit, unit_scale=True, disable=None, leave=False) as bar:
+    with tqdm(total=total, desc=task, unit=unit, unit_scale=True, disable=None, leave=False) as bar:
         yield bar.update
 
 
-def told(done: Any) -> str:
-    """What was done, for whoever did it (`archive.run.Done`); its counts of numbers are for nobody else."""
-    found = done.account
+def summary(result: Any) -> str:
+    """Say what a run did (`archive.run.RunResult`), for whoever ran it: its counts of numbers are private."""
+    account = result.account
     lines = [
-        f"{done.out}: {_windows(done)} released, run {found.run}",
-        f"  refused        {found.refused:,} windows that share time with what was released before",
-        *_numbers(done),
-        *_terms(done),
-        f"  ledger         {done.ledger}; this run's: {done.beside}",
+        f"{result.out}: {_windows(result)} released, run {account.run}",
+        f"  refused        {account.refused:,} windows that overlap what was released before",
+        *_numbers(result),
+        *_terms(result),
+        f"  ledger         {result.ledger}; this run's rows: {result.run_ledger}",
     ]
-    if not found.released:
-        lines.append(f"nothing was released: {_ALL}")
+    if not account.released:
+        lines.append(f"nothing was released: {_ALL_REFUSED}")
     return "\n".join(lines)
 
 
-def foreseen(look: Any) -> str:
-    """What a run would do (`archive.dry.Look`), likewise."""
-    found, counts = look.account, look.counts
+def preview_summary(preview: Any) -> str:
+    """Say what a run would do (`archive.preview.Preview`), for whoever would run it."""
+    account, counts = preview.account, preview.counts
     lines = [
-        f"{look.out}: {_windows(look)} would be released, run {found.run}",
-        f"  refused        {found.refused:,} windows that share time with what was released before",
+        f"{preview.out}: {_windows(preview)} would be released, run {account.run}",
+        f"  refused        {account.refused:,} windows that overlap what was released before",
         *_counted(counts),
-        *_covered(look, found.released + found.refused),
-        *_small(look),
-        *_terms(look),
-        f"  ledger         {look.ledger}",
-        f"dry run, nothing was written: {_next(look)}",
+        *_covered(preview, account.released + account.refused),
+        *_small(preview),
+        *_terms(preview),
+        f"  ledger         {preview.ledger}",
+        f"dry run, nothing was written: {_next(preview)}",
     ]
     return "\n".join(lines)
 
 
-def _next(look: Any) -> str:
-    """What the same command would do without --dry-run."""
-    if look.complete:
+def _next(preview: Any) -> str:
+    """Say what the same command would do without --dry-run."""
+    if preview.complete:
         return "this run is complete already"
-    if look.debited:
-        return "the ledger has this run already, which would go on, or be made again, the same"
+    if preview.debited:
+        return "the ledger has this run already: it would be resumed or repeated, with the same values"
     return (
-        f"the ledger would get {_windows(look)}"
-        if look.account.released
-        else f"nothing would be released: {_ALL}"
+        f"the ledger would get {_windows(preview)}"
+        if preview.account.released
+        else f"nothing would be released: {_ALL_REFUSED}"
     )
 
 
-def _windows(done: Any) -> str:
-    numbers = "1 number" if done.policy.usual.n == 1 else f"{done.policy.usual.n} numbers"
-    return f"{done.account.released:,} windows of {numbers}"
+def _windows(result: Any) -> str:
+    """Say how many windows are released, and how many numbers they have."""
+    numbers = "1 number" if result.policy.usual.n == 1 else f"{result.policy.usual.n} numbers"
+    return f"{result.account.released:,} windows of {numbers}"
 
 
-def _terms(done: Any) -> list[str]:
-    """Say the promise, the error, and the keys."""
-    usual = done.policy.usual
+def _terms(result: Any) -> list[str]:
+    """State the promise, the error and the keys."""
+    usual = result.policy.usual
     promise = f"{usual.epsilon} per {usual.unit} in each of the {windows(usual)}: level {exact(usual.level)}"
     return [
         f"  epsilon        {promise}",
-        f"  a number       {amount(usual.sd, usual.unit)} of noise (one standard deviation)",
-        *([f"  keys           {', '.join(sorted(done.account.keys))}"] if done.account.keys else []),
+        f"  noise          {amount(usual.sd, usual.unit)} in each number (one standard deviation)",
+        *_own_names(result),
+        *([f"  keys           {', '.join(sorted(result.account.keys))}"] if result.account.keys else []),
     ]
 
 
-def _numbers(done: Any) -> list[str]:
-    """What was found in the input, where the engine counts it."""
-    if done.kept and not done.made:
-        return [f"  numbers        complete already: {done.kept} parts were there, and none was missing"]
-    if done.counts is None:
+def _own_names(result: Any) -> list[str]:
+    """Warn if meters are published under their own names."""
+    if result.policy.stream.sink.pseudonym_key_file is not None:
         return []
-    lines = _counted(done.counts)
-    if done.kept:
+    return [
+        "  Warning:       column meter has the meters' own names: set sink.pseudonym_key_file for pseudonyms"
+    ]
+
+
+def _numbers(result: Any) -> list[str]:
+    """Describe the input's numbers, if the engine counts them."""
+    if result.existing_parts and not result.new_parts:
+        return [f"  numbers        not counted: the output was complete, with {result.existing_parts} parts"]
+    if result.counts is None:
+        return []
+    lines = _counted(result.counts)
+    if result.existing_parts:
         return [
             *lines,
-            f"                 ({done.kept} parts were there already and are not counted in that)",
+            f"                 (without those of {result.existing_parts} parts that were written before)",
         ]
-    released, refused = done.account.released, done.account.refused
-    return [*lines, *_covered(done, released if done.form == "wide" else released + refused)]
+    released, refused = result.account.released, result.account.refused
+    return [*lines, *_covered(result, released if result.layout == "wide" else released + refused)]
 
 
 def _counted(counts: Any) -> list[str]:
-    return [f"  numbers        {counts.numbers:,} read: {counts.gap:,} gaps, {counts.clamped:,} clamped"]
+    """Say how many numbers there are, and what was wrong with them."""
+    return [f"  numbers        {counts.numbers:,} read: {counts.gap:,} missing, {counts.clamped:,} clamped"]
 
 
-def _covered(done: Any, windows: int) -> list[str]:
-    """What the numbers of so many windows were taken for."""
-    return _rows(done, windows) if done.form == "wide" else _readings(done, windows)
+def _covered(result: Any, windows: int) -> list[str]:
+    """Say what the numbers of `windows` windows were taken to mean."""
+    return _rows(result, windows) if result.layout == "wide" else _readings(result, windows)
 
 
-def _rows(done: Any, rows: int) -> list[str]:
-    """What a number of a row was taken for."""
-    numbers = done.counts.numbers
+def _rows(result: Any, rows: int) -> list[str]:
+    """Say how long each number of a row was taken to hold."""
+    numbers = result.counts.numbers
     if not rows or numbers % rows:
         return []
-    each_s = done.policy.usual.length_ms * rows / numbers / 1000
-    return [f"                 {numbers // rows} in a row, each of {each_s:g} s"]
+    number_s = result.policy.usual.length_ms * rows / numbers / 1000
+    return [f"                 {numbers // rows} in each row, for {number_s:g} s each"]
 
 
-def _readings(done: Any, windows: int) -> list[str]:
-    """Whether readings speak for the time of the windows, if what each covers is stated as it is."""
-    policy = done.policy
-    usual, numbers = policy.usual, done.counts.numbers - done.counts.gap
-    covered = numbers * policy.reach_ms / (windows * usual.length_ms) if windows else 1
+def _readings(result: Any, windows: int) -> list[str]:
+    """Warn if the readings, with the configured hold or interval, do not cover the windows' time."""
+    policy = result.policy
+    usual, numbers = policy.usual, result.counts.numbers - result.counts.gap
+    share = numbers * policy.reach_ms / (windows * usual.length_ms) if windows else 1
     energy = usual.kind is Kind.INTERVAL_ENERGY
-    by = f"{'source.interval' if energy else 'source.hold'} = {format_duration(policy.reach_ms)!r}"
-    if covered < _COVERED_LEAST:
+    setting = f"{'source.interval' if energy else 'source.hold'} = {format_duration(policy.reach_ms)!r}"
+    if share < _COVERAGE_MIN:
         return [
-            f"  Look:          they cover at most {covered:.0%} of the time, by {by}; the rest is window.gap"
+            f"  Check:         readings cover at most {share:.0%} of the time with {setting}; the rest is gap"
         ]
-    if energy and covered > _COVERED_MOST:
-        return [f"  Look:          they cover {covered:.0%} of the time, by {by}; what overlaps is left out"]
+    if energy and share > _COVERAGE_MAX:
+        return [
+            f"  Check:         readings cover {share:.0%} of the time with {setting}; overlaps are dropped"
+        ]
     return []
 
 
-def _small(look: Any) -> list[str]:
-    """Whether numbers look as if they were of another unit, such as kW for W."""
-    usual, numbers = look.policy.usual, look.counts.numbers - look.counts.gap
-    if look.small <= _SMALL * numbers:
+def _small(preview: Any) -> list[str]:
+    """Warn if the numbers look as if they were in another unit, such as kW for W."""
+    usual, numbers = preview.policy.usual, preview.counts.numbers - preview.counts.gap
+    if preview.small <= _SMALL_SHARE * numbers:
         return []
-    share = f"{look.small / numbers:.0%}"
-    return [f"  Look:          {share} are less than a thousandth of window.range: are they {usual.unit}?"]
+    share = f"{preview.small / numbers:.0%}"
+    return [f"  Check:         {share} are less than a thousandth of window.range: are they in {usual.unit}?"]

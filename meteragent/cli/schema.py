@@ -1,4 +1,4 @@
-"""`meteragent schema`: the JSON Schema of the configuration."""
+"""The command `schema`: print the JSON Schema of the configuration."""
 
 import argparse
 import json
@@ -6,11 +6,7 @@ import json
 from meteragent import config
 
 
-def arguments(_: argparse.ArgumentParser) -> None:
-    """Add nothing: it takes no arguments."""
-
-
 def run(_: argparse.Namespace) -> int:
-    """Print the schema."""
+    """Print the schema; return the exit code."""
     print(json.dumps(config.schema(), indent=2))
     return 0

@@ -8,11 +8,11 @@ _PR_SET_DUMPABLE = 4
 
 
 def forbid_dumps() -> None:
-    """Let nobody dump this process: no core file, no core for a program that the kernel pipes it to.
+    """Let nobody dump this process: neither to a core file nor to a program to which the kernel pipes it.
 
-    The limit alone is not looked at where `core_pattern` is a pipe. A process that may not be dumped cannot
-    be traced or read by other processes of its user either. Where the system knows no such flag the limit
-    stands.
+    The limit alone does not suffice: the kernel ignores it if `core_pattern` is a pipe. A process that may
+    not be dumped cannot be traced or read by its user's other processes either. On a system without such a
+    flag, only the limit applies.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""The command `tap`: listen to both sides and show them, until Ctrl-C."""
+"""The command `tap`: show raw readings beside the records that left, until Ctrl-C."""
 
 import argparse
 import asyncio
@@ -18,19 +18,13 @@ from meteragent.domain.errors import LinkError
 from meteragent.tools.tap.view import StreamView, View
 
 _NO_TERMINAL = (
-    "meteragent: tap shows raw readings, which must not end in a file or a log: only in a terminal.\n"
-    "What has left can be had with: meteragent export CONFIG --csv"
+    "meteragent: tap shows raw readings, which must not end up in a file or a log: run it in a terminal.\n"
+    "For what has left: meteragent export CONFIG"
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `tap`."""
-    common.add_config(parser)
-    parser.add_argument("--meter", metavar="M", help="this meter only, by the name that its topic has")
-
-
 def run(options: argparse.Namespace) -> int:
-    """Show until Ctrl-C; returns the exit code. Raises ConfigError."""
+    """Show both sides until Ctrl-C; return the exit code. Raises ConfigError."""
     if not sys.stdout.isatty():
         print(_NO_TERMINAL, file=sys.stderr)
         return 1
@@ -46,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(text: str) -> None:
+    """Write to the terminal at once."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -54,8 +49,8 @@ async def _show(config: settings.Config, meter: str | None) -> None:
     """Listen to both sides of all streams until a signal; raises LinkError."""
     streams = [StreamView(config, stream, _key(stream), meter) for stream in config.stream]
     view = View(streams, _write, common.now_ms)
-    told = Told(view)
-    logging.getLogger("meteragent").addHandler(told)
+    log_lines = LogLines(view)
+    logging.getLogger("meteragent").addHandler(log_lines)
     sides = [
         side
         for stream, shown in zip(config.stream, streams, strict=True)
@@ -65,11 +60,11 @@ async def _show(config: settings.Config, meter: str | None) -> None:
     try:
         await _until_signal(sides)
     finally:
-        logging.getLogger("meteragent").removeHandler(told)
+        logging.getLogger("meteragent").removeHandler(log_lines)
 
 
-class Told(logging.Handler):
-    """A log that has lines of its own between the others: connections that are lost."""
+class LogLines(logging.Handler):
+    """A log handler that shows warnings, such as a lost connection, between the rows."""
 
     def __init__(self, view: View) -> None:
         super().__init__(logging.WARNING)
@@ -81,12 +76,13 @@ class Told(logging.Handler):
 
 
 def _key(stream: settings.Stream) -> bytes | None:
+    """Return the key of a stream's pseudonyms; None if it has none."""
     path = stream.sink.pseudonym_key_file
     return None if path is None else settings.read_secret("sink.pseudonym_key_file", path)
 
 
 def _sides(stream: settings.Stream, shown: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
-    """What listens to a stream's source, and to its sink; raises ConfigError."""
+    """Return the coroutines that listen to a stream's source and its sink; raises ConfigError."""
     source = settings.endpoint("source", stream.source.url, stream.source)
     sink = settings.endpoint("sink", settings.sink_url(stream), stream.sink)
     into, out = shown.filters
@@ -97,7 +93,7 @@ def _sides(stream: settings.Stream, shown: StreamView, view: View) -> list[Corou
 
 
 async def _until_signal(sides: list[Coroutine[Any, Any, None]]) -> None:
-    """Run all until SIGINT or SIGTERM; raises what one of them raises."""
+    """Run all sides until SIGINT or SIGTERM; raises whatever one of them raises."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

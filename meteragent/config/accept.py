@@ -1,9 +1,10 @@
-"""The promise for loads of a configured stream: what is warned of, what is refused and what would do."""
+"""The promise for loads of a configured stream: what is warned of or refused, and what would be right."""
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
 from math import ceil
 
+from meteragent import extras
 from meteragent.config.model import Config, Stream
 from meteragent.config.terms import terms
 from meteragent.domain import loads
@@ -14,13 +15,13 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 FACTOR_MAX = 2
-"""Up to so many times its level a stream may cost for a move of what it hides; beyond, it is refused."""
+"""A stream is refused if a move of what it hides can cost more than this many times its level."""
 
-_UNTIL = "until then the promise is about what the readings say, not about the load"
+_UNTIL = "until then the promise covers what the readings say, not the load itself"
 
 
 def warnings(stream: Stream) -> list[str]:
-    """Return what to know where readings say more than the load is, or nobody knows."""
+    """Return the warnings for a stream whose readings reveal more than the load itself, or may do so."""
     rules = terms(stream)
     lines = []
     if keys := loads.unknown(rules):
@@ -30,24 +31,24 @@ def warnings(stream: Stream) -> list[str]:
         levels = ", ".join(
             f"{name}: {figures(loads.level(rules, Fraction(wh)))}" for name, wh in loads.MOVES_WH.items()
         )
-        lines.append(f"{_said(rules)}. Levels of loads that move {levels}")
+        lines.append(f"{_cost(rules)}. Level by size of the change: {levels}")
     return lines
 
 
 def _unknown(rules: Terms, keys: Collection[str]) -> str:
-    """Say what is not known of a source, and which key states it."""
+    """Return which property of a source is unknown, and which key states it."""
     if rules.kind is not Kind.POWER:
-        return f"in which steps the meter counts is not known: set source.dead_band; {_UNTIL}"
+        return f"the step in which the meter counts is unknown: set source.dead_band; {_UNTIL}"
     if "source.every" in keys:
-        return f"how far apart readings are is not known: set source.every; {_UNTIL}"
+        return f"the time between readings is unknown: set source.every; {_UNTIL}"
     return (
-        "how far the power may go from what the device said last, only you know: set source.dead_band;"
+        "how far the power may drift from the device's last report is unknown: set source.dead_band;"
         f" {_UNTIL}"
     )
 
 
 def _counted(count: Fraction, rules: Terms) -> str:
-    """Say what counts make of the promise for the load: each end of a slot may be off by one."""
+    """Return what counting makes of the promise for the load: both ends of a slot may be off by one count."""
     level = rules.epsilon * ceil((rules.radius + 2 * count) / rules.quantum) * rules.quantum
     return (
         f"if the meter counts in steps of {exact(count)} {rules.unit}, slots of shapes within the radius"
@@ -56,15 +57,23 @@ def _counted(count: Fraction, rules: Terms) -> str:
 
 
 def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:
-    """Return all that is refused because of how readings follow the load, by key.
-
-    Streams that are `running` already are warned of only.
-    """
+    """Return what is refused because of how readings follow the load; streams that are `running` are not."""
     return [_refusal(stream, key) for stream, key in _coarse(config) if stream.name not in running]
 
 
+def missing_extras(config: Config) -> list[ConfigError]:
+    """Return the refusal of a page that cannot be served because its extra is not installed."""
+    module = None if config.page is None else extras.missing("page")
+    return [] if module is None else [page_needs(module)]
+
+
+def page_needs(module: str) -> ConfigError:
+    """Return the refusal of a page without a module of its extra."""
+    return ConfigError("page", f"this table, but no {module}", f"the page's extra: {extras.hint('page')}")
+
+
 def _coarse(config: Config) -> Iterator[tuple[Stream, str]]:
-    """Find the streams whose factor is beyond the limit and not accepted, and how their keys begin."""
+    """Yield the streams whose factor is beyond the limit and not accepted, and how their keys begin."""
     for place, stream in enumerate(config.stream):
         rules = terms(stream)
         if loads.factor(rules) > FACTOR_MAX and _word(rules) not in stream.privacy.accept:
@@ -72,68 +81,72 @@ def _coarse(config: Config) -> Iterator[tuple[Stream, str]]:
 
 
 def _word(rules: Terms) -> str:
-    """Return the word of `privacy.accept` that accepts it."""
+    """Return the word of `privacy.accept` that accepts the stream."""
     return "sparse_readings" if rules.kind is Kind.POWER else "coarse_register"
 
 
 def _refusal(stream: Stream, prefix: str) -> ConfigError:
-    """Say what is refused, and what would be right."""
+    """Return the refusal of a stream, with each setting that would be accepted."""
     rules = terms(stream)
     key = "radius" if stream.privacy.radius is not None else "hide"
-    least_wh = _least_wh(rules)
-    ways = [f"at least {_energy(least_wh)}"]
+    hide_min_wh = _hide_min_wh(rules)
+    ways = [f"at least {_energy(hide_min_wh)}"]
     if key == "radius":
-        least = least_wh / UNIT_FACTOR[rules.unit]
-        least *= Fraction(HOUR_MS, rules.step_ms) if rules.kind is Kind.POWER else 1
-        ways = [f"at least {figures(least)} {rules.unit}"]
+        radius_min = hide_min_wh / UNIT_FACTOR[rules.unit]
+        radius_min *= Fraction(HOUR_MS, rules.step_ms) if rules.kind is Kind.POWER else 1
+        ways = [f"at least {figures(radius_min)} {rules.unit}"]
     ways += [_finer(rules), f"privacy.accept = ['{_word(rules)}']"]
-    found = f"{_energy(rules.hides_wh)} within a slot; {_said(rules)}"
-    return ConfigError(f"{prefix}privacy.{key}", found, "; or ".join(ways))
+    cost = f"{_energy(rules.hides_wh)} within a slot; {_cost(rules)}"
+    return ConfigError(f"{prefix}privacy.{key}", cost, "; or ".join(ways))
 
 
-def _said(rules: Terms) -> str:
-    """Say what a move of what is hidden becomes in the readings."""
+def _cost(rules: Terms) -> str:
+    """Return what a move of the hidden energy becomes in the readings."""
     moved = loads.distance(rules, rules.hides_wh) * UNIT_FACTOR[rules.unit]
     if rules.kind is Kind.POWER:
         moved = moved * rules.step_ms / HOUR_MS
-        sparse = f"power is read every {format_duration(loads.stands_ms(rules))}"
-        why = sparse if loads.stands_ms(rules) else "power stands unsent within the dead band"
+        sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"
+        why = (
+            sparse
+            if loads.longest_hold_ms(rules)
+            else "changes of power within the dead band are not reported"
+        )
     else:
         step = (rules.dead_band or Fraction(0)) * UNIT_FACTOR[rules.unit]
         why = f"energy is counted in steps of {_energy(step)}"
     level = figures(rules.level * loads.factor(rules))
     return (
-        f"{why}: what moves {_energy(rules.hides_wh)} can count for {_energy(moved)},"
+        f"{why}: a change of {_energy(rules.hides_wh)} can count for {_energy(moved)},"
         f" level {level} instead of {figures(rules.level)}"
     )
 
 
-def _least_wh(rules: Terms) -> Fraction:
-    """Return what to hide so that the factor is at most the limit."""
+def _hide_min_wh(rules: Terms) -> Fraction:
+    """Return the least energy to hide for which the factor is within the limit."""
     step = (rules.dead_band or Fraction(0)) * UNIT_FACTOR[rules.unit]
     if rules.kind is not Kind.POWER:
         return step / 2 if loads.counts(rules) == 1 else step * (loads.counts(rules) - 1)
-    longest_wh = loads.width_w(rules) * loads.stands_ms(rules) / HOUR_MS
+    longest_wh = loads.width_w(rules) * loads.longest_hold_ms(rules) / HOUR_MS
     return Fraction(ceil(longest_wh + 2 * step * rules.step_ms / HOUR_MS))
 
 
 def _finer(rules: Terms) -> str:
-    """Say which readings would do."""
+    """Return which other readings would be accepted."""
     if rules.kind is not Kind.POWER:
         counts = loads.counts(rules)
         step = rules.hides_wh / UNIT_FACTOR[rules.unit] * (2 if counts == 1 else Fraction(1, counts))
         return f"a count in steps of at most {figures(step)} {rules.unit} (source.dead_band)"
     band_wh = 2 * (rules.dead_band or 0) * UNIT_FACTOR[rules.unit] * Fraction(rules.step_ms, HOUR_MS)
     spare_wh, ways = rules.hides_wh - band_wh, ["the device's energy, kind = 'register'"]
-    if loads.stands_ms(rules) and spare_wh > 0:
-        width_w = int(spare_wh * HOUR_MS / loads.stands_ms(rules))
+    if loads.longest_hold_ms(rules) and spare_wh > 0:
+        width_w = int(spare_wh * HOUR_MS / loads.longest_hold_ms(rules))
         ways.append(f"a window.range of at most {width_w:,} W from end to end")
     spare_s = int(spare_wh * HOUR_MS / loads.width_w(rules)) // 1000
-    if loads.stands_ms(rules) and spare_s > 0:
+    if loads.longest_hold_ms(rules) and spare_s > 0:
         ways.append(f"readings at most {format_duration(spare_s * 1000)} apart (source.every)")
     return "; or ".join(reversed(ways))
 
 
 def _energy(wh: Fraction) -> str:
-    """Return an energy as people write it."""
+    """Return an energy in Wh, or in kWh where it is large."""
     return f"{figures(wh)} Wh" if wh < 1000 else f"{figures(wh / 1000)} kWh"

@@ -1,6 +1,7 @@
-"""What a configuration names outside itself: brokers, passwords, keys."""
+"""Whatever a configuration refers to outside itself: brokers, passwords, keys."""
 
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from meteragent.config.model import Broker, Config
@@ -12,41 +13,52 @@ _ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
 
 
 def read_secret(key: str, path: Path) -> bytes:
-    """The content of a file of one secret, without the line's end; never shown.
+    """Read a file of one secret, without the end of its line; it is never shown.
 
     Raises ConfigError with the configuration's key when it cannot be read or is empty.
     """
     try:
         secret = path.read_bytes().rstrip(b"\r\n")
-    except OSError as error:
-        reason = (error.strerror or "an error").lower()
-        raise ConfigError(key, f"{path}: {reason}", "a file that the agent can read") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(key, f"{_shown(path)}: {reason(error)}", "a file that the agent can read") from None
     if not secret:
         raise ConfigError(key, f"{path}: empty", "a file that holds the secret")
     return secret
 
 
+def reason(error: Exception) -> str:
+    """Return why a file could not be read, in the system's words."""
+    return (getattr(error, "strerror", None) or "not the name of a file").lower()
+
+
+def _shown(path: Path) -> str:
+    """Return a path for an error, unless its folder does not exist: it might be the secret itself."""
+    is_place = path.is_absolute() or (len(path.parts) > 1 and path.parent.is_dir())
+    return str(path) if is_place else "a file in the working directory"
+
+
 def exposed(config: Config) -> list[str]:
-    """Secrets that everybody on this machine can read: the key, the file and what to do, one line each."""
-    found: dict[str, Path] = {}
-    for at, stream in enumerate(config.stream):
-        prefix = "" if len(config.stream) == 1 else f"stream[{at}]."
+    """Return the secrets that everybody on this machine can read: key, file and what to do, one line each."""
+    paths: dict[str, Path] = {}
+    for number, stream in enumerate(config.stream):
+        prefix = "" if len(config.stream) == 1 else f"stream[{number}]."
         for section in ("source", "sink"):
             table: Broker = getattr(stream, section)
             keys = [key for key in _SECRETS if getattr(table, key, None) is not None]
-            found |= {f"{prefix}{section}.{key}": getattr(table, key) for key in keys}
+            paths |= {f"{prefix}{section}.{key}": getattr(table, key) for key in keys}
     if config.page is not None and config.page.token_file is not None:
-        found["page.token_file"] = config.page.token_file
+        paths["page.token_file"] = config.page.token_file
     if config.archive is not None:
-        found["archive.key_file"] = config.archive.key_file
+        paths["archive.key_file"] = config.archive.key_file
     return [
         f"{key}: everybody on this machine can read {path}: chmod 600"
-        for key, path in found.items()
+        for key, path in paths.items()
         if _mode(path) & stat.S_IROTH
     ]
 
 
 def _mode(path: Path) -> int:
+    """Return the mode of a file; 0 if the file cannot be examined."""
     try:
         return path.stat().st_mode
     except OSError:
@@ -54,7 +66,7 @@ def _mode(path: Path) -> int:
 
 
 def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
-    """The broker of a section; raises ConfigError when it or one of its files cannot be used."""
+    """Return the broker of a section; raises ConfigError when it or one of its files cannot be used."""
     for key in ("ca_file", "cert_file", "key_file"):
         path = getattr(broker, key)
         if path is not None:
@@ -70,23 +82,34 @@ def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
 
 
 def address(section: str, url: str, broker: Broker, password: str | None) -> Endpoint:
-    """The broker of a section, its files not looked at; raises ConfigError when it makes no sense.
+    """Return the broker of a section, its files not looked at; raises ConfigError when it makes no sense."""
+    for problem in wrong_address(section, url, broker):
+        raise problem
+    return _endpoint(url, broker, password)
+
+
+def wrong_address(section: str, url: str, broker: Broker) -> Iterator[ConfigError]:
+    """Yield the reason why a section is not the address of a broker.
 
     The text never repeats the address: somebody may have put a password there.
     """
     if broker.password_file is not None and broker.username is None:
-        raise ConfigError(
-            f"{section}.password_file", "a password without a name", f"{section}.username as well"
-        )
+        expected = f"{section}.username as well"
+        yield ConfigError(f"{section}.password_file", "a password without a name", expected)
     try:
-        return Endpoint.parse(
-            url,
-            username=broker.username,
-            password=password,
-            ca_file=broker.ca_file,
-            cert_file=broker.cert_file,
-            key_file=broker.key_file,
-            version=broker.protocol,
-        )
+        _endpoint(url, broker, None)
     except ValueError as error:
-        raise ConfigError(f"{section}.url", str(error), _ADDRESS) from None
+        yield ConfigError(f"{section}.url", str(error), _ADDRESS)
+
+
+def _endpoint(url: str, broker: Broker, password: str | None) -> Endpoint:
+    """Return the address of a broker; raises ValueError if it is not one."""
+    return Endpoint.parse(
+        url,
+        username=broker.username,
+        password=password,
+        ca_file=broker.ca_file,
+        cert_file=broker.cert_file,
+        key_file=broker.key_file,
+        version=broker.protocol,
+    )

@@ -90,9 +90,9 @@ class Source(Broker):
     dead_band: NotNegative | None = None
     """How far the power may be from what was sent last, in the unit; of an energy, the step of its count."""
     inflight: int = Field(1000, ge=1, le=30_000, strict=True)
-    """Readings held unacknowledged, at most."""
+    """Readings that are held unacknowledged, at most."""
     max_meters: int = Field(10_000, ge=1, strict=True)
-    """Meters, at most; others are refused and counted."""
+    """Meters, at most; further ones are refused and counted."""
     max_payload: Size = 64 * 1024
     """The largest payload; larger ones are refused and counted."""
 
@@ -105,13 +105,13 @@ class Window(_Section):
     step: Span | None = None
     """How long a slot is; left out: the whole window."""
     blocks: int | None = Field(None, ge=1, le=100_000, strict=True)
-    """Or so many equal slots in a window (of a profile: in a day)."""
+    """Or this many equal slots in a window (of a profile: in a day)."""
     bands: tuple[Band, ...] | None = Field(None, min_length=1)
     """Or, of a profile, hours of the local day."""
     timezone: str | None = None
-    """The local calendar: days, weeks and months as they are."""
+    """The zone of the local calendar, by which days, weeks and months are windows."""
     lateness: Duration | None = None
-    """A slot closes so long after its end, so that late readings count."""
+    """A slot closes this long after its end, so that late readings count."""
     clock: Clock = Clock.WALL
     """wall, or event: each meter's newest timestamp is the time (replays, archives)."""
     ahead: Duration = 30 * 60_000
@@ -121,9 +121,9 @@ class Window(_Section):
     range: tuple[Number, Number] = (Fraction(0), Fraction(20_000))
     """Values are clamped to this, in W, and counted."""
     forget: Span | None = None
-    """A meter silent for so many whole windows is forgotten; left out: 24h, of readings on change 30d."""
+    """A meter silent for this long, in whole windows, is forgotten; left out: 24h, 30d on change."""
     catch_up: Duration = 60_000
-    """After a stop, what fell due leaves so long after the subscription."""
+    """After a stop, what fell due leaves this long after the subscription."""
 
 
 class Budget(_Section):
@@ -141,17 +141,17 @@ class Privacy(_Section):
     preset: str = "appliance"
     """A name for numbers that are both private and useful; numbers beside it win."""
     level: Positive | None = None
-    """How far what leaves in a window may change the odds: by e^level. Smaller is more private."""
+    """What leaves in a window changes the odds by a factor of e^level at most; smaller is more private."""
     hide: Energy | None = None
     """The energy moved within a slot that is hidden."""
     radius: Positive | None = None
     """Or the radius itself, in the unit, a multiple of quantum."""
     quantum: Positive | None = None
-    """The lattice of slot values, in the unit."""
+    """The lattice of slot values, in the unit; left out: the preset's, of energies over a slot."""
     space: Space | None = None
     """What the slots are: a vector, the blocks of a curve, or the bands of a mean day."""
     accept: tuple[Literal["coarse_register", "sparse_readings"], ...] = ()
-    """Readings that make a change of the load count much more than it is, accepted all the same."""
+    """Accept readings that make a change of the load count for much more than it is."""
     budget: Budget | None = None
     """What may be spent; a window that would exceed it does not open."""
 
@@ -168,7 +168,7 @@ class Sink(Broker):
     pseudonym_key_file: Path | None = None
     """A file that holds a key: {meter} becomes a keyed pseudonym."""
     total: bool = Field(False, strict=True)
-    """Also the running total of what left, on <topic>/total."""
+    """Also send the running total of what left, on <topic>/total."""
     status: PlainTopic | None = None
     """A topic that says online every minute, and offline by last will."""
     home_assistant: PlainTopic | None = None
@@ -187,9 +187,9 @@ class Store(_Section):
     keep: Span = 30 * DAY_MS
     """How long delivered records stay, for export."""
     max_mb: int = Field(512, ge=1, strict=True)
-    """Its size at most; full of undelivered records, everything stands and nothing is lost."""
+    """Its size, at most; when it is full of undelivered records the streams pause and nothing is lost."""
     flush: Duration = 0
-    """Collect readings so long before they are written: for long slots on flash."""
+    """Collect readings for this long before they are written, which saves flash when slots are long."""
 
 
 class Page(_Section):
@@ -204,7 +204,7 @@ class Page(_Section):
 
 
 class Archive(_Section):
-    """What `sanitise` needs beside a stream: the key, its ledger, and what the columns are called."""
+    """What `sanitise` needs beside a stream: the key, its ledger, and the names of the columns."""
 
     key_file: Path
     """The key of keyed noise, as made by `meteragent key new`."""
@@ -219,10 +219,10 @@ class Archive(_Section):
 
 
 class Stream(_Section):
-    """One stream: a source, a grid, a promise and a sink; `name` is the ledger's channel."""
+    """One stream: a source, a grid, a promise and a sink; `name` is its key in the ledger."""
 
     name: str = "main"
-    """The ledger's channel: a new name on a meter is a new stream, and adds."""
+    """The stream's key in the ledger: a new name on a meter is a new stream, and adds."""
     source: Source
     """Where readings come from and what they mean."""
     window: Window = Window()

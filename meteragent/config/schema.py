@@ -1,7 +1,7 @@
-"""The configuration as JSON Schema (draft 2020-12), for editors and for those who write files by program.
+"""The configuration as JSON Schema (draft 2020-12), for editors and for programs that write configurations.
 
-Whatever the models accept is valid by it. What they refuse may be: that a radius is a multiple of the
-quantum, say, no schema can tell; `meteragent check` does.
+Everything that the models accept is valid. Some of what they refuse is valid too: no schema can state, for
+example, that a radius is a multiple of the quantum. `meteragent check` does.
 """
 
 from fractions import Fraction
@@ -21,7 +21,7 @@ _KIB = 1024
 
 
 class _Generate(GenerateJsonSchema):
-    """Defaults as people write them are filled in afterwards: here only what JSON has."""
+    """A generator that writes defaults as JSON has them; `_key` then writes them as people do."""
 
     def encode_default(self, dft: Any) -> Any:
         if isinstance(dft, BaseModel):
@@ -29,27 +29,27 @@ class _Generate(GenerateJsonSchema):
         if isinstance(dft, Fraction):
             return int(dft) if dft.denominator == 1 else str(dft)
         if isinstance(dft, tuple):
-            return [self.encode_default(one) for one in dft]
+            return [self.encode_default(element) for element in dft]
         return super().encode_default(dft)
 
 
 def schema() -> dict[str, Any]:
-    """The schema of a file: one stream's tables beside `store` and `page`, or `[[stream]]` tables."""
-    found = Config.model_json_schema(schema_generator=_Generate)
-    definitions = found["$defs"]
-    for table in [found, *definitions.values()]:
+    """Return the schema of a file: one stream's tables beside `store` and `page`, or `[[stream]]` tables."""
+    generated = Config.model_json_schema(schema_generator=_Generate)
+    definitions = generated["$defs"]
+    for table in [generated, *definitions.values()]:
         if "properties" in table:
             table["properties"] = {name: _key(key) for name, key in table["properties"].items()}
     definitions["Privacy"]["properties"]["preset"]["enum"] = list(PRESETS)
     definitions["Source"]["properties"]["profile"]["enum"] = [*FORMATS, *PROFILES]
-    shared = {name: found["properties"][name] for name in Config.model_fields if name != "stream"}
+    shared = {name: generated["properties"][name] for name in Config.model_fields if name != "stream"}
     stream = definitions["Stream"]
     flat = {
         **stream,
         "title": "One stream",
         "properties": {**stream["properties"], **shared},
     }
-    several = {**found, "title": "Several streams"}
+    several = {**generated, "title": "Several streams"}
     del several["$defs"]
     return {
         "$schema": _DIALECT,
@@ -63,7 +63,7 @@ def schema() -> dict[str, Any]:
 
 
 def _key(key: dict[str, Any]) -> dict[str, Any]:
-    """A key as TOML has it: no null, and a default as people write it, not in milliseconds or bytes."""
+    """Return a key as TOML has it: no null, and defaults as people write them."""
     ways = [way for way in key.pop("anyOf", []) if way != {"type": "null"}]
     key |= {"anyOf": ways} if len(ways) > 1 else {} if not ways else ways[0]
     key.pop("title", None)

@@ -1,10 +1,10 @@
-"""What a source says and how it is read: profiles, and what they state where nothing is written."""
+"""What a source sends and how it is read: from its keys, or else from its device's profile."""
 
 import difflib
 from fractions import Fraction
 
 from meteragent.config.model import Source
-from meteragent.decode import Decoder, one
+from meteragent.decode import Decoder, single_reading
 from meteragent.decode import json as json_format
 from meteragent.decode.number import bare
 from meteragent.decode.profile import Profile, Quantity
@@ -14,63 +14,66 @@ from meteragent.domain.identity import SourceTopic
 from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, Kind
 
 _HOLD_MS = 15 * 60_000
+_PREFIX_LEAST = 3
+"""The shortest prefix of a profile's name from which a suggestion is made."""
+
 FORMATS = ("number", "json")
 """The profiles of payloads that any device may send."""
 
 
 def topic_of(source: Source) -> SourceTopic:
-    """The source's topic; raises ValueError when its placeholders do not fit its other keys."""
+    """Parse the source's topic; raises ValueError when its placeholders do not fit its other keys."""
     return SourceTopic.parse(source.topic, source.meter, source.phases or (), source.shard)
 
 
 def branches(source: Source) -> tuple[str, ...]:
-    """The segments of the source's template as all agents of its fleet read it: {shard} is any of them."""
+    """Return the segments of the source's topic; {shard} stands for any agent of the fleet."""
     return tuple(source.topic.split("/"))
 
 
-def held(source: Source) -> str:
-    """Which meters of a fleet the source has, as the store keeps it: all are those of one agent alone."""
+def fleet_share(source: Source) -> str:
+    """Return which meters of a fleet the source has, in the store's form; a single agent has all."""
     if source.shard is None:
         return "0/1 by name"
     return f"{source.shard} by {'name' if topic_of(source).shard else 'topic'}"
 
 
 def profile(source: Source) -> Profile | None:
-    """The device's profile; None for a format, and for a name that there is none of."""
+    """Return the device's profile; None for a format and for an unknown name."""
     return PROFILES.get(source.profile)
 
 
 def quantity(source: Source) -> Quantity | None:
-    """What of a device's messages is read; None where there is no such quantity of the source's kind."""
+    """Return the quantity that is read from a device; None if it sends none of the source's kind."""
     device = profile(source)
     return None if device is None else device.quantity(source.kind, source.value)
 
 
 def decoder(source: Source) -> Decoder:
-    """The decoder of a source whose keys fit each other."""
+    """Build the decoder of a source whose keys are consistent."""
     device, scale = quantity(source), source.scale or Fraction(1)
     if device is not None:
-        own = UNIT_FACTOR[source.unit] if device.scale is None else device.scale
-        return decoder_of(device.read, own * scale, source.unit, source.id)
+        factor = UNIT_FACTOR[source.unit] if device.scale is None else device.scale
+        return decoder_of(device.read, factor * scale, source.unit, source.id)
     if source.profile == "number":
         return decoder_of(bare, scale * UNIT_FACTOR[source.unit], source.unit)
-    return one(json_format.decoder(source.value or "power", source.time, scale))
+    return single_reading(json_format.decoder(source.value or "power", source.time, scale))
 
 
 def has_times(source: Source) -> bool:
-    """Whether readings have a time of their own; else that of their arrival counts."""
+    """Return whether readings carry a time; without one, the time of their arrival counts."""
     device = quantity(source)
     return source.time is not None if device is None else device.timed
 
 
 def hold_ms(source: Source) -> int:
-    """How long a power reading stands."""
+    """Return the longest time for which a power reading holds."""
     device = profile(source)
     return source.hold or (_HOLD_MS if device is None else device.hold_ms)
 
 
 def interval_ms(source: Source) -> int:
-    """What the values of an energy are per: an interval's own length, a register's hour; 0 for power."""
+    """Return the time to which an energy value refers: its interval, an hour for a register; 0 for power."""
     if source.kind is Kind.POWER:
         return 0
     if source.kind is Kind.REGISTER:
@@ -80,13 +83,13 @@ def interval_ms(source: Source) -> int:
 
 
 def every_ms(source: Source) -> int:
-    """How far apart readings usually are: as written, else the device's; 0: not known."""
+    """Return the usual time between readings: as configured, or else the device's; 0 if unknown."""
     device = profile(source)
     return source.every or source.interval or (0 if device is None else device.every_ms)
 
 
 def period_ms(source: Source) -> int | None:
-    """Return how far apart readings are at most; 0: they are sent on change; None: not known.
+    """Return the longest time between readings; 0 if they are sent on change, None if unknown.
 
     A power with a dead band is sent on change, whatever the device does without one.
     """
@@ -99,14 +102,14 @@ def period_ms(source: Source) -> int | None:
 
 
 def lateness_ms(source: Source, written: int | None) -> int:
-    """A slot's lateness: as written, else as long as a device's energies take to be told."""
+    """Return a slot's lateness: as configured, or else the time until a device sends the next energy."""
     if written is not None:
         return written
     return 0 if source.kind is Kind.POWER or profile(source) is None else every_ms(source)
 
 
 def reports_on_change(source: Source) -> bool:
-    """Return whether the device may say nothing as long as nothing changes."""
+    """Return whether the device may be silent as long as nothing changes."""
     device = profile(source)
     if source.every is not None:
         return source.every == 0
@@ -116,9 +119,9 @@ def reports_on_change(source: Source) -> bool:
 
 
 def forget_ms(source: Source, written: int | None) -> int:
-    """Return how long a meter may be silent: as written, else a day; 30 days where it reports on change.
+    """Return how long a meter may be silent: as configured, or else a day; 30 days if it reports on change.
 
-    A device that rests says nothing: if its records stopped soon, they would tell when it is used.
+    A device at rest is silent: if its records stopped soon, they would reveal when it is used.
     """
     if written is not None:
         return written
@@ -128,7 +131,7 @@ def forget_ms(source: Source, written: int | None) -> int:
 def dead_band(source: Source) -> Fraction | None:
     """Return how far the power may be from what was sent last, or the step of a count, in the unit.
 
-    Of summed phases each power may be off; the step is that of one count (`counters`). None: not known.
+    If phases are summed, each power may be off; the step is that of one count (`counters`). None if unknown.
     """
     if source.dead_band is not None:
         return source.dead_band
@@ -144,22 +147,27 @@ def dead_band(source: Source) -> Fraction | None:
 
 
 def _step(source: Source) -> Fraction | None:
-    """Return the step in which a device counts an energy, in the unit; None: not known."""
-    one = quantity(source)
-    if one is None or not (one.is_count or one.step_wh):
+    """Return the step in which a device counts energy, in the unit; None if unknown."""
+    device = quantity(source)
+    if device is None or not (device.is_count or device.step_wh):
         return None
-    each = Fraction(1) if one.step_wh is None else one.step_wh / UNIT_FACTOR[source.unit]
-    return each * (source.scale or 1)
+    step = Fraction(1) if device.step_wh is None else device.step_wh / UNIT_FACTOR[source.unit]
+    return step * (source.scale or 1)
 
 
 def counters(source: Source) -> int:
-    """Return how many counts, each with its own step, are summed in one number of an energy."""
-    one = quantity(source)
-    return 1 if source.kind is Kind.POWER else len(source.phases or "1") * (one.counters if one else 1)
+    """Return how many counts, each with its own step, are summed in one value of energy."""
+    device = quantity(source)
+    return 1 if source.kind is Kind.POWER else len(source.phases or "1") * (device.counters if device else 1)
 
 
-def nearest_profile(name: str) -> str:
-    """The names there are, the likeliest first."""
-    close = difflib.get_close_matches(name, [*FORMATS, *PROFILES], n=1)
-    known = "'number' or 'json', or a device: " + ", ".join(PROFILES)
-    return f"{close[0]!r}? Else {known}" if close else known
+def nearest_profile(name: str) -> tuple[str | None, str]:
+    """Return the profile that was probably meant, if any is close, and a list of all.
+
+    A name with which a profile's name begins is closer than one that differs by a character:
+    `shelly-gen2` means the devices of the second generation, not `shelly-gen1`.
+    """
+    known = [*FORMATS, *PROFILES]
+    near = [profile for profile in known if profile.startswith(name)] if len(name) >= _PREFIX_LEAST else []
+    near = near or difflib.get_close_matches(name, known, n=1)
+    return " or ".join(map(repr, near)) or None, "'number' or 'json', or a device: " + ", ".join(PROFILES)

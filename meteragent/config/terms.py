@@ -1,4 +1,4 @@
-"""From what a stream's configuration says, or its preset, to its terms and its schedule."""
+"""A stream's terms and schedule, from its configuration and its preset."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -15,27 +15,27 @@ from meteragent.domain.units import DAY_MS, MICRO, MINUTE_MS, Kind
 from meteragent.privacy.exact import round_half_up
 
 USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
-"""An ordinary window of the calendar, in days of 24 hours: what figures are stated for."""
+"""Days of 24 hours in an ordinary window of the calendar, for which figures are stated."""
 
 LIVE_ROUNDING: Rounding = "dithered"
-"""How the agent rounds. Archives round half-up: they store no accumulators that a copy could tell from."""
+"""How the agent rounds. Archives round half up: they store no accumulators that a copy could reveal."""
 
 _WHOLE_DAY = Hours(0, 24 * 60)
 _SHAPES_END_MS = parse_time("2035-01-01T00:00:00Z")
 
 
 def preset(stream: Stream) -> Preset:
-    """The preset that says what is not written."""
+    """Return the preset, which has the numbers that are not written."""
     return PRESETS[stream.privacy.preset]
 
 
 def space(stream: Stream) -> Space:
-    """What the slots are: as written, else the preset's."""
+    """Return what the slots are: as written, else the preset's."""
     return stream.privacy.space or preset(stream).space
 
 
 def unit(stream: Stream) -> str | None:
-    """The calendar's unit that a window is; None on the epoch grid."""
+    """Return the calendar's unit that a window is; None on the epoch grid."""
     written = stream.window.length
     length = preset(stream).length if written is None else written
     if length == "1d" and written is not None and stream.window.timezone is None:
@@ -44,7 +44,7 @@ def unit(stream: Stream) -> str | None:
 
 
 def grid(stream: Stream) -> Grid:
-    """Where windows start and end."""
+    """Return the grid on which windows start and end."""
     calendar = unit(stream)
     if calendar is None:
         return Epoch(length_ms(stream))
@@ -52,24 +52,25 @@ def grid(stream: Stream) -> Grid:
 
 
 def length_ms(stream: Stream) -> int:
-    """The length of an ordinary window: as written, else the preset's."""
+    """Return the length of an ordinary window: as written, else the preset's."""
     length = stream.window.length or preset(stream).length
     return USUAL_DAYS[length] * DAY_MS if isinstance(length, str) else length
 
 
 def step_ms(stream: Stream, window_ms: int) -> int:
-    """The length of a slot of a window that is no profile: `step`, or a part of the window."""
+    """Return the length of a slot of a window that is no profile: `step`, or a part of the window."""
     return stream.window.step or window_ms // _blocks(stream)
 
 
 def _blocks(stream: Stream) -> int:
+    """Return the number of equal slots; the preset's, unless the window or the space is written."""
     window = stream.window
     untouched = window.length is None and window.step is None and stream.privacy.space is None
     return window.blocks or (preset(stream).blocks if untouched or space(stream) is Space.PROFILE else 1)
 
 
 def hours(stream: Stream) -> tuple[Hours, ...]:
-    """The bands of the day of a profile: as written, or the day in equal blocks."""
+    """Return the bands of a profile's day: as written, or the day in equal blocks."""
     if space(stream) is not Space.PROFILE:
         return ()
     if stream.window.bands is not None:
@@ -79,43 +80,62 @@ def hours(stream: Stream) -> tuple[Hours, ...]:
 
 
 def _usual_bands(stream: Stream) -> tuple[Band, ...]:
-    """The bands of an ordinary window."""
+    """Return the bands of an ordinary window."""
     days = range(0, length_ms(stream), DAY_MS)
-    found = [
+    bands = [
         Band(
             band.name,
             tuple((day + MINUTE_MS * a, day + MINUTE_MS * b) for day in days for a, b in band.parts),
         )
         for band in hours(stream)
     ]
-    return tuple(sorted(found, key=lambda band: band.stretches[0]))
+    return tuple(sorted(bands, key=lambda band: band.stretches[0]))
 
 
 def _per_w(stream: Stream, duration_ms: int) -> Fraction:
+    """Return how many of the stream's unit 1 W is, over a duration where the unit is an energy."""
     return units_per_watt(stream.source.kind, stream.source.unit, duration_ms)
 
 
 def quantum(stream: Stream) -> Fraction:
-    """The lattice of slot values in the unit: as written, else the preset's, converted exactly.
+    """Return the lattice of slot values in the unit: as written, else the preset's.
 
-    One for all windows of a stream: that of the shortest slot of an ordinary one.
+    All windows of a stream share one: that of the shortest slot of an ordinary window. Records and
+    accumulators consist of millionths of the unit. Where the preset's power over that slot is no whole
+    number of them, as 1 W over 5 minutes is 1/12 Wh, the next finer of 1, 2 or 5 times a power of ten is
+    taken (0.05 Wh). A finer lattice promises no less: the loss is that of whole quanta, rounded up
+    (THEORY-2 A.1.2).
     """
     written = stream.privacy.quantum
-    return written if written is not None else preset(stream).quantum_w * _per_w(stream, _shortest_ms(stream))
+    if written is not None:
+        return written
+    usual = preset(stream).quantum_w * _per_w(stream, _shortest_ms(stream))
+    return usual if (usual * MICRO).denominator == 1 else _finer_step(usual)
+
+
+def _finer_step(quantum: Fraction) -> Fraction:
+    """Return the largest 1, 2 or 5 times a power of ten millionths that is below; at least one millionth."""
+    steps_u, power_u = [1], 1
+    while power_u < quantum * MICRO:
+        steps_u += [2 * power_u, 5 * power_u, 10 * power_u]
+        power_u *= 10
+    return Fraction(max(step_u for step_u in steps_u if step_u == 1 or step_u < quantum * MICRO), MICRO)
 
 
 @lru_cache(maxsize=64)
 def _shortest_ms(stream: Stream) -> int:
+    """Return the length of the shortest slot of an ordinary window."""
     bands = _usual_bands(stream)
     return min((_band_ms(band) for band in bands), default=step_ms(stream, length_ms(stream)))
 
 
 def _band_ms(band: Band) -> int:
+    """Return how long a band lasts in all."""
     return sum(end_ms - start_ms for start_ms, end_ms in band.stretches)
 
 
 def radius(stream: Stream, slot_ms: int) -> Fraction:
-    """The radius in the unit: as written, or hide / slot rounded up to the lattice (DESIGN 2)."""
+    """Return the radius in the unit: as written, or hide / slot rounded up to the lattice (DESIGN 2)."""
     privacy = stream.privacy
     if privacy.radius is not None:
         return privacy.radius
@@ -124,12 +144,12 @@ def radius(stream: Stream, slot_ms: int) -> Fraction:
 
 
 def level(stream: Stream) -> Fraction:
-    """The level: as written, else the preset's."""
+    """Return the level: as written, else the preset's."""
     return stream.privacy.level or preset(stream).level
 
 
 def others_per_day(config: Config, stream: Stream) -> Fraction:
-    """What the other streams charge a meter that they all have on a day, as epsilon in 1/W."""
+    """Return what the other streams together charge a meter in a day, as epsilon in 1/W."""
     return sum((terms(other).per_day for other in config.stream if other is not stream), Fraction(0))
 
 
@@ -146,12 +166,13 @@ def schedule(stream: Stream, others: Fraction = Fraction(0), rounding: Rounding 
 
 
 def terms(stream: Stream, others: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Terms:
-    """Return the terms of an ordinary window: all there is but where the calendar makes some longer."""
+    """Return the terms of an ordinary window; only calendars have windows with other terms."""
     usual = _terms(stream, length_ms(stream), _usual_bands(stream))
     return replace(usual, others_per_day=others, rounding=rounding)
 
 
 def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
+    """Return the terms of a window of this length, with these bands."""
     source, window = stream.source, stream.window
     per_w = _per_w(stream, interval_ms(source))
     slot_ms = min((_band_ms(band) for band in bands), default=step_ms(stream, window_ms))
@@ -183,17 +204,17 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
 
 @lru_cache(maxsize=64)
 def _preset_name(stream: Stream) -> str | None:
-    """The preset's name, if no number beside it says something else."""
+    """Return the preset's name if no number beside it says something else."""
     written = {"level": None, "hide": None, "radius": None, "quantum": None, "space": None}
     plain = stream.privacy.model_copy(update=written)
     grid_of = {"length": None, "step": None, "blocks": None, "bands": None}
     window = stream.window.model_copy(update=grid_of)
     as_named = stream.model_copy(update={"privacy": plain, "window": window})
 
-    def numbers(one: Stream) -> tuple[object, ...]:
-        slot_ms = _shortest_ms(one)
-        slots = length_ms(one), unit(one), slot_ms, _usual_bands(one), space(one)
-        return *slots, level(one), quantum(one), radius(one, slot_ms)
+    def numbers(setting: Stream) -> tuple[object, ...]:
+        slot_ms = _shortest_ms(setting)
+        slots = length_ms(setting), unit(setting), slot_ms, _usual_bands(setting), space(setting)
+        return *slots, level(setting), quantum(setting), radius(setting, slot_ms)
 
     return stream.privacy.preset if numbers(stream) == numbers(as_named) else None
 
@@ -206,28 +227,29 @@ def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, .
     windows = schedule(stream, rounding=rounding)
     calendar = Calendar(stream.window.timezone or "UTC", unit(stream) or "")
     start_ms, alike = windows.first_ms(parse_time("2025-01-01T00:00:00Z")), dict[object, int]()
-    while start_ms < _SHAPES_END_MS:  # windows whose days are as long as another's are as that
+    while start_ms < _SHAPES_END_MS:  # windows with days of the same lengths are alike
         alike.setdefault(calendar.stretches(start_ms, _WHOLE_DAY), start_ms)
         start_ms = calendar.end_ms(start_ms)
     return tuple(dict.fromkeys(map(windows.terms, alike.values())))
 
 
 def budget(stream: Stream) -> Fraction | None:
-    """The budget as epsilon in 1/W per period; None without one.
+    """Return the budget as epsilon in 1/W per period; None without one.
 
-    It is stated as a level. Where windows differ in epsilon it is that of the largest, so that a level
-    of k is never less than k windows.
+    It is stated as a level. If windows differ in epsilon, that of the largest counts, so that a level of k
+    pays for at least k windows.
     """
     if stream.privacy.budget is None:
         return None
-    largest = max(one.epsilon_per_w / one.level for one in shapes(stream))
+    largest = max(window.epsilon_per_w / window.level for window in shapes(stream))
     return stream.privacy.budget.level * largest
 
 
 def _micro(value: Fraction) -> int:
+    """Return a value in millionths, rounded half up."""
     return round_half_up(value * MICRO)
 
 
 def sink_url(stream: Stream) -> str:
-    """The sink's broker: as written, else the source's."""
+    """Return the address of the sink's broker: as written, else the source's."""
     return stream.sink.url or stream.source.url

@@ -1,4 +1,4 @@
-"""What values of the configuration are: how they are written, read and refused."""
+"""The values of a configuration: how they are written, read and refused."""
 
 import re
 from collections.abc import Callable
@@ -20,12 +20,13 @@ _DAY_MIN = 24 * 60
 
 _EXPONENT = re.compile(r"[eE][+-]?(\d+)")
 _EXPONENT_MAX = 30
-"""An integer of a million digits is nobody's setting, and would stall the check."""
+"""The largest exponent of ten: an integer of a million digits is not a setting, and would stall the check."""
 _EXPONENT_DIGITS = 3
 _WRITTEN_MAX = 100
 
 
 def _number(value: Any) -> Fraction:
+    """Read an exact number."""
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
         raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
     if not _is_ordinary(value):
@@ -37,7 +38,7 @@ def _number(value: Any) -> Fraction:
 
 
 def _is_ordinary(value: int | Decimal | str) -> bool:
-    """Whether a number, however it is written, is of a size that can be reckoned with at once."""
+    """Return whether a number, however it is written, is small enough to compute with without delay."""
     if isinstance(value, str):
         exponent = _EXPONENT.search(value)
         return len(value) <= _WRITTEN_MAX and (exponent is None or len(exponent[1]) < _EXPONENT_DIGITS)
@@ -47,15 +48,18 @@ def _is_ordinary(value: int | Decimal | str) -> bool:
 
 
 def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
+    """Return a validator that parses a string."""
+
     def validate(value: Any) -> int:
         if not isinstance(value, str):
-            raise ValueError("a text with a unit, such as '30min'")  # noqa: TRY004  see _number
+            raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see _number
         return parse(value)
 
     return validate
 
 
 def _size(text: str) -> int:
+    """Parse a size in bytes."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError("a size such as '64KiB'")
@@ -63,6 +67,7 @@ def _size(text: str) -> int:
 
 
 def _energy_wh(value: Any) -> Fraction:
+    """Read an energy."""
     match = _ENERGY.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("an energy such as '110Wh' or '0.3kWh'")
@@ -70,8 +75,9 @@ def _energy_wh(value: Any) -> Fraction:
 
 
 def _length(value: Any) -> int | str:
+    """Read the length of a window, in ms or as a unit of the calendar."""
     if not isinstance(value, str):
-        raise ValueError("a text with a unit, such as '30min'")  # noqa: TRY004  see _number
+        raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see _number
     if value in CALENDAR_UNITS:
         return value
     try:
@@ -81,17 +87,19 @@ def _length(value: Any) -> int | str:
 
 
 def _hours(value: Any) -> Hours:
+    """Read hours of the local day."""
     match = _HOURS.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("hours of the local day such as '00-07', '07:30-22' or '22-06'")
     start, end = (int(match[i]) * 60 + int(match[i + 1] or 0) for i in (1, 3))
     past_the_hour = max(int(match[2] or 0), int(match[4] or 0))
     if start >= _DAY_MIN or end > _DAY_MIN or start == end or past_the_hour > 59:
-        raise ValueError("hours between 00:00 and 24:00 that end at another time than they start")
+        raise ValueError("hours between 00:00 and 24:00 whose end differs from their start")
     return Hours(start, end or _DAY_MIN)
 
 
 def _template(value: Any) -> str:
+    """Check a topic with its placeholders."""
     if not isinstance(value, str):
         raise ValueError("a topic such as 'meters/{meter}/power'")  # noqa: TRY004  see _number
     identity.parse_template(value)
@@ -99,24 +107,26 @@ def _template(value: Any) -> str:
 
 
 def _plain_topic(value: Any) -> str:
+    """Check a topic without placeholders."""
     if not isinstance(value, str) or "{" in value or not identity.holds_topic(value):
         raise ValueError("a topic without placeholders and wildcards, such as 'meteragent/status'")
     return value
 
 
 def _shard(value: Any) -> identity.Shard:
+    """Read which agent of a fleet this is."""
     if not isinstance(value, str):
-        raise ValueError("a text such as '2/8': which agent of how many, counted from 0")  # noqa: TRY004
+        raise ValueError("a string such as '2/8': which agent of how many, counted from 0")  # noqa: TRY004
     return identity.Shard.parse(value)
 
 
 def _written(pattern: str, *examples: str) -> WithJsonSchema:
-    """How a value is written, for JSON Schema: a text of this form."""
+    """Return the JSON Schema of a value that is written as a string of this form."""
     return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$", "examples": list(examples)})
 
 
 def _exact(**bounds: int) -> WithJsonSchema:
-    """How an exact number is written: a decimal, or a fraction as a text."""
+    """Return the JSON Schema of an exact number: a decimal, or a fraction as a string."""
     text = {"type": "string", "pattern": r"^\s*[-+]?[0-9._]+([eE][-+]?[0-9]+)?(/[0-9]+)?\s*$"}
     return WithJsonSchema({"anyOf": [{"type": "number", **bounds}, text]})
 

@@ -77,7 +77,7 @@ SETTINGS = {
 def found(name: str) -> Any:
     """What is found of a setting, as data."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(audit, "_SLOTS", 1000)
+        patch.setattr(audit, "_CORE_SLOTS", 1000)
         tried = trials(config.parse(SETTINGS[name]), samples=100, bits=SeededBits(12))
     return json.loads(audit.as_json(tried))
 
@@ -126,22 +126,23 @@ def test_one_false_alarm_is_shared_by_all(name: str) -> None:
 
 
 def test_what_it_says(run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The claim, what was shown, sample sizes, their power, the false-alarm rate, checks, the verdict."""
-    monkeypatch.setattr(audit, "_SLOTS", 4000)
+    """Promise, measured loss, sample sizes, their power, the rate of false alarms, checks, the verdict."""
+    monkeypatch.setattr(audit, "_CORE_SLOTS", 4000)
     code, out, err = run(written())
     assert (code, err) == (0, "")
     lines = [line.strip() for line in out.splitlines()]
     (id_,) = ids(written())
     assert lines[0] == f"Stream main, descriptor {id_}: 1 slot a window, on multiples of 1 W"
-    assert lines[1] == "Claimed: epsilon = 1/220 per W, level 1 at the radius of 220 W."
-    assert f"{ALONE}, 20,000 windows and as many for each side of each shift" in lines
-    assert any(line.startswith(f"{SENT}, 160 windows") for line in lines)
-    assert sum(line.startswith("Shown: at least ") for line in lines) == 2
-    assert any(line.startswith("Seen with a chance of 90%: a loss 1.18 times the claim,") for line in lines)
-    assert lines.count("False alarms: one in 2,000,000 audits at most.") == 2
+    assert lines[1] == "Promised: epsilon = 1/220 per W, level 1 at the radius of 220 W."
+    assert f"{ALONE}: 20,000 windows, and as many for each side of each shift" in lines
+    assert any(line.startswith(f"{SENT}: 160 windows") for line in lines)
+    assert sum(line.startswith("Loss measured: at least ") for line in lines) == 2
+    detects = "It would detect, with a chance of 90%: a loss 1.18 times the promise,"
+    assert any(line.startswith(detects) for line in lines)
+    assert lines.count("False alarms: at most one in 2,000,000 audits.") == 2
     assert sum(line.startswith("ok ") for line in lines) == 34
-    assert lines[-2] == "All 34 checks passed: nothing found speaks against the promise."
-    assert lines[-1] == "A right configuration is refused by one audit in 1,000,000 at most."
+    assert lines[-2] == "All 34 checks passed: no evidence against the promise."
+    assert lines[-1] == "At most one audit in 1,000,000 rejects a correct configuration."
 
 
 # What is false
@@ -208,7 +209,7 @@ def test_every_control_is_refused(
     """In place of the configured mechanism each negative control ends with 3, by the checks named for it."""
     control, caught = CAUGHT[name].control, CAUGHT[name].caught
     runs(monkeypatch, Wired(control))
-    monkeypatch.setattr(audit, "_SLOTS_MOST", 0)
+    monkeypatch.setattr(audit, "_CORE_N_MAX", 0)
     code, out, _ = run(promising(control), "--json", "--samples", str(SAMPLES))
     assert code == EXIT_VIOLATED == 3
     assert not json.loads(out)["holds"]
@@ -308,7 +309,7 @@ def test_a_bias_is_seen_where_noise_is_small(
 ) -> None:
     """A quantum as large as the radius passes; half-up kept on top of the dither is refused."""
     coarse = written(privacy="level = 1\nradius = 1\nquantum = 1")
-    monkeypatch.setattr(audit, "_SLOTS", 25_000)
+    monkeypatch.setattr(audit, "_CORE_SLOTS", 25_000)
     assert run(coarse, "--samples", "1000")[0] == 0
 
     def on_top(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
@@ -328,7 +329,7 @@ def test_a_violation_is_said(
     _, out, _ = run(written(), "--samples", "200")
     assert "    FAILED  same noise for any window" in out
     assert "    FAILED  dither: rounding up" in out
-    assert "of 34 checks failed. Release nothing with this.\n" in out
+    assert "of 34 checks failed. Stop the agent: release nothing." in out
 
 
 # How much is tried
@@ -351,7 +352,7 @@ def test_windows_are_fewer_where_they_are_long(
     assert [slots for slots, _ in asked] == [n] * (1 + messages)
     assert 13 * n * asked[0][1] <= 10**8
     assert all(25 * n * few <= 72_000 for _, few in asked[1:])
-    assert (f"{SENT}: not tried, 8,640 slots are too many" in out) != messages
+    assert (f"{SENT}: not tested, windows of 8,640 slots" in out) != messages
 
 
 # What cannot be
@@ -365,7 +366,7 @@ def test_without_scipy_it_says_what_to_install(
     assert run(written()) == (
         EXIT_CRASH,
         "",
-        "meteragent: an audit needs the extra: pip install 'meteragent[analysis]'\n",
+        "meteragent: an audit needs scipy: pip install '.[analysis]' in a clone of the repository\n",
     )
     assert run(written(privacy="radius = 0.5"))[0] == EXIT_CONFIG
 
@@ -376,4 +377,4 @@ def test_too_few_samples_are_refused(samples: str, capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit) as left:
         main(["audit", "home.toml", "--samples", samples])
     assert left.value.code == 2
-    assert "a whole number from 100 on" in capsys.readouterr().err
+    assert "a whole number of at least 100" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 import signal
 import subprocess
 import sys
@@ -112,15 +113,15 @@ REFUSED = {
 def test_a_bad_configuration_is_refused_with_its_key(
     key: str, command: str, write: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All commands end with 78 and tell file, key, what was found, what would be right; no store is made."""
+    """All commands end with 78: file, line, key, what was found, what would be right; no store is made."""
     path = write(**REFUSED[key])
     if key == "sink.topic":
         text = Path(path).read_text().replace("private/{meter}/power", "meters/{meter}/power")
         Path(path).write_text(text)
     assert main([command, path]) == EXIT_CONFIG == 78
     out, told = capsys.readouterr()
-    assert told.startswith(f"{path}: {key}: found ")
-    assert "; expected " in told
+    assert re.match(rf"{re.escape(path)}:\d+: {re.escape(key)}: found .*; (?:expected|did you mean) ", told)
+    assert told.count("\n") == told.count(path) == 1
     assert out == ""
     assert not Path(path).with_name("db").exists()
 
@@ -138,7 +139,8 @@ def test_a_configuration_that_is_not_there_is_refused(
 ) -> None:
     """A missing file and one that is not TOML end with 78 too."""
     assert main(["run", str(tmp_path / "none.toml")]) == EXIT_CONFIG
-    assert "no such file" in capsys.readouterr().err
+    told = f"{tmp_path}/none.toml: found no such file or directory; expected a TOML file that can be read\n"
+    assert capsys.readouterr().err == told
     (tmp_path / "some.toml").write_text("= 3")
     assert main(["run", str(tmp_path / "some.toml")]) == EXIT_CONFIG
     assert "expected TOML" in capsys.readouterr().err
@@ -166,12 +168,13 @@ def test_a_secret_that_cannot_be_read_is_refused(
 def test_check_says_the_promise_and_what_it_costs(
     write: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The default in words: a kettle hidden for 311 W a number; the last line says what is not hidden."""
+    """The default in words: a kettle hidden for 311 W a number, what is not hidden, and what to do next."""
     assert main(["check", write()]) == 0
     told = capsys.readouterr().out
     for part in ("epsilon = 1/220 per W", "110 Wh", "311 W", "9.84 W", "48 a day", "5.9 kWh"):
         assert part in told
-    assert told.rstrip().splitlines()[-1].startswith("Does NOT hide: ")
+    assert "\nDoes NOT hide:\n" in told
+    assert told.rstrip().rpartition("\n\n")[2].startswith("Next: meteragent run ")
 
 
 def test_check_says_the_same_as_json(write: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,8 +187,8 @@ def test_check_says_the_same_as_json(write: Callable[..., str], capsys: pytest.C
     assert found["errors"]["number"] == 311.1
     assert found["errors"]["month_kwh"] == pytest.approx(5.90, abs=0.01)
     unknown, habit = found["warnings"]
-    assert unknown.startswith("how far apart readings are is not known: set source.every;")
-    assert habit == "a habit is learnt within a month: a kettle, a TV evening, a washing machine"
+    assert unknown.startswith("the time between readings is unknown: set source.every;")
+    assert habit == "habits that are learnt within a month: a kettle, a TV evening, a washing machine"
 
 
 def test_check_needs_no_store_and_makes_none(write: Callable[..., str]) -> None:

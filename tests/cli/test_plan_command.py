@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from meteragent.cli import main
 from meteragent.cli.common import EXIT_CRASH
 from meteragent.report import plan
-from meteragent.report.plan import ask, say, setting
+from meteragent.report.plan import ask, render, setting
 from tests.support.guarantees import facts_of
 
 
@@ -40,27 +40,27 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 )
 def test_errors_are_said_as_people_read_what_is_shared(watts: float, share: ask.Share, text: str) -> None:
     """Days and months are energies, all else is power; three figures, never as powers of ten."""
-    assert say.error(watts, share) == text
+    assert render.error(watts, share) == text
 
 
 # The command ----------------------------------------------------------------------------------------
 
 
 def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    """Error, hiding, configuration, table, slots, the stronger promise and what `check` says are printed."""
+    """Error, hiding, configuration, table, slots, the stronger promise and the next command are printed."""
     text = said(capsys, "--hide", "away 8h", "--share", "half-hour", "--homes", "500", "--error", "20%")
     for part in (
         "To hide away 8 h, share half hours, the mean of 500 homes within 20%: possible.",
-        "one home                        1,321 W       400 % of a home of 330 W",
-        "One home's number: 95 % within 2,798 W.",
+        "one home                        1,321 W       400 % of a home's 330 W",
+        "One home's number: 95 % within ± 2,798 W.",
         "Within 20%: the mean of 500 homes has 10 % to spare; 401 homes are enough.",
-        "The floor: no noise that keeps this promise has less error than 1,321 W;",
-        "All windows that away 8 h touches together change its odds by a factor of at most e^4.28 = 72.",
+        "Lower bound: no noise that keeps this promise has an error below 1,321 W;",
+        "Together, all windows that away 8 h touches change its odds by a factor of at most e^4.28 = 72.",
         "Numbers in a window: 1 has the least error of",
-        "Stronger, if you want it: odds within e^1 over the whole event",
-        "touch at most 5 windows of 2h, each at level 0.2.",
+        "Stronger, if you want it: odds within e^1 = 2.72 over the whole event",
+        "touch at most 5 windows of 2 h, each at level 0.2.",
         'privacy.level = "1/5"',
-        "Stream main: power in W, windows of 30min, one number each",
+        "Next: save the configuration as home.toml",
     ):
         assert " ".join(part.split()) in " ".join(text.split())
     rows = [line for line in text.splitlines() if line.startswith(" *")]
@@ -71,28 +71,30 @@ def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_plan_is_what_check_says_of_its_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`check` on the configuration that was printed says what `plan` said at the end."""
-    text = said(capsys, "--share", "day", "--error", "10%", "--timezone", "Europe/Amsterdam")
-    block = text.split("Paste this\n\n")[1].split("\n\n")[0]
+    """`check` on the configuration that is printed has the facts that `plan --json` has."""
+    question = ("--share", "day", "--error", "10%", "--timezone", "Europe/Amsterdam")
+    block = said(capsys, *question).split("Paste this\n\n")[1].split("\n\n")[0]
+    told = json.loads(said(capsys, *question, "--json"))
     path = tmp_path / "home.toml"
     path.write_text(block, encoding="utf-8")
-    assert main(["check", str(path)]) == 0
-    assert text.endswith(capsys.readouterr().out)
+    assert main(["check", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"streams": [told["check"]]}
+    assert told["setting"]["configuration"].strip() == block.strip()
     assert 'window.timezone = "Europe/Amsterdam"\n' in block
 
 
 def test_not_possible_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     """What is not possible ends with 0: why, what would be, and the first of it to paste."""
     text = said(capsys, "--hide", "kettle", "--share", "half-hour", "--homes", "100", "--error", "1%")
-    assert "NOT possible: the error is 9.43 times what is asked for." in text
+    assert "NOT possible: the error is 9.43 times the goal." in text
     assert "more homes: half hours, the mean of 8,889 homes, 110 Wh hidden: 3.3 W" in text
     assert "share days: the mean of 100 homes, 110 Wh hidden: 0.0156 kWh" in text
     assert "The first of these, to paste (it is the preset 'appliance')" in text
     text = said(capsys, "--hide", "42kWh", "--error", "5%")
-    assert "NOT possible: none of what could be shared is that good." in text
+    assert "NOT possible: no share is that accurate." in text
     assert re.search(r"months +59\.4 kWh +25 % +no", text)
     text = said(capsys, "--share", "day", "--error", "1W")
-    assert "NOT possible: what can be hidden then is less than any of the examples." in text
+    assert "NOT possible: at that error not even the smallest example can be hidden." in text
 
 
 @pytest.mark.parametrize("share", ["curve", "typical-day"])
@@ -101,7 +103,7 @@ def test_choosing_blocks_on_a_private_trace_is_a_release(
 ) -> None:
     """Whoever gets a number of blocks is told that a private trace must not choose it."""
     told = " ".join(said(capsys, "--hide", "kettle", "--share", share).split())
-    assert "Never choose it by a private trace: that choice is itself a release" in told
+    assert "Never choose it on a private trace: that choice is itself a release" in told
     assert "private trace" not in said(capsys, "--hide", "kettle", "--share", "half-hour")
 
 
@@ -147,8 +149,8 @@ def test_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
             ["--plot", "x.txt"],
             "argument --plot: found 'x.txt'; expected a name that ends in .png, .pdf or .svg",
         ),
-        (["--plot", "nowhere/x.png"], "found 'nowhere/x.png'; expected a name in a folder that exists"),
-        (["--hide", "kettle"], "two of: --hide; --share; --error"),
+        (["--plot", "nowhere/x.png"], "found 'nowhere/x.png'; expected a file in an existing folder"),
+        (["--hide", "kettle"], "give two of --hide, --share and --error"),
         (["--share", "typical-day", "--error", "1kWh"], "a percentage such as 5%, or watts such as 20W"),
     ],
 )
@@ -182,9 +184,9 @@ def test_a_picture_says_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixt
     for text in (
         "energy hidden in each number, in Wh",
         "error (one standard deviation), in kWh",
-        "the floor: no noise that keeps the promise is below",
+        "lower bound: no noise that keeps the promise is below",
         "this setting: 0.424 kWh for one home",
-        "the error that is wanted",
+        "the error to reach",
         "a kettle",
     ):
         assert f"<!-- {text} -->" in drawn
@@ -198,7 +200,7 @@ def test_without_matplotlib_the_extra_is_named(
     given = ("--hide", "kettle", "--share", "day")
     assert "possible" in said(capsys, *given)
     assert main(["plan", *given, "--plot", str(tmp_path / "x.png")]) == EXIT_CRASH
-    assert "pip install 'meteragent[analysis]'" in capsys.readouterr().err
+    assert "needs scipy: pip install '.[analysis]' in a clone" in capsys.readouterr().err
 
 
 def test_lines_and_floors_are_drawn_where_they_are(

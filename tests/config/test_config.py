@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from meteragent import config
+from meteragent.domain.presets import PRESETS, units_per_watt
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
 from tests.support.configurations import BUDGET, FLAT, energy, refused, settled, streams, written
@@ -185,6 +186,56 @@ def test_a_preset_in_energies(unit: str, quantum: Fraction, radius: Fraction, hi
     terms = settled(source=energy(unit))
     assert [terms.quantum, terms.radius, terms.hides_wh] == [quantum, radius, 110]
     assert (terms.low_u, terms.high_u, terms.interval_ms, terms.hold_ms) == (0, high_u, 900_000, 0)
+
+
+@pytest.mark.parametrize("kind", ["register", "interval_energy"])
+@pytest.mark.parametrize("unit", ["Wh", "kWh"])
+@pytest.mark.parametrize(
+    ("minutes", "quantum_wh"),
+    [
+        (1, "0.01"),
+        (5, "0.05"),
+        (10, "0.1"),
+        (20, "0.2"),
+        (7, "0.1"),
+        (15, "1/4"),
+        (30, "1/2"),
+        (45, "3/4"),
+        (60, 1),
+    ],
+)
+def test_energies_of_any_window_have_a_default_quantum(
+    minutes: int, quantum_wh: str | int, unit: str, kind: str
+) -> None:
+    """1 W over the slot where that is whole millionths, else the next finer 1, 2 or 5: the same in kWh."""
+    source = energy(unit).replace("interval_energy", kind)
+    terms = settled(source=source, window=f"length = '{minutes}min'")
+    per_wh = Fraction(1, 1000 if unit == "kWh" else 1)
+    assert terms.quantum == Fraction(quantum_wh) * per_wh
+    assert terms.radius == -(-110 * per_wh // terms.quantum) * terms.quantum
+    assert terms.hides_wh == (110 if minutes != 45 else Fraction("110.25"))
+
+
+@given(
+    seconds=st.integers(1, 10**6),
+    unit=st.sampled_from(["Wh", "kWh"]),
+    name=st.sampled_from(["television", "appliance", "street"]),
+)
+def test_a_default_quantum_is_that_of_the_preset_or_the_next_finer(
+    seconds: int, unit: str, name: str
+) -> None:
+    """The preset's power over the slot where that is whole millionths, else finer, by 2.5 at most."""
+    text = written(source=energy(unit), window=f"length = '{seconds}s'", privacy=f"preset = '{name}'")
+    (stream,) = config.parse(text).stream
+    usual = PRESETS[name].quantum_w * units_per_watt(Kind.INTERVAL_ENERGY, unit, seconds * 1000)
+    quantum = config.terms(stream).quantum
+    if (usual * MICRO).denominator == 1:
+        assert quantum == usual
+    elif usual * MICRO > 1:
+        assert usual * Fraction(2, 5) < quantum < usual
+    else:
+        assert quantum * MICRO == 1
+    assert (config.terms(stream).radius / quantum).denominator == 1
 
 
 def test_a_range_is_rounded_to_millionths() -> None:

@@ -21,9 +21,9 @@ def test_a_status_and_home_assistant_may_be_asked_for() -> None:
         ("home_assistant = 'homeassistant'", "sink.status", "a topic such as 'meteragent/status'"),
         (HOME.replace("agent/", "homeassistant/"), "sink.status", "a topic of the agent's own"),
         (f"{HOME}\nformat = 'senml'", "sink.format", "'json'"),
-        ("status = 'private/agent/power'", "sink.status", "no reading's and no record's"),
-        ("status = 'private/agent/power/privacy'", "sink.status", "no reading's and no record's"),
-        ("status = 'meters/agent/power'", "sink.status", "no reading's and no record's"),
+        ("status = 'private/agent/power'", "sink.status", "no reading and no record uses"),
+        ("status = 'private/agent/power/privacy'", "sink.status", "no reading and no record uses"),
+        ("status = 'meters/agent/power'", "sink.status", "no reading and no record uses"),
     ],
 )
 def test_what_home_assistant_or_others_could_not_read_is_refused(sink: str, key: str, expected: str) -> None:

@@ -16,12 +16,12 @@ def test_what_is_no_file_or_no_toml_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "meteragent.toml"
     assert refused(lambda: config.load(path)).found == "no such file or directory"
     assert refused(lambda: config.load(tmp_path)).found == "is a directory"
-    path.write_bytes(b"\xff")
+    assert str(refused(lambda: config.load(tmp_path / "no"))).count("no:") == 1
+    path.write_bytes(b"# \xc3\xa4\n\xff")
     error = refused(lambda: config.load(path))
-    assert (error.key, error.found) == (str(path), "unicodedecodeerror")
+    assert str(error) == f"{path}:2: found a byte that is not UTF-8; expected a text in UTF-8"
     error = refused(lambda: config.parse("[source\n"))
-    assert (error.key, error.expected) == ("file", "TOML")
-    assert "line 1" in error.found
+    assert (error.key, error.expected, error.line) == ("", "TOML", 1)
 
 
 def test_a_secret_is_read_without_its_line_end(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     ),
     "topic 3": ("topic = 3", "source.topic", "3", "a text"),
     "hold 0": ("hold = '0s'", "source.hold", "'0s'", "greater than 0"),
-    "hold without unit": ("hold = 900", "source.hold", "900", "a text with a unit"),
+    "hold without unit": ("hold = 900", "source.hold", "900", "a string with a unit"),
     "hold 1.5 h": ("hold = '1.5h'", "source.hold", "'1.5h'", "a whole number and ms, s, min, h or d"),
     "inflight 0": ("inflight = 0", "source.inflight", "0", "greater than or equal to 1"),
     "inflight true": ("inflight = true", "source.inflight", "True", "a whole number"),
@@ -63,14 +63,19 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "inflight text": ("inflight = '5'", "source.inflight", "'5'", "a whole number"),
     "payload": ("max_payload = '64'", "source.max_payload", "'64'", "a size such as '64KiB'"),
     "protocol": ("protocol = '4'", "source.protocol", "'4'", "'3.1.1'"),
-    "port": ("url = 'mqtt://h:x'", "source.url", "the port is not a number", "mqtt://host[:port]"),
+    "port": ("url = 'mqtt://h:x'", "source.url", "a port that is not a number", "mqtt://host[:port]"),
     "no name": (
         "password_file = 'p'",
         "source.password_file",
         "a password without a name",
         "source.username",
     ),
-    "ca without TLS": ("ca_file = 'ca.pem'", "source.url", "ca_file, cert_file and key_file need mqtts", ""),
+    "ca without TLS": (
+        "ca_file = 'ca.pem'",
+        "source.url",
+        "mqtt:// with a ca_file, cert_file or key_file, which need mqtts",
+        "",
+    ),
     "key without cert": (
         "url = 'mqtts://h'\nkey_file = 'k'",
         *("source.url", "a key_file without a cert_file", "mqtts://host[:port] with its files"),
@@ -79,7 +84,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "max_meter = 3",
         "source.max_meter",
         "an unknown key",
-        "'max_meters', or one of username",
+        "max_meters",
     ),
     "uneven step": (
         "step = '7min'",
@@ -94,7 +99,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "length = '1d'\ntimezone = 'Europe/Amstrdam'",
         "window.timezone",
         "'Europe/Amstrdam'",
-        "'Europe/Ams",
+        "a time zone such as 'Europe/Ams",
     ),
     "zone path": ("length = '1d'\ntimezone = '../etc'", "window.timezone", "'../etc'", "a time zone such as"),
     "zone without a calendar": (
@@ -110,7 +115,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     ),
     "blocks of a day with 23 hours": (
         "length = '1d'\nblocks = 7\ntimezone = 'Europe/Amsterdam'",
-        *("window.blocks", "7", "a number that divides every window, also one of '1d'"),
+        *("window.blocks", "7", "a number that divides every window, including one of '1d'"),
     ),
     "two ways": (
         "step = '15min'\nblocks = 2",
@@ -173,13 +178,13 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "budget period": (BUDGET % (99, "36h"), "privacy.budget.per", "'36h'", "whole days, such as '24h'"),
     "budget without period": ("budget = { level = 1 }", "privacy.budget.per", "nothing", "no default"),
     "budget typo": (
-        "budget = { level = 1, per = '1d', pr = 1 }",
+        "budget = { level = 48, per = '1d', pr = 1 }",
         "privacy.budget.pr",
         "an unknown key",
-        "'per', or",
+        "per",
     ),
     "budget bare": ("budget = 48", "privacy.budget", "48", "a table"),
-    "privacy typo": ("radios = 5", "privacy.radios", "an unknown key", "'radius', or one of preset, level"),
+    "privacy typo": ("radios = 5", "privacy.radios", "an unknown key", "radius"),
     "format": ("format = 'xml'", "sink.format", "'xml'", "'json' or 'senml'"),
     "sink without meter": ("topic = 'p'", "sink.topic", "'p'", "one segment {meter}"),
     "spread": ("spread = '-5s'", "sink.spread", "'-5s'", "a whole number and"),
@@ -187,7 +192,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "pseudonym = 'k'",
         "sink.pseudonym",
         "an unknown key",
-        "'pseudonym_key_file', or one of username",
+        "pseudonym_key_file",
     ),
     "loop": (
         "topic = 'meters/{meter}/power'",
@@ -196,7 +201,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "no source of this broker",
     ),
     "max_mb 0": ("max_mb = 0", "store.max_mb", "0", "greater than or equal to 1"),
-    "store typo": ("keeps = '1d'", "store.keeps", "an unknown key", "'keep', or one of path, keep, max_mb"),
+    "store typo": ("keeps = '1d'", "store.keeps", "an unknown key", "keep"),
 }
 
 
@@ -292,11 +297,11 @@ def test_keys_of_streams_are_found_by_their_place() -> None:
     error = refused(lambda: config.parse(two + "[stream.privacy]\nradius = 0.5"))
     assert (error.key, error.found) == ("stream[1].privacy.radius", "0.5")
     error = refused(lambda: config.parse(two + "[window]\nlength = '1h'"))
-    assert (error.key, error.expected) == ("window", "one of stream, store, page, archive")
+    assert (error.key, error.expected) == ("window", "stream.window")
     error = refused(lambda: config.parse(two.replace("name", "nam")))
-    assert (error.key, error.expected[:6]) == ("stream[0].nam", "'name'")
+    assert (error.key, error.expected) == ("stream[0].nam", "name")
     error = refused(lambda: config.parse(FLAT.replace("[store]", "[stoer]\nkeep = '1d'")))
-    assert (error.key, error.expected[:7]) == ("stoer", "'store'")
+    assert (error.key, error.expected) == ("stoer", "store")
 
 
 @pytest.mark.parametrize(

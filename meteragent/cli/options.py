@@ -1,0 +1,262 @@
+"""The arguments of each command, in groups.
+
+Nothing here imports a command: an argument that needs more than argparse offers is parsed by a function of
+the command's module, which is imported only when such an argument is given.
+"""
+
+import argparse
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def _parsed_by(command: str, function: str) -> Callable[[str], Any]:
+    """Return a parser of an argument that calls a function of a command's module, imported only then."""
+
+    def parse(text: str) -> Any:
+        return getattr(importlib.import_module(f"meteragent.cli.{command}"), function)(text)
+
+    return parse
+
+
+def _config(parser: argparse.ArgumentParser) -> None:
+    """Add the argument CONFIG."""
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="the configuration file (TOML)")
+
+
+def _json(group: Any) -> None:
+    """Add the option --json."""
+    group.add_argument("--json", action="store_true", help="print the same facts as JSON")
+
+
+def run(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `run`."""
+    _config(parser)
+    parser.add_argument_group("log").add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="the lowest level that is logged; default: %(default)s",
+    )
+
+
+def check(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `check`."""
+    _config(parser)
+    form = parser.add_argument_group("output").add_mutually_exclusive_group()
+    _json(form)
+    form.add_argument(
+        "--statement", action="store_true", help="print a page for your data protection records (Markdown)"
+    )
+    parser.add_argument_group("events").add_argument(
+        "--event",
+        metavar="'2000W 30min'",
+        type=_parsed_by("check", "parse_event"),
+        action="append",
+        default=[],
+        help="also show how well an event of your own is hidden; can be repeated",
+    )
+
+
+def audit(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `audit`."""
+    _config(parser)
+    parser.add_argument_group("effort").add_argument(
+        "--samples",
+        metavar="N",
+        type=_parsed_by("audit", "parse_samples"),
+        help="windows for each statistic; default: what takes a few seconds",
+    )
+    _json(parser.add_argument_group("output"))
+
+
+def ledger(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `ledger`."""
+    _config(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument("--meter", metavar="M", help="show this meter only")
+    _json(output)
+    mending = parser.add_argument_group("a store that was restored or moved")
+    mending = mending.add_mutually_exclusive_group()
+    mending.add_argument(
+        "--restored-at",
+        metavar="TIME",
+        type=_parsed_by("ledger", "parse_time_ms"),
+        help="make a restored store usable: nothing before TIME (RFC 3339, or now) is released again",
+    )
+    mending.add_argument(
+        "--moved", action="store_true", help="accept a store that you have moved with the files beside it"
+    )
+
+
+def export(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `export`."""
+    _config(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument("--csv", action="store_true", help="print CSV, which is the default")
+    output.add_argument(
+        "--nonnegative",
+        action="store_true",
+        help="add a column without negative values that keeps each day's energy (biased for single slots)",
+    )
+
+
+def health(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `health`."""
+    _config(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help="print all figures as JSON")
+
+
+def plan(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `plan`."""
+    parser.set_defaults(refuse=parser.error)
+    question = parser.add_argument_group("the question: two of --hide, --share and --error")
+    assumptions = parser.add_argument_group("assumptions")
+    output = parser.add_argument_group("output")
+    rows = (
+        (
+            question,
+            "--hide",
+            "WHAT",
+            "kettle, 'tv evening', 'away 8 h', ..., 110Wh, 0.3kWh, or '2000W 30min'",
+        ),
+        (question, "--share", "WHAT", "half-hour, day, typical-day, month; also 15min, hour, curve"),
+        (
+            question,
+            "--error",
+            "P",
+            "the largest acceptable error of the mean: 5%% of a home's use, 20W, 0.5kWh",
+        ),
+        (question, "--homes", "N", "how many homes are averaged; default: 1"),
+        (assumptions, "--level", "L", "the level of a window; smaller is more private; default: 1"),
+        (assumptions, "--timezone", "ZONE", "the time zone of local days and months; default: UTC"),
+        (
+            output,
+            "--plot",
+            "FILE",
+            "plot error against energy hidden to a file that ends in .png, .pdf or .svg",
+        ),
+    )
+    for group, flag, metavar, text in rows:
+        parse = _parsed_by("plan", f"parse_{flag[2:]}")
+        group.add_argument(flag, metavar=metavar, type=parse, help=text)
+    parser.set_defaults(level="1", timezone="UTC")  # strings: argparse parses them too
+    _json(output)
+
+
+def discover(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `discover`."""
+    broker = parser.add_argument_group("the broker")
+    broker.add_argument("--url", required=True, help="its address: mqtt://host[:1883] or mqtts://host[:8883]")
+    broker.add_argument("--username", metavar="NAME", help="the user name to log in with")
+    broker.add_argument("--password-file", metavar="FILE", type=Path, help="a file that holds the password")
+    for flag, text in (
+        ("--ca-file", "the certificate authority to trust; default: the system's"),
+        ("--cert-file", "your client certificate"),
+        ("--key-file", "the client certificate's private key; default: in the same file"),
+    ):
+        broker.add_argument(flag, metavar="FILE", type=Path, help=f"for mqtts://: {text}")
+    listening = parser.add_argument_group("listening")
+    listening.add_argument(
+        "--seconds",
+        type=_parsed_by("discover", "parse_seconds"),
+        default=60,
+        metavar="N",
+        help="how long to listen; default: %(default)s; Ctrl-C stops early",
+    )
+    listening.add_argument(
+        "--topic", default="#", metavar="FILTER", help="what to listen to; default: '#', everything"
+    )
+
+
+def tap(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `tap`."""
+    _config(parser)
+    parser.add_argument_group("meters").add_argument(
+        "--meter", metavar="M", help="show this meter only, by its name in the source's topic"
+    )
+
+
+def redact(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `redact`."""
+    parser.add_argument("file", metavar="FILE", help="the recorded payload; - for standard input")
+    group = parser.add_argument_group("redaction")
+    group.add_argument(
+        "--profile",
+        metavar="NAME",
+        type=_parsed_by("redact", "parse_profile"),
+        help="also check whether this device profile reads the result as before",
+    )
+    group.add_argument(
+        "--keep", metavar="NAME", action="append", default=[], help="keep a key or word that names nobody"
+    )
+
+
+def sanitise(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `sanitise`."""
+    parser.add_argument("input", metavar="IN.parquet", type=Path, help="a file, or a folder of files")
+    parser.add_argument("output", metavar="OUT.parquet", type=Path, help="a folder that does not exist yet")
+    parser.add_argument_group("promise").add_argument(
+        "--config", metavar="CONFIG", type=Path, required=True, help="a configuration with an [archive] table"
+    )
+    group = parser.add_argument_group("run")
+    group.add_argument("--engine", choices=("local", "spark"), default="local", help="default: %(default)s")
+    group.add_argument("--dry-run", action="store_true", help="show what a run would do, and write nothing")
+
+
+def key_file(parser: argparse.ArgumentParser) -> None:
+    """Declare the argument FILE of `key show` and of every other action of `key`."""
+    parser.add_argument("file", metavar="FILE", type=Path, help="the key's file")
+
+
+def key_new(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `key new`."""
+    key_file(parser)
+    group = parser.add_argument_group("the key")
+    group.add_argument(
+        "--tenant",
+        metavar="NAME",
+        type=_parsed_by("key", "parse_tenant"),
+        required=True,
+        help="the owner of the windows",
+    )
+    group.add_argument(
+        "--from",
+        metavar="DATE",
+        dest="begin",
+        type=_parsed_by("key", "parse_date"),
+        help="a day of the first epoch; default: no limit, for archives that are older than their key",
+    )
+    group.add_argument(
+        "--every",
+        choices=("month", "day"),
+        default="month",
+        help="the length of an epoch, which `forget` erases as a whole; default: %(default)s",
+    )
+
+
+def key_forget(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `key forget`."""
+    key_file(parser)
+    parser.add_argument_group("what to forget").add_argument(
+        "--before",
+        metavar="DATE",
+        type=_parsed_by("key", "parse_date"),
+        required=True,
+        help="a day of the first epoch to keep",
+    )
+
+
+def demo(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `demo`."""
+    size = parser.add_argument_group("size")
+    size.add_argument("--homes", metavar="N", help="how many homes; default: 100")
+    size.add_argument("--days", metavar="N", help="how many days; default: 1")
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", metavar="DIR", help="the folder for the picture and the report")
+
+
+def schema(_: argparse.ArgumentParser) -> None:
+    """Declare nothing: `schema` takes no arguments."""

@@ -1,0 +1,219 @@
+"""The command line: what each command is for, its arguments, an example and its exit codes.
+
+Nothing here imports a command, so that `--help` is quick and the agent starts without the libraries that
+other commands need. A command's module is `meteragent.cli.NAME`, which has `run(options)`; `options` declares
+its arguments.
+"""
+
+import argparse
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from meteragent.cli import options
+
+WIDTH_MAX = 100
+"""The maximum width of a line of help, in characters."""
+
+CODES = {
+    0: "done",
+    1: "failed: the message says why",
+    2: "the command line is wrong",
+    78: "the configuration is refused: the message names each line and key, and what would be right",
+}
+"""What exit codes mean, unless a command says otherwise."""
+
+_BAD_STORE = "failed: there is no store, or it cannot be used; the message says what to do"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """The help text of a command; `example` has command lines without the program's name."""
+
+    sentence: str
+    example: str
+    declare: Callable[[argparse.ArgumentParser], None]
+    codes: tuple[int, ...]
+    meanings: dict[int, str]
+
+    @property
+    def epilog(self) -> str:
+        """The example and the exit codes."""
+        rows = [f"  {code:<3}  {self.meanings.get(code) or CODES[code]}" for code in self.codes]
+        examples = [f"  meteragent {line}" for line in self.example.splitlines()]
+        return "\n".join(["example:", *examples, "", "exit codes:", *rows])
+
+
+class Format(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal, up to a limit, with example and exit codes laid out as they are."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
+        super().__init__(prog, max_help_position=30, width=width)
+
+
+def parser(version: str) -> argparse.ArgumentParser:
+    """Return the parser of all commands; the options that it parses have the command's name in `command`."""
+    codes = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in CODES.items())
+    program = argparse.ArgumentParser(
+        "meteragent",
+        description="Add noise to smart-meter readings on your own device; only private numbers leave it.",
+        epilog=f"`meteragent COMMAND --help` shows its options and an example.\n\nexit codes:\n{codes}",
+        formatter_class=Format,
+    )
+    program.add_argument("--version", action="version", version=f"meteragent {version}")
+    commands = program.add_subparsers(required=True, metavar="COMMAND", dest="command", title="commands")
+    for name, command in COMMANDS.items():
+        command.declare(_subparser(commands, name, command))
+    return program
+
+
+def _subparser(parsers: Any, name: str, command: Command) -> argparse.ArgumentParser:
+    """Add the parser of a command, or of one of its actions."""
+    added: argparse.ArgumentParser = parsers.add_parser(
+        name,
+        help=command.sentence,
+        description=command.sentence,
+        epilog=command.epilog,
+        formatter_class=Format,
+    )
+    return added
+
+
+def _key(parser: argparse.ArgumentParser) -> None:
+    """Declare the actions of `key`, which are commands of their own."""
+    actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action", title="actions")
+    for name, action in _KEY_ACTIONS.items():
+        action.declare(_subparser(actions, name, action))
+
+
+_KEY_ACTIONS = {
+    "new": Command(
+        "Create a key. Anyone who has its file can remove the noise from releases: see SECURITY.md.",
+        "key new archive.key --tenant example --from 2025-01-01",
+        options.key_new,
+        (0, 1, 2),
+        {},
+    ),
+    "show": Command(
+        "Show a key's tenant, its first epoch and its public id today; never the secret.",
+        "key show archive.key",
+        options.key_file,
+        (0, 1, 2, 78),
+        {78: "the file holds no key, or others can read it"},
+    ),
+    "forget": Command(
+        "Erase the keys of all epochs before that of a date: their windows can never be released again.",
+        "key forget archive.key --before 2026-01-01",
+        options.key_forget,
+        (0, 1, 2, 78),
+        {78: "the file holds no key, or others can read it"},
+    ),
+}
+
+COMMANDS = {
+    "run": Command(
+        "Run the agent until SIGTERM or Ctrl-C.",
+        "run home.toml",
+        options.run,
+        (0, 1, 2, 78),
+        {
+            0: "stopped by SIGTERM or Ctrl-C",
+            1: "crashed, or the store is in use, restored, moved or lost",
+        },
+    ),
+    "check": Command(
+        "Show what a configuration promises, hides and costs, before anything leaves.",
+        "check home.toml --event '2000W 30min'",
+        options.check,
+        (0, 1, 2, 78),
+        {},
+    ),
+    "audit": Command(
+        "Test that the mechanism of a configuration keeps its promise.",
+        "audit home.toml --samples 100000",
+        options.audit,
+        (0, 1, 2, 3, 78),
+        {1: "failed: scipy is missing, or for a reason that the message gives", 3: "a promise is broken"},
+    ),
+    "ledger": Command(
+        "Show the privacy spent by meter, day and stream, or repair a store that was restored or moved.",
+        "ledger home.toml --meter kitchen",
+        options.ledger,
+        (0, 1, 2, 78),
+        {1: _BAD_STORE},
+    ),
+    "export": Command(
+        "Print, as CSV, everything that has already left.",
+        "export home.toml > private.csv",
+        options.export,
+        (0, 1, 2, 78),
+        {1: _BAD_STORE},
+    ),
+    "health": Command(
+        "Show the state of the running agent: each problem with its cause and remedy.",
+        "health home.toml",
+        options.health,
+        (0, 1, 2, 78),
+        {0: "all is well", 1: "there is a problem, or no agent answers"},
+    ),
+    "plan": Command(
+        "Given two of what to hide, what to share and the error of a mean, find the third.",
+        "plan --hide kettle --share half-hour --homes 100",
+        options.plan,
+        (0, 1, 2),
+        {1: "failed: --plot needs matplotlib, which is not installed"},
+    ),
+    "discover": Command(
+        "Listen to a broker and propose a configuration for each meter on it.",
+        "discover --url mqtt://192.168.1.10 --username me --password-file password",
+        options.discover,
+        (0, 1, 2),
+        {1: "nothing was heard, or the broker refuses or does not answer"},
+    ),
+    "tap": Command(
+        "Show raw readings next to what is sent, live; only in a terminal.",
+        "tap home.toml",
+        options.tap,
+        (0, 1, 2, 78),
+        {0: "ended by Ctrl-C", 1: "this is not a terminal, or a broker does not answer"},
+    ),
+    "redact": Command(
+        "Make a recorded payload fit for a bug report: its shape stays, names and numbers go.",
+        "redact payload.json --profile shelly-gen2-em",
+        options.redact,
+        (0, 1, 2),
+        {1: "failed: the file cannot be read, or is too large"},
+    ),
+    "sanitise": Command(
+        "Release a Parquet archive, each window once, on this machine or on Spark.",
+        "sanitise homes.parquet private.parquet --config archive.toml --dry-run",
+        options.sanitise,
+        (0, 1, 2, 78, 130),
+        {78: "the configuration or the key is refused", 130: "interrupted; the same command resumes the run"},
+    ),
+    "key": Command(
+        "Create, show or forget the key from which an archive's noise is derived.",
+        "key new archive.key --tenant example --from 2025-01-01 --every month\n"
+        "key forget archive.key --before 2026-01-01",
+        _key,
+        (0, 1, 2, 78),
+        {78: "the file holds no key, or others can read it"},
+    ),
+    "demo": Command(
+        "Run the whole chain with simulated homes, in about a minute.",
+        "demo --homes 20",
+        options.demo,
+        (0, 1, 2),
+        {2: "the command line is wrong, or the simulators are not installed"},
+    ),
+    "schema": Command(
+        "Print the JSON Schema of the configuration, for editors and programs.",
+        "schema > meteragent.schema.json",
+        options.schema,
+        (0, 1, 2),
+        {},
+    ),
+}
+"""All commands, in the order in which they are listed."""

@@ -1,0 +1,179 @@
+"""The lines on which the keys of a TOML file stand, which `tomllib` does not report.
+
+Theory of operation
+-------------------
+The text is valid: `tomllib` has read it before. So nothing is checked here, and the scanner only has to know
+where a statement, a key and a value end. Four things must not confuse it:
+
+* a string may hold anything, in four kinds of quotes, two of which may run over several lines;
+* an array may run over several lines, with comments between its elements;
+* `a.b.c = 1` and `[a.b]` also name the tables that they make on the way;
+* below `[[a]]`, and in `[a.b]` after it, `a` is the newest element of the array.
+
+A path is that of the document: names of tables, and the places of elements, from 0. Its line is that of its
+first mention, counted from 1. A quoted key is decoded by `tomllib` itself.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+Path = tuple[str | int, ...]
+
+_STRING = re.compile(
+    r'"""(?:[^\\]|\\.)*?"""(?:"{0,2})'  # up to two more quotes belong to the text
+    r"|'''.*?'''(?:'{0,2})"
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|'[^'\n]*'",
+    re.DOTALL,
+)
+_KEY = re.compile(r"(?:[A-Za-z0-9_-]+|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[ \t]*\.[ \t]*)+")
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)+")
+_BARE = re.compile(r"[^,\]}#\n]+")
+"""A number, a date or a boolean, up to what ends it."""
+_PARTS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+def lines(text: str) -> dict[Path, int]:
+    """Return the line of each key, table and element of a valid TOML document.
+
+    The result is empty if the document is nested too deeply.
+    """
+    scanner = _Scanner(text.replace("\r\n", "\n"))
+    try:
+        scanner.document()
+    except RecursionError:
+        return {}
+    return scanner.lines
+
+
+def line_of(path: Path, known: Mapping[Path, int]) -> int | None:
+    """Return the line of a path; where it is not in the file, that of the nearest table around it."""
+    return next((known[path[:n]] for n in range(len(path), 0, -1) if path[:n] in known), None)
+
+
+def path_of(key: str) -> Path:
+    """Return the path of a key such as `stream[1].privacy.radius`."""
+    return tuple(int(place) if place else name for name, place in _PARTS.findall(key))
+
+
+class _Scanner:
+    """Reads a document from the front; `lines` grows by each path where it is first mentioned."""
+
+    def __init__(self, text: str) -> None:
+        self.lines: dict[Path, int] = {}
+        self._text, self._at = text, 0
+        self._line, self._counted_to = 1, 0
+        self._elements: dict[Path, int] = {}
+
+    def document(self) -> None:
+        """Read all statements."""
+        table: Path = ()
+        self._skip_blank()
+        while self._at < len(self._text):
+            if self._text.startswith("[", self._at):
+                table = self._header()
+            else:
+                self._assignment(table)
+            self._skip_blank()
+
+    def _header(self) -> Path:
+        """Read `[a.b]` or `[[a.b]]`; return the table that what follows belongs to."""
+        line, is_array = self._line_here(), self._text.startswith("[[", self._at)
+        self._at += 1 + is_array
+        self._skip_blank()
+        *parents, name = self._key()
+        self._skip_blank()
+        self._at += 1 + is_array
+        table: Path = ()
+        for parent in parents:
+            table = self._newest((*table, parent), line)
+        table = (*table, name)
+        if is_array:
+            self._elements[table] = self._elements.get(table, -1) + 1
+        return self._newest(table, line)
+
+    def _newest(self, table: Path, line: int) -> Path:
+        """Note a table that a header names; of an array of tables return the newest element."""
+        self.lines.setdefault(table, line)
+        if table in self._elements:
+            table = (*table, self._elements[table])
+            self.lines.setdefault(table, line)
+        return table
+
+    def _assignment(self, table: Path) -> None:
+        """Read `a.b = value` below a table."""
+        line = self._line_here()
+        path = table
+        for name in self._key():
+            path = (*path, name)
+            self.lines.setdefault(path, line)
+        self._skip_blank()
+        self._at += 1  # the equals sign
+        self._skip_blank()
+        self._value(path)
+
+    def _value(self, path: Path) -> None:
+        """Read the value of a path."""
+        opening = self._text[self._at]
+        if opening == "[":
+            self._array(path)
+        elif opening == "{":
+            self._inline_table(path)
+        else:
+            self._match(_STRING if opening in "\"'" else _BARE)
+
+    def _array(self, path: Path) -> None:
+        """Read an array and its elements."""
+        place = 0
+        self._at += 1
+        while not self._closes("]"):
+            element = (*path, place)
+            self.lines[element] = self._line_here()
+            self._value(element)
+            place += 1
+
+    def _inline_table(self, path: Path) -> None:
+        """Read `{ a = 1, b = 2 }`."""
+        self._at += 1
+        while not self._closes("}"):
+            self._assignment(path)
+
+    def _closes(self, bracket: str) -> bool:
+        """Skip to the next element; return whether the bracket ends them, and skip that too."""
+        self._skip_blank()
+        if self._text.startswith(",", self._at):
+            self._at += 1
+            self._skip_blank()
+        ends = self._text.startswith(bracket, self._at)
+        self._at += ends
+        return ends
+
+    def _key(self) -> list[str]:
+        """Read a key, dotted or not; return its parts."""
+        table: Any = tomllib.loads(f"{self._match(_KEY)} = 0")
+        parts = []
+        while isinstance(table, dict):
+            ((name, table),) = table.items()
+            parts.append(name)
+        return parts
+
+    def _skip_blank(self) -> None:
+        """Skip spaces, ends of lines and comments."""
+        if match := _BLANK.match(self._text, self._at):
+            self._at = match.end()
+
+    def _match(self, pattern: re.Pattern[str]) -> str:
+        """Read what a pattern matches here; in a valid document it always matches."""
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            raise ValueError("not TOML")
+        self._at = match.end()
+        return match[0]
+
+    def _line_here(self) -> int:
+        """Return the number of the line."""
+        self._line += self._text.count("\n", self._counted_to, self._at)
+        self._counted_to = self._at
+        return self._line

@@ -1,0 +1,51 @@
+"""A check of one stream, and the keys that its result depends on."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from meteragent.config.lines import Path, path_of
+from meteragent.config.model import Stream
+from meteragent.domain.errors import ConfigError
+
+Problems = Iterator[ConfigError]
+"""Refusals; their keys are relative to the stream, without its place in the file."""
+
+GRID = (
+    *("window.length", "window.step", "window.blocks", "window.bands", "window.timezone"),
+    *("privacy.preset", "privacy.space"),
+)
+"""Keys that determine the windows and slots of a stream."""
+
+AMOUNTS = ("source.kind", "source.unit", "source.interval", "source.profile", "source.value")
+"""Keys that determine what a number of the stream is worth in W."""
+
+PROMISE = (*GRID, *AMOUNTS, "privacy.level", "privacy.hide", "privacy.radius", "privacy.quantum")
+"""Keys that determine the noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check of one stream; it yields nothing if one of its keys is already wrong."""
+
+    problems: Callable[[Stream], Problems]
+    keys: tuple[Path, ...]
+
+    def __call__(self, stream: Stream, wrong: Collection[Path]) -> Problems:
+        """Yield refusals, unless a key that is already wrong could be their cause."""
+        if not any(depends(key, path) for key in self.keys for path in wrong):
+            yield from self.problems(stream)
+
+
+def reads(*keys: str) -> Callable[[Callable[[Stream], Problems]], Check]:
+    """Turn a function that reads these keys or tables of a stream into a check."""
+
+    def check(problems: Callable[[Stream], Problems]) -> Check:
+        return Check(problems, tuple(map(path_of, keys)))
+
+    return check
+
+
+def depends(key: Path, path: Path) -> bool:
+    """Return whether one of two paths lies within the other."""
+    shorter = min(len(key), len(path))
+    return key[:shorter] == path[:shorter]

@@ -1,0 +1,81 @@
+"""Refusals of the promise: presets, a radius off the lattice, noise beyond its range, budgets."""
+
+from meteragent.config.model import Stream
+from meteragent.config.refuse.check import AMOUNTS, GRID, PROMISE, Problems, reads
+from meteragent.config.terms import length_ms, quantum, shapes, terms, unit
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.figures import exact
+from meteragent.domain.grid import format_duration
+from meteragent.domain.units import DAY_MS, MICRO
+
+RATIO_MAX = 2**45
+"""n / (epsilon * quantum) stays below this (THEORY 2.1)."""
+
+
+@reads("privacy.hide", "privacy.radius")
+def ways(stream: Stream) -> Problems:
+    """Yield a second way to say how much is hidden."""
+    privacy = stream.privacy
+    if privacy.hide is not None and privacy.radius is not None:
+        expected = "only one of privacy.hide and privacy.radius: they say the same thing twice"
+        yield ConfigError("privacy.radius", exact(privacy.radius), expected)
+
+
+@reads("privacy.quantum", *GRID)
+def lattice(stream: Stream) -> Problems:
+    """Yield a quantum that is not a number with at most six decimals."""
+    step = quantum(stream)
+    if (step * MICRO).denominator != 1:
+        expected = "a multiple of 0.000001 of the unit, such as 0.001"
+        yield ConfigError("privacy.quantum", exact(step), expected)
+
+
+@reads(*GRID, *AMOUNTS, "privacy.hide", "privacy.radius", "privacy.quantum")
+def radius(stream: Stream) -> Problems:
+    """Yield a radius off the lattice."""
+    step = quantum(stream)
+    for window in shapes(stream):
+        if (window.radius / step).denominator != 1:
+            below = window.radius // step * step
+            near = [exact(radius) for radius in (below, below + step) if radius > 0]
+            expected = f"a multiple of privacy.quantum = {exact(step)}, such as {' or '.join(near)}"
+            yield ConfigError("privacy.radius", exact(window.radius), expected)
+            return
+
+
+@reads(*PROMISE)
+def noise(stream: Stream) -> Problems:
+    """Yield a quantum so fine that the noise is beyond the range of the samplers."""
+    step = quantum(stream)
+    for window in shapes(stream):
+        ratio = window.n / (window.epsilon * step)
+        if ratio >= RATIO_MAX:
+            expected = f"a coarser one: n / (epsilon * quantum) is {float(ratio):.3g}, must be below 2**45"
+            yield ConfigError("privacy.quantum", exact(step), expected)
+            return
+
+
+@reads("privacy.budget", *PROMISE)
+def budget(stream: Stream) -> Problems:
+    """Yield a budget that is not one of whole days, or that the schedule must exceed."""
+    limit = stream.privacy.budget
+    if limit is None:
+        return
+    if limit.per % DAY_MS:
+        expected = "whole days, such as '24h' or '30d'"
+        yield ConfigError("privacy.budget.per", repr(format_duration(limit.per)), expected)
+        return
+    level = terms(stream).level
+    needed = level * _windows_within(stream, limit.per)
+    if needed > limit.level:
+        period, length = format_duration(limit.per), unit(stream) or format_duration(length_ms(stream))
+        expected = f"at least {exact(needed)}: windows of {length} at level {exact(level)} for {period}"
+        yield ConfigError("privacy.budget.level", exact(limit.level), expected)
+
+
+def _windows_within(stream: Stream, period_ms: int) -> int:
+    """Return how many windows can start within an aligned period."""
+    if unit(stream) is None:
+        return -(-period_ms // length_ms(stream))
+    shortest_ms = min(window.length_ms for window in shapes(stream))
+    return (period_ms - 1) // shortest_ms + 1

@@ -1,0 +1,150 @@
+"""Refusals of a source and of what must fit it: names, brokers, kinds, devices, formats."""
+
+from meteragent.config.files import wrong_address
+from meteragent.config.model import Source, Stream
+from meteragent.config.refuse.check import Problems, reads
+from meteragent.config.source import FORMATS, interval_ms, nearest_profile, profile, quantity, topic_of
+from meteragent.config.terms import sink_url
+from meteragent.decode import json as json_profile
+from meteragent.decode.profile import Profile
+from meteragent.domain import identity
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.figures import exact
+from meteragent.domain.units import UNITS, Kind
+
+_BROKER = ("url", "username", "password_file", "ca_file", "cert_file", "key_file", "protocol")
+
+
+@reads(*(f"source.{key}" for key in _BROKER))
+def source_broker(stream: Stream) -> Problems:
+    """Yield keys that do not form the address of a broker to read from."""
+    yield from wrong_address("source", stream.source.url, stream.source)
+
+
+@reads("source.url", *(f"sink.{key}" for key in _BROKER))
+def sink_broker(stream: Stream) -> Problems:
+    """Yield keys that do not form the address of a broker to send to."""
+    yield from wrong_address("sink", sink_url(stream), stream.sink)
+
+
+@reads("source.kind", "source.unit")
+def unit(stream: Stream) -> Problems:
+    """Yield a unit that the kind does not have."""
+    source = stream.source
+    if source.unit not in UNITS[source.kind]:
+        expected = f"{' or '.join(map(repr, UNITS[source.kind]))} for kind '{source.kind}'"
+        yield ConfigError("source.unit", repr(source.unit), expected)
+
+
+@reads("source.topic", "source.meter", "source.phases", "source.shard")
+def topic(stream: Stream) -> Problems:
+    """Yield a topic whose placeholders do not fit the other keys, and a shard of a single meter."""
+    source = stream.source
+    try:
+        topic_of(source)
+    except ValueError as error:
+        yield ConfigError("source.topic", repr(source.topic), str(error))
+    else:
+        if source.shard is not None and source.meter is not None:
+            expected = "no shard: source.meter names the only meter, and a fleet has many"
+            yield ConfigError("source.shard", repr(str(source.shard)), expected)
+
+
+@reads("source.meter", "sink.pseudonym_key_file")
+def meter(stream: Stream) -> Problems:
+    """Yield a meter's name that cannot be a segment of the sink's topic."""
+    name, has_pseudonym = stream.source.meter, stream.sink.pseudonym_key_file is not None
+    if name is not None and not has_pseudonym and not identity.holds_name(name):
+        expected = "a name without $, +, # and control characters: it is a segment of the sink's topic"
+        yield ConfigError("source.meter", repr(name), expected)
+
+
+@reads("source.kind", "source.modulus", "source.phases")
+def kind(stream: Stream) -> Problems:
+    """Yield keys that the kind does not have."""
+    source = stream.source
+    if source.modulus is not None and source.kind is not Kind.REGISTER:
+        expected = "no modulus, or kind = 'register': only a register begins again at 0"
+        yield ConfigError("source.modulus", exact(source.modulus), expected)
+    if source.phases is not None and source.kind is Kind.INTERVAL_ENERGY:
+        expected = "kind 'power' or 'register', or one phase: energies of intervals that differ have no sum"
+        yield ConfigError("source.phases", ", ".join(map(repr, source.phases)), expected)
+
+
+@reads("source.profile", "source.kind", "source.value", "source.time")
+def device(stream: Stream) -> Problems:
+    """Yield a profile that does not exist, and what it does not send or already says."""
+    source, known = stream.source, profile(stream.source)
+    if source.profile in FORMATS:
+        return
+    if known is None:
+        meant, expected = nearest_profile(source.profile)
+        yield ConfigError("source.profile", repr(source.profile), expected, meant=meant)
+        return
+    if source.time is not None:
+        expected = f"no time: the profile {known.name!r} says where it is"
+        yield ConfigError("source.time", repr(source.time), expected)
+    if quantity(source) is None:
+        yield _quantity(source, known)
+
+
+def _quantity(source: Source, device: Profile) -> ConfigError:
+    """Return the refusal of a quantity that a device does not send."""
+    names = [name for name, quantity in device.quantities.items() if quantity.kind is source.kind]
+    if source.value is not None and names:
+        value, key, known = repr(source.value), "value", ", ".join(map(repr, names))
+    else:
+        value, key = repr(str(source.kind)), "kind"
+        known = ", ".join(sorted({repr(str(quantity.kind)) for quantity in device.quantities.values()}))
+    return ConfigError(f"source.{key}", value, f"one of {known}: what {device.title} sends")
+
+
+@reads("source.profile", "source.kind", "source.value", "source.interval")
+def interval(stream: Stream) -> Problems:
+    """Yield an interval energy whose interval is unknown."""
+    source = stream.source
+    if source.kind is Kind.INTERVAL_ENERGY and not interval_ms(source):
+        expected = "what a reading covers, such as '15min': kind 'interval_energy' needs it"
+        yield ConfigError("source.interval", "nothing", expected)
+
+
+@reads("source.profile", "source.id")
+def meter_id(stream: Stream) -> Problems:
+    """Yield an id that is missing, or that means nothing."""
+    source, known = stream.source, profile(stream.source)
+    if known is None and source.id is not None:
+        expected = "no id, or the profile of a device whose messages name meters"
+        yield ConfigError("source.id", repr(source.id), expected)
+    if known is not None and known.needs_id and source.id is None:
+        expected = "the meter's id: messages of other meters come on the same topic"
+        yield ConfigError("source.id", "nothing", expected)
+
+
+@reads("source.profile", "source.meter", "sink.pseudonym_key_file")
+def identifier(stream: Stream) -> Problems:
+    """Yield a topic that would let the identifier of a device or a person leave."""
+    source, known = stream.source, profile(stream.source)
+    is_named = source.meter is not None or stream.sink.pseudonym_key_file is not None
+    if known is not None and known.identifies is not None and not is_named:
+        expected = (
+            f"a key file, or source.meter = 'home': {{meter}} is {known.identifies}, and must not leave"
+        )
+        yield ConfigError("sink.pseudonym_key_file", "nothing", expected)
+
+
+@reads("source.profile", "source.value", "source.time")
+def expressions(stream: Stream) -> Problems:
+    """Yield expressions that are invalid, or that a bare number cannot have."""
+    source = stream.source
+    for key in ("value", "time") if source.profile in FORMATS else ():
+        expression = getattr(source, key)
+        if expression is None:
+            continue
+        if source.profile == "number":
+            expected = "profile = 'json': a bare number has no fields"
+            yield ConfigError(f"source.{key}", repr(expression), expected)
+            continue
+        try:
+            json_profile.compile_expression(expression)
+        except ValueError as error:
+            yield ConfigError(f"source.{key}", repr(expression), str(error))

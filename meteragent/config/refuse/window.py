@@ -1,0 +1,124 @@
+"""Refusals of the grid: the calendar, slots that do not divide a window, ranges."""
+
+import difflib
+import zoneinfo
+from itertools import pairwise
+
+from meteragent.config.model import Stream
+from meteragent.config.refuse.check import GRID, PROMISE, Problems, reads
+from meteragent.config.terms import hours, length_ms, shapes, space, terms, unit
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.figures import exact
+from meteragent.domain.grid import CALENDAR_UNITS, Hours, format_duration
+from meteragent.domain.shape import Space
+
+BANDS_MAX = 96
+"""The most bands a mean day may have: more would take seconds to check, and longer to open."""
+
+
+@reads("window.timezone", "window.length", "privacy.preset")
+def zone(stream: Stream) -> Problems:
+    """Yield a time zone that is missing, unknown, or set without a calendar window."""
+    name, key = stream.window.timezone, "window.timezone"
+    if name is None:
+        if unit(stream) is not None:
+            expected = f"a zone, such as 'Europe/Amsterdam' or 'UTC': windows of {unit(stream)!r} need one"
+            yield ConfigError(key, "nothing", expected)
+        return
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        near = difflib.get_close_matches(name, zoneinfo.available_timezones(), n=1)
+        expected = "a time zone such as 'Europe/Amsterdam' or 'UTC'"
+        yield ConfigError(key, repr(name), expected, meant=repr(near[0]) if near else None)
+        return
+    if unit(stream) is None:
+        expected = (
+            f"one of {', '.join(map(repr, CALENDAR_UNITS))}: with a time zone, windows follow the calendar"
+        )
+        yield ConfigError("window.length", repr(format_duration(length_ms(stream))), expected)
+
+
+@reads("window.step", "window.blocks", "window.bands")
+def ways(stream: Stream) -> Problems:
+    """Yield a second key that defines the slots."""
+    keys = [key for key in ("step", "blocks", "bands") if getattr(stream.window, key) is not None]
+    if len(keys) > 1:
+        expected = f"only one of window.{' and window.'.join(keys)}: each defines the slots"
+        yield ConfigError(f"window.{keys[1]}", "a second way", expected)
+
+
+@reads(*GRID)
+def bands(stream: Stream) -> Problems:
+    """Yield slots that do not fit the space: only a profile has bands, and it has no other slots."""
+    window, is_profile = stream.window, space(stream) is Space.PROFILE
+    if window.bands is not None and not is_profile:
+        yield ConfigError("window.bands", "hours of the day", "privacy.space = 'profile': a mean day")
+    if not is_profile:
+        return
+    if window.step is not None:
+        expected = "window.bands or window.blocks: a profile has hours of the day"
+        yield ConfigError("window.step", repr(format_duration(window.step)), expected)
+    elif unit(stream) is None:
+        expected = "'1mo', '1w' or '1d' with window.timezone: bands are hours of local days"
+        yield ConfigError("window.length", repr(format_duration(length_ms(stream))), expected)
+    elif window.blocks is not None and 24 * 60 % window.blocks:
+        expected = "a number that divides 1440, the minutes of a day"
+        yield ConfigError("window.blocks", str(window.blocks), expected)
+    elif len(hours(stream)) > BANDS_MAX:
+        key = "blocks" if window.bands is None else "bands"
+        expected = f"at most {BANDS_MAX}: bands of a quarter of an hour or more"
+        yield ConfigError(f"window.{key}", str(len(hours(stream))), expected)
+    else:
+        yield from _overlap(hours(stream))
+
+
+def _overlap(bands: tuple[Hours, ...]) -> Problems:
+    """Yield the first two bands that overlap."""
+    parts = sorted((part, band.name) for band in bands for part in band.parts)
+    for (earlier, name), (later, other_name) in pairwise(parts):
+        if later[0] < earlier[1]:
+            yield ConfigError("window.bands", f"{name} and {other_name}", "bands that do not overlap")
+            return
+
+
+@reads(*GRID)
+def slots(stream: Stream) -> Problems:
+    """Yield a number or a length of slots that does not divide every window."""
+    blocks, step = stream.window.blocks, stream.window.step
+    for window in shapes(stream) if not hours(stream) else ():
+        length = window.length_ms
+        if blocks is not None and length % blocks:
+            expected = f"a number that divides every window, including one of {format_duration(length)!r}"
+            yield ConfigError("window.blocks", str(blocks), expected)
+            return
+        if step is not None and length % step:
+            yield _step(length, step)
+            return
+
+
+def _step(length: int, step: int) -> ConfigError:
+    """Return the refusal of a step, with the nearest that divide the window."""
+    counts = [count for count in (length // step, length // step + 1) if count]
+    near = [format_duration(length // count) for count in counts if length % count == 0]
+    right = " or ".join(map(repr, near)) or "a divisor"
+    expected = f"one that divides window.length = {format_duration(length)!r}, such as {right}"
+    return ConfigError("window.step", repr(format_duration(step)), expected)
+
+
+@reads("window.range")
+def limits(stream: Stream) -> Problems:
+    """Yield a range that is empty."""
+    low, high = stream.window.range
+    if low >= high:
+        yield ConfigError("window.range", f"[{exact(low)}, {exact(high)}]", "[lowest, highest] in W")
+
+
+@reads("window.range", "window.gap", *PROMISE)
+def gap(stream: Stream) -> Problems:
+    """Yield a gap value that no reading could have."""
+    low, high = stream.window.range
+    usual = terms(stream)
+    if not usual.low_u <= usual.gap_u <= usual.high_u:
+        expected = f"a value inside window.range = [{exact(low)}, {exact(high)}] W"
+        yield ConfigError("window.gap", exact(stream.window.gap), expected)

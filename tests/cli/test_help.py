@@ -1,0 +1,145 @@
+"""The help of each command: a sentence, grouped options, an example and the exit codes."""
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from meteragent.archive.key import EPOCHS
+from meteragent.cli import main, usage
+from meteragent.cli.sanitise import _ENGINES
+from tests.support.not_run import ROOT
+
+HEAVY = (
+    "pydantic",
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "pyspark",
+    "meteragent.config",
+    "meteragent.agent",
+)
+
+
+def parsers(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield each command's name and parser, and those of its actions."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, inner in action.choices.items():
+                yield f"{name} {word}".strip(), inner
+                yield from parsers(inner, f"{name} {word}".strip())
+
+
+PARSERS = dict(parsers(usage.parser("0")))
+
+
+def help_of(name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What `--help` of a command prints; it ends with 0."""
+    with pytest.raises(SystemExit) as ended:
+        main([*name.split(), "--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def section(text: str, title: str) -> list[str]:
+    """The lines below a title, up to an empty line."""
+    lines = text.splitlines()
+    start = lines.index(f"{title}:") + 1
+    end = lines.index("", start) if "" in lines[start:] else len(lines)
+    return lines[start:end]
+
+
+def test_all_commands_are_walked() -> None:
+    """Each module of a command is in the list, and so are the actions of `key`."""
+    modules = {path.stem for path in (ROOT / "meteragent" / "cli").glob("*.py")}
+    shared = {"__init__", "admission", "common", "options", "secrecy", "usage"}
+    assert set(PARSERS) == (modules - shared) | {"key new", "key show", "key forget"}
+
+
+@pytest.mark.parametrize("columns", [60, 80, 250])
+@pytest.mark.parametrize("name", PARSERS)
+def test_help_has_its_four_parts_in_lines_of_100(
+    name: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sentence, options in groups, an example, exit codes; at most 100 wide on any terminal."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = help_of(name, capsys)
+    words = " ".join(text.split())
+    sentence = PARSERS[name].description
+    assert sentence is not None
+    assert re.fullmatch(r"[A-Z][a-z]+,? .*\.", sentence)
+    assert f"{sentence} " in f"{words} "
+    assert section(text, "example")[0].strip().startswith(f"meteragent {name} ")
+    codes = [int(line.split()[0]) for line in section(text, "exit codes")]
+    assert codes == sorted(codes)
+    assert {0, 2} <= set(codes)
+    assert all(len(line.split(maxsplit=1)) == 2 for line in section(text, "exit codes"))
+    assert max(map(len, text.splitlines())) <= usage.WIDTH_MAX == 100
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_each_option_is_in_a_group_and_says_what_it_does(name: str) -> None:
+    """Besides --help no option is without a group of its own title; each has a text, in consistent words."""
+    parser = PARSERS[name]
+    grouped = [action for group in parser._action_groups[2:] for action in group._group_actions]
+    for action in parser._actions:
+        if isinstance(action, (argparse._HelpAction, argparse._SubParsersAction)):
+            continue
+        assert action.help
+        assert not action.help.endswith(".")
+        assert re.match(r"[a-z]|CSV|SIGTERM", action.help) or not action.option_strings
+        if action.option_strings:
+            assert action in grouped
+        if action.default not in (None, False, [], argparse.SUPPRESS) and action.option_strings:
+            assert "default: " in action.help
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_the_example_is_a_command_line(name: str) -> None:
+    """The example parses: it names options that there are and has all that are required."""
+    examples = section(PARSERS[name].epilog or "", "example")
+    assert examples
+    for example in examples:
+        program, *arguments = shlex.split(example.partition(" > ")[0])
+        assert program == "meteragent"
+        options = usage.parser("0").parse_args(arguments)
+        assert options.command == name.partition(" ")[0] == arguments[0]
+
+
+def test_the_list_of_commands_has_their_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    """`meteragent --help` says of each command what it does, and what exit codes mean."""
+    text = " ".join(help_of("", capsys).split())
+    for name, command in usage.COMMANDS.items():
+        assert f" {name} {command.sentence}" in text
+    for code, meaning in usage.CODES.items():
+        assert f" {code} {meaning}" in text
+
+
+@pytest.mark.parametrize("name", ["", *PARSERS])
+def test_help_imports_nothing_heavy(name: str) -> None:
+    """`--help` loads neither the configuration, nor numpy, nor any command."""
+    code = (
+        "import sys\nfrom meteragent.cli import main\n"
+        f"try:\n    main({[*name.split(), '--help']})\nexcept SystemExit:\n    pass\n"
+        f"heavy = {HEAVY}\n"
+        "commands = [m for m in sys.modules if m.startswith('meteragent.cli.')]\n"
+        "print(*[m for m in heavy if m in sys.modules], *sorted(commands), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    light = {"meteragent.cli.common", "meteragent.cli.options", "meteragent.cli.usage"}
+    assert set(done.stderr.split()) <= light
+
+
+def test_choices_are_those_of_the_commands() -> None:
+    """Words that an option takes are those that its command knows."""
+
+    def choices(name: str, option: str) -> set[str]:
+        (action,) = [action for action in PARSERS[name]._actions if option in action.option_strings]
+        return set(action.choices or ())
+
+    assert choices("sanitise", "--engine") == set(_ENGINES)
+    assert choices("key new", "--every") == set(EPOCHS)

@@ -1,52 +1,55 @@
-"""What the page for the file says of an archive where it differs from the agent's stream; texts only."""
+"""Texts of the statement for an archive, where they differ from those for the agent's stream."""
 
 _KEY = (
-    "The noise comes from a key (AES-256), so that a part that is made again is the same. Whoever has the key"
-    " can take the noise off a window if they can guess the whole of its data, until `meteragent key forget`"
-    " takes its time out of the key."
+    "The noise is derived from a key (AES-256), so that a part that is repeated comes out the same. Anyone"
+    " who has the key can remove the noise from a window if they can guess all of its data, until"
+    " `meteragent key forget` removes its time from the key."
 )
 _RAW = (
     "`meteragent sanitise` reads readings from the input and writes none: not into the output, the ledger or"
-    " what waits while it runs. With `--engine spark` Spark's own shuffle files hold readings while it runs"
+    " its temporary files. With `--engine spark` Spark's own shuffle files hold readings while it runs"
     " (`spark.io.encryption.enabled` encrypts them)."
 )
 _ONCE = (
-    "What was released is in the key's ledger for ever: an interval is released once under a key. The ledger"
-    " does not know what agents have released of the same meters; that adds."
+    "The key's ledger keeps what was released for ever: an interval is released once under a key. The ledger"
+    " does not know what agents have released for the same meters; those levels add up."
 )
 HEAD = (_KEY, _RAW, _ONCE)
-WHO = "whoever sees it, has not the key, and cannot break AES-256 or SHA-256, whatever else they know"
+WHO = (
+    "anyone who sees it but does not have the key and cannot break AES-256 or SHA-256, whatever else they"
+    " know"
+)
 WHERE = (
-    "To a folder of Parquet files, as `meteragent sanitise IN OUT` writes it. It has a row for each window"
-    " where the input has windows in its rows, and a row for each slot where the input has readings:"
+    "To a folder of Parquet files, which `meteragent sanitise IN OUT` writes. It has a row for each window"
+    " where the rows of the input are windows, and a row for each slot where they are readings:"
 )
 _MANIFEST = (
-    "`_manifest.json` beside them says the descriptors, the ids of keys, how many windows were released and"
+    "`_manifest.json` beside them holds the descriptors, the ids of keys, the numbers of windows released and"
     " refused, and the name of the run, a keyed hash"
 )
 _WINDOWS = (
-    "which meters and windows there are is not hidden: a window is there if a reading begins in it, or a row"
-    " of the input holds it, whatever its values"
+    "which meters and windows exist is not hidden: a window is there if a reading begins in it, or if the"
+    " input has a row for it, whatever its values"
 )
 _ORDER = (
-    "neither the order of rows nor where parts and row groups end follows from values; where the input has"
-    " readings in its rows, parts end by how many there are, to about a million"
+    "neither the order of rows nor the ends of parts and row groups follow from values; where the rows of the"
+    " input are readings, a part ends after a number of them, about a million"
 )
 BESIDE = (_MANIFEST, _WINDOWS, _ORDER)
-SPENT = "the key's ledger, and `OUT.ledger.parquet` of each run, say what each meter has spent"
-EARLIER = "What was released under other terms the key's ledger says; it is never released again."
+SPENT = "the key's ledger, and `OUT.ledger.parquet` of each run, show what each meter has spent"
+EARLIER = "The key's ledger shows what was released under other terms; it is never released again."
 
 
 def columns(*, keyed: bool, bands: bool) -> dict[str, str]:
-    """Return what each column of the output says; names are pseudonyms where they are `keyed`."""
+    """Return the meaning of each column of the output; names are pseudonyms where they are `keyed`."""
     name = "a keyed pseudonym of the meter's name" if keyed else "the meter's own name, as the input has it"
-    band = {"band": "which hours of the day the number is for; public"} if bands else {}
+    band = {"band": "the hours of the day that the number is for; public"} if bands else {}
     return {
         "meter": f"{name}; public",
-        "start": "where the window or the slot starts, in UTC; public",
-        "end": "where it ends; public",
+        "start": "when the window or the slot starts, in UTC; public",
+        "end": "when it ends; public",
         **band,
         "values, value": "**private**: what was measured in each slot, with noise",
-        "d": "the id of the descriptor, which says the terms and the noise; public",
+        "d": "the id of the descriptor, which states the terms and the noise; public",
         "key": "the id of the key; public",
     }

@@ -1,9 +1,9 @@
-"""What `audit` finds: whether the mechanism that a configuration runs keeps its word, and with what power.
+"""Audit the mechanisms that a configuration runs: whether each keeps its promise, and with what power.
 
-Each stream's distinct mechanisms (the windows of a calendar differ in epsilon) are looked at twice, by
-`meteragent.privacy.audit`: alone, with many windows; and from readings to messages (`rehearsal`), with as
-many as the time allows, since all of the core runs for each slot. ALARM bounds the chance that a right
-configuration is refused; it is split evenly over all that is looked at.
+`meteragent.privacy.audit` tests each stream's distinct mechanisms twice (the windows of a calendar differ in
+epsilon): alone, with many windows; and from readings to messages (`pipeline_mechanism`), with as many windows
+as the time allows, since the whole core runs for each slot. ALARM bounds the chance that a correct
+configuration is refused; it is split evenly over all audits.
 """
 
 import json
@@ -18,21 +18,21 @@ from meteragent.domain.units import DAY_MS
 from meteragent.privacy.audit import ALARM, Audit, audit
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.statistics import MISS
-from meteragent.report.rehearsal import Rehearsal
+from meteragent.report.pipeline_mechanism import PipelineMechanism
 from meteragent.wire.descriptor import TermsDescriptor, describe
 
-_SIDES = 13  # numbers of samples that an audit draws: for the law, and twice for each of six shifts
-_NUMBERS, _MOST = 100_000_000, 20_000
-_SLOTS, _WINDOWS_MOST, _SLOTS_MOST = 50_000, 2000, 2000  # sent through the core, about 0.1 ms each
-_CHECKED = 25  # numbers of samples where they are few: also for what is looked at exactly, and for dithers
-_UNTIL_MS = 5000 * 365 * DAY_MS  # so much time is there after 1970, before dates end
+_SIDES = 13  # sets of samples that an audit draws: one for the law, and two for each of six shifts
+_NUMBERS_MAX, _SAMPLES_MAX = 100_000_000, 20_000
+_CORE_SLOTS, _CORE_SAMPLES_MAX, _CORE_N_MAX = 50_000, 2000, 2000  # a slot takes the core about 0.1 ms
+_CORE_SIDES = 25  # sets of samples where they are few: also for exact checks, and for dithers
+_END_MS = 5000 * 365 * DAY_MS  # windows follow one another from 1970 on, well before dates end
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What was found of one mechanism of a stream: alone, and in messages (None: windows too long to send).
+    """The audits of one mechanism of a stream: alone, and in messages (None: windows too long to send).
 
-    `descriptors` are those of all windows that have it: they differ in how long they are, not in the noise.
+    `descriptors` are those of all windows that have this mechanism: they differ in length, not in noise.
     """
 
     stream: str
@@ -42,7 +42,7 @@ class Trial:
 
     @property
     def audits(self) -> tuple[Audit, ...]:
-        """All that was done."""
+        """The audits that were made."""
         return (self.mechanism,) if self.messages is None else (self.mechanism, self.messages)
 
     @property
@@ -51,13 +51,13 @@ class Trial:
         return all(audit.holds for audit in self.audits)
 
     def figures(self) -> dict[str, Any]:
-        """As plain data: names as in the descriptors, which it names; exact numbers are strings."""
+        """Return the trial as plain data: names as in the descriptors, exact numbers as strings."""
         facts = self.descriptors[0].facts
-        same = ("n", "unit", "quantum", "level", "radius", "epsilon", "epsilon_unit")
+        names = ("n", "unit", "quantum", "level", "radius", "epsilon", "epsilon_unit")
         return {
             "stream": self.stream,
             "descriptors": [descriptor.id for descriptor in self.descriptors],
-            **{name: facts[name] for name in same},
+            **{name: facts[name] for name in names},
             "holds": self.holds,
             "mechanism": self.mechanism.figures(),
             "messages": None if self.messages is None else self.messages.figures(),
@@ -67,17 +67,17 @@ class Trial:
 def trials(
     config: settings.Config, *, samples: int | None = None, bits: Bits | None = None
 ) -> tuple[Trial, ...]:
-    """Every mechanism that a configuration runs, tried.
+    """Audit every mechanism that a configuration runs.
 
-    `samples` windows for the law, and as many for each side of each shift: without, as many as take a few
-    seconds in all; no more are sent through the core. `bits` are the operating system's unless given.
+    `samples` is the number of windows for the law, and for each side of each shift; by default as many as
+    take a few seconds in all. The core gets no more than these. `bits` are the operating system's by default.
     """
     kinds = [(stream.name, kind) for stream in config.stream for kind in _kinds(config, stream)]
     return tuple(_trial(name, kind, len(kinds), samples, bits) for name, kind in kinds)
 
 
 def _kinds(config: settings.Config, stream: settings.Stream) -> list[tuple[TermsDescriptor, ...]]:
-    """The descriptors of a stream's windows, together where the mechanism is the same; each id once."""
+    """Group the descriptors of a stream's windows by their mechanism; each id occurs once."""
     others = settings.others_per_day(config, stream)
     kinds: dict[tuple[Fraction, Fraction, int], dict[str, TermsDescriptor]] = {}
     for terms in settings.shapes(stream):
@@ -90,12 +90,15 @@ def _trial(
     stream: str, kind: tuple[TermsDescriptor, ...], kinds: int, samples: int | None, bits: Bits | None
 ) -> Trial:
     terms, numbers = kind[0].terms, kind[0].terms.n * kinds
-    many = samples or max(200, min(_MOST, _NUMBERS // (_SIDES * numbers)))
-    few = min(many, _WINDOWS_MOST, max(2, _SLOTS // (_CHECKED * numbers)), _UNTIL_MS // terms.length_ms)
+    alone_samples = samples or max(200, min(_SAMPLES_MAX, _NUMBERS_MAX // (_SIDES * numbers)))
+    core_samples = max(2, _CORE_SLOTS // (_CORE_SIDES * numbers))
+    core_samples = min(alone_samples, _CORE_SAMPLES_MAX, core_samples, _END_MS // terms.length_ms)
     alarm = ALARM / (2 * kinds)
-    alone = audit(kind[0].terms.mechanism, samples=many, alarm=alarm, bits=bits)
-    sent = audit(Rehearsal(terms), samples=few, alarm=alarm, bits=bits) if numbers <= _SLOTS_MOST else None
-    return Trial(stream, kind, alone, sent)
+    mechanism = audit(terms.mechanism, samples=alone_samples, alarm=alarm, bits=bits)
+    messages = None
+    if numbers <= _CORE_N_MAX:
+        messages = audit(PipelineMechanism(terms), samples=core_samples, alarm=alarm, bits=bits)
+    return Trial(stream, kind, mechanism, messages)
 
 
 def as_json(trials: Sequence[Trial]) -> str:
@@ -116,38 +119,39 @@ def as_text(trials: Sequence[Trial]) -> str:
     checks = [check for trial in trials for result in trial.audits for check in result.checks]
     failed = sum(not check.passed for check in checks)
     if failed:
-        lines.append(f"VIOLATED: {failed} of {len(checks)} checks failed. Release nothing with this.")
+        lines.append(f"VIOLATED: {failed} of {len(checks)} checks failed. Stop the agent: release nothing.")
+        lines.append("Then report it (SECURITY.md), with this text and the output of `meteragent --version`.")
     else:
-        lines.append(f"All {len(checks)} checks passed: nothing found speaks against the promise.")
-    lines.append(f"A right configuration is refused by one audit in {1 / ALARM:,.0f} at most.")
+        lines.append(f"All {len(checks)} checks passed: no evidence against the promise.")
+    lines.append(f"At most one audit in {1 / ALARM:,.0f} rejects a correct configuration.")
     return "\n".join(lines)
 
 
 def _claim(trial: Trial) -> list[str]:
     facts, ids = trial.descriptors[0].facts, ", ".join(descriptor.id for descriptor in trial.descriptors)
     unit, slots = facts["unit"], f"{facts['n']:,} {'slot' if facts['n'] == 1 else 'slots'}"
-    where = f"{slots} a window, on multiples of {facts['quantum']} {unit}"
+    lattice = f"{slots} a window, on multiples of {facts['quantum']} {unit}"
     epsilon = f"epsilon = {facts['epsilon']} per {unit}"
     return [
-        f"Stream {trial.stream}, descriptor {ids}: {where}",
-        f"  Claimed: {epsilon}, level {facts['level']} at the radius of {facts['radius']} {unit}.",
+        f"Stream {trial.stream}, descriptor {ids}: {lattice}",
+        f"  Promised: {epsilon}, level {facts['level']} at the radius of {facts['radius']} {unit}.",
     ]
 
 
 def _verdict(trial: Trial, title: str, result: Audit | None) -> list[str]:
-    """Return what was shown, what would have been seen, and each check with its verdict."""
+    """Return what was measured, what would have been detected, and each check with its verdict."""
     facts = trial.descriptors[0].facts
     if result is None:
-        return ["", f"  {title}: not tried, {facts['n']:,} slots are too many to be sent often enough"]
+        return ["", f"  {title}: not tested, windows of {facts['n']:,} slots take too long"]
     level = result.lower * float(Fraction(facts["radius"]))
-    loss = f"a loss {result.detects:.2f} times the claim, " if math.isfinite(result.detects) else ""
+    loss = f"a loss {result.detects:.2f} times the promise, " if math.isfinite(result.detects) else ""
     scale = f"noise {result.detects_scale:.1%} too large or too small"
-    rows = [f"    {'ok' if c.passed else 'FAILED':<7} {c.name:<36} {c.found}" for c in result.checks]
+    rows = [f"    {'ok' if c.passed else 'FAILED':<7} {c.name:<36} {c.finding}" for c in result.checks]
     return [
         "",
-        f"  {title}, {result.samples:,} windows and as many for each side of each shift",
-        f"    Shown: at least {result.lower:.3g} per {facts['unit']}, level {level:.3g}.",
-        f"    Seen with a chance of {1 - MISS:.0%}: {loss}{scale}.",
-        f"    False alarms: one in {1 / result.alarm:,.0f} audits at most.",
+        f"  {title}: {result.samples:,} windows, and as many for each side of each shift",
+        f"    Loss measured: at least {result.lower:.3g} per {facts['unit']}, level {level:.3g}.",
+        f"    It would detect, with a chance of {1 - MISS:.0%}: {loss}{scale}.",
+        f"    False alarms: at most one in {1 / result.alarm:,.0f} audits.",
         *rows,
     ]

@@ -1,7 +1,7 @@
-"""Public examples of what happens in a home, and how far each moves what a window says.
+"""Public examples of events in a home, and the distance by which each moves the values of a window.
 
-An event is so many watts for so long, on top of everything else. Whether it happened is what an
-attacker asks; the answer depends on d_inf between the window with and without it.
+An event is a power for a duration, on top of everything else. An attacker asks whether it happened; the
+answer depends on d_inf between the window with and without it.
 """
 
 import re
@@ -11,19 +11,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from meteragent.domain import loads
-from meteragent.domain.grid import format_duration, parse_duration
+from meteragent.domain.grid import duration_text, parse_duration
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, UNIT_FACTOR, Kind
 
 _EVENT = re.compile(r"(\d{1,6})\s*W\s+(\d{1,6}(?:s|min|h|d))", re.ASCII)
 
-
-_FEW = 2
+_WINDOWS_FEW = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`power_w` more (or less) for `duration_ms`; `daily` if it can happen every day."""
+    """A power of `power_w` more (or less) for `duration_ms`; `daily` if it can happen every day."""
 
     name: str
     power_w: int
@@ -33,7 +32,7 @@ class Event:
 
     @property
     def energy_wh(self) -> Fraction:
-        """The energy moved."""
+        """The energy that it moves."""
         return Fraction(self.power_w * self.duration_ms, HOUR_MS)
 
 
@@ -54,43 +53,49 @@ EVENTS = (
 
 
 def parse(text: str) -> Event:
-    """An event such as ``2000W 30min``; raises ValueError when it is not one."""
+    """Read an event such as ``2000W 30min``.
+
+    Raises:
+        ValueError: it is none; the text says what would be.
+    """
     match = _EVENT.fullmatch(text.strip())
     if match is None or not int(match[1]) or not parse_duration(match[2]):
         raise ValueError("a power and a duration, such as '2000W 30min'")
     duration_ms = parse_duration(match[2])
-    name = f"{match[1]} W for {format_duration(duration_ms)}"
+    name = f"{match[1]} W for {duration_text(duration_ms)}"
     return Event(name, int(match[1]), duration_ms, "yours", daily=duration_ms < 24 * HOUR_MS)
 
 
 def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
-    """How far (d_inf, in the unit) an event moves each window it touches, for each way to lie on the grid.
+    """Return how far (d_inf, in the unit) an event moves each window it touches, for each alignment.
 
-    The event happens on each of so many `days` at the same time; what falls into one window adds.
-    Ways that start with a slot (of the first day) are enough: those that end with one are their mirror
-    images, between the two the distances change linearly, and what shifts energy from one window to
-    another moves between two of these.
+    The event happens at the same time on each of `days` days; what falls into one window adds. Alignments
+    that start with a slot (of the first day) are enough: those that end with one are their mirror images,
+    between the two the distances change linearly, and what shifts energy from one window to another moves
+    between two of these.
 
-    It is as the readings say it: power that is sampled stands for a period more, and dead bands and steps
-    of a count add theirs (`loads`). A step that an event moved stays moved; windows after it are not told.
+    The distances are those of the readings: power that is sampled holds for one period more, and dead bands
+    and steps of a count add theirs (`loads`). A step that an event moved stays moved; the windows after the
+    event are left out.
     """
-    read = replace(event, duration_ms=event.duration_ms + loads.stands_ms(terms))
-    places = [terms.stretches(place) for place in range(terms.n)]
-    starts_ms = {start_ms for stretches in places for start_ms, _ in stretches if start_ms < DAY_MS}
-    ways = {_at(read, terms, start_ms, days) for start_ms in starts_ms}
-    return {tuple(loads.as_said(terms, moved) for moved in way) for way in ways}
+    read = replace(event, duration_ms=event.duration_ms + loads.longest_hold_ms(terms))
+    slots = [terms.stretches(index) for index in range(terms.n)]
+    starts_ms = {start_ms for stretches in slots for start_ms, _ in stretches if start_ms < DAY_MS}
+    alignments = {_aligned(read, terms, start_ms, days) for start_ms in starts_ms}
+    return {tuple(loads.as_reported(terms, moved) for moved in alignment) for alignment in alignments}
 
 
-def _at(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:
-    """The distances when the event starts so long after the start of a window, largest first.
+def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:
+    """Return the distances of an event that starts `start_ms` after the start of a window, largest first.
 
-    The windows that it fills are all alike: of a single event they are worked out once.
+    The windows that it fills are all alike, and are worked out once for a single event.
     """
     first, last = start_ms // terms.length_ms, (start_ms + event.duration_ms - 1) // terms.length_ms
-    if days == 1 and last - first > _FEW:
+    if days == 1 and last - first > _WINDOWS_FEW:
         inner = _distance(event, terms, _filled(terms, 0, terms.length_ms))
         rest = replace(event, duration_ms=event.duration_ms - (last - first - 1) * terms.length_ms)
-        return tuple(sorted((*_at(rest, terms, start_ms, 1), *[inner] * (last - first - 1)), reverse=True))
+        filled = [inner] * (last - first - 1)
+        return tuple(sorted((*_aligned(rest, terms, start_ms, 1), *filled), reverse=True))
     moved_ms: dict[int, Counter[int]] = defaultdict(Counter)  # by window and slot
     for begin_ms in range(start_ms, start_ms + days * DAY_MS, DAY_MS):
         end_ms = begin_ms + event.duration_ms
@@ -102,24 +107,24 @@ def _at(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction,
 
 
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
-    """How far a window moves, in the unit, when the event fills its slots for so long."""
+    """Return how far a window moves, in the unit, when the event fills its slots for these times."""
     power = Fraction(event.power_w, UNIT_FACTOR[terms.unit])
     if terms.kind is not Kind.POWER:
         return power * max(filled_ms.values(), default=0) / HOUR_MS
-    return power * max((Fraction(ms, terms.slot_ms(place)) for place, ms in filled_ms.items()), default=0)
+    return power * max((Fraction(ms, terms.slot_ms(index)) for index, ms in filled_ms.items()), default=0)
 
 
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
-    """How long a stretch of a window lies in each of its slots, those between first and last left out."""
+    """Return how long a stretch of a window lies in each slot, without those between first and last."""
     if not terms.bands:
         step_ms = terms.step_ms
         ends = {begin_ms // step_ms, begin_ms // step_ms + 1, (end_ms - 1) // step_ms}
         return {
-            place: min(end_ms, (place + 1) * step_ms) - max(begin_ms, place * step_ms)
-            for place in ends
-            if max(begin_ms, place * step_ms) < min(end_ms, (place + 1) * step_ms)
+            index: min(end_ms, (index + 1) * step_ms) - max(begin_ms, index * step_ms)
+            for index in ends
+            if max(begin_ms, index * step_ms) < min(end_ms, (index + 1) * step_ms)
         }
     return {
-        place: sum(max(min(end_ms, to_ms) - max(begin_ms, from_ms), 0) for from_ms, to_ms in stretches)
-        for place, (_, stretches) in enumerate(terms.bands)
+        index: sum(max(min(end_ms, to_ms) - max(begin_ms, from_ms), 0) for from_ms, to_ms in stretches)
+        for index, (_, stretches) in enumerate(terms.bands)
     }

@@ -16,8 +16,8 @@ def of(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of a stream.
 
     Errors are one standard deviation: of a number in the unit, of totals in kWh, of the mean of 100 and 1,000
-    homes (a number each, same slot) in the unit; `fit_for` names those that are fit for use. `hidden` says of
-    each event how often in 100 anybody is right about it, by days.
+    homes (a number each, same slot) in the unit; `fit_for` names those that are useful. `hidden` has for each
+    event an attacker's success limit in per cent (`right_of_100`), by days.
     """
     return {
         "stream": guarantee.stream,
@@ -39,7 +39,7 @@ def as_json(guarantees: Sequence[Guarantee]) -> str:
 
 
 def _of_loads(guarantee: Guarantee) -> dict[str, Any]:
-    """Return what a change of the load costs, by the energy in Wh that it moves within a slot."""
+    """Return the level that a change of the load costs, by the energy in Wh that it moves within a slot."""
     terms, facts = guarantee.terms, dict[str, Any]()
     if guarantee.level_of_curves is not None:
         facts |= {"dead_band": exact(guarantee.step), "level_of_curves": str(guarantee.level_of_curves)}

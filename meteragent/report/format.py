@@ -1,12 +1,13 @@
-"""The one way in which reports write amounts, energies, levels, odds, homes and errors."""
+"""How reports write amounts, energies, levels, odds, homes and errors."""
 
 import math
 from fractions import Fraction
 
 from meteragent.domain.figures import exact, figures
+from meteragent.report.catalogue import say
 
 MEAN_W = 330
-"""A home's mean power (about 8 kWh a day): what errors are compared with; our assumption."""
+"""The mean power of an average home (about 8 kWh a day), which errors are compared with; our assumption."""
 _RATE_PLACES = 1000
 _PERCENT_BELOW = 10
 _ODDS_IN_FULL = 10**6
@@ -43,8 +44,8 @@ def odds(level: Fraction) -> str:
 
 
 def mean_of(count: int) -> str:
-    """Return whose number it is: one home's, or the mean of many."""
-    return "one home" if count == 1 else f"the mean of {count:,} homes"
+    """Return whose number it is: that of one home, or the mean of many."""
+    return say("cost.one_home") if count == 1 else say("cost.mean", count=f"{count:,}")
 
 
 def share_of_home(power_w: float) -> str:

@@ -1,7 +1,7 @@
-"""What a stream promises and what it costs, as one value (law 8).
+"""The promise of a stream and its cost, as one value (law 8).
 
-It is worked out once, before anything is released. The terminal, the statement, the page, the plan and the
-demo render it: they compute nothing, and their common sentences are in `wording`.
+`of` works it out once, before anything is released. The terminal, the statement, the page, the plan and the
+demo only render it; the sentences that they share are in `wording`.
 """
 
 import math
@@ -18,6 +18,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, Kind
 from meteragent.privacy.inference import success_bound
 from meteragent.report import warn
+from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event, distances
 from meteragent.report.format import MEAN_W
 from meteragent.wire.descriptor import TermsDescriptor, describe
@@ -25,20 +26,20 @@ from meteragent.wire.number import figure
 
 MONTH_DAYS = 30
 CROWDS = (100, 1000)
-"""Over how many homes means are taken."""
+"""Numbers of homes over which means are taken."""
 REPETITIONS = (1, 14, 30)
-"""How often an event happens: once, every day for two weeks, for a month."""
+"""Days on which an event happens: one, every day for two weeks, for a month."""
 USEFUL_ERROR_SHARE = 0.1
-"""An error below this share of what an average home has is marked as fit for use."""
+"""An error below this share of what an average home has is marked as useful."""
 LEARNT_AT_PERCENT = 95
-"""An event is learnt once whoever guesses is right so often in 100."""
+"""An event counts as learnt once an attacker may be right this often, in per cent."""
 _ROUNDING = 1e-6
 
 
 class Error(NamedTuple):
     """One standard deviation of a figure, or half its 95 % interval, to four figures.
 
-    It is `useful` where it is small beside what an average home has.
+    It is `useful` where it is small compared with what an average home has.
     """
 
     value: float
@@ -47,14 +48,14 @@ class Error(NamedTuple):
 
 
 class Exposure(NamedTuple):
-    """How often in 100 a guess whether an event happened is right at most, by days on which it does."""
+    """An attacker's success limit on whether an event happened, in per cent, by days on which it does."""
 
     event: Event
     success_percent: Mapping[int, int]
 
 
 class Fleet(NamedTuple):
-    """Which meters an agent of a fleet has: those on a topic filter, or a part of them `by_hash` of names."""
+    """The meters of one agent of a fleet: those on a topic filter, or a part of them, `by_hash` of names."""
 
     shard: Shard
     topic_filter: str
@@ -63,7 +64,7 @@ class Fleet(NamedTuple):
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The promise of a stream, what it costs, what it hides from whom, and what to know about it.
+    """The promise of a stream, its errors, what it hides from whom, and its warnings.
 
     `errors` are by the names that the JSON has: `number` and `ci95` in the unit, `day_kwh` and `month_kwh`
     of totals, `mean_of_100` and `mean_of_1000` of one slot over as many homes.
@@ -88,16 +89,16 @@ class Guarantee:
 
     @property
     def meter_epsilon_per_day(self) -> Fraction | None:
-        """What a meter that all streams read is charged a day, in 1/W; None where there is one stream."""
+        """The daily charge of a meter that all streams read, in 1/W; None where there is one stream."""
         return self.terms.per_day + self.terms.others_per_day if self.terms.others_per_day else None
 
     def level_in(self, days: int) -> Fraction:
-        """Return the level that the windows of so many days add up to, on average."""
+        """Return the level that the windows of `days` days add up to, on average."""
         return self.terms.level * days * DAY_MS / self.terms.length_ms
 
     @cached_property
     def unknown_of_loads(self) -> tuple[str, ...]:
-        """The keys that would say how closely readings follow the load."""
+        """The missing keys that would tell how closely readings follow the load."""
         return loads.unknown(self.terms)
 
     @cached_property
@@ -130,16 +131,16 @@ class Guarantee:
 def of(
     stream: config.Stream,
     events: Sequence[Event] = EVENTS,
-    channels: Collection[str] = (),
+    stored_streams: Collection[str] = (),
     others: Fraction = Fraction(0),
     *,
     archived: bool = False,
 ) -> Guarantee:
-    """Return the guarantee of a stream, with what it tells of some events.
+    """Work out the guarantee of a stream, and an attacker's success on some events.
 
-    `channels` are the streams that the store knows; `others` is what the other streams of the configuration
-    charge a meter that has them all on a day, as epsilon in 1/W. `archived`: it has an [archive], so
-    `sanitise` releases it.
+    `stored_streams` are those that the store knows. `others` is the daily charge of the configuration's other
+    streams on a meter that has them all, as epsilon in 1/W. `archived`: the configuration has an [archive],
+    so `sanitise` releases it.
     """
     terms = terms_of(stream, others, archived=archived)
     exposures = tuple(_exposure(event, terms) for event in events)
@@ -149,7 +150,7 @@ def of(
         describe(terms, archive=archived),
         dict(_errors(terms)),
         exposures,
-        (*warn.of_stream(stream, channels, archived=archived), *_habits(exposures)),
+        (*warn.of_stream(stream, stored_streams, archived=archived), *_habits(exposures)),
     )
 
 
@@ -206,11 +207,11 @@ def _exposure(event: Event, terms: Terms) -> Exposure:
 
 
 def success_percent(event: Event, terms: Terms, days: int) -> int:
-    """Return how often in 100 anybody is right about an event that happens on so many days, rounded up.
+    """Return an attacker's success limit on an event that happens on `days` days, in per cent, rounded up.
 
-    Either answer is as likely. An event that starts just off the grid is rounded up in two windows instead
-    of one: a quantum more in its last window covers that. Where a window holds several days, they move it
-    together.
+    Both answers are equally likely. An event that starts just off the grid is rounded up in two windows
+    instead of one: a quantum more in its last window covers that. Where a window holds several days, they
+    move it together.
     """
     off_grid = terms.quantum
     if terms.length_ms < DAY_MS:
@@ -223,10 +224,10 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
 
 
 def _habits(exposures: Sequence[Exposure]) -> list[str]:
-    """Return the warning of what is hidden when it happens once, and learnt when it happens every day."""
+    """Warn of what is hidden when it happens once, and learnt when it happens every day."""
     learnt = [
         event.name
         for event, percent in exposures
         if percent[REPETITIONS[0]] < LEARNT_AT_PERCENT <= percent.get(REPETITIONS[-1], 0)
     ]
-    return [f"a habit is learnt within a month: {', '.join(learnt)}"] if learnt else []
+    return [say("warning.habit", events=", ".join(learnt))] if learnt else []

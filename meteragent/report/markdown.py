@@ -1,7 +1,7 @@
-"""A page for the file of whoever is responsible: what leaves, under which guarantee, and what follows.
+"""The statement of a configuration, for the data protection file: what leaves, and under which guarantee.
 
-All of it is said by the configuration, the versions, and the terms that the store has known. Nothing is
-measured and there is no date: the same facts make the same page, byte for byte.
+It follows from the configuration, the versions, and the terms that the store knows. Nothing is measured and
+there is no date: the same facts make the same statement, byte for byte.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from meteragent import __version__, config
 from meteragent.config.files import address
 from meteragent.domain.figures import exact
-from meteragent.domain.grid import format_duration
+from meteragent.domain.grid import duration_text
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
 from meteragent.report import archive, guarantee, wording
@@ -26,25 +26,25 @@ from meteragent.wire.descriptor import TermsDescriptor, canonical, describe
 from meteragent.wire.record import RecordFormat
 
 _WIDTH = 100
-_ANYBODY = "whoever sees it, whatever else they know and however they compute"
+_ANYBODY = "anyone who sees it, whatever else they know and whatever computing power they have"
 _EXAMPLE_MS = 1_795_129_200_000
 _MEANINGS = {
     "v": "the version of the format; public",
-    "meter": "the meter's name, as below; public",
-    "t": "where the slot starts, in UTC; public",
+    "meter": "the meter's name, as above; public",
+    "t": "when the slot starts, in UTC; public",
     "for": "how long the slot is; public",
-    "band": "which hours of the day the number is for; public",
+    "band": "the hours of the day that the number is for; public",
     "value": "**private**: what was measured in the slot, with noise",
     "unit": "its unit; public",
     "sd": "the standard deviation of the noise; public",
     "d": "the id of the descriptor; public",
 }
 _MEANINGS_SENML = {
-    "bn": "the meter's name, as below; public",
-    "bt": "where the slot starts, in seconds since 1970, UTC; public",
+    "bn": "the meter's name, as above; public",
+    "bt": "when the slot starts, in seconds since 1970, UTC; public",
     "bver": "the version of SenML that has the unit; public",
     "": "**private**: what was measured in the slot, with noise, and its unit",
-    "_band": "which hours of the day the number is for; public",
+    "_band": "the hours of the day that the number is for; public",
     "_for": "how long the slot is; public",
     "_sd": "the standard deviation of the noise; public",
     "_terms": "the id of the descriptor; public",
@@ -55,10 +55,10 @@ Known = Mapping[str, Sequence[Terms]]
 
 
 class Part(NamedTuple):
-    """What a stream's part of the statement is made of.
+    """The facts of one stream's part of the statement.
 
-    `shapes` are the descriptors, by id, of all windows that differ in what is said of them, an ordinary one
-    first; `known` are the terms in the store, None without one.
+    `shapes` are the descriptors, by id, of all windows that differ in their promise, an ordinary one first;
+    `known` are the terms in the store, None without a store.
     """
 
     settings: config.Config
@@ -74,7 +74,7 @@ class Part(NamedTuple):
 
 
 def page(settings: config.Config, events: Sequence[Event] = EVENTS, known: Known | None = None) -> str:
-    """Return the statement of a configuration; `known` is None where there is no store."""
+    """Write the statement of a configuration; `known` is None where there is no store."""
     blocks = _head(settings)
     for stream in settings.stream:
         others = config.others_per_day(settings, stream)
@@ -97,7 +97,7 @@ def _shapes(stream: config.Stream, promised: Guarantee) -> dict[str, TermsDescri
 
 
 def _text(text: str, indent: str = "") -> str:
-    """Return a paragraph."""
+    """Fill a paragraph."""
     lines = textwrap.wrap(
         text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
@@ -118,8 +118,8 @@ def _head(settings: config.Config) -> list[str]:
     return [
         "# Smart-meter data: what leaves, and under which guarantee",
         _text(
-            "Made from the configuration by `meteragent check --statement`; nothing in it was measured."
-            " Keep each version of this page: where two differ, what leaves or what is said of it has"
+            "`meteragent check --statement` made this page from the configuration; nothing in it was"
+            " measured. Keep each version of it: if two differ, what leaves or what is promised has"
             " changed."
         ),
         _list(
@@ -131,19 +131,22 @@ def _head(settings: config.Config) -> list[str]:
 
 
 def _of_the_agent(settings: config.Config) -> Sequence[str]:
-    """What holds of every stream that the agent releases."""
-    kept = format_duration(settings.store.keep)
+    """Say what holds for every stream that the agent releases."""
+    kept = duration_text(settings.store.keep)
     return (
         (
             "Readings are never stored and never sent. The noise of a slot is drawn from the operating"
-            " system's random numbers before its first reading is added, and no key takes it off again."
+            " system's random number generator before its first reading is added, and no key can remove it."
         ),
         (
-            "A copy of the disk tells of each open slot its energy so far under that slot's noise, and what"
-            " is left of it beside whole quanta; with what leaves later, the energy from then to the slot's"
-            " end. Encrypt the disk where it can be stolen."
+            "A copy of the disk shows, for each open slot, its energy so far hidden by that slot's noise, and"
+            " the remainder below a whole quantum. Together with the number that leaves later, it shows the"
+            " energy from then to the slot's end. Encrypt the disk if it can be stolen."
         ),
-        f"What left is kept for {kept} and can be exported; what was spent is kept for ever.",
+        (
+            f"Released records are kept for {kept} and can be exported; the account of privacy spent is kept"
+            " for ever."
+        ),
     )
 
 
@@ -159,13 +162,13 @@ def _leaves(part: Part) -> list[str]:
         _text(f"To the broker {where.host}:{where.port}, {'with' if where.tls else 'without'} TLS:"),
         _list(
             f"a record for each {'band' if terms.bands else 'slot'} of each meter, on `{stream.sink.topic}`;"
-            f" a meter is named {named}",
-            f"the terms of the records, their descriptor, retained on `{latest}` and `{by_id}`",
+            f" a meter is identified {named}",
+            f"the descriptor, which states the terms of the records, retained on `{latest}` and `{by_id}`",
         ),
         _table(["field of a record", "what it says"], _named(_meanings(part))),
         _text(
-            "Nothing else leaves but the signs of a connection. All fields but `value` follow from the"
-            " configuration, the clock, and when a meter is first heard."
+            "Nothing else leaves except the traffic of a connection. All fields but `value` follow from the"
+            " configuration, the clock, and the time at which a meter is first heard."
         ),
         _list(*_schedule(stream, terms)),
     ]
@@ -186,7 +189,7 @@ def _named(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _meanings(part: Part) -> dict[str, str]:
-    """What each field of a record says, or each name of a SenML pack."""
+    """Return the meaning of each field of a record, or of each name of a SenML pack."""
     example = json.loads(
         RecordFormat.of(part.guarantee.descriptor, part.stream.sink.format).record("m1", _EXAMPLE_MS, 0, 0)
     )
@@ -198,31 +201,31 @@ def _meanings(part: Part) -> dict[str, str]:
 
 
 def _counted(stream: config.Stream, terms: Terms) -> list[str]:
-    """How many numbers there are, and what counts where nothing was read or too much."""
+    """Say how many numbers there are, and what counts for a gap and for values out of range."""
     low, high = (f"{exact(bound)} W" for bound in stream.window.range)
     per = {Kind.INTERVAL_ENERGY: " an interval", Kind.REGISTER: " an hour"}.get(terms.kind, "")
     return [
-        f"{terms.n} in each of the {wording.windows(terms)}",
+        f"{terms.n} {'number' if terms.n == 1 else 'numbers'} in each of the {wording.windows(terms)}",
         f"time without a reading counts as {exact(stream.window.gap)} {terms.unit}{per}",
-        f"values are clamped to {low} .. {high}",
+        f"values are clamped to between {low} and {high}",
     ]
 
 
 def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
-    late = f"{format_duration(terms.lateness_ms)} after its end" if terms.lateness_ms else "at its end"
+    late = f"{duration_text(terms.lateness_ms)} after its end" if terms.lateness_ms else "at its end"
     number, *counted = _counted(stream, terms)
     lines = [
         number,
-        f"each is closed {late}, and its record leaves, whatever was measured in it",
+        f"each slot closes {late}, and its record leaves, whatever was measured in it",
         *counted,
     ]
     if terms.clock is Clock.EVENT:
-        return [*lines, "`clock = 'event'`: when a record leaves tells when a reading came"]
+        return [*lines, "`clock = 'event'`: the time at which a record leaves shows when a reading arrived"]
     if stream.sink.spread:
-        upto = format_duration(stream.sink.spread)
-        lines.append(f"a meter's records leave later by a fixed time of its own, up to {upto}")
-    silence = format_duration(config.forget_ms(stream.source, stream.window.forget))
-    return [*lines, f"a meter that is silent for {silence} stops sending: that is not hidden"]
+        upto = duration_text(stream.sink.spread)
+        lines.append(f"a meter's records leave later by a fixed delay of its own, up to {upto}")
+    silence = duration_text(config.forget_ms(stream.source, stream.window.forget))
+    return [*lines, f"after {silence} of silence a meter's records stop: that is not hidden"]
 
 
 def _guarantee(part: Part) -> list[str]:
@@ -231,15 +234,15 @@ def _guarantee(part: Part) -> list[str]:
     odds = wording.indistinguishable(promised)
     loads = f"{wording.of_curves(promised)} {wording.of_loads(promised)}"
     return [
-        _text(f"{odds} That holds against {whom}. {wording.hidden(promised)}"),
+        _text(f"{wording.hidden(promised)} {odds} That holds against {whom}."),
         _text(loads.strip()),
-        "Exactly: for all readings x and y of a window, and all sets S of what may leave of it,",
-        "    P(what leaves of x is in S) <= exp(epsilon d(x, y)) P(what leaves of y is in S)",
+        "Exactly: for all readings x and y of a window, and every set S of possible outputs,",
+        "    P(output of x is in S) <= exp(epsilon d(x, y)) P(output of y is in S)",
         _text(
             f"with epsilon = {terms.epsilon} per {unit} and d(x, y) the largest difference of"
-            f" {wording.slot_values(terms)}, after fill and clamp, rounded to multiples of"
-            f" {exact(terms.quantum)} {unit}. Where some windows are longer than others, the radius"
-            " and epsilon of each are under Changes."
+            f" {wording.slot_values(terms)}, after gaps are filled and values clamped, rounded to multiples"
+            f" of {exact(terms.quantum)} {unit}. If windows differ in length, the section Changes lists"
+            " the radius and epsilon of each."
         ),
     ]
 
@@ -263,16 +266,16 @@ def _adds(part: Part) -> list[str]:
         return [add, _list(*lines, archive.SPENT)]
     if budget is not None:
         lines.append(
-            f"a budget of level {exact(budget.level)} in {format_duration(budget.per)} over all streams of a"
-            " meter: a window beyond it never opens"
+            f"a budget of level {exact(budget.level)} for each period of {duration_text(budget.per)}, shared"
+            " by all streams of a meter: a window that would exceed it never opens"
         )
-    lines.append("`meteragent ledger` says what each meter has spent, by day and stream")
+    lines.append("`meteragent ledger` shows what each meter has spent, by day and stream")
     return [add, _list(*lines)]
 
 
 def _invariants(part: Part) -> list[str]:
     invariants = part.guarantee.descriptor.facts["invariants"]
-    return [f"What leaves exactly, without noise: {', '.join(invariants) or 'nothing'}."]
+    return [f"Released exactly, without noise: {', '.join(invariants) or 'nothing'}."]
 
 
 def _errors(part: Part) -> list[str]:
@@ -285,7 +288,7 @@ def _changes(part: Part) -> list[str]:
     rows = [
         (
             f"`{id_}`",
-            format_duration(terms.length_ms),
+            duration_text(terms.length_ms),
             terms.n,
             f"{exact(terms.radius)} {unit}",
             terms.epsilon,
@@ -294,9 +297,9 @@ def _changes(part: Part) -> list[str]:
     ]
     return [
         _text(
-            "Every record names its descriptor by an id that is made of its facts: other terms have another"
-            " id. A change holds from the first window that overlaps nothing released. The ids of this"
-            " configuration:"
+            "Every record names its descriptor by an id that is computed from the terms: different terms have"
+            " a different id. A change takes effect with the first window that overlaps nothing already"
+            " released. The ids of this configuration:"
         ),
         _table(["id", "window", "slots", "radius", f"epsilon (1/{unit})"], rows),
         _text(_earlier(part)),
@@ -304,14 +307,14 @@ def _changes(part: Part) -> list[str]:
 
 
 def _earlier(part: Part) -> str:
-    """Terms in the store that are not those of the configuration."""
+    """Name the terms in the store that are not those of the configuration."""
     if part.guarantee.is_archive:
         return archive.EARLIER
     if part.known is None:
-        return "There is no store yet: nothing has left under other terms, as far as this page can know."
+        return "There is no store yet: as far as this page can tell, nothing has left under other terms."
     ids = {describe(terms).id for terms in part.known.get(part.stream.name, ())}
     others = ", ".join(f"`{id_}`" for id_ in sorted(ids - part.shapes.keys()))
-    return f"Other terms that the store has known: {others or 'none'}."
+    return f"Other terms in the store: {others or 'none'}."
 
 
 def _warnings(part: Part) -> list[str]:
@@ -323,9 +326,11 @@ def _descriptors(part: Part) -> list[str]:
     facts = json.dumps({"id": usual.id, **usual.facts}, indent=2, ensure_ascii=False)
     named = "\n".join(canonical(shape.facts).decode() for shape in part.shapes.values())
     return [
-        _text("That of an ordinary window, without the meter and the time from which it holds:"),
+        _text("The descriptor of an ordinary window, without the meter and the time from which it applies:"),
         f"```json\n{facts}\n```",
-        _text("And of all windows what their ids are made of, the first 8 hex digits of its SHA-256:"),
+        _text(
+            "An id is the first 8 hex digits of the SHA-256 of such a line; each kind of window has its own:"
+        ),
         f"```\n{named}\n```",
     ]
 

@@ -1,58 +1,116 @@
-"""A guarantee as `check` prints it."""
+"""A guarantee as `check` prints it, in lines of at most WIDTH characters."""
 
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from meteragent import config
+from meteragent.domain.grid import duration_text
+from meteragent.domain.terms import Clock
 from meteragent.report import warn, wording
+from meteragent.report.catalogue import say
 from meteragent.report.guarantee import Guarantee
 
-_WIDTH = 106
+WIDTH = 100
 _INDENT = "  "
+_NO_BREAK = "\u00a0"
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?Wh?|min|h|s|ms|days?|%)\b|%)")
 
 
 def text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
-    """Return the guarantees of all streams in words, after the warnings of what no stream has."""
-    warnings = "\n".join(f"Warning: {line}" for line in warn.of_config(settings))
+    """Return the guarantees of all streams in words, after the warnings that belong to no stream."""
+    warnings = "\n".join(_warnings(warn.of_config(settings)))
     return "\n\n".join(filter(None, [warnings, *map(_of_stream, guarantees)]))
 
 
+def next_step(guarantees: Sequence[Guarantee], settings: config.Config, path: str, *, refused: bool) -> str:
+    """Say what to do next with the configuration at a path: change it, run it, or release an archive.
+
+    A command stands on a line of its own, however long, so that it can be copied.
+    """
+    if refused:
+        return _filled(say("next.refused"))
+    if any(guarantee.is_archive for guarantee in guarantees):
+        return f"{say('next.sanitise', config=path)}\n{_INDENT}{say('next.dry_run')}"
+    command = say("next.run", config=path)
+    if any(guarantee.terms.clock is Clock.EVENT for guarantee in guarantees):
+        return f"{command}\n{_INDENT}{say('next.event_clock')}"
+    earliest_ms, latest_ms = zip(*map(_first_number_ms, guarantees), strict=True)
+    spread_ms = max(stream.sink.spread for stream in settings.stream)
+    waits = {
+        "earliest": duration_text(min(earliest_ms)),
+        "latest": duration_text(max(latest_ms) + spread_ms),
+    }
+    return f"{command}\n{_INDENT}{say('next.first_number', **waits)}"
+
+
+def _first_number_ms(guarantee: Guarantee) -> tuple[int, int]:
+    """Return how long after a meter's first reading its first number leaves, at least and at most.
+
+    A meter that is heard in the middle of a window begins with the next one (law 4), and its first number
+    leaves once the first slot of that window has closed.
+    """
+    terms = guarantee.terms
+    first_ms = min(stretches[-1][1] for stretches in map(terms.stretches, range(terms.n))) + terms.lateness_ms
+    return first_ms, terms.length_ms + first_ms
+
+
 def _of_stream(guarantee: Guarantee) -> str:
-    sections = (section(guarantee) for section in (_head, _promise, _costs, _guesses, _end))
+    sections = (section(guarantee) for section in (_head, _promise, _costs, _guesses, _not_hidden, _warned))
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
 def _head(guarantee: Guarantee) -> list[str]:
     lines, fleet = [wording.head(guarantee)], guarantee.fleet
     if fleet is not None:
-        lines.append(f"{_INDENT}Shard {fleet.shard} of a fleet: {wording.shard_meters(fleet)}.")
+        lines.append(_INDENT + say("stream.shard", shard=fleet.shard, meters=wording.shard_meters(fleet)))
     if guarantee.is_archive:
         lines.append(_INDENT + wording.ARCHIVE)
     return lines
 
 
 def _promise(guarantee: Guarantee) -> list[str]:
-    lines = ["The promise"]
-    for line in wording.promise(guarantee):
-        lines += textwrap.wrap(line, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
-    return lines
+    return [wording.PROMISE, *(_filled(line, _INDENT, _INDENT) for line in wording.promise(guarantee))]
 
 
 def _costs(guarantee: Guarantee) -> list[str]:
-    rows = (f"  {label:<26}{cost}   {useful}".rstrip() for label, cost, useful in wording.costs(guarantee))
-    return [wording.COSTS, *rows]
+    lines = [wording.COSTS]
+    for label, cost, useful in wording.costs(guarantee):
+        lines.append(f"  {label:<26}{cost}{' *' if useful else ''}")
+    marked = any(useful for _, _, useful in wording.costs(guarantee))
+    return [*lines, f"  * {wording.USEFUL}"] if marked else lines
 
 
 def _guesses(guarantee: Guarantee) -> list[str]:
     if not guarantee.exposures:
         return []
     lines = [wording.guesses()]
-    for name, moves, *cells in [("", *wording.GUESS_COLUMNS[1:]), *wording.guess_rows(guarantee)]:
+    for name, moves, *cells in [wording.GUESS_COLUMNS, *wording.guess_rows(guarantee)]:
         lines.append(f"  {name:<26}{moves:>10}" + "".join(f"{cell:>16}" for cell in cells))
     return lines
 
 
-def _end(guarantee: Guarantee) -> list[str]:
-    lines = [f"Warning: {line}" for line in guarantee.warnings]
-    hidden = f"{wording.NOT_HIDDEN}: {'; '.join(wording.not_hidden(guarantee))}."
-    return [*lines, *([""] if lines else []), hidden]
+def _not_hidden(guarantee: Guarantee) -> list[str]:
+    items = wording.not_hidden(guarantee)
+    return [f"{wording.NOT_HIDDEN}:", *(_filled(item, "  - ", "    ") for item in items)]
+
+
+def _warned(guarantee: Guarantee) -> list[str]:
+    return _warnings(guarantee.warnings)
+
+
+def _warnings(texts: Iterable[str]) -> list[str]:
+    return [_filled(say("hidden.warning", text=text), "", _INDENT) for text in texts]
+
+
+def _filled(text: str, indent: str = "", hanging: str = _INDENT) -> str:
+    """Return a paragraph; words, paths included, are not broken, nor are numbers from their units."""
+    filled = textwrap.fill(
+        _BEFORE_UNIT.sub(_NO_BREAK, text),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return filled.replace(_NO_BREAK, " ")

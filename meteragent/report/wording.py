@@ -1,73 +1,90 @@
-"""The sentences that say a guarantee, each once: for `check`, the statement, the page, `plan`, the demo."""
+"""The sentences that state a guarantee, for `check`, the statement, the page, `plan` and the demo.
+
+Each function fills in one text of the catalogue. Nothing is computed here: numbers come from `guarantee`.
+"""
 
 from meteragent.domain.figures import exact, figures
-from meteragent.domain.grid import format_duration
+from meteragent.domain.grid import duration_text
 from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, Kind
+from meteragent.report.catalogue import say
 from meteragent.report.format import MEAN_W, amount, energy, mean_of, odds, rate
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
 
-HIDDEN = "What is hidden, and what is not"
-COSTS = "What it costs (one standard deviation)"
-NOT_HIDDEN = "Does NOT hide"
-WARNINGS = "Warnings"
-ARCHIVE = "For `meteragent sanitise`: the noise comes from a key, and whoever has the key can take it off."
-GUESS_COLUMNS = ("what happened", "moves", "once", *(f"daily, {days} days" for days in REPETITIONS[1:]))
-USEFUL = f"fit for use: below {USEFUL_ERROR_SHARE:.0%} of a home of {MEAN_W} W"
-_OF_ONE_HOME = {"number": "a number", "day_kwh": "a day", "month_kwh": f"a month of {MONTH_DAYS} days"}
+PROMISE = say("promise.title")
+HIDDEN = say("hidden.title")
+COSTS = say("cost.title")
+NOT_HIDDEN = say("hidden.not")
+WARNINGS = say("hidden.warnings")
+ARCHIVE = say("stream.archive")
+GUESS_COLUMNS = (
+    say("guess.event"),
+    say("guess.moves"),
+    say("guess.once"),
+    *(say("guess.daily", days=days) for days in REPETITIONS[1:]),
+)
+USEFUL = say("cost.useful", percent=f"{100 * USEFUL_ERROR_SHARE:.0f}", watts=MEAN_W)
+_OF_ONE_HOME = {
+    "number": say("cost.number"),
+    "day_kwh": say("cost.day"),
+    "month_kwh": say("cost.month", days=MONTH_DAYS),
+}
 _OF = {**_OF_ONE_HOME, **{f"mean_of_{homes}": mean_of(homes) for homes in CROWDS}}
-_CALENDAR = {1: "days", 7: "weeks"}
 
 
 # What a stream is ---------------------------------------------------------------------------------
 
 
 def head(guarantee: Guarantee) -> str:
-    """Name the stream, and say what leaves of a window."""
+    """Name the stream, and say what leaves in a window."""
     terms = guarantee.terms
-    numbers = "one number each" if terms.n == 1 else f"{terms.n} numbers each"
-    shape = {Space.CURVE: f", the means of {terms.n} blocks of a curve", Space.PROFILE: ", a mean day"}
-    name, what = guarantee.stream, f"{terms.kind} in {terms.unit}"
-    return f"Stream {name}: {what}, {windows(terms)}, {numbers}{shape.get(terms.space, '')}"
+    key = {Space.CURVE: "stream.curve", Space.PROFILE: "stream.profile"}.get(terms.space, "stream.numbers")
+    return say(
+        "stream.head",
+        name=guarantee.stream,
+        kind=say(f"stream.kind_{terms.kind}"),
+        unit=terms.unit,
+        windows=windows(terms),
+        numbers=say("stream.one_number" if terms.n == 1 else key, count=terms.n),
+    )
 
 
 def shard_meters(fleet: Fleet) -> str:
     """Say which meters an agent of a fleet has."""
     if not fleet.by_hash:
-        return f"those on {fleet.topic_filter}"
+        return say("stream.shard_filter", filter=fleet.topic_filter)
     number, count = fleet.shard.number, fleet.shard.count
-    return f"those of {fleet.topic_filter} whose names hash (FNV-1a) to {number} modulo {count}"
+    return say("stream.shard_hash", filter=fleet.topic_filter, number=number, count=count)
 
 
 def windows(terms: Terms) -> str:
     """Say which windows there are."""
     if terms.timezone is None:
-        return f"windows of {format_duration(terms.length_ms)}"
-    return f"local {_CALENDAR.get(terms.length_ms // DAY_MS, 'months')} of {terms.timezone}"
+        return say("stream.windows", duration=duration_text(terms.length_ms))
+    period = {1: "days", 7: "weeks"}.get(terms.length_ms // DAY_MS, "months")
+    return say("stream.local_windows", period=say(f"stream.{period}"), timezone=terms.timezone)
 
 
 def slot(terms: Terms) -> str:
     """Say what a slot is; of a mean day, its shortest band."""
-    if terms.bands:
-        return f"band of the day ({format_duration(terms.step_ms)} in all)"
-    return f"slot of {format_duration(terms.step_ms)}"
+    return say("stream.band" if terms.bands else "stream.slot", duration=duration_text(terms.step_ms))
 
 
 def slot_values(terms: Terms) -> str:
     """Say what is released of a slot."""
-    return "slot means" if terms.kind is Kind.POWER else "slot energies"
+    return say("promise.slot_means" if terms.kind is Kind.POWER else "promise.slot_energies")
 
 
 # The promise --------------------------------------------------------------------------------------
 
 
 def promise(guarantee: Guarantee) -> list[str]:
-    """Say the promise, one sentence or two to a line."""
+    """State the promise, one sentence or two to a line."""
     lines = (
+        hidden(guarantee),
         indistinguishable(guarantee),
         exactly(guarantee),
-        hidden(guarantee),
         windows_add(guarantee),
         streams_add(guarantee),
         of_curves(guarantee),
@@ -76,48 +93,45 @@ def promise(guarantee: Guarantee) -> list[str]:
     return [line for line in lines if line]
 
 
+def hidden(guarantee: Guarantee) -> str:
+    """Say which energy is hidden."""
+    terms, where = guarantee.terms, slot(guarantee.terms)
+    if terms.kind is Kind.REGISTER:
+        where = say("promise.register_slot", slot=where)
+    key = "promise.hidden" if guarantee.follows_loads else "promise.hidden_in_readings"
+    return say(key, energy=energy(terms.hides_wh), slot=where)
+
+
 def indistinguishable(guarantee: Guarantee) -> str:
     """Say by how much what leaves changes the odds between two courses."""
     terms = guarantee.terms
-    courses = "load shapes" if guarantee.follows_loads else "courses of readings"
-    return (
-        f"For any two {courses} whose {slot_values(terms)} differ by at most"
-        f" {exact(terms.radius)} {terms.unit}, what leaves in a window changes the odds between"
-        f" them by a factor of at most {odds(terms.level)}."
+    return say(
+        "promise.odds",
+        courses=say("promise.loads_courses" if guarantee.follows_loads else "promise.readings_courses"),
+        values=slot_values(terms),
+        radius=f"{exact(terms.radius)} {terms.unit}",
+        odds=odds(terms.level),
     )
 
 
 def exactly(guarantee: Guarantee) -> str:
-    """Say the privacy parameter."""
+    """State the privacy parameter and the lattice."""
     terms = guarantee.terms
-    return f"Exactly: epsilon = {terms.epsilon} per {terms.unit}, on multiples of {exact(terms.quantum)}."
-
-
-def hidden(guarantee: Guarantee) -> str:
-    """Say which energy is hidden."""
-    terms = guarantee.terms
-    said = "" if guarantee.follows_loads else ", in what the readings say"
-    around = " and the readings around it" if terms.kind is Kind.REGISTER else ""
-    return f"Hidden{said}: whatever moves at most {energy(terms.hides_wh)} within any {slot(terms)}{around}."
+    return say("promise.exactly", epsilon=terms.epsilon, unit=terms.unit, quantum=exact(terms.quantum))
 
 
 def windows_add(guarantee: Guarantee) -> str:
-    """Say what repeats."""
-    terms, spent = guarantee.terms, f"{rate(guarantee.level_in(1))} a day"
+    """Say what the levels of windows add up to."""
+    terms = guarantee.terms
     if terms.length_ms > DAY_MS:
-        spent = f"{rate(terms.level)} in each of the {windows(terms)}"
-    return f"Levels of windows add: {spent}. What repeats is learnt."
+        return say("promise.levels_a_window", level=rate(terms.level), windows=windows(terms))
+    return say("promise.levels_a_day", level=rate(guarantee.level_in(1)))
 
 
 def streams_add(guarantee: Guarantee) -> str:
     """Say what several streams on one meter cost it; nothing where there is one."""
     epsilon = guarantee.meter_epsilon_per_day
-    if epsilon is None:
-        return ""
-    return (
-        f"Streams add too: a meter that all streams here read is charged epsilon {figures(epsilon)} per W a"
-        " day (levels of different radii have no sum)."
-    )
+    return "" if epsilon is None else say("promise.streams_add", epsilon=figures(epsilon))
 
 
 def of_curves(guarantee: Guarantee) -> str:
@@ -125,26 +139,19 @@ def of_curves(guarantee: Guarantee) -> str:
     terms, level = guarantee.terms, guarantee.level_of_curves
     if level is None:
         return ""
-    step = f"{exact(guarantee.step)} {terms.unit}"
-    why = f"The device reports on change, and lets the power go {step} from what it said last"
-    if terms.kind is not Kind.POWER:
-        why = f"The meter counts in steps of {step}"
-    return f"{why}: for what the home really used, the factor is {odds(level)}."
+    key = "promise.dead_band" if terms.kind is Kind.POWER else "promise.count_step"
+    return say(key, step=f"{exact(guarantee.step)} {terms.unit}", odds=odds(level))
 
 
 def of_loads(guarantee: Guarantee) -> str:
-    """Say what of the promise holds for the load itself."""
+    """Say how much of the promise holds for the load itself."""
     if guarantee.unknown_of_loads:
-        keys = " and ".join(guarantee.unknown_of_loads)
-        return f"For the load itself that holds as far as readings follow it; {keys} would say how far."
-    terms, steps = guarantee.terms, ""
+        return say("promise.loads_unknown", keys=say("and").join(guarantee.unknown_of_loads))
+    terms = guarantee.terms
+    loads = say("promise.loads", energy=energy(terms.hides_wh), odds=odds(guarantee.level_of_loads))
     if terms.kind is not Kind.POWER and terms.dead_band:
-        each = float(guarantee.level_of_step)
-        steps = f" A step that it moved stays moved: each later slot may cost a level of {each:.2g}."
-    return (
-        f"For the load itself: what moves {energy(terms.hides_wh)} within a slot, in one go, changes the odds"
-        f" by a factor of at most {odds(guarantee.level_of_loads)}.{steps}"
-    )
+        return say("promise.loads_step", loads=loads, level=f"{float(guarantee.level_of_step):.2g}")
+    return loads
 
 
 # What it costs ------------------------------------------------------------------------------------
@@ -152,11 +159,11 @@ def of_loads(guarantee: Guarantee) -> str:
 
 def within(half_width: str) -> str:
     """Say where 95 % of all numbers are."""
-    return f"95 % within {half_width}"
+    return say("cost.within", half_width=half_width)
 
 
 def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
-    """Return the errors: what of, how large, and whether that is fit for use."""
+    """Return the errors: what of, how large, and whether that is useful."""
     errors = [
         (label, name, guarantee.errors[name]) for name, label in _OF.items() if name in guarantee.errors
     ]
@@ -164,26 +171,33 @@ def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
 
 
 def _size(guarantee: Guarantee, name: str) -> str:
-    """Say how large an error is, of a number also where 95 % are."""
+    """Say how large an error is; of a number also where 95 % are."""
     error, band = guarantee.errors[name], guarantee.errors["ci95"]
     size = amount(error.value, error.unit)
-    return f"{size} ({within(amount(band.value, band.unit))})" if name == "number" else size
+    if name != "number":
+        return size
+    return say("cost.size", size=size, within=within(amount(band.value, band.unit)))
 
 
 def summary(guarantee: Guarantee) -> str:
     """Say in a line what is hidden, and what that costs one home."""
     names = [name for name in _OF_ONE_HOME if name in guarantee.errors]
-    sizes = [f"{_OF_ONE_HOME[name]} {_size(guarantee, name)}" for name in names]
-    hides = f"{energy(guarantee.terms.hides_wh)} within any {slot(guarantee.terms)}"
-    return f"hides {hides}; off by (one standard deviation): {', '.join(sizes)}"
+    sizes = ", ".join(f"{_OF_ONE_HOME[name]} {_size(guarantee, name)}" for name in names)
+    terms = guarantee.terms
+    return say("cost.summary", energy=energy(terms.hides_wh), slot=slot(terms), sizes=sizes)
 
 
 # What is hidden and what is not -------------------------------------------------------------------
 
 
-def guesses(percent: str = "so many") -> str:
-    """Say how often whoever guesses is right."""
-    return f"Whoever guesses whether it happened is right in at most {percent} of 100 guesses (50 is a coin)"
+def guesses() -> str:
+    """Name the figures of `guess_rows`."""
+    return say("guess.title")
+
+
+def guess_limit(percent: int, events: str) -> str:
+    """Say how often whoever guesses is right at most about one of these events."""
+    return say("guess.limit", percent=percent, events=events)
 
 
 def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
@@ -195,11 +209,7 @@ def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
 
 
 def not_hidden(guarantee: Guarantee) -> list[str]:
-    """Say what is not hidden, whatever the terms."""
+    """List what is not hidden, whatever the terms."""
     terms = guarantee.terms
-    return [
-        f"an event that moves much more than {energy(terms.hides_wh)} within one {slot(terms)}",
-        "what repeats: the levels of its windows add, and in the end it is learnt",
-        "that the meter exists, and its grid in time: they are public",
-        "the exact bill, if you send it elsewhere",
-    ]
+    large = say("hidden.large", energy=energy(terms.hides_wh), slot=slot(terms))
+    return [large, say("hidden.repeated"), say("hidden.public"), say("hidden.bill")]

@@ -1,1 +1,1 @@
-"""Tools beside the agent: each is a command, and the agent runs without it."""
+"""Tools beside the agent: each is a command, and the agent runs without any of them."""

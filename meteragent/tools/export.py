@@ -1,7 +1,7 @@
-"""What already left, again: the delivered records that the store still keeps, as CSV.
+"""Export of the delivered records that the store still keeps, as CSV.
 
-Only bytes that the broker has acknowledged are read, so that an export says nothing that has not left; a
-record that waits is not in it. Numbers are written as the record had them, digit for digit.
+It reads only bytes that the broker has acknowledged, so an export contains nothing that has not left; waiting
+records are not in it. Numbers are written as they stand in the record, digit for digit.
 """
 
 import csv
@@ -22,80 +22,80 @@ COLUMNS = ("stream", "meter", "time", "for", "band", "value", "unit", "sd", "des
 VIEW = "nonnegative"
 
 
-class Left(NamedTuple):
-    """A record that left: its stream, its fields as they were written, and when the broker had it."""
+class ExportedRecord(NamedTuple):
+    """A record that has left: its stream, its payload as it was sent, and when the broker confirmed it."""
 
     stream: str
     payload: bytes
     delivered_ms: int
 
     def row(self) -> list[str]:
-        """Its columns: the very digits of the record; `band` is empty where slots are not bands."""
-        known = _fields(self.payload)
-        fields = (known.get(name, "") for name in ("meter", "t", "for", "band", "value", "unit", "sd", "d"))
+        """Return the columns, with the record's exact digits; `band` is empty if slots are not bands."""
+        values = _fields(self.payload)
+        fields = (values.get(name, "") for name in ("meter", "t", "for", "band", "value", "unit", "sd", "d"))
         return [self.stream, *fields, iso_time(self.delivered_ms)]
 
 
 def _fields(payload: bytes) -> Mapping[str, Any]:
-    """The fields of a message, its numbers as they were written."""
+    """Return the fields of a message, its numbers as they were written."""
     return load(json.loads(payload, parse_float=str, parse_int=str))
 
 
-def records(connection: sqlite3.Connection) -> Iterator[Left]:
-    """All records that have left and are still kept, in the order in which they were made."""
+def records(connection: sqlite3.Connection) -> Iterator[ExportedRecord]:
+    """Yield the records that have left and are still kept, in the order of their commits."""
     for row in outbox.export(connection):
         if "for" in _fields(row.payload):  # the others are descriptors and running totals
-            yield Left(row.channel, row.payload, row.delivered_ms)
+            yield ExportedRecord(row.stream, row.payload, row.delivered_ms)
 
 
 def write(connection: sqlite3.Connection, out: IO[str]) -> int:
-    """All records as CSV with a header, line by line as they are read; 0, for no total is changed."""
+    """Write all records as CSV with a header, line by line; return 0, since no total changes."""
     table = csv.writer(out, lineterminator="\n")
     table.writerow(COLUMNS)
-    table.writerows(left.row() for left in records(connection))
+    table.writerows(record.row() for record in records(connection))
     return 0
 
 
 def write_nonnegative(connection: sqlite3.Connection, out: IO[str]) -> int:
-    """The same with one more column, the view of `consume.nonnegative`; how many totals it cannot keep.
+    """Write one more column, the view of `consume.nonnegative`; return how many totals it cannot keep.
 
-    The view has up to six decimals. Of a day of which some records have not left yet, it is that of the
-    rest: it changes when they have.
+    The view has up to six decimals. If some records of a day have not left yet, the view is that of the
+    others, and changes once they have left.
 
     Raises:
-        StoreError: the terms of a record are not known any more.
+        StoreError: the store no longer knows the terms of a record.
     """
-    found = list(records(connection))
-    views, raised = _views(found, _descriptors(connection))
+    exported = list(records(connection))
+    views, raised = _views(exported, _descriptors(connection))
     table = csv.writer(out, lineterminator="\n")
     table.writerow((*COLUMNS, VIEW))
-    table.writerows([*left.row(), _decimal(view)] for left, view in zip(found, views, strict=True))
+    table.writerows([*row.row(), _decimal(view)] for row, view in zip(exported, views, strict=True))
     return raised
 
 
 def _descriptors(connection: sqlite3.Connection) -> dict[str, Descriptor]:
-    """The descriptors of all terms that the store has ever known."""
-    found = (describe(one) for known in terms(connection).values() for one in known)
-    return {shared.id: Descriptor.parse(shared.message("", 0)) for shared in found}
+    """Return the descriptors of all terms that the store has ever known."""
+    described = (describe(row) for rows in terms(connection).values() for row in rows)
+    return {shared.id: Descriptor.parse(shared.message("", 0)) for shared in described}
 
 
-def _views(found: Iterable[Left], known: dict[str, Descriptor]) -> tuple[list[float], int]:
-    """The view's value of each record, and of how many days or windows the total is negative."""
+def _views(exported: Iterable[ExportedRecord], descriptors: dict[str, Descriptor]) -> tuple[list[float], int]:
+    """Return the view's value of each record, and the number of days or windows with a negative total."""
     meters: defaultdict[tuple[str, str, str], dict[int, Record]] = defaultdict(dict)
-    for place, left in enumerate(found):
-        record = Record.parse(left.payload)
-        meters[left.stream, record.meter, record.unit][place] = record
+    for index, row in enumerate(exported):
+        record = Record.parse(row.payload)
+        meters[row.stream, record.meter, record.unit][index] = record
     values, raised = {}, 0
     for (stream, meter, _), rows in meters.items():
         try:
-            series = Series.of(rows.values(), known)
+            series = Series.of(rows.values(), descriptors)
         except RecordError as error:
             raise StoreError(f"stream {stream}, meter {meter}: {error}") from None
         view = nonnegative(series)
         by_slot = dict(zip(series.records, view.values.tolist(), strict=True))
-        values.update({place: by_slot[record] for place, record in rows.items()})
+        values.update({index: by_slot[record] for index, record in rows.items()})
         raised += len(view.raised_ms)
-    return [values[place] for place in sorted(values)], raised
+    return [values[index] for index in sorted(values)], raised
 
 
 def _decimal(value: float) -> str:

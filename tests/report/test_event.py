@@ -134,10 +134,10 @@ def test_the_public_examples() -> None:
 @pytest.mark.parametrize(
     ("text", "name", "duration_ms", "daily"),
     [
-        ("2000W 30min", "2000 W for 30min", 1_800_000, True),
-        (" 60 W  86399s ", "60 W for 86399s", 86_399_000, True),
-        ("1W 24h", "1 W for 1d", 86_400_000, False),
-        ("999999W 7d", "999999 W for 7d", 604_800_000, False),
+        ("2000W 30min", "2000 W for 30 min", 1_800_000, True),
+        (" 60 W  86399s ", "60 W for 23 h 59 min 59 s", 86_399_000, True),
+        ("1W 24h", "1 W for 1 day", 86_400_000, False),
+        ("999999W 7d", "999999 W for 7 days", 604_800_000, False),
     ],
 )
 def test_an_event_of_one_s_own(text: str, name: str, duration_ms: int, daily: bool) -> None:

@@ -27,12 +27,14 @@ def test_a_habit_is_what_a_month_tells_and_a_fortnight_does_not() -> None:
     known = guarantee.of(stream)
     kettle = next(percent for event, percent in known.exposures if event.name == "a kettle")
     assert [*kettle.values()] == [65, 89, 96]
-    (habit,) = [text for text in known.warnings if text.startswith("a habit")]
-    assert habit == "a habit is learnt within a month: a kettle, a TV evening, a washing machine, away 8 h"
+    (habit,) = [text for text in known.warnings if text.startswith("habits")]
+    assert (
+        habit == "habits that are learnt within a month: a kettle, a TV evening, a washing machine, away 8 h"
+    )
     (evening,) = [event for event in EVENTS if event.name == "a TV evening"]
     edge = guarantee.of(config.parse(written(privacy="hide = '200Wh'")).stream[0], [evening])
     assert edge.exposures[0].success_percent[30] == guarantee.LEARNT_AT_PERCENT
-    assert edge.warnings[-1] == "a habit is learnt within a month: a TV evening"
+    assert edge.warnings[-1] == "habits that are learnt within a month: a TV evening"
 
 
 def test_an_event_off_the_grid_is_covered() -> None:
@@ -48,13 +50,16 @@ def test_an_event_off_the_grid_is_covered() -> None:
 @pytest.mark.parametrize(
     ("sections", "text"),
     [
-        ({"window": "length = '12h'", "privacy": "radius = 100"}, "Levels of windows add: 2 a day."),
-        ({"window": "length = '1d'", "privacy": "radius = 100"}, "Levels of windows add: 1 a day."),
-        ({"window": "length = '2d'", "privacy": "radius = 100"}, "add: 1 in each of the windows of 2d."),
-        ({"window": LOCAL, "privacy": "preset = 'day'"}, "Levels of windows add: 1 a day."),
+        ({"window": "length = '12h'", "privacy": "radius = 100"}, "Levels add up over windows: 2 a day."),
+        ({"window": "length = '1d'", "privacy": "radius = 100"}, "Levels add up over windows: 1 a day."),
+        (
+            {"window": "length = '2d'", "privacy": "radius = 100"},
+            "windows: 1 in each of the windows of 2 days.",
+        ),
+        ({"window": LOCAL, "privacy": "preset = 'day'"}, "Levels add up over windows: 1 a day."),
         (
             {"window": LOCAL, "privacy": "preset = 'bill'"},
-            "in each of the local months of Europe/Amsterdam.",
+            "in each of the local months in Europe/Amsterdam.",
         ),
     ],
 )
@@ -80,9 +85,9 @@ def test_the_promise_is_about_loads_only_where_readings_follow_them(source: str,
     """Each change sent at once, and none too small: the promise is about load shapes; else about readings."""
     known = promised(source=source)
     assert known.follows_loads is follows
-    courses = "load shapes" if follows else "courses of readings"
+    courses = "load shapes" if follows else "series of readings"
     assert wording.indistinguishable(known).startswith(f"For any two {courses} whose ")
-    assert (", in what the readings say" in wording.hidden(known)) is not follows
+    assert (", as measured by the readings:" in wording.hidden(known)) is not follows
 
 
 def test_each_interval_adds_a_step_of_its_own() -> None:

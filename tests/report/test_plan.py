@@ -104,7 +104,7 @@ def test_what_to_hide_is_an_energy_or_an_event_of_ones_own() -> None:
         (ask.hide, "10001kWh", "an energy above zero and up to 10000kWh"),
         (ask.hide, "2W 32d", "an event of at most 31 days"),
         (ask.share, "fortnight", "half-hour, day, month or typical-day"),
-        (ask.goal, "5", "a percentage of a home of 330 W such as 5%, a power such as 20W"),
+        (ask.goal, "5", "a percentage of a home's 330 W such as 5%, a power such as 20W"),
         (ask.goal, "0W", "a percentage of a home"),
         (ask.homes, "0", "a whole number from 1 on"),
         (ask.homes, "ten", "a whole number from 1 on"),
@@ -149,7 +149,7 @@ def test_a_goal_is_a_power_over_a_numbers_time() -> None:
 @pytest.mark.parametrize("given", [{}, {"hide": "kettle"}, {"share": "day"}, {"goal": "5%"}, {"homes": "9"}])
 def test_one_of_three_is_not_enough(given: dict[str, str]) -> None:
     """Two of the three have to be given; homes without an error are none of them."""
-    with pytest.raises(ValueError, match="two of: --hide; --share; --error"):
+    with pytest.raises(ValueError, match="give two of --hide, --share and --error"):
         answered(**given)
 
 

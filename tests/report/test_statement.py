@@ -50,7 +50,7 @@ def test_the_page_has_all_that_is_asked_for() -> None:
         "### Descriptors",
     ]
     assert f"meteragent {__version__}, Python {platform.python_version()}, format v1" in text
-    assert "A copy of the disk tells of each open slot" in text
+    assert "A copy of the disk shows, for each open slot" in text
     assert all(len(line) <= 110 for line in text.split("### Descriptors")[0].splitlines())
 
 
@@ -59,11 +59,12 @@ def test_the_page_says_the_default_exactly() -> None:
     text = page()
     guarantee = " ".join(section(text, "The guarantee").split())
     for part in (
-        "differ by at most 220 W, what leaves in a window changes the odds between them by a factor of",
-        "That holds against whoever sees it, whatever else they know and however they compute.",
+        "differ by at most 220 W, what leaves in one window changes the odds between them by a factor of",
+        "That holds against anyone who sees it, whatever else they know and",
+        "whatever computing power they have.",
         "at most e^1 = 2.72.",
-        "moves at most 110 Wh within any slot of 30min",
-        "P(what leaves of x is in S) <= exp(epsilon d(x, y)) P(what leaves of y is in S)",
+        "changes the energy used within any slot of 30 min by at most 110 Wh",
+        "P(output of x is in S) <= exp(epsilon d(x, y)) P(output of y is in S)",
         "epsilon = 1/220 per W",
         "multiples of 1 W",
     ):
@@ -71,8 +72,8 @@ def test_the_page_says_the_default_exactly() -> None:
     assert "level 1 in each window; on average 48 a day, 1440 in 30 days" in section(
         text, "What repeats and adds"
     )
-    assert section(text, "Invariants").strip() == "What leaves exactly, without noise: nothing."
-    assert "a number: 311 W (95 % within 659 W)" in text
+    assert section(text, "Invariants").strip() == "Released exactly, without noise: nothing."
+    assert "one number: 311 W (95 % within ± 659 W)" in text
     assert "| a kettle | 110 Wh | 70 | 95 | 100 |" in text
 
 
@@ -107,24 +108,24 @@ def test_the_page_says_where_and_when_it_leaves() -> None:
     assert "To the broker 127.0.0.1:1883, without TLS:" in plain
     assert "`private/{meter}/power/privacy/<id>`" in plain
     assert "by its name in the source's topic" in " ".join(plain.split())
-    assert "silent for 1d" in plain
+    assert "after 1 day of silence" in plain
     sink = "url = 'mqtts://utility.example'\npseudonym_key_file = 'k'\nspread = '10s'"
     window = "lateness = '5min'\ngap = 12.5\nforget = '2d'\nrange = [-5000, 5000]"
     found = " ".join(section(page(sink=sink, window=window), "What leaves").split())
     for part in (
         "To the broker utility.example:8883, with TLS:",
         "by a keyed pseudonym",
-        "up to 10s",
-        "closed 5min after its end",
+        "up to 10 s",
+        "closes 5 min after its end",
         "counts as 12.5 W",
-        "clamped to -5000 W .. 5000 W",
-        "silent for 2d",
+        "clamped to between -5000 W and 5000 W",
+        "after 2 days of silence",
     ):
         assert part in found
     assert "counts as 0 kWh an interval" in section(page(source=energy("kWh")), "What leaves")
     event = section(page(window="clock = 'event'"), "What leaves")
-    assert "when a record leaves tells when a reading came" in event
-    assert "silent" not in event
+    assert "the time at which a record leaves shows when a reading arrived" in " ".join(event.split())
+    assert "silence" not in event
 
 
 def test_an_id_is_the_hash_of_its_line() -> None:
@@ -153,7 +154,9 @@ def test_streams_add_and_budgets_are_told() -> None:
     shared = [describe(config.terms(one, config.others_per_day(settings, one))).id for one in settings.stream]
     assert re.findall(r"^\| `(\w{8})` \|", text, re.MULTILINE) == shared
     alone = page(privacy=BUDGET)
-    assert "a budget of level 96 in 1d over all streams of a meter" in " ".join(alone.split())
+    assert "a budget of level 96 for each period of 1 day, shared by all streams of a meter" in " ".join(
+        alone.split()
+    )
     assert "per W a day" not in alone
 
 
@@ -173,9 +176,9 @@ def test_exact_numbers_are_decimals_where_they_have_one() -> None:
     settings = config.parse(written(privacy="level = '1/3'\nradius = 12.5\nquantum = 0.5"))
     text = " ".join(markdown.page(settings, known={}).split())
     assert "level 1/3 in each window; on average 16 a day" in text
-    assert "by at most 12.5 W, what leaves in a window" in text
+    assert "by at most 12.5 W, what leaves in one window" in text
     assert "multiples of 0.5 W" in text
-    assert "Other terms that the store has known: none." in text
+    assert "Other terms in the store: none." in text
 
 
 def test_earlier_terms_of_the_store_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +196,7 @@ def test_earlier_terms_of_the_store_are_named(tmp_path: Path, capsys: pytest.Cap
         persist(store, Commit("other", 0, terms={foreign.id: foreign}))
     assert main(["check", str(path), "--statement"]) == 0
     told = capsys.readouterr().out
-    assert f"Other terms that the store has known: `{describe(before).id}`." in told
+    assert f"Other terms in the store: `{describe(before).id}`." in told
     assert describe(foreign).id not in told
 
 

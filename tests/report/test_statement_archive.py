@@ -17,14 +17,14 @@ from tests.support.configurations import written
 AGENTS = (
     "broker",
     "TLS",
-    "no key takes it off",
+    "no key can remove it",
     "operating system",
     "retained",
     "topic",
-    "stops sending",
+    "silence",
     "meteragent ledger",
     "store",
-    "however they compute",
+    "whatever computing power",
 )
 """What is true of the agent alone."""
 SUMMER_MS = SPRING_MS + 10 * DAY_MS - 3_600_000
@@ -60,11 +60,11 @@ def test_the_page_of_an_archive_is_about_an_archive(place: Place, window: str) -
     """It says that the noise comes from a key, who can take it off, and nothing of the agent's."""
     told = page(configured(place, window=window))
     for part in (
-        "The noise comes from a key (AES-256)",
-        "Whoever has the key can take the noise off",
+        "The noise is derived from a key (AES-256)",
+        "Anyone who has the key can remove the noise from",
         "writes none: not into the output",
         "To a folder of Parquet files",
-        "has not the key, and cannot break AES-256 or SHA-256",
+        "does not have the key and cannot break AES-256 or SHA-256",
         "the meter's own name, as the input has it",
         '"noise": "prf"',
         '"schedule": "archive"',
@@ -124,6 +124,6 @@ def test_check_says_the_descriptor_of_the_manifest(
     differing = {name for name in descriptor if descriptor[name] != told.get(name)}
     assert differing <= {"meter", "valid_from"}
     assert main(["check", str(path)]) == 0
-    assert "the noise comes from a key" in capsys.readouterr().out
+    assert "The noise is derived from a key" in capsys.readouterr().out
     assert main(["check", str(path), "--statement"]) == 0
     assert f'"id": "{descriptor["id"]}"' in capsys.readouterr().out

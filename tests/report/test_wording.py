@@ -1,19 +1,19 @@
 """One guarantee, said in the same words by `check`, its statement, the page, `plan` and the demo."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from meteragent import config
-from meteragent.agent.page import say
+from meteragent.agent.page import serialise
 from meteragent.cli import main
-from meteragent.report import guarantee, markdown, terminal, wording
+from meteragent.report import catalogue, guarantee, markdown, terminal, wording
 from meteragent.report.guarantee import Guarantee
 from tests.support.configurations import energy, streams, written
 from tests.support.not_run import ROOT
 from tests.support.page_world import PageWorld
 
+TEXTS = ROOT / "meteragent" / "report" / "texts" / "en.json"
 LOCAL = "timezone = 'Europe/Amsterdam'"
 KEPT = "every = '0s'\ndead_band = 0"
 SECTIONS: dict[str, dict[str, str]] = {
@@ -62,7 +62,7 @@ def test_all_say_the_promise_in_the_same_words(what: str) -> None:
     printed, stated = joined(terminal.text([promised], settings)), joined(markdown.page(settings))
     world = PageWorld(**SECTIONS[what])
     views = world.view.streams
-    shown = json.loads(say.facts(views, [view.promises() for view in views]))["streams"][0]["own"]
+    shown = json.loads(serialise.facts(views, [view.promises() for view in views]))["streams"][0]["own"]
     page = [*shown["said"]["promise"], *shown["does_not_hide"], *shown["warnings"], shown["said"]["guesses"]]
     assert [text for text in all_of(promised) if text not in printed] == []
     assert [text for text in all_of(promised) if text not in stated] == []
@@ -78,7 +78,9 @@ def test_streams_that_add_say_so_everywhere() -> None:
         guarantee.of(stream, others=config.others_per_day(settings, stream)) for stream in settings.stream
     ]
     line = wording.streams_add(promised[0])
-    assert line.startswith("Streams add too: a meter that all streams here read is charged epsilon 0.436 per")
+    assert line.startswith(
+        "Streams add up too: a meter that all streams here read is charged epsilon 0.436 per"
+    )
     assert joined(terminal.text(promised, settings)).count(line) == 2
     assert joined(markdown.page(settings)).count(line) == 2
 
@@ -87,13 +89,12 @@ def test_plan_says_it_as_check_does(capsys: pytest.CaptureFixture[str]) -> None:
     """The bet that a plan states has the words of the table, and the number of its own event."""
     assert main(["plan", "--hide", "kettle", "--share", "half-hour"]) == 0
     told = joined(capsys.readouterr().out)
-    assert f"{wording.guesses('70')}: which programme, 1 h; a kettle" in told
-    assert wording.guesses() in told
+    assert wording.guess_limit(70, "which programme, 1 h; a kettle; a TV evening") in told
 
 
 def test_the_page_s_headings_are_those_of_the_statement() -> None:
     """What is hidden, what is not, and warnings have one title each."""
-    texts = json.loads((ROOT / "meteragent" / "agent" / "page" / "texts" / "en.json").read_text())
+    texts = catalogue.texts()
     headings = [wording.HIDDEN, wording.NOT_HIDDEN, wording.WARNINGS]
     assert [texts[f"hidden.{name}"] for name in ("title", "not", "warnings")] == headings
 
@@ -102,14 +103,14 @@ def test_a_summary_is_about_one_home() -> None:
     """What is hidden and how far a number, a day and a month are off; a day that is no number has none."""
     promised = guarantee.of(config.parse(written()).stream[0], ())
     assert wording.summary(promised) == (
-        "hides 110 Wh within any slot of 30min; off by (one standard deviation): a number 311 W"
-        " (95 % within 659 W), a day 1.08 kWh, a month of 30 days 5.9 kWh"
+        "hides 110 Wh within any slot of 30 min; one home's error (one standard deviation): one number 311 W"
+        " (95 % within ± 659 W), one day 1.08 kWh, a month of 30 days 5.9 kWh"
     )
     months = guarantee.of(config.parse(written(window=LOCAL, privacy="preset = 'bill'")).stream[0], ())
-    assert "a day " not in wording.summary(months)
+    assert "one day " not in wording.summary(months)
 
 
-ONCE = ("For any two", "Levels of windows add", "of 100 guesses (", "For the load itself", "fit for use:")
+ONCE = ("For any two", "Levels add up over", "success limit, in %", "For the load itself", "useful: an error")
 
 
 @pytest.mark.parametrize("words", ONCE)
@@ -117,4 +118,4 @@ def test_only_the_catalogue_has_sentences(words: str) -> None:
     """No renderer writes the words of the promise itself."""
     files = [*(ROOT / "meteragent").rglob("*"), *(ROOT / "simulators").rglob("*.py")]
     texts = {path: path.read_text("utf-8") for path in files if path.suffix in {".py", ".js", ".json"}}
-    assert [path for path, text in texts.items() if words in text] == [Path(wording.__file__)]
+    assert [path for path, text in texts.items() if words in text] == [TEXTS]

@@ -12,8 +12,8 @@ from meteragent import config
 from meteragent.cli import main
 from meteragent.decode import Decoder
 from meteragent.domain.errors import PayloadError
-from meteragent.tools.discover import heard as bounds
-from meteragent.tools.discover.heard import Listener
+from meteragent.tools.discover import listener as bounds
+from meteragent.tools.discover.listener import Listener
 from meteragent.tools.discover.propose import Access, candidates, report, toml
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import Form, RecordFormat
@@ -103,7 +103,7 @@ def test_power_comes_before_registers_and_families_before_guesses() -> None:
         )
     )
     assert [(one.rank, one.profile) for one in found] == [(0, "tasmota"), (1, "wmbusmeters"), (2, "number")]
-    assert "known by its payload alone" in said(("home/wmbus", telegram))
+    assert "recognised by its payload alone" in said(("home/wmbus", telegram))
 
 
 def test_proposals_do_not_name_two_meters_alike() -> None:
@@ -177,7 +177,7 @@ def test_names_are_guessed(
     source = config.parse(toml(one, ACCESS)).stream[0].source
     assert (source.kind, source.unit, source.value, source.time) == (kind, unit, value, time)
     assert len(config.decoder(source)(payload)) == 1
-    assert "guessed from names" in said((topic, payload))
+    assert "guessed from the names" in said((topic, payload))
 
 
 @pytest.mark.parametrize(
@@ -233,21 +233,21 @@ PLUG = ("tele/tasmota_4D7731/SENSOR", document(Time="x", ENERGY={"Power": 5, "To
         ("only retained messages came", [PLUG], {"retain": True}),
         ("one message a topic", [PLUG], {"times": 1}),
         ("values below zero", [("x/power_w", b"-500")], {}),
-        ("values of more than 100 kW", [("x/power_kw", b"500")], {}),
+        ("values above 100 kW", [("x/power_kw", b"500")], {}),
         ("the unit is not stated: W or kW?", [("x/power", b"500")], {}),
         ("the payload does not state the unit", [("vzlogger/chn1/raw", b"5")], {}),
         ("does not say whether it is power or energy", [("vzlogger/chn1/raw", b"5")], {}),
         ("a register that fell", [("x/energy_kwh", b"50"), ("x/energy_kwh", b"40")], {}),
         ("a register that only grows, or the energy of each interval", [("x/energy_kwh", b"5")], {}),
         ("20 min between readings is long", [PLUG], {"every_ms": 1_200_000}),
-        ("Today begin again and are parts of the same secret", [PLUG], {}),
-        ("energy_today begin again", [("x/y", document(energy=5, energy_today=1))], {}),
+        ("Today start again at zero and are parts of the same secret", [PLUG], {}),
+        ("energy_today start again", [("x/y", document(energy=5, energy_today=1))], {}),
         ("no time in the payload", [PLUG], {}),
-        ("as proposed it does not leave", [PLUG], {}),
+        ("with this configuration it does not leave", [PLUG], {}),
         ("a topic seems to hold a serial number", [("a4cf129b7e05/power", b"5")], {}),
         ("source.dead_band", [("zigbee2mqtt/plug", document(power=5))], {}),
         ("as far below 0", [("x/power_w", b"-500")], {}),
-        ("one about every 10 s", [PLUG], {}),
+        ("about one every 10 s", [PLUG], {}),
         ("3 messages, 3 of them retained", [PLUG], {"retain": True}),
     ],
 )
@@ -259,7 +259,7 @@ def test_doubts_are_said(text: str, sent: list[Sent], options: dict[str, Any]) -
 
 def test_retained_messages_have_no_cadence() -> None:
     """When the broker hands out what it kept says nothing about how often it is sent."""
-    assert "one about every" not in said(PLUG, retain=True)
+    assert "about one every" not in said(PLUG, retain=True)
 
 
 def test_a_radio_s_neighbours() -> None:
@@ -308,7 +308,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     listener = listened(*[(f"t/{i}", b"1") for i in range(5)], times=100)
     assert (len(listener.topics), listener.shed, listener.messages) == (3, 200, 500)
     assert {len(heard.payloads) for heard in listener.topics.values()} == {bounds.PAYLOADS_KEPT}
-    assert "more topics than are kept" in report(listener, ACCESS, 1)
+    assert "on further topics and were only counted" in report(listener, ACCESS, 1)
     assert not listened(("t", bytes(bounds.PAYLOAD_MAX + 1))).topics["t"].payloads
     large = listened(*[(f"t/{i}", bytes(60_000)) for i in range(3)], times=300)
     kept = sum(len(payload) for heard in large.topics.values() for payload in heard.payloads)
@@ -331,7 +331,7 @@ def test_nothing_that_comes_can_stop_it(payloads: Iterable[bytes]) -> None:
     ("arguments", "why"),
     [
         (["--url", f"mqtt://127.0.0.1:{free_port()}"], "cannot connect"),
-        (["--url", "http://127.0.0.1"], "not of the form mqtt://host"),
+        (["--url", "http://127.0.0.1"], "--url: found an address that does not begin with mqtt://"),
         (["--url", "mqtt://127.0.0.1", "--username", "u", "--password-file", "/none"], "--password-file"),
     ],
 )

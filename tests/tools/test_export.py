@@ -40,16 +40,16 @@ def leave(
     path: Path,
     messages: Sequence[bytes],
     terms: Terms = TERMS,
-    channel: str = "main",
+    stream: str = "main",
     *,
     waiting: Sequence[bytes] = (),
 ) -> None:
     """Messages are written to the store and delivered; others wait in it."""
     rows = [Outgoing("private/m", payload, 0, retain=False) for payload in (*messages, *waiting)]
     with open_store(path.with_name("db")) as store:
-        persist(store, Commit(channel, 0, outgoing=rows, terms={terms.id: terms}))
-        ids = [row.id for row in outbox.pending(store.connection, channel, 1, 10_000)][: len(messages)]
-        persist(store, Commit(channel, 0), delivered=ids, now_ms=LATER_MS)
+        persist(store, Commit(stream, 0, outgoing=rows, terms={terms.id: terms}))
+        ids = [row.id for row in outbox.pending(store.connection, stream, 1, 10_000)][: len(messages)]
+        persist(store, Commit(stream, 0), delivered=ids, now_ms=LATER_MS)
 
 
 Exported = Callable[..., list[list[str]]]
@@ -98,7 +98,7 @@ def test_bands_and_streams_are_told(path: Path, exported: Exported) -> None:
     """A mean day's record names its band; each row names its stream; order is that of the records."""
     known = schedule(PROFILE, BANDS)
     bands = sent(known, JUNE, [[10, 20, 40, 30]])
-    leave(path, recorded(TERMS, [7], "m2"), channel="other")
+    leave(path, recorded(TERMS, [7], "m2"), stream="other")
     leave(path, bands, known.usual)
     found = exported()[1:]
     assert [(row[0], row[1], row[4]) for row in found] == [
@@ -135,12 +135,14 @@ def test_without_a_store_there_is_nothing_to_export(path: Path, capsys: pytest.C
     assert not path.with_name("db").exists()
 
 
-def test_a_form_is_asked_for(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without --csv the command says what it needs, and ends with 2."""
-    with pytest.raises(SystemExit) as left:
-        main(["export", str(path)])
-    assert left.value.code == 2
-    assert "--csv" in capsys.readouterr().err
+def test_csv_is_the_default(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --csv the command prints the same CSV."""
+    leave(path, recorded(TERMS, [1, 2]))
+    assert main(["export", str(path), "--csv"]) == 0
+    csv = capsys.readouterr().out
+    assert main(["export", str(path)]) == 0
+    assert capsys.readouterr().out == csv
+    assert csv.count("\n") == 3
 
 
 def test_a_bad_configuration_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,4 +78,4 @@ def test_what_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "larger than 16 MiB" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["redact", "-", "--profile", "shely-gen2-em"])
-    assert "'shelly-gen2-em'? Else one of" in capsys.readouterr().err
+    assert "did you mean 'shelly-gen2-em'? Expected one of" in capsys.readouterr().err

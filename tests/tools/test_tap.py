@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from meteragent import config
 from meteragent.cli import main
 from meteragent.cli.common import EXIT_CONFIG
-from meteragent.cli.tap import Told
+from meteragent.cli.tap import LogLines
 from meteragent.core.register import timeline_of
 from meteragent.core.timeline import Pending
 from meteragent.core.window import Window
@@ -48,7 +48,7 @@ def agent_s(terms: Terms, readings: list[tuple[int, int]]) -> Fraction:
     timeline.windows, timeline.next_ms = [window], START + SLOT
     for time_ms, value_u in readings:
         timeline.accept(Pending(time_ms, value_u, None))
-    timeline.cover(START + SLOT)
+    timeline.integrate_until(START + SLOT)
     return Fraction(window.close(0) * terms.quantum_u, MICRO)
 
 
@@ -287,7 +287,7 @@ def test_what_is_no_reading_is_not_shown(topic: str, payload: bytes, retain: boo
 def test_a_lost_connection_is_told() -> None:
     """What the connections warn of is a line among the others."""
     shown = Terminal(written())
-    log, told = logging.getLogger("meteragent"), Told(shown.view)
+    log, told = logging.getLogger("meteragent"), LogLines(shown.view)
     log.addHandler(told)
     try:
         logging.getLogger("meteragent.mqtt.reconnect").warning("%s: lost", "broker")
@@ -303,7 +303,7 @@ def test_it_refuses_what_is_no_terminal(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["tap", str(path)]) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert "raw readings, which must not end in a file" in said.err
+    assert "raw readings, which must not end up in a file" in said.err
 
 
 def test_its_configuration_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a person asks `plan` for, as they write it: what to hide, what to share, at what error."""
+"""The parts of a question to `plan`, as people write them: what to hide, what to share, at what error."""
 
 import difflib
 import re
@@ -22,7 +22,7 @@ _ALIASES = {"television": "tv", "telly": "tv", "washer": "washing", "program": "
 
 
 class Hide(NamedTuple):
-    """What to hide: an event, or any change that moves so much energy, whatever its shape."""
+    """Something to hide: an event, or any change that moves an energy, whatever its shape."""
 
     name: str
     energy_wh: Fraction
@@ -30,10 +30,10 @@ class Hide(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What to share: numbers of `step_ms` each, on the epoch grid or the calendar (`unit`).
+    """Something to share: numbers of `step_ms` each, on the epoch grid or the calendar (`unit`).
 
-    `blocks` are the numbers in a window of the calendar, as far as they are given; `step_ms` is then
-    what one lasts in all in an ordinary window. `quantum_w` is the coarsest lattice that it needs.
+    `blocks` is how many numbers a window of the calendar has, 0 where that is advised; `step_ms` is then how
+    long one lasts in all in an ordinary window. `quantum_w` is the coarsest lattice that it needs.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Share(NamedTuple):
 
     @property
     def hours(self) -> Fraction:
-        """How long one number lasts in all."""
+        """The time that one number covers, in hours."""
         return Fraction(self.step_ms, HOUR_MS)
 
     @property
@@ -68,7 +68,7 @@ TYPICAL_DAY = Share(
     Space.PROFILE,
 )
 SHARES = (HALF_HOUR, DAY, TYPICAL_DAY, MONTH)
-"""What is chosen from, the finest first."""
+"""The shares to choose from, the finest first."""
 CURVE = Share("days as curves", ("curve", "day curve"), DAY_MS, Fraction(1, 10), "1d", 0, Space.CURVE)
 """The number of its blocks is advised (`setting.advised`)."""
 OTHERS = (
@@ -80,14 +80,14 @@ OTHERS = (
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The error that is wanted, one standard deviation of the mean over the homes."""
+    """The error to reach: one standard deviation of the mean over the homes."""
 
     amount: Fraction
     unit: str
 
     @property
     def text(self) -> str:
-        """As people write it."""
+        """The goal as people write it."""
         return (
             f"{float(self.amount):g}{self.unit}"
             if self.unit == "%"
@@ -95,10 +95,10 @@ class Goal:
         )
 
     def watts(self, share: Share) -> float:
-        """The same as a power over a number's time; `%` is of a home of `MEAN_W`.
+        """Convert the goal to a power over a number's time; `%` is of a home of `MEAN_W`.
 
         Raises:
-            ValueError: an energy for what is no energy: the bands of a typical day, the blocks of a curve.
+            ValueError: the goal is an energy, and the share is none (bands of a day, blocks of a curve).
         """
         if self.unit == "%":
             return float(self.amount * MEAN_W / 100)
@@ -111,7 +111,7 @@ class Goal:
 
 
 def hide(text: str) -> Hide:
-    """What to hide: ``kettle``, ``tv evening``, ``110Wh``, ``0.3kWh``, ``2000W 30min``.
+    """Read what to hide: ``kettle``, ``tv evening``, ``110Wh``, ``0.3kWh``, ``2000W 30min``.
 
     Raises:
         ValueError: it is none of these; the text says what would be.
@@ -120,7 +120,7 @@ def hide(text: str) -> Hide:
         energy_wh = Fraction(match[1]) * UNIT_FACTOR[match[2]]
         if not 0 < energy_wh <= ENERGY_MAX_WH:
             raise ValueError("an energy above zero and up to 10000kWh, such as 110Wh")
-        return Hide(f"whatever moves {match[1]} {match[2]}", energy_wh)
+        return Hide(f"any change of {match[1]} {match[2]}", energy_wh)
     try:
         hidden = event.parse(text)
     except ValueError:
@@ -131,7 +131,7 @@ def hide(text: str) -> Hide:
 
 
 def _named(text: str) -> Event:
-    """The public event whose name has all the words of the text."""
+    """Find the public event whose name has all the words of the text."""
     words = _words(text)
     matches = [event for event in EVENTS if words and words <= _words(event.name)]
     exact = [event for event in matches if words == _words(event.name)]
@@ -150,7 +150,7 @@ def _words(text: str) -> set[str]:
 
 
 def share(text: str) -> Share:
-    """What to share: ``half-hour``, ``day``, ``month``, ``typical-day``, and a few more.
+    """Read what to share: ``half-hour``, ``day``, ``month``, ``typical-day``, and a few more.
 
     Raises:
         ValueError: it is none of these.
@@ -163,25 +163,25 @@ def share(text: str) -> Share:
 
 
 def _forms(word: str) -> tuple[str, ...]:
-    """A name as the words that are found in it, one or more of the thing."""
+    """Return the words of a name, in the singular and the plural."""
     plain = " ".join(_WORDS.findall(word))
     return plain, f"{plain}s"
 
 
 def goal(text: str) -> Goal:
-    """The error that is wanted: ``5%``, ``20W``, ``0.5kWh``.
+    """Read the error to reach: ``5%``, ``20W``, ``0.5kWh``.
 
     Raises:
         ValueError: it is none of these.
     """
     match = _GOAL.fullmatch(text.strip())
     if match is None or not Fraction(match[1]):
-        raise ValueError(f"a percentage of a home of {MEAN_W} W such as 5%, a power such as 20W, or 0.5kWh")
+        raise ValueError(f"a percentage of a home's {MEAN_W} W such as 5%, a power such as 20W, or 0.5kWh")
     return Goal(Fraction(match[1]), match[2])
 
 
 def homes(text: str) -> int:
-    """How many homes.
+    """Read a number of homes.
 
     Raises:
         ValueError: it is no whole number from 1 on.

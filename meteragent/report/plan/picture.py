@@ -1,4 +1,4 @@
-"""The picture of a plan: error against what is hidden, with the floor drawn (needs matplotlib)."""
+"""The plot of a plan: the error against the energy hidden, with the lower bound (needs matplotlib)."""
 
 import math
 from fractions import Fraction
@@ -12,21 +12,21 @@ from meteragent.report.event import EVENTS
 from meteragent.report.format import mean_of
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import Hide
-from meteragent.report.plan.say import error
+from meteragent.report.plan.render import error
 from meteragent.report.plan.setting import Setting, enough
 from meteragent.report.plan.solve import Answer, around
 
 ONE, MANY, FLOOR = "#0072B2", "#D55E00", "#222222"
-"""Blue, orange and dark: they differ in brightness and in their strokes too."""
+"""Blue, orange and dark, which differ in brightness and in stroke too."""
 _REACH, _POINTS = 16, 33
 _APART = 1.2
-"""Labels nearer than that would lie on each other."""
+"""Labels with a smaller ratio of energies would overlap."""
 
 
 def draw(answer: Answer, path: Path) -> None:
-    """Draw the answer's setting, or the first that is near, among what hides more and less.
+    """Draw the setting of an answer, or the nearest one, among settings that hide more and less.
 
-    The suffix of `path` says the format.
+    The suffix of `path` chooses the format.
 
     Raises:
         ValueError: the suffix is no format, or no setting is near.
@@ -52,12 +52,12 @@ def draw(answer: Answer, path: Path) -> None:
 
 
 def _unit(setting: Setting) -> float:
-    """What a watt of error is in the unit of the picture."""
+    """Return one watt of error in the unit of the plot."""
     return float(setting.share.hours) / 1000 if setting.share.in_kwh else 1.0
 
 
 def _lines(axes: Axes, setting: Setting, homes: int) -> None:
-    """One home and many, each on its floor, and the chosen point."""
+    """Draw one home and many, each with its lower bound, and the chosen point."""
     factors = tuple(Fraction(f"{factor:.3g}") for factor in np.geomspace(1 / _REACH, _REACH, _POINTS))
     settings, unit = around(setting, factors), _unit(setting)
     hidden_wh = [float(point.hide_wh) for point in settings]
@@ -65,35 +65,35 @@ def _lines(axes: Axes, setting: Setting, homes: int) -> None:
         errors = [point.error_w(count) * unit for point in settings]
         axes.plot(hidden_wh, errors, color=color, linewidth=5, alpha=0.45, label=name)
         floors = [point.floor_w / math.sqrt(count) * unit for point in settings]
-        label = "the floor: no noise that keeps the promise is below" if count == 1 else None
+        label = "lower bound: no noise that keeps the promise is below" if count == 1 else None
         axes.plot(hidden_wh, floors, color=FLOOR, linewidth=1.2, linestyle="--", label=label)
-        here = setting.error_w(count) * unit
+        chosen_error = setting.error_w(count) * unit
         chosen = (
             f"this setting: {error(setting.error_w(), setting.share)} for one home" if count == 1 else None
         )
-        axes.plot([float(setting.hide_wh)], [here], "o", color=color, markersize=10, label=chosen)
+        axes.plot([float(setting.hide_wh)], [chosen_error], "o", color=color, markersize=10, label=chosen)
 
 
 def _examples(axes: Axes, setting: Setting) -> None:
-    """The public examples, where they begin to be hidden."""
+    """Mark the energy from which each public example is hidden."""
     wanted = [Hide(event.name, event.energy_wh, event) for event in EVENTS]
     starts = [(enough(hide, setting).hide_wh, hide.name) for hide in wanted]
     labels: list[tuple[float, str]] = []
-    for at_wh, name in sorted(starts):
-        if not setting.hide_wh / _REACH <= at_wh <= setting.hide_wh * _REACH:
+    for start_wh, name in sorted(starts):
+        if not setting.hide_wh / _REACH <= start_wh <= setting.hide_wh * _REACH:
             continue
-        axes.axvline(float(at_wh), color="#888888", linewidth=0.8, linestyle=":")
-        if labels and at_wh < labels[-1][0] * _APART:
+        axes.axvline(float(start_wh), color="#888888", linewidth=0.8, linestyle=":")
+        if labels and start_wh < labels[-1][0] * _APART:
             labels[-1] = (labels[-1][0], f"{labels[-1][1]}, {name}")
         else:
-            labels.append((float(at_wh), name))
-    for at, text in labels:
-        place = axes.get_xaxis_transform()
-        axes.text(at, 1.01, text, transform=place, rotation=25, fontsize=8, ha="left", va="bottom")
+            labels.append((float(start_wh), name))
+    for label_wh, text in labels:
+        transform = axes.get_xaxis_transform()
+        axes.text(label_wh, 1.01, text, transform=transform, rotation=25, fontsize=8, ha="left", va="bottom")
 
 
 def _wanted(axes: Axes, answer: Answer, setting: Setting) -> None:
-    """The error that was asked for."""
+    """Draw the error to reach."""
     if answer.question.goal is not None:
-        wanted = answer.question.goal.watts(setting.share) * _unit(setting)
-        axes.axhline(wanted, color="#009E73", linewidth=1.2, linestyle="-.", label="the error that is wanted")
+        goal = answer.question.goal.watts(setting.share) * _unit(setting)
+        axes.axhline(goal, color="#009E73", linewidth=1.2, linestyle="-.", label="the error to reach")

@@ -1,4 +1,4 @@
-"""One setting: a configuration to paste, the noise that it means, and the one that hides an event."""
+"""A setting: a configuration to paste, its noise, and the search for the one that hides an event."""
 
 import math
 from dataclasses import dataclass, replace
@@ -25,13 +25,13 @@ source.kind = "power"
 source.unit = "W"
 sink.topic = "private/{meter}/power"
 """
-_ZONE = '    # the zone of your homes, such as "Europe/Amsterdam"'
+_ZONE = '    # the time zone of your homes, such as "Europe/Amsterdam"'
 _FIGURES = 3
-"""Energies to hide are rounded up to so many figures."""
+"""Energies to hide are rounded up to this number of figures."""
 _FINE = 50
-"""A quantum is at most this part of the radius: an event that lies off the grid costs 2 % more at most."""
+"""A quantum is at most radius / _FINE: an event off the grid costs at most 2 % more."""
 _ALIKE = 1.02
-"""Chances above a coin's that differ by less are alike to who reads numbers of 100."""
+"""Gains over guessing that differ by a smaller factor look alike in whole per cent."""
 _FINEST_W = Fraction(1, 10**6)
 _SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)
@@ -40,7 +40,7 @@ _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)
 
 @dataclass(frozen=True)
 class Setting:
-    """What is shared, in windows of `slots` numbers, each of which hides `hide_wh`, at `level` a window."""
+    """A share in windows of `slots` numbers, each of which hides `hide_wh`, at `level` a window."""
 
     share: Share
     slots: int
@@ -50,7 +50,7 @@ class Setting:
 
     @cached_property
     def quantum_w(self) -> Fraction:
-        """The share's quantum, or so fine a power of ten that it adds next to nothing."""
+        """The share's quantum, or a power of ten that is fine enough to add next to nothing."""
         if self.preset is not None:
             return PRESETS[self.preset].quantum_w
         finest = Fraction(10) ** math.floor(math.log10(self.hide_wh / self._hours / _FINE))
@@ -58,21 +58,21 @@ class Setting:
 
     @property
     def _hours(self) -> Fraction:
-        """How long one number lasts: of a curve a block, else what is said of the share."""
+        """The time of one number: a block of a curve, else that of the share."""
         return self.share.hours / self.slots if self.share.space is Space.CURVE else self.share.hours
 
     @cached_property
     def radius_w(self) -> Fraction:
-        """What is hidden over a slot, rounded up to the quantum (DESIGN 2)."""
+        """The energy hidden over a slot as a power, rounded up to the quantum (DESIGN 2)."""
         return -(-self.hide_wh / self._hours // self.quantum_w) * self.quantum_w
 
     @cached_property
     def floor_w(self) -> float:
-        """The least deviation of any noise that keeps the same promise (THEORY 1.4), on real numbers."""
+        """The least standard deviation of any noise on real numbers with this promise (THEORY 1.4)."""
         return math.sqrt(WindowFloor(self.slots, self.terms.epsilon).mean_square)
 
     def error_w(self, homes: int = 1) -> float:
-        """One standard deviation of a number's noise, averaged over homes; a power over its time."""
+        """Return one standard deviation of the mean of homes, as a power over a number's time."""
         return self.terms.sd / math.sqrt(homes)
 
     @cached_property
@@ -85,7 +85,7 @@ class Setting:
 
     @cached_property
     def preset(self) -> str | None:
-        """The preset that is exactly this."""
+        """The preset with exactly these numbers."""
         numbers = (*_grid(self), self.hide_wh, self.level)
         for name, preset in PRESETS.items():
             if (preset.length, preset.blocks, preset.space, preset.hide_wh, preset.level) == numbers:
@@ -115,7 +115,7 @@ class Setting:
 
 
 def _grid(setting: Setting) -> tuple[int | str, int, Space]:
-    """What a preset says of the same: length, blocks, space."""
+    """Return the length, blocks and space of a setting, as a preset has them."""
     share = setting.share
     return share.unit or share.step_ms * setting.slots, setting.slots, share.space
 
@@ -125,7 +125,7 @@ def _written(keys: dict[str, str]) -> str:
 
 
 def _window(share: Share, slots: int) -> dict[str, str]:
-    """The grid's keys, and the space that its slots are of."""
+    """Return the keys of the grid, and of the space of its slots."""
     if share.unit is None:
         keys = {"window.length": f'"{format_duration(share.step_ms * slots)}"'}
         return keys | ({"window.step": f'"{format_duration(share.step_ms)}"'} if slots > 1 else {})
@@ -137,7 +137,7 @@ def _window(share: Share, slots: int) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _shape(share: Share, slots: int, timezone: str) -> Terms:
-    """The terms of such windows but for their noise."""
+    """Return the terms of such windows, apart from their noise."""
     zone = {} if share.unit is None else {"window.timezone": f'"{timezone}"'}
     return config.terms(config.parse(_written(_window(share, slots) | zone)).stream[0])
 
@@ -155,58 +155,58 @@ def last_place(wh: float) -> Fraction:
 # What hides an event --------------------------------------------------------------------------------
 
 
-def ways(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
-    """How far an event moves each window that it touches, in W, for each way to lie: the farthest first."""
-    return _ways(event, setting.share, setting.slots, setting.timezone)
+def alignments(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
+    """Return how far an event moves each window it touches, in W, for each alignment; the farthest first."""
+    return _alignments(event, setting.share, setting.slots, setting.timezone)
 
 
 @lru_cache(maxsize=256)
-def _ways(event: Event, share: Share, slots: int, timezone: str) -> tuple[tuple[Fraction, ...], ...]:
+def _alignments(event: Event, share: Share, slots: int, timezone: str) -> tuple[tuple[Fraction, ...], ...]:
     return tuple(sorted(distances(event, _shape(share, slots, timezone)), key=sum, reverse=True))
 
 
 def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
-    """Whether an event is as hard to tell as any change of the radius in one window.
+    """Return whether an event is as hard to detect as any change of the radius in one window.
 
-    So whoever guesses whether it happened is right no more often than what the level says: 70 of 100 at
-    level 1 (`success_bound`), wherever the event lies on the grid and however many windows it touches.
-    With `slack` the chance above a coin's may be so much larger.
+    Then an attacker is right about it no more often than the level allows: 70 % of the time at level 1
+    (`success_bound`), wherever the event lies on the grid and however many windows it touches. With `slack`
+    the gain over guessing may be larger by that factor.
     """
     noise = setting.terms.mechanism
-    most = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)
-    return all(success_bound(noise, way) <= most for way in ways(event, setting))
+    limit = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)
+    return all(success_bound(noise, moved) <= limit for moved in alignments(event, setting))
 
 
 def radius_percent(setting: Setting) -> int:
-    """Return how often in 100 anybody is right about a change of the radius in one window, rounded up."""
+    """Return an attacker's success limit on a change of the radius in one window, in per cent, rounded up."""
     return math.ceil(100 * success_bound(setting.terms.mechanism, (setting.radius_w,)) - 1e-6)
 
 
 def is_covered(setting: Setting, event: Event) -> bool:
-    """Return whether an event is hidden as far as `check` can tell, which rounds percentages up."""
+    """Return whether an event is hidden in whole per cent, rounded up, as `check` shows them."""
     if not hides(setting, event, _ALIKE):
         return False
     return success_percent(event, setting.terms, 1) <= radius_percent(setting)
 
 
 def covered(setting: Setting) -> list[Event]:
-    """The public events that it hides."""
+    """List the public events that a setting hides."""
     return [event for event in EVENTS if is_covered(setting, event)]
 
 
 def odds_level(setting: Setting, event: Event) -> float:
-    """The level of a whole event: what it costs in all windows that it touches, added up.
+    """Return the level of a whole event: the sum over all windows that it touches.
 
-    One that starts off the grid is rounded up in two windows instead of one, which a quantum covers.
+    An event that starts off the grid is rounded up in two windows instead of one, which a quantum covers.
     """
     noise = setting.terms.mechanism
-    return float(max(sum(map(noise.loss, way)) for way in ways(event, setting)) + noise.a)
+    return float(max(sum(map(noise.loss, moved)) for moved in alignments(event, setting)) + noise.a)
 
 
 def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
-    """The setting of least error that hides what is asked for, of all numbers of slots in a window.
+    """Find the setting of least error that hides it, over all numbers of slots in a window.
 
-    A preset that hides it, as `check` rounds, at no more error is taken for its name.
+    A preset that hides it, as `check` rounds, at no more error is preferred, for its name.
     """
     best = min(candidates(hide, share, level, timezone), key=Setting.error_w)
     for preset in PRESETS.values():
@@ -218,11 +218,11 @@ def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
 
 @lru_cache(maxsize=256)
 def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tuple[Setting, ...]:
-    """The least setting that hides it for each number of slots, in windows of at most a day.
+    """Find the setting that hides it with the least energy, for each number of slots in at most a day.
 
-    Energy of any shape may all lie in one slot. So may an event that is no longer than a slot: further
-    slots only add noise. A longer one moves a window of many slots only by its power; numbers of slots
-    that cost more than fewer, even if that were enough, are left out.
+    Energy of any shape may lie in one slot. So may an event that is no longer than a slot: more slots only
+    add noise. A longer event moves a window of many slots by its power alone. Numbers of slots that would
+    cost more than fewer slots, even with that radius, are left out.
     """
     if share.space is Space.CURVE:
         return (advised(hide, share, level, timezone),)
@@ -241,9 +241,9 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
 
 
 def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
-    """A curve whose number of blocks is that of least `error_bound` for a day of all public events.
+    """Choose the number of blocks of a curve by the least `error_bound`, for a day of all public events.
 
-    Each goes up and down by its power once. Nobody's readings take part: a number of blocks that is
+    Each event goes up and down by its power once. Nobody's readings take part: a number of blocks that is
     chosen on a private trace is a release of its own.
     """
     curves = BoundedVariation(sum(2 * event.power_w for event in EVENTS))
@@ -253,11 +253,11 @@ def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting
 
 
 def enough(hide: Hide, setting: Setting) -> Setting:
-    """The same windows, with the least energy of three figures that hides it."""
+    """Find the least energy of three figures that hides it, in the same windows."""
     if hide.event is None:
         return setting
     hours = setting.terms.step_ms / Fraction(HOUR_MS)
-    shifts = ways(hide.event, setting)
+    shifts = alignments(hide.event, setting)
     lowest = max(map(max, shifts)) * hours
     step = last_place(float(lowest))
     low, high = -(-lowest // step) - 1, -(-sum(shifts[0]) * hours // step)
@@ -265,13 +265,13 @@ def enough(hide: Hide, setting: Setting) -> Setting:
         low, high = high, high + max(1, high // 8)
     while high - low > 1:
         middle = (low + high) // 2
-        right = hides(replace(setting, hide_wh=middle * step), hide.event)
-        low, high = (low, middle) if right else (middle, high)
+        is_enough = hides(replace(setting, hide_wh=middle * step), hide.event)
+        low, high = (low, middle) if is_enough else (middle, high)
     return replace(setting, hide_wh=high * step)
 
 
 def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0) -> Setting | None:
-    """The setting that hides the most energy in a number at no more error for one home; None below 1 mW."""
+    """Find the setting that hides most at no more than `error_w` for one home; None below 1 mW."""
     n = slots or share.blocks or 1
     hours = share.hours / n if share.space is Space.CURVE else share.hours
     near_w = min(error_w * float(level) / math.sqrt((n + 1) * (n + 2) / 3), ENERGY_MAX_WH / float(hours))

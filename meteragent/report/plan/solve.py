@@ -1,4 +1,4 @@
-"""From any two of what to hide, what to share, and how many homes at what error: the third."""
+"""Solve a question: given two of what to hide, what to share and the error for some homes, find the third."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked; at least two of hide, share and goal, or hide and share."""
+    """A question: hide and share, or one of them and a goal."""
 
     hide: Hide | None = None
     share: Share | None = None
@@ -25,11 +25,11 @@ class Question:
     timezone: str = "UTC"
 
     def least(self, hide: Hide, share: Share) -> Setting:
-        """The setting of least error."""
+        """Find the setting of least error."""
         return least(hide, share, self.level, self.timezone)
 
     def most(self, share: Share, homes: int, goal_w: float) -> Setting | None:
-        """The setting that hides most; of a curve with a number of blocks that is advised for some event."""
+        """Find the setting that hides most; of a curve, with a number of blocks advised for some event."""
         error_w = goal_w * math.sqrt(homes)
         if share.space is not CURVE.space:
             return most(share, self.level, self.timezone, error_w)
@@ -39,7 +39,7 @@ class Question:
 
 
 class Near(NamedTuple):
-    """A setting that is possible: what would be different, with how many homes it meets the goal."""
+    """A possible setting: its difference from the question, and the homes with which it meets the goal."""
 
     change: str
     setting: Setting
@@ -48,9 +48,9 @@ class Near(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """The same event at the level's odds over all windows that it touches, whatever its shape (THEORY 3.2).
+    """Windows in a row that keep an event's odds over all that it touches, whatever its shape (THEORY 3.2).
 
-    `simple` is what hides its energy in each number, which keeps the odds for all of it too.
+    `simple` hides the event's energy in each number, which keeps the odds for all of it too.
     """
 
     plan: SlidingPlan
@@ -60,7 +60,7 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Whether it is possible, with what setting and how many homes; else why not, and what is."""
+    """Whether a question has an answer: its setting and homes; else why not, and the nearest settings."""
 
     question: Question
     setting: Setting | None
@@ -71,29 +71,29 @@ class Answer:
 
     @property
     def possible(self) -> bool:
-        """Whether it is."""
+        """Whether the question has an answer."""
         return not self.why_not
 
 
 def solve(question: Question) -> Answer:
-    """Solve for what is not given; where all is given, check it.
+    """Solve for what the question leaves open; where it leaves nothing open, check it.
 
     Raises:
-        ValueError: too little is given, or the goal is an energy where the share is none.
+        ValueError: the question leaves too much open, or its goal is an energy where the share is none.
     """
     hide, share, goal = question.hide, question.share, question.goal
     if hide is not None and share is not None:
         return _error(question, hide, share)
     if goal is None or (hide is None and share is None):
-        raise ValueError("two of: --hide; --share; --error (with --homes, one unless given)")
+        raise ValueError("give two of --hide, --share and --error (for one home, or as many as --homes says)")
     if hide is not None:
         return _share(question, hide, goal)
-    assert share is not None  # noqa: S101  of the three, one is missing
+    assert share is not None  # noqa: S101  two of the three are given
     return _hide(question, share, goal)
 
 
 def needed(setting: Setting, goal_w: float) -> int:
-    """The least number of homes whose mean is right to `goal_w`."""
+    """Return the least number of homes whose mean has an error of at most `goal_w`."""
     return max(1, math.ceil((setting.error_w() / goal_w) ** 2 - _ROUNDING))
 
 
@@ -102,7 +102,7 @@ def _meets(setting: Setting, homes: int, goal_w: float) -> bool:
 
 
 def _watts(goal: Goal, share: Share) -> float | None:
-    """The goal for a share, if it can be one."""
+    """Return the goal as a power; None where it is an energy and the share is none."""
     try:
         return goal.watts(share)
     except ValueError:
@@ -120,14 +120,14 @@ def _error(question: Question, hide: Hide, share: Share) -> Answer:
     homes = question.homes or needed(setting, goal_w)
     if _meets(setting, homes, goal_w):
         return Answer(question, setting, homes)
-    why = f"the error is {setting.error_w(homes) / goal_w:,.3g} times what is asked for"
+    why = f"the error is {setting.error_w(homes) / goal_w:,.3g} times the goal"
     more = Near("more homes", setting, needed(setting, goal_w))
     near = [more, *_shares_that_do(question, hide, homes), *_smaller(question, share, homes, goal_w)]
     return Answer(question, setting, homes, why, tuple(near))
 
 
 def _shares_that_do(question: Question, hide: Hide, homes: int) -> list[Near]:
-    """The shares, of those that are chosen from, that meet the goal with so many homes; the finest first."""
+    """List the shares that meet the goal with these homes, the finest first."""
     near = []
     for share in SHARES:
         goal_w = _watts(question.goal, share) if question.goal else None
@@ -156,7 +156,7 @@ def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
     for setting, goal_w in considered:
         if _meets(setting, homes, goal_w):
             return Answer(question, setting, homes, considered=settings)
-    why = "none of what could be shared is that good"
+    why = "no share is that accurate"
     more = [Near("more homes", setting, needed(setting, goal_w)) for setting, goal_w in considered]
     setting, goal_w = min(considered, key=lambda pair: needed(*pair))
     less = _smaller(question, setting.share, homes, goal_w)
@@ -171,17 +171,17 @@ def _hide(question: Question, share: Share, goal: Goal) -> Answer:
     setting = question.most(share, homes, goal_w)
     if setting is not None and covered(setting):
         return Answer(question, setting, homes)
-    why = "what can be hidden then is less than any of the examples"
+    why = "at that error not even the smallest example can be hidden"
     event = min(EVENTS, key=lambda event: event.energy_wh)
     smallest = question.least(Hide(event.name, event.energy_wh, event), share)
-    near = [Near(f"more homes: enough to hide {event.name!r}", smallest, needed(smallest, goal_w))]
+    near = [Near(f"more homes, enough to hide {event.name!r}", smallest, needed(smallest, goal_w))]
     for other in SHARES:
         other_w = _watts(goal, other)
         instead = question.most(other, homes, other_w) if other_w and other != share else None
         if instead is not None and covered(instead):
             near.append(Near(f"share {other.name}", instead, homes))
     if setting is not None:
-        near.append(Near("hide no more than this", setting, homes))
+        near.append(Near("hide less", setting, homes))
     return Answer(question, setting, homes, why, tuple(near))
 
 
@@ -189,14 +189,14 @@ def _hide(question: Question, share: Share, goal: Goal) -> Answer:
 
 
 def around(setting: Setting, factors: tuple[Fraction, ...]) -> list[Setting]:
-    """The same windows, with more and less hidden."""
+    """Return the same windows with more and less hidden."""
     return [replace(setting, hide_wh=setting.hide_wh * factor) for factor in factors]
 
 
 def sliding(question: Question, setting: Setting) -> Sliding | None:
-    """Windows in a row that keep the level over a whole event, if they do it at less error.
+    """Find windows in a row that keep the level over a whole event, if their error is smaller.
 
-    A stretch of clock time of w slots touches w + 1; the event may have any shape within its power.
+    A stretch of time of w slots touches w + 1; the event may have any shape within its power.
     """
     event = question.hide.event if question.hide else None
     share = setting.share
@@ -213,5 +213,5 @@ def sliding(question: Question, setting: Setting) -> Sliding | None:
 
 
 def is_chosen(setting: Setting) -> bool:
-    """Whether the number of blocks is advice: where a window of the calendar has several."""
+    """Return whether the number of blocks is a choice: where a window of the calendar has several."""
     return setting.share.unit is not None and setting.slots > 1

@@ -1,19 +1,21 @@
-"""`meteragent discover`: which meters a broker has, and a configuration for each to begin with.
+"""`meteragent discover`: the meters of a broker, and a configuration for each to start with.
 
-    heard -> recognise (known families), guess (the rest) -> propose
+Theory of operation
+-------------------
+    listener -> recognise (known families), guess (the rest) -> propose
 
-It listens for a while and looks at topics, at which profile reads their payloads, and at when they come. A
-family that is known comes first, then what only looks like power or energy by its name. What it proposes is
-a place to begin: kind and unit are never settled here, the operator states them (law 5).
+It listens for a while and considers topics, the profiles that can read their payloads, and the times between
+messages. Known families come first, then topics and fields whose names suggest power or energy. A proposal is
+a starting point: kind and unit are never settled here; the operator states them (law 5).
 
 Rules
-1. Nothing is written to disk, and no session of it stays with the broker.
-2. What is printed may be shown to others: topics, names, ids, counts and times between messages, no values.
-3. From values nothing follows but whether they are plausible: a sign, a fall, a size.
-4. What is kept of messages is bounded.
+1. Nothing is written to disk, and no session remains with the broker.
+2. The report may be shown to others: it has topics, names, ids, counts and times between messages, no values.
+3. Values are used only to judge whether they are plausible: by their sign, any fall, and their size.
+4. Memory for messages is bounded.
 """
 
-from meteragent.tools.discover.heard import Listener
+from meteragent.tools.discover.listener import Listener
 from meteragent.tools.discover.propose import report
 
 __all__ = ["Listener", "report"]

@@ -1,4 +1,4 @@
-"""What may be a meter: where it is heard, how it is read, and what is to be known about it."""
+"""A possible meter: its topics, how to read it, and what is uncertain about it."""
 
 import re
 from collections import Counter, defaultdict
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 
-from meteragent.decode import Found
+from meteragent.decode import PayloadNumber
 from meteragent.decode.profile import Profile
 from meteragent.domain.units import UNIT_FACTOR, Kind
-from meteragent.tools.discover.heard import Heard
+from meteragent.tools.discover.listener import TopicLog
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", re.ASCII)
 
@@ -22,7 +22,7 @@ POWER_WORDS = frozenset(_POWER.split())
 ENERGY_WORDS = frozenset(_ENERGY.split())
 OTHER_WORDS = frozenset(_OTHER.split())
 PART_WORDS = frozenset(_PART.split())
-"""Of registers that begin again: parts of the same secret."""
+"""Words of registers that start again each day, week, ..: parts of the same secret."""
 
 _OBIS = {"0100100700ff": Kind.POWER, "0100010800ff": Kind.REGISTER, "0100020800ff": Kind.REGISTER}
 _IDENTIFIER = re.compile(r"(?=.*\d)(?:[0-9a-f]{6,}|[0-9A-F]{6,})|\d{5,}|(?:[0-9A-Fa-f]{2}[:-]){3,}", re.ASCII)
@@ -32,9 +32,9 @@ _IDENTIFIER = re.compile(r"(?=.*\d)(?:[0-9a-f]{6,}|[0-9A-F]{6,})|\d{5,}|(?:[0-9A
 class Candidate:
     """One way to read some topics.
 
-    `template` has {meter} where there are `meters`; `value` and `time` are for the configuration. `scale` is
-    how many W or Wh a number is (None: not known). `rank`: 0 a known family on its usual topic, 1 by its
-    payload, 2 a guess by names.
+    `template` has {meter} if there are `meters`; `value` and `time` are for the configuration. `numbers` has
+    the numbers of each topic; `scale` is the worth of 1 in W or Wh (None: unknown). `rank`: 0 for a known
+    family on its usual topic, 1 for one recognised by its payload, 2 for a guess by names.
     """
 
     rank: int
@@ -43,8 +43,8 @@ class Candidate:
     template: str
     kind: Kind
     unit: str
-    heard: Sequence[Heard]
-    found: Sequence[Sequence[Found]] = ()
+    topics: Sequence[TopicLog]
+    numbers: Sequence[Sequence[PayloadNumber]] = ()
     meters: tuple[str, ...] = ()
     phases: tuple[str, ...] = ()
     ids: Counter[str] = field(default_factory=Counter)
@@ -59,52 +59,52 @@ class Candidate:
 
     @property
     def count(self) -> int:
-        """How many messages."""
-        return sum(heard.count for heard in self.heard)
+        """The number of messages."""
+        return sum(log.count for log in self.topics)
 
     @property
     def retained(self) -> int:
-        """How many of them the broker had kept."""
-        return sum(heard.retained for heard in self.heard)
+        """The number of messages that the broker had retained."""
+        return sum(log.retained for log in self.topics)
 
     @property
     def watts(self) -> list[list[Decimal]]:
-        """The numbers found, by topic and id, in W or Wh as far as that is known."""
+        """The numbers by topic and id, in W or Wh as far as that is known."""
         scale = self.scale if self.scale is not None else Fraction(UNIT_FACTOR[self.unit])
         factor = Decimal(scale.numerator) / Decimal(scale.denominator)
         rows: defaultdict[tuple[int, str | None], list[Decimal]] = defaultdict(list)
-        for place, numbers in enumerate(self.found):
-            for one in numbers:
-                rows[place, one.id].append(one.number * factor)
+        for index, numbers in enumerate(self.numbers):
+            for match in numbers:
+                rows[index, match.id].append(match.number * factor)
         return list(rows.values())
 
 
 def words(name: str) -> frozenset[str]:
-    """The words that a name is made of, in lower case."""
+    """Split a name into its words, in lower case."""
     return frozenset(part.lower() for part in _PARTS.findall(name))
 
 
 def implied(name: str) -> Kind | None:
-    """The kind that a field's or a topic's name speaks of; None when it does not, or of several."""
+    """Return the kind that the name of a field or topic suggests; None if it suggests none or several."""
     codes = {_OBIS[code] for code in _OBIS if code in name}
     if codes:
         return codes.pop()
-    said = words(name)
-    if said & OTHER_WORDS or said & PART_WORDS:
+    parts = words(name)
+    if parts & OTHER_WORDS or parts & PART_WORDS:
         return None
-    if said & POWER_WORDS:
+    if parts & POWER_WORDS:
         return Kind.POWER
-    return Kind.REGISTER if said & ENERGY_WORDS else None
+    return Kind.REGISTER if parts & ENERGY_WORDS else None
 
 
 def unit_in(name: str, kind: Kind) -> str | None:
-    """The unit that a name says, where it fits the kind."""
-    said = words(name)
+    """Return the unit that a name contains, if it fits the kind."""
+    parts = words(name)
     if kind is Kind.POWER:
-        return "kW" if "kw" in said else "W" if said & {"w", "watt", "watts"} else None
-    return "kWh" if "kwh" in said else "Wh" if "wh" in said else None
+        return "kW" if "kw" in parts else "W" if parts & {"w", "watt", "watts"} else None
+    return "kWh" if "kwh" in parts else "Wh" if "wh" in parts else None
 
 
 def identifies(topic: str) -> bool:
-    """Whether a topic seems to hold a serial number, a MAC address or the like."""
+    """Return whether a topic seems to hold a serial number, a MAC address or the like."""
     return _IDENTIFIER.search(topic) is not None

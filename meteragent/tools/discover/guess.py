@@ -1,4 +1,4 @@
-"""What no family explains: bare numbers and JSON fields whose names speak of power or energy."""
+"""Guesses where no known family fits: bare numbers and JSON fields whose names suggest power or energy."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,13 +6,13 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from meteragent.decode import Found, number
+from meteragent.decode import PayloadNumber, number
 from meteragent.decode.json import document_of, time_of
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.identity import PLACEHOLDER
 from meteragent.domain.units import UNITS, Kind
 from meteragent.tools.discover.candidate import OTHER_WORDS, PART_WORDS, Candidate, implied, unit_in, words
-from meteragent.tools.discover.heard import Heard
+from meteragent.tools.discover.listener import TopicLog
 
 _UNIT_KEYS = ("unit", "units", "unit_of_measurement", "uom")
 _TIME_KEYS = ("timestamp", "time", "ts", "t", "Time", "datetime")
@@ -20,43 +20,42 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 _DEPTH_MAX = 8
 _OF_ENERGY = "energy kwh wh consumption total today yesterday day week month cumulative"
 _SPENT = frozenset(_OF_ENERGY.split())
-_BY_NAME = "guessed from names: no known family sends this"
+_BY_NAME = "guessed from the names: no known family sends this"
 
 
 class Field(NamedTuple):
-    """A number in a document: its path, and the texts and numbers beside it."""
+    """A number in a document: its path, and the strings and numbers beside it."""
 
     path: tuple[str, ...]
     number: Decimal
     beside: dict[str, Any]
 
 
-def guess(topics: Iterable[Heard]) -> list[Candidate]:
-    """One candidate a topic, or for topics that differ in one segment only."""
-    found = [one for heard in topics if (one := _bare(heard) or _json(heard)) is not None]
-    return together(found)
+def guess(topics: Iterable[TopicLog]) -> list[Candidate]:
+    """Guess one candidate for each topic, and one for all topics that differ in one segment only."""
+    return together([candidate for log in topics if (candidate := _bare(log) or _json(log)) is not None])
 
 
-def _bare(heard: Heard) -> Candidate | None:
+def _bare(log: TopicLog) -> Candidate | None:
     numbers = []
-    for payload in heard.payloads:
+    for payload in log.payloads:
         with suppress(PayloadError):
-            numbers.append(Found(None, number.read(payload)))
-    kind = implied(heard.topic.rpartition("/")[2]) or implied(heard.topic)
-    if not numbers or kind is None or words(heard.topic) & OTHER_WORDS:
+            numbers.append(PayloadNumber(None, number.read(payload)))
+    kind = implied(log.topic.rpartition("/")[2]) or implied(log.topic)
+    if not numbers or kind is None or words(log.topic) & OTHER_WORDS:
         return None
-    unit = unit_in(heard.topic, kind)
-    one = Candidate(
-        2, "a bare number", "number", heard.topic, kind, unit or UNITS[kind][0], [heard], [numbers]
+    unit = unit_in(log.topic, kind)
+    candidate = Candidate(
+        2, "a bare number", "number", log.topic, kind, unit or UNITS[kind][0], [log], [numbers]
     )
-    _doubt(one, unit)
-    return one
+    _doubt(candidate, unit)
+    return candidate
 
 
-def _json(heard: Heard) -> Candidate | None:
-    """The likeliest field: power before energy, a total before what is nested deeper."""
+def _json(log: TopicLog) -> Candidate | None:
+    """Choose the likeliest field: power before energy, a total before fields that are nested deeper."""
     fields: dict[tuple[str, ...], list[Field]] = {}
-    for payload in heard.payloads:
+    for payload in log.payloads:
         with suppress(PayloadError):
             for field in _fields(document_of(payload)):
                 fields.setdefault(field.path, []).append(field)
@@ -66,65 +65,65 @@ def _json(heard: Heard) -> Candidate | None:
     path = min(kinds, key=lambda p: (kinds[p] is not Kind.POWER, "total" not in words(p[-1]), len(p)))
     kind, first = kinds[path], fields[path][-1]
     unit = unit_in(path[-1], kind) or _unit_beside(first, kind)
-    one = Candidate(
+    candidate = Candidate(
         rank=2,
-        title="JSON with a field that seems to be one",
+        title="JSON with a field that may be a meter's",
         profile="json",
-        template=heard.topic,
+        template=log.topic,
         kind=kind,
         unit=unit or UNITS[kind][0],
-        heard=[heard],
-        found=[[Found(None, field.number) for field in fields[path]]],
+        topics=[log],
+        numbers=[[PayloadNumber(None, field.number) for field in fields[path]]],
         value=_expression(path),
         time=_time(first, path),
         also=[f"{_expression(other)} ({kinds[other]})" for other in kinds if other != path][:6],
     )
-    one.timed = one.time is not None
-    _doubt(one, unit)
+    candidate.timed = candidate.time is not None
+    _doubt(candidate, unit)
     parts = sorted({_expression(p) for p in fields if words(p[-1]) & PART_WORDS and words(p[-1]) & _SPENT})
     if parts:
-        one.doubts.append(
-            f"{', '.join(parts[:6])} begin again and are parts of the same secret: never read them too"
+        candidate.doubts.append(
+            f"{', '.join(parts[:6])} start again at zero and are parts of the same secret: do not add them"
         )
-    return one
+    return candidate
 
 
-def _doubt(one: Candidate, unit: str | None) -> None:
-    one.doubts.append(_BY_NAME)
+def _doubt(candidate: Candidate, unit: str | None) -> None:
+    candidate.doubts.append(_BY_NAME)
     if unit is None:
-        one.doubts.append(f"the unit is not stated: {' or '.join(UNITS[one.kind])}?")
-    if one.kind is not Kind.POWER:
-        one.doubts.append(
-            "a register that only grows, or the energy of each interval (kind = 'interval_energy')?"
+        candidate.doubts.append(f"the unit is not stated: {' or '.join(UNITS[candidate.kind])}?")
+    if candidate.kind is not Kind.POWER:
+        candidate.doubts.append(
+            "is it a register that only grows, or the energy of each interval (kind = 'interval_energy')?"
         )
 
 
 def _fields(node: Any, path: tuple[str, ...] = ()) -> Iterator[Field]:
-    """The numbers in the objects of a document; what stands in lists is not looked at."""
+    """Yield the numbers in the objects of a document; lists are left out."""
     if not isinstance(node, dict) or len(path) >= _DEPTH_MAX:
         return
-    for key, one in node.items():
-        if isinstance(one, Decimal):
+    for key, child in node.items():
+        if isinstance(child, Decimal):
             beside = {name: other for name, other in node.items() if isinstance(other, str | Decimal)}
-            yield Field((*path, key), one, beside)
-        yield from _fields(one, (*path, key))
+            yield Field((*path, key), child, beside)
+        yield from _fields(child, (*path, key))
 
 
 def _kind(path: tuple[str, ...]) -> Kind | None:
-    """What a field's name speaks of; where that is only `value`, what is around it does."""
-    said = implied(path[-1])
-    if said is None and path[-1].lower() in {"value", "val", "total"} and len(path) > 1:
+    """Return the kind that a field's name suggests; if that is only `value`, the name around it decides."""
+    kind = implied(path[-1])
+    if kind is None and path[-1].lower() in {"value", "val", "total"} and len(path) > 1:
         return implied(path[-2])
-    return said
+    return kind
 
 
 def _unit_beside(field: Field, kind: Kind) -> str | None:
-    told = [field.beside.get(key) for key in _UNIT_KEYS]
-    return next((unit for unit in told if isinstance(unit, str) and unit in UNITS[kind]), None)
+    texts = [field.beside.get(key) for key in _UNIT_KEYS]
+    return next((unit for unit in texts if isinstance(unit, str) and unit in UNITS[kind]), None)
 
 
 def _time(field: Field, path: tuple[str, ...]) -> str | None:
-    """Where a time stands beside a field, that can be read."""
+    """Return the path of a time beside a field that can be read."""
     for key in _TIME_KEYS:
         if key in field.beside:
             with suppress(PayloadError):
@@ -134,7 +133,7 @@ def _time(field: Field, path: tuple[str, ...]) -> str | None:
 
 
 def _expression(path: tuple[str, ...]) -> str:
-    """A path as JMESPath."""
+    """Write a path as JMESPath."""
     return ".".join(name if _is_plain(name) else _quoted(name) for name in path)
 
 
@@ -147,31 +146,32 @@ def _quoted(name: str) -> str:
     return f'"{escaped}"'
 
 
-def together(found: Sequence[Candidate]) -> list[Candidate]:
-    """Candidates that are read alike, on topics that differ in one segment only, as meters of one."""
-    left, out = list(found), []
-    while left:
+def together(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Merge candidates read alike, on topics that differ in one segment only, as meters of one candidate."""
+    remaining, merged = list(candidates), []
+    while remaining:
         groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
-        for one in left:
-            alike = (one.profile, one.kind, one.unit, one.value, one.time)
-            parts = one.template.split("/")
-            for at in range(len(parts)):
-                groups[(*alike, at, *parts[:at], None, *parts[at + 1 :])].append(one)
+        for candidate in remaining:
+            alike = (candidate.profile, candidate.kind, candidate.unit, candidate.value, candidate.time)
+            parts = candidate.template.split("/")
+            for index in range(len(parts)):
+                groups[(*alike, index, *parts[:index], None, *parts[index + 1 :])].append(candidate)
         largest = max(groups.values(), key=len)
-        out.append(_one_of(largest))
-        left = [one for one in left if not any(one is other for other in largest)]
-    return out
+        merged.append(_merged(largest))
+        ids = {id(candidate) for candidate in largest}
+        remaining = [candidate for candidate in remaining if id(candidate) not in ids]
+    return merged
 
 
-def _one_of(group: Sequence[Candidate]) -> Candidate:
-    """Candidates as one with several meters."""
+def _merged(group: Sequence[Candidate]) -> Candidate:
+    """Merge a group into one candidate with several meters."""
     first = group[0]
     if len(group) == 1:
         return first
-    rows = [one.template.split("/") for one in group]
-    at = next(i for i in range(len(rows[0])) if len({row[i] for row in rows}) > 1)
-    first.template = "/".join([*rows[0][:at], PLACEHOLDER, *rows[0][at + 1 :]])
-    first.meters = tuple(sorted(row[at] for row in rows))
-    first.heard = [heard for one in group for heard in one.heard]
-    first.found = [numbers for one in group for numbers in one.found]
+    rows = [candidate.template.split("/") for candidate in group]
+    index = next(i for i in range(len(rows[0])) if len({row[i] for row in rows}) > 1)
+    first.template = "/".join([*rows[0][:index], PLACEHOLDER, *rows[0][index + 1 :]])
+    first.meters = tuple(sorted(row[index] for row in rows))
+    first.topics = [log for candidate in group for log in candidate.topics]
+    first.numbers = [numbers for candidate in group for numbers in candidate.numbers]
     return first

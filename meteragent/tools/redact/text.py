@@ -1,4 +1,4 @@
-"""The tokens of a text, and what stands in the place of each."""
+"""The tokens of a text, and the replacement of each."""
 
 import re
 import string
@@ -29,14 +29,14 @@ _HEX = re.compile(r"(?=.*\d)[0-9a-f:\-]+|(?=.*\d)[0-9A-F:\-]+", re.ASCII)
 _ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.", re.DOTALL)
 _SPLIT = re.compile(r"([:/*@#&?\\])")
 _SHORT = 2
-"""A key of two characters names nobody."""
+"""A key of two characters identifies nobody."""
 _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 class Redactor:
-    """Replaces what a text says, always the same by the same; `replaced` counts, by kind.
+    """Replaces the content of texts, equal content by equal content; `replaced` counts by kind.
 
-    `entropy` gives so many random bytes; `keep` are names that stay beside those that are known.
+    `entropy` returns a given number of random bytes; `keep` has names that stay besides the known words.
     """
 
     def __init__(self, entropy: Callable[[int], bytes], keep: Iterable[str] = ()) -> None:
@@ -48,22 +48,22 @@ class Redactor:
         self._key: tuple[str, ...] = ()
 
     def payload(self, payload: bytes) -> bytes:
-        """A payload or a recording of several; what is no UTF-8 stays none."""
+        """Redact a payload or a recording of several; invalid UTF-8 stays invalid."""
         text = self.text(payload.decode(errors="surrogateescape"))
         return _SURROGATE.sub("\udcff", text).encode(errors="surrogateescape")
 
     def text(self, text: str) -> str:
-        """A text, as long as it was."""
+        """Redact a text, without changing its length."""
         self._key = ()
-        found = []
+        replaced = []
         for token in _TOKEN.finditer(text):
             if token["quoted"] is not None:
-                found.append(self._quoted(token[0], is_key=bool(_KEY_FOLLOWS.match(text, token.end()))))
+                replaced.append(self._quoted(token[0], is_key=bool(_KEY_FOLLOWS.match(text, token.end()))))
             elif token["run"] is not None:
-                found.append(self._free(token[0], is_key=bool(_KEY_FOLLOWS.match(text, token.end()))))
+                replaced.append(self._free(token[0], is_key=bool(_KEY_FOLLOWS.match(text, token.end()))))
             else:
-                found.append(self._letters(token[0]))
-        return p1.restore(text, "".join(found))
+                replaced.append(self._letters(token[0]))
+        return p1.restore(text, "".join(replaced))
 
     def _quoted(self, text: str, *, is_key: bool) -> str:
         end = len(text) - (len(text) > 1 and text.endswith('"'))
@@ -74,7 +74,7 @@ class Redactor:
         return '"' + self._name(inside) + text[end:]
 
     def _name(self, text: str) -> str:
-        """A key."""
+        """Redact a key."""
         if len(text) <= _SHORT or self._stays(text) or _OBIS.fullmatch(text):
             return text
         pieces = _SPLIT.split(text)
@@ -83,14 +83,14 @@ class Redactor:
         return "".join(p if len(p) <= 1 or self._stays(p) else self._drawn("key", p) for p in pieces)
 
     def _free(self, text: str, *, is_key: bool) -> str:
-        """A word outside quotes."""
+        """Redact a word outside quotes."""
         bare = text.rstrip(":.!?")
         if is_key or bare != text:
             self._key = parts(bare)
         return self._value(bare) + text[len(bare) :]
 
     def _value(self, text: str) -> str:
-        """What is said: a known word, a time, a number, or something else."""
+        """Redact a value: a known word, a time, a number, or something else."""
         if not text or self._stays(text) or _OBIS.fullmatch(text) or CLOCK.fullmatch(text):
             return text
         moved = self._shift.text(text)
@@ -102,11 +102,11 @@ class Redactor:
         return self._other(text)
 
     def _other(self, text: str) -> str:
-        """What may name somebody: its parts by themselves where it has some, else as a whole."""
+        """Redact a string that may identify somebody: part by part if it has parts."""
         pieces = _SPLIT.split(text)
         if len(pieces) == 1 or "\\" in pieces or _OPAQUE.fullmatch(text):
             return self._drawn("text", text)
-        return "".join(self._value(p) if at % 2 == 0 else p for at, p in enumerate(pieces))
+        return "".join(self._value(p) if i % 2 == 0 else p for i, p in enumerate(pieces))
 
     def _stays(self, text: str) -> bool:
         return text in self._keep or known(text)
@@ -115,21 +115,21 @@ class Redactor:
         self.replaced["time"] += 1
         if fraction is None:
             return moved
-        at = text.rindex("." + fraction) + 1
-        return moved[:at] + "".join(self._digit() for _ in fraction) + moved[at + len(fraction) :]
+        start = text.rindex("." + fraction) + 1
+        return moved[:start] + "".join(self._digit() for _ in fraction) + moved[start + len(fraction) :]
 
     def _number(self, text: str) -> str:
         digits = text.lstrip("+-")
         mantissa, mark, exponent = _partition(digits)
         if not mantissa.strip("0."):
             return text
-        whole, point, fraction = mantissa.partition(".")
+        integer, point, fraction = mantissa.partition(".")
         if not exponent and TIME_WORDS.intersection(self._key):
-            moved = self._shift.unix(whole)
+            moved = self._shift.unix(integer)
             if moved is not None:
                 self.replaced["time"] += 1
                 return moved + point + "".join(self._digit() for _ in fraction)
-        if len(digits) <= _SHORT and whole == digits and self._small:
+        if len(digits) <= _SHORT and integer == digits and self._small:
             return text
         sign = text[: len(text) - len(digits)]
         return sign + self._once("number", mantissa, self._like) + mark + exponent
@@ -140,58 +140,58 @@ class Redactor:
         return bool(named) and named <= SMALL
 
     def _like(self, mantissa: str) -> str:
-        """A number with as many digits: 1, then 0 to 5, then any; one digit alone is any but 0."""
+        """Draw a number with as many digits: 1, then 0 to 5, then any; a single digit is any but 0."""
         leading = len(mantissa) - len(mantissa.lstrip("0."))
-        count = sum(one.isdigit() for one in mantissa[leading:])
+        count = sum(character.isdigit() for character in mantissa[leading:])
         first = "1" + string.digits[self._below(6)] if count > 1 else string.digits[1 + self._below(9)]
         fresh = iter(first + "".join(self._digit() for _ in range(count - len(first))))
         return mantissa[:leading] + "".join(next(fresh) if c.isdigit() else c for c in mantissa[leading:])
 
     def _drawn(self, kind: str, text: str) -> str:
-        if not any(one.isalnum() or ord(one) > 127 for one in text):
+        if not any(character.isalnum() or ord(character) > 127 for character in text):
             return text
         return self._once(kind, text, self._unknown)
 
     def _once(self, kind: str, text: str, draw: Callable[[str], str]) -> str:
-        """The replacement of a text: drawn when it first comes."""
+        """Return the replacement of a string, drawn at its first appearance."""
         self.replaced[kind] += 1
-        of = "number" if kind == "number" else "text"  # a key may come again as a value
-        if (of, text) not in self._known:
-            self._known[of, text] = draw(text)
-        return self._known[of, text]
+        shape = "number" if kind == "number" else "text"  # a key may come again as a value
+        if (shape, text) not in self._known:
+            self._known[shape, text] = draw(text)
+        return self._known[shape, text]
 
     def _unknown(self, text: str) -> str:
-        """A text of the same shape that is no known word, so that it means nothing."""
+        """Draw a string of the same shape that is not a known word, so that it means nothing."""
         drawn = self._letters(text)
         while len(text) > _SHORT and self._stays(drawn):
             drawn = self._letters(text)
         return drawn
 
     def _letters(self, text: str) -> str:
-        """Other letters for letters and other digits for digits; escapes stay escapes."""
-        pieces, at = [], 0
+        """Replace letters with letters and digits with digits; escapes stay escapes."""
+        pieces, end = [], 0
         hexadecimal = _HEX.fullmatch(text) is not None
         for escape in _ESCAPE.finditer(text):
-            pieces.append(self._characters(text[at : escape.start()], hexadecimal=hexadecimal))
+            pieces.append(self._characters(text[end : escape.start()], hexadecimal=hexadecimal))
             plain = len(escape[0]) == 6 or escape[0][1:] in '"\\/bfnrtu'
             pieces.append("\\u00" + self._pair() if len(escape[0]) == 6 else escape[0] if plain else "\\q")
-            at = escape.end()
-        pieces.append(self._characters(text[at:], hexadecimal=hexadecimal))
+            end = escape.end()
+        pieces.append(self._characters(text[end:], hexadecimal=hexadecimal))
         return "".join(pieces)
 
     def _pair(self) -> str:
         return "6" + string.digits[1 + self._below(9)]
 
     def _characters(self, text: str, *, hexadecimal: bool) -> str:
-        return "".join(self._character(one, 6 if hexadecimal else 26) for one in text)
+        return "".join(self._character(character, 6 if hexadecimal else 26) for character in text)
 
-    def _character(self, one: str, letters: int) -> str:
-        if one.isdigit():
+    def _character(self, character: str, letters: int) -> str:
+        if character.isdigit():
             return self._digit()
-        if one.isalpha():
-            alphabet = string.ascii_uppercase if one.isupper() else string.ascii_lowercase
+        if character.isalpha():
+            alphabet = string.ascii_uppercase if character.isupper() else string.ascii_lowercase
             return alphabet[self._below(letters)]
-        return one if one.isascii() or _SURROGATE.match(one) else "*"
+        return character if character.isascii() or _SURROGATE.match(character) else "*"
 
     def _digit(self) -> str:
         return string.digits[self._below(10)]
@@ -201,6 +201,6 @@ class Redactor:
 
 
 def _partition(digits: str) -> tuple[str, str, str]:
-    """Mantissa, the e, exponent."""
+    """Split a number into mantissa, e and exponent."""
     mark = "e" if "e" in digits else "E"
     return digits.partition(mark)

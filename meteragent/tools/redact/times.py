@@ -1,12 +1,12 @@
-"""Times in a text: found by their form, moved by whole days, written in the same form."""
+"""Times in a text: recognised by their form, shifted by whole days, written in the same form."""
 
 import re
 from datetime import UTC, date, datetime, timedelta
 
 BASE = date(2020, 1, 15)
-"""Where the first time of a text comes to lie."""
+"""The date of the first time of a text after the shift."""
 NEAR_DAYS = 7
-"""What lies further from the first is of that day too: when a meter was installed is nobody's business."""
+"""Times further than this from the first get its date too: a meter's installation day identifies it."""
 
 _FORMS = (
     re.compile(r"(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<d>\d\d)(?P<rest>(?:[Tt ]\d\d:\d\d.*)?)", re.DOTALL),
@@ -21,14 +21,14 @@ _FORMS = (
 
 _REST = re.compile(r"(?:[Tt ]?\d\d:?\d\d(?::?\d\d)?(?:\.(?P<fraction>\d+))?(?: ?[Zz]|[+-]\d\d:?\d\d)?)?[WS]?")
 CLOCK = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?")
-"""A time of day, which stays."""
+"""A time of day, which stays as it is."""
 _UNIX = {10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
 _DAY_S = 86_400
 _UNIX_MIN, _UNIX_MAX = 1_000_000_000, 4_000_000_000
 
 
 class Shift:
-    """By how many days times are moved: so many that the first lies on BASE; far ones lie there as well."""
+    """The shift of all times by the days that bring the first to BASE; distant times go there as well."""
 
     def __init__(self) -> None:
         self._days: int | None = None
@@ -40,34 +40,34 @@ class Shift:
         return BASE + timedelta(days=moved_days if abs(moved_days) <= NEAR_DAYS else 0)
 
     def text(self, text: str) -> tuple[str, str | None] | None:
-        """A time as text, moved, and the fraction of its second; None when it is no time.
+        """Shift a time, and return it with the fraction of its second; None if the text is not a time.
 
-        A date that is none, such as the 45th, becomes one of nines.
+        An impossible date, such as the 45th, becomes one of nines.
         """
         for form in _FORMS:
-            found = form.fullmatch(text)
-            rest = found and _REST.fullmatch(found["rest"])
-            if found and rest:
+            match = form.fullmatch(text)
+            rest = match and _REST.fullmatch(match["rest"])
+            if match and rest:
                 break
         else:
             return None
-        year = int(found["y"]) + (2000 if len(found["y"]) == 2 else 0)
+        year = int(match["y"]) + (2000 if len(match["y"]) == 2 else 0)
         out = list(text)
         try:
-            moved = self._moved(date(year, int(found["m"]), int(found["d"])))
+            moved = self._moved(date(year, int(match["m"]), int(match["d"])))
             new = {
-                "y": f"{moved.year:04}"[-len(found["y"]) :],
+                "y": f"{moved.year:04}"[-len(match["y"]) :],
                 "m": f"{moved.month:02}",
                 "d": f"{moved.day:02}",
             }
         except ValueError:
-            new = {name: "9" * len(found[name]) for name in "ymd"}
+            new = {name: "9" * len(match[name]) for name in "ymd"}
         for name, digits in new.items():
-            out[found.start(name) : found.end(name)] = digits
+            out[match.start(name) : match.end(name)] = digits
         return "".join(out), rest["fraction"]
 
     def unix(self, digits: str) -> str | None:
-        """Whole Unix seconds, milliseconds, .. moved; None when it is no time of our years."""
+        """Shift whole Unix seconds, milliseconds, ..; None if the digits are not a time from 2001 to 2096."""
         scale = _UNIX.get(len(digits))
         if scale is None or not _UNIX_MIN <= int(digits) // scale < _UNIX_MAX:
             return None

@@ -1,4 +1,4 @@
-"""The words that mean nobody: what keys, units and states of meters and gateways are made of."""
+"""The words that identify nobody: those in the keys, units and states of meters and gateways."""
 
 import re
 from functools import lru_cache
@@ -57,7 +57,7 @@ tf pn sn tst mid fw_ver z1 z2 hp hc hpjb hpjw hpjr hcjb hcjw hcjr wh_in wh_out t
 """
 
 WORDS = frozenset(f"{_UNITS} {_STATES} {_METERING} {_CODES}".split())
-"""In lower case."""
+"""All words that identify nobody, in lower case."""
 
 UNITS = frozenset(_UNITS.split())
 
@@ -65,13 +65,13 @@ _TIMES = """
 t bt ut ts time times timestamp date datetime unixtime unix epoch seen lastseen
 """
 TIME_WORDS = frozenset(_TIMES.split())
-"""A number is a time only under a key that has one of these words."""
+"""A number is a time only under a key with one of these words."""
 
 _SMALL = """
 id type bver version ver phase channel tariff idx qos port fport seq
 """
 SMALL = frozenset(_SMALL.split())
-"""Under keys of these words a number of one or two digits says what a message is, not what was measured."""
+"""Under keys with these words a number of one or two digits describes the message, not a measurement."""
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", re.ASCII)
 _JOINTS = re.compile(r"[A-Za-z0-9_\-. %/+²³°€$£]*")
@@ -80,20 +80,20 @@ _DIGITS_MAX = 2
 
 @lru_cache(maxsize=4096)
 def parts(text: str) -> tuple[str, ...]:
-    """The words and numbers that a name is made of, in lower case."""
+    """Split a name into words and numbers, in lower case."""
     return tuple(part.lower() for part in _PARTS.findall(text))
 
 
 @lru_cache(maxsize=4096)
 def known(text: str) -> bool:
-    """Whether a name is made of known words, and of at most one number of two digits."""
+    """Return whether a name consists of known words, and of at most one number of two digits."""
     if text.lower() in WORDS:
         return True
-    found = parts(text)
-    numbers = [part for part in found if part.isdecimal()]
+    pieces = parts(text)
+    numbers = [piece for piece in pieces if piece.isdecimal()]
     if len(numbers) > 1 or any(len(number) > _DIGITS_MAX for number in numbers):
         return False
-    named = [part for part in found if not part.isdecimal()]
-    # Single letters in a row would spell anything.
+    named = [piece for piece in pieces if not piece.isdecimal()]
+    # Single letters in a row could spell anything.
     spelt = sum(len(part) == 1 for part in named) > 1
     return bool(named) and not spelt and all(w in WORDS for w in named) and bool(_JOINTS.fullmatch(text))

@@ -1,16 +1,18 @@
-"""`meteragent tap`: what the meters say beside what leaves, live in a terminal.
+"""`meteragent tap`: raw readings beside private records, live in a terminal.
 
+Theory of operation
+-------------------
     view -> trace
 
-It listens beside the agent: to the meters' topics on the source's broker and to the private ones on the
-sink's, with the configuration's credentials, client ids of its own and no session that would stay. The
-agent is not asked and does not notice; no noise is drawn and nothing is charged.
+It listens beside the agent: to the meters' topics on the source's broker and to the private topics on the
+sink's, with the configuration's credentials, its own client ids and no lasting session. The agent takes no
+part and does not notice; no noise is drawn and nothing is charged.
 
 Rules (law 3)
-1. Raw values go to a terminal only: where standard output is none, it refuses.
-2. What it shows was seen since it was started; it is kept in memory, as much as open slots need, and
-   nowhere else: not in an error, not in a log.
-3. A slot that it has not heard from its start is partial, and not compared.
+1. Raw values go to a terminal only: if standard output is not a terminal, the command refuses.
+2. It shows what has arrived since it started. Readings are kept in memory, only as many as open slots need,
+   and nowhere else: not in an error, not in a log.
+3. A slot that was not heard from its start is partial and is not compared.
 """
 
 from meteragent.tools.tap.trace import Trace

@@ -1,8 +1,8 @@
-"""The raw readings of one meter since they were tapped, and what they say of any time.
+"""The raw readings of one meter since the tap started, and their mean or energy over any time.
 
-They count as the agent counts them (DESIGN 2): a power stands until the next one, for at most `hold`; an
-interval's energy is spread over it; a register is interpolated; values are clamped; what is not covered is
-gap. Only that the agent may have refused one as late is not known here.
+Readings count as in the agent (DESIGN 2): a power holds until the next one, for at most `hold`; an interval's
+energy is spread over it; a register is interpolated; values are clamped; uncovered time is gap. One
+difference remains: a reading that the agent refused as late counts here.
 """
 
 from bisect import bisect_left
@@ -18,16 +18,16 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
 
 KEPT_MAX = 200_000
-"""Readings that are kept of one meter; where more come in a slot, it is partial."""
+"""The largest number of readings kept for one meter; a slot with more of them becomes partial."""
 
 Stretch = tuple[int, int]
-"""From and to, in ms."""
+"""Start and end, in ms."""
 
 
 class Raw(NamedTuple):
-    """What was used in some time, in the stream's unit: a mean of power, or an energy.
+    """The use over some time, in the stream's unit: a mean power, or an energy.
 
-    `partial`: some of the time was before the tap.
+    `partial`: some of that time was before the tap started.
     """
 
     value: Fraction
@@ -37,41 +37,41 @@ class Raw(NamedTuple):
 class Trace:
     """One meter: readings as (time, value in millionths of the unit), in order of time.
 
-    `since_ms`: from when on it is known what was used.
+    `since_ms` is the time from which the use is known.
     """
 
     def __init__(self, phases: Sequence[str], rules: Terms) -> None:
-        """`rules` say how readings count."""
+        """Start without readings; `rules` say how readings count."""
         self.since_ms = 0
         self.readings: list[tuple[int, int]] = []
         self._phases = phases_of(phases, rules)
         self._rules = rules
 
     def add(self, phase: str | None, time_ms: int, value_u: int) -> None:
-        """Take in a reading; of phases their sum counts, once all of them are known."""
+        """Take in a reading; the sum of the phases counts, once all of them are known."""
         if phase is not None:
-            heard = self._phases.hear(phase, Pending(time_ms, value_u, None))
-            give_back(heard.free if heard.sum is None else [*heard.free, heard.sum.token])
-            if heard.sum is None:
+            accepted = self._phases.accept(phase, Pending(time_ms, value_u, None))
+            give_back(accepted.free if accepted.sum is None else [*accepted.free, accepted.sum.token])
+            if accepted.sum is None:
                 return
-            time_ms, value_u = heard.sum.time_ms, heard.sum.value_u
+            time_ms, value_u = accepted.sum.time_ms, accepted.sum.value_u
         if not self.readings:
             before_ms = self._rules.interval_ms if self._rules.kind is Kind.INTERVAL_ENERGY else 0
             self.since_ms = time_ms - before_ms
-        self._insert(time_ms, value_u, again=phase is not None)
+        self._insert(time_ms, value_u, is_sum=phase is not None)
         if len(self.readings) > KEPT_MAX:
             self._drop(1 + KEPT_MAX // 10)
 
-    def _insert(self, time_ms: int, value_u: int, *, again: bool) -> None:
-        """Put a reading in its place; of one time the first counts, of a sum the last."""
-        at = bisect_left(self.readings, (time_ms,))
-        if at == len(self.readings) or self.readings[at][0] != time_ms:
-            self.readings.insert(at, (time_ms, value_u))
-        elif again:
-            self.readings[at] = (time_ms, value_u)
+    def _insert(self, time_ms: int, value_u: int, *, is_sum: bool) -> None:
+        """Insert a reading by its time; of two at the same time the first counts, of phase sums the last."""
+        index = bisect_left(self.readings, (time_ms,))
+        if index == len(self.readings) or self.readings[index][0] != time_ms:
+            self.readings.insert(index, (time_ms, value_u))
+        elif is_sum:
+            self.readings[index] = (time_ms, value_u)
 
     def forget(self, before_ms: int) -> None:
-        """Drop what came before a time, but for the last one, which may stand."""
+        """Drop the readings before `before_ms`, except the last one, which may still hold."""
         self._drop(bisect_left(self.readings, (before_ms,)) - 1)
 
     def _drop(self, count: int) -> None:
@@ -80,7 +80,7 @@ class Trace:
             self.since_ms = max(self.since_ms, self.readings[0][0])
 
     def used(self, stretches: Sequence[Stretch], until_ms: int, terms: Terms) -> Raw | None:
-        """What was used in some stretches of time, as far as it was tapped; None when nothing of it was."""
+        """Return the use over the tapped part of some stretches of time; None if nothing was tapped."""
         tapped = [(max(a, self.since_ms), min(b, until_ms)) for a, b in stretches]
         tapped = [(a, b) for a, b in tapped if a < b]
         duration_ms = sum(b - a for a, b in tapped)
@@ -98,7 +98,7 @@ class Trace:
         return Raw(total / per_ms / MICRO, min(a for a, _ in stretches) < self.since_ms)
 
     def _spans(self, terms: Terms) -> Iterator[tuple[int, int, Fraction]]:
-        """The readings as (start, end, rate): of power itself, of energy per interval."""
+        """Yield the readings as (start, end, rate): of power itself, of energy per interval."""
         if terms.kind is Kind.POWER:
             ends = [time_ms for time_ms, _ in self.readings[1:]] + [1 << 62]
             for (start_ms, value_u), end_ms in zip(self.readings, ends, strict=True):
@@ -112,7 +112,7 @@ class Trace:
             yield from self._register(terms)
 
     def _register(self, terms: Terms) -> Iterator[tuple[int, int, Fraction]]:
-        """A register's rates; one that fell rolled over where the modulus is known, else it is a reset."""
+        """Yield the rates of a register; a fall is a roll-over if the modulus explains it, else a reset."""
         for (start_ms, before_u), (end_ms, after_u) in pairwise(self.readings):
             moved_u = after_u - before_u
             rate_u = Fraction(moved_u * terms.interval_ms, end_ms - start_ms)

@@ -1,4 +1,4 @@
-"""What the terminal shows: a line for each slot that has left, and one for the slot that is open."""
+"""The lines on the terminal: one for each slot that was sent, and one for the open slot."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,17 +17,17 @@ from meteragent.wire.descriptor import describe
 
 WIDTH = 79
 _ROW = "{:<10} {:<14} {:>10} {:>9} {:>7} {:>8} {:>8} {:>6}"
-HEAD = _ROW.format("meter", "slot, UTC", "raw", "released", "sd", "95%: low", "high", "err/sd")
-LEGEND = "raw with *: only since the meter was first heard here, so it is not compared"
+HEAD = _ROW.format("meter", "slot, UTC", "measured", "sent", "sd", "95%: low", "high", "err/sd")
+LEGEND = "* = measured only since this meter was first heard here, so not compared"
 
 
 class StreamView:
-    """One stream: its meters' traces, and how its topics are read."""
+    """One stream: the traces of its meters, and the decoding of its topics."""
 
     def __init__(
         self, config: settings.Config, stream: settings.Stream, key: bytes | None, meter: str | None
     ) -> None:
-        """`key` is that of pseudonyms; `meter`: this one only."""
+        """Start without readings; `key` is the pseudonyms' key, `meter` the only one to show (None: all)."""
         others = settings.others_per_day(config, stream)
         self.name = stream.name
         self.unit = stream.source.unit
@@ -44,16 +44,16 @@ class StreamView:
 
     @property
     def filters(self) -> tuple[str, str]:
-        """What to subscribe to: the source's topics, and the sink's."""
-        label = "+" if self._only is None else self._label(self._only)
-        return self._source.filter, identity.render(self._sink_topic, label)
+        """The filters to subscribe to: the source's topics, and the sink's."""
+        public_id = "+" if self._only is None else self._public_id(self._only)
+        return self._source.filter, identity.render(self._sink_topic, public_id)
 
-    def _label(self, meter: str) -> str:
+    def _public_id(self, meter: str) -> str:
         return meter if self._key is None else identity.pseudonym(self._key, meter)
 
-    def raw(self, at: str, payload: bytes, retain: bool, now_ms: int) -> bool:
-        """Take in a message of a meter; whether it held readings of one that is looked at."""
-        place = self._source.place(at)
+    def raw(self, topic: str, payload: bytes, retain: bool, now_ms: int) -> bool:
+        """Take in a message of a meter; return whether it held readings of one that is shown."""
+        place = self._source.place(topic)
         if place is None or retain or len(payload) > self._max_payload or self._only not in (None, place[0]):
             return False
         meter, phase = place
@@ -74,16 +74,16 @@ class StreamView:
     def _trace(self, meter: str) -> Trace:
         if meter not in self._traces:
             self._traces[meter] = Trace(self._source.phases, self._schedule.usual)
-            self._meters[identity.render(self._sink_topic, self._label(meter))] = meter
+            self._meters[identity.render(self._sink_topic, self._public_id(meter))] = meter
         return self._traces[meter]
 
-    def released(self, at: str, payload: bytes) -> str | None:
-        """The line of a record; None when the message is none."""
+    def released(self, topic: str, payload: bytes) -> str | None:
+        """Return the line of a record; None if the message is not a record."""
         try:
             record = Record.parse(payload)
         except RecordError:
             return None
-        meter = self._meters.get(at)
+        meter = self._meters.get(topic)
         raw = None
         if meter is not None:
             stretches = self._stretches(record)
@@ -112,14 +112,14 @@ class StreamView:
         return self._schedule.terms(self._window_ms(window_ms))
 
     def _window_ms(self, time_ms: int) -> int:
-        """The start of the window that a time lies in."""
+        """Return the start of the window in which `time_ms` lies."""
         grid = self._schedule.grid
         if isinstance(grid, Calendar):
             return grid.start_ms(time_ms)
         return floor(time_ms, self._schedule.usual.length_ms)
 
     def _stretches(self, record: Record) -> list[Stretch]:
-        """Where a record's slot lies: of a band, all its hours in the window."""
+        """Return the stretches of a record's slot: for a band, all its hours in the window."""
         terms = self._terms_at(record.time_ms)
         for band in terms.bands:
             if band.name == record.band:
@@ -127,15 +127,15 @@ class StreamView:
         return [(record.time_ms, record.time_ms + record.step_ms)]
 
     def status(self, now_ms: int) -> str:
-        """The newest reading, and what the open slot has so far."""
+        """Return the line of the newest reading and of the open slot so far."""
         if self.last is None:
             return ""
         meter, value_u = self.last
         text = f"{_cut(meter, 16)}: {column(value_u / MICRO)} {self.unit}"
         start_ms = self._window_ms(now_ms)
         terms = self._schedule.terms(start_ms)
-        for place in range(terms.n):
-            stretches = [(start_ms + a, start_ms + b) for a, b in terms.stretches(place)]
+        for index in range(terms.n):
+            stretches = [(start_ms + a, start_ms + b) for a, b in terms.stretches(index)]
             if any(a <= now_ms < b for a, b in stretches):
                 return f"{text}; {self._so_far(meter, stretches, now_ms, terms)}"
         return text
@@ -147,12 +147,12 @@ class StreamView:
         slot = f"slot {_clock(stretches[0][0])}-{_clock(stretches[-1][1])}"
         if raw is None:
             return slot
-        what = "mean" if terms.kind == "power" else "used"
-        return f"{slot}: {what} {column(float(raw.value))} since {_clock(from_ms)}"
+        quantity = "mean" if terms.kind == "power" else "used"
+        return f"{slot}: {quantity} {column(float(raw.value))} since {_clock(from_ms)}"
 
 
 class View:
-    """All streams, and what is written: `write` is called with text for the terminal."""
+    """All streams on one terminal: `write` is called with each piece of text."""
 
     def __init__(
         self, streams: list[StreamView], write: Callable[[str], None], now_ms: Callable[[], int]
@@ -160,41 +160,41 @@ class View:
         self._streams = streams
         self._write = write
         self._now_ms = now_ms
-        self._said: StreamView | None = None
+        self._latest: StreamView | None = None
 
     def begin(self) -> None:
-        """Write what the columns are."""
+        """Write the legend and the column headings."""
         self.say(LEGEND)
         self.say(HEAD)
 
-    def raw(self, stream: StreamView, at: str, payload: bytes, retain: bool) -> None:
-        """A message of a meter."""
-        if stream.raw(at, payload, retain, self._now_ms()):
+    def raw(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
+        """Take in a message of a meter, and rewrite the line of the open slot."""
+        if stream.raw(topic, payload, retain, self._now_ms()):
             name = f"{stream.name}, " if len(self._streams) > 1 else ""
             self._write("\r" + _cut(name + stream.status(self._now_ms()), WIDTH).ljust(WIDTH))
 
-    def released(self, stream: StreamView, at: str, payload: bytes, retain: bool) -> None:
-        """A message that left."""
-        line = None if retain else stream.released(at, payload)
+    def released(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
+        """Take in a message that was sent, and write the line of its slot."""
+        line = None if retain else stream.released(topic, payload)
         if line is None:
             return
-        if stream is not self._said:
+        if stream is not self._latest:
             self.say(f"-- stream {stream.name}, in {stream.unit}")
-            self._said = stream
+            self._latest = stream
         self.say(line)
 
     def say(self, text: str) -> None:
-        """Write a line that stays."""
+        """Write a line that is not overwritten."""
         self._write("\r" + text.ljust(WIDTH) + "\n")
 
 
 def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:
-    """Half the 95 % band of each descriptor that the configuration has."""
-    found = {}
-    for one in {*shapes, usual}:
-        descriptor = describe(replace(one, others_per_day=usual.others_per_day))
-        found[descriptor.id] = float(descriptor.facts["ci95"])
-    return found
+    """Return half the 95 % band of each descriptor of the configuration."""
+    half_widths = {}
+    for terms in {*shapes, usual}:
+        descriptor = describe(replace(terms, others_per_day=usual.others_per_day))
+        half_widths[descriptor.id] = float(descriptor.facts["ci95"])
+    return half_widths
 
 
 def _cut(text: str, width: int) -> str:

@@ -17,7 +17,7 @@ from meteragent.core.window import Window
 from meteragent.domain.terms import Clock, Rounding, Terms
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.dithered import DitheredLaplace
-from meteragent.report.rehearsal import Rehearsal
+from meteragent.report.pipeline_mechanism import PipelineMechanism
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import energy, settled, written
 
@@ -91,7 +91,7 @@ def test_without_noise_what_leaves_is_the_rounded_mean(name: str, rounding: Roun
     Dithered, whole quanta leave as they are, and what lies between as one of its neighbours.
     """
     terms = replace(settled(**SETTINGS[name]), clock=clock, rounding=rounding)
-    tried = Rehearsal(terms)
+    tried = PipelineMechanism(terms)
     per = tried.quantum / tried.step
 
     @settings(max_examples=10)
@@ -110,17 +110,17 @@ def test_without_noise_what_leaves_is_the_rounded_mean(name: str, rounding: Roun
 
 def test_halves_are_tried_where_time_can_be_halved() -> None:
     """Windows are counted in half or quarter quanta; in whole ones where that is no whole accumulator."""
-    assert Rehearsal(replace(settled(), **HALF_UP)).step == Fraction(1, 2)
-    assert Rehearsal(settled()).step == Fraction(1, 4)
+    assert PipelineMechanism(replace(settled(), **HALF_UP)).step == Fraction(1, 2)
+    assert PipelineMechanism(settled()).step == Fraction(1, 4)
     odd = replace(settled(window="length = '5ms'", privacy="radius = 1"), quantum_u=1)
     for rounding in get_args(Rounding):
-        assert Rehearsal(replace(odd, rounding=rounding)).step == odd.quantum
-    assert Rehearsal(replace(odd, quantum_u=2)).step == odd.quantum
+        assert PipelineMechanism(replace(odd, rounding=rounding)).step == odd.quantum
+    assert PipelineMechanism(replace(odd, quantum_u=2)).step == odd.quantum
 
 
 def test_it_promises_what_is_configured() -> None:
     """Its loss and its law are the configured mechanism's, at the rounded window."""
-    tried = Rehearsal(replace(settled(window="length = '1h'\nstep = '30min'"), **HALF_UP))
+    tried = PipelineMechanism(replace(settled(window="length = '1h'\nstep = '30min'"), **HALF_UP))
     assert tried.loss(Fraction(220)) == 1
     assert tried.space.n == tried.n == 2
     assert tried.log_mass([[1, 5]], [1, 3]) == pytest.approx(tried.log_mass([[0, 3]], [0, 0]))
@@ -130,7 +130,7 @@ def test_it_promises_what_is_configured() -> None:
 def test_dithered_terms_promise_the_dithered_law(n: int) -> None:
     """Loss and law are the dithered mechanism's, also between whole quanta."""
     window = f"length = '1h'\nstep = '{60 // n}min'"
-    tried = Rehearsal(settled(window=window, privacy="radius = 1\nquantum = 1"))
+    tried = PipelineMechanism(settled(window=window, privacy="radius = 1\nquantum = 1"))
     right = DitheredLaplace(1, 1, n, "1/4")
     assert (tried.rounding, tried.space) == ("dithered", right.space)
     for distance in (Fraction(1, 4), Fraction(1), Fraction(7, 4)):
@@ -148,7 +148,7 @@ def test_a_record_that_does_not_leave_is_an_error(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Pipeline, "_release", keep)
     with pytest.raises(ValueError, match="did not leave"):
-        Rehearsal(settled()).release([[1]])
+        PipelineMechanism(settled()).release([[1]])
 
 
 def test_what_is_off_the_lattice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,4 +165,4 @@ def test_what_is_off_the_lattice_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(RecordFormat, "record", record)
     stream = config.parse(written(**SETTINGS["one slot"])).stream[0]
     terms = config.terms(stream, rounding="half-up")
-    assert Rehearsal(terms).release([[0], [2]], bits=SeededBits(1)).tolist() == [[0.5], [1]]
+    assert PipelineMechanism(terms).release([[0], [2]], bits=SeededBits(1)).tolist() == [[0.5], [1]]

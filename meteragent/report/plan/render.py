@@ -1,15 +1,15 @@
-"""An answer in words and as JSON: what is possible, what it costs, what to paste, and what would be."""
+"""An answer in words and as JSON: whether it is possible, the error, what to paste, and the alternatives."""
 
 import json
 import textwrap
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from meteragent import config
 from meteragent.domain.figures import exact
-from meteragent.domain.grid import format_duration
-from meteragent.report import facts, guarantee, terminal, wording
-from meteragent.report.event import EVENTS
+from meteragent.domain.grid import duration_text
+from meteragent.report import facts, guarantee, wording
+from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import MEAN_W, amount, energy, mean_of, odds, share_of_home
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import Share
@@ -18,17 +18,18 @@ from meteragent.report.plan.solve import Answer, Sliding, around, is_chosen, nee
 from meteragent.wire.number import figure
 
 GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
-"""Parts of a home of `MEAN_W` within which the mean of homes may be wanted."""
+"""Errors of the mean of homes for which the number of homes is shown, as shares of `MEAN_W`."""
 FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
+NEXT = "Next: save the configuration as home.toml, set its topics, and run meteragent check home.toml"
 
 
 def error(watts: float, share: Share) -> str:
-    """An error as people read what is shared: a power, or the energy of a day or a month."""
+    """Write an error as people read the share: a power, or the energy of a day or a month."""
     return amount(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else amount(watts, "W")
 
 
 def _question(answer: Answer) -> str:
-    """Return the question in a line."""
+    """Return the question in one line."""
     question = answer.question
     parts = []
     if question.hide is not None:
@@ -37,8 +38,8 @@ def _question(answer: Answer) -> str:
         parts.append(f"share {question.share.name}")
     if question.homes is not None or question.goal is not None:
         homes = question.homes or (answer.homes if question.hide and question.share else 1)
-        known = question.homes is not None or question.hide is None or question.share is None
-        parts.append(mean_of(homes) if known else "the mean of enough homes")
+        is_given = question.homes is not None or question.hide is None or question.share is None
+        parts.append(mean_of(homes) if is_given else "the mean of enough homes")
     if question.goal is not None:
         parts[-1] += f" within {question.goal.text}"
     return ", ".join(parts)
@@ -48,7 +49,7 @@ def _question(answer: Answer) -> str:
 
 
 def as_text(answer: Answer) -> str:
-    """All that is to say, with the configuration and with what `check` says of it."""
+    """Write the answer with its configuration, error against hiding, and what to do next."""
     verdict = "possible" if answer.possible else f"NOT possible: {answer.why_not}"
     lines = [f"To {_question(answer)}: {verdict}.", "", *_considered(answer)]
     if not answer.possible:
@@ -56,7 +57,7 @@ def as_text(answer: Answer) -> str:
         setting = answer.nearest[0].setting if answer.nearest else None
         return "\n".join([*lines, *(_paste(setting, "The first of these, to paste") if setting else [])])
     setting = answer.setting
-    assert setting is not None  # noqa: S101  what is possible has one
+    assert setting is not None  # noqa: S101  what is possible has a setting
     for section in (
         _costs(answer, setting),
         _paste(setting),
@@ -67,21 +68,21 @@ def as_text(answer: Answer) -> str:
     windows = sliding(answer.question, setting)
     lines += [*_sliding(windows), ""] if windows else []
     lines += [*_blocks(setting), ""] if is_chosen(setting) else []
-    parsed = config.parse(setting.text)
-    promised = guarantee.of(parsed.stream[0])
-    return "\n".join([*lines, "What `meteragent check` says of it", "", terminal.text([promised], parsed)])
+    return "\n".join([*lines, *_wrapped(NEXT)])
 
 
 def _considered(answer: Answer) -> list[str]:
-    """What was looked at to choose what to share."""
+    """List the shares that were compared to choose one."""
     if not answer.considered:
         return []
     goal = answer.question.goal
-    lines = [f"What could be shared, the finest first ({mean_of(answer.homes)})"]
+    lines = [
+        f"What could be shared, finest first (error of {mean_of(answer.homes)}), and whether it is enough"
+    ]
     for setting in answer.considered:
         watts = setting.error_w(answer.homes)
-        good = goal is not None and needed(setting, goal.watts(setting.share)) <= answer.homes
-        mark = "yes" if good else "no"
+        is_enough = goal is not None and needed(setting, goal.watts(setting.share)) <= answer.homes
+        mark = "yes" if is_enough else "no"
         lines.append(
             f"  {setting.share.name:<28}{error(watts, setting.share):>11}{share_of_home(watts):>12}   {mark}"
         )
@@ -95,49 +96,52 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
     for homes in rows:
         watts = setting.error_w(homes)
         figures = f"{error(watts, share):>11}{share_of_home(watts):>12}"
-        lines.append(f"  {mean_of(homes):<28}{figures} of a home of {MEAN_W} W")
+        lines.append(f"  {mean_of(homes):<28}{figures} of a home's {MEAN_W} W")
     within = wording.within(error(setting.terms.half_width(0.95), share))
     lines.append(f"  One home's number: {within}.")
-    takes = [f"to {float(100 * goal):g} %: {needed(setting, float(goal * MEAN_W)):,}" for goal in GOALS]
-    lines.append(f"  Homes that it takes for a mean that is right {', '.join(takes)}.")
+    counts = [f"{float(100 * goal):g} %: {needed(setting, float(goal * MEAN_W)):,}" for goal in GOALS]
+    lines.append(f"  Homes needed for the mean to have an error of {'; '.join(counts)}.")
     lines += _slack(answer, setting)
     lines.append(
-        f"  The floor: no noise that keeps this promise has less error than {error(setting.floor_w, share)};"
+        f"  Lower bound: no noise that keeps this promise has an error below {error(setting.floor_w, share)};"
     )
-    lines.append(f"  this has {error(one_w, share)}.")
+    lines.append(f"  this one has {error(one_w, share)}.")
     return [*lines, "", *_hidden(answer, setting)]
 
 
 def _slack(answer: Answer, setting: Setting) -> list[str]:
-    """How far from the goal it is."""
+    """Say how far the error is from the goal."""
     goal = answer.question.goal
     if goal is None:
         return []
     watts, goal_w = setting.error_w(answer.homes), goal.watts(setting.share)
-    least, spare = needed(setting, goal_w), f"{100 - 100 * watts / goal_w:.0f} %"
-    enough = "one home is" if least == 1 else f"{least:,} homes are"
+    count, spare = needed(setting, goal_w), f"{100 - 100 * watts / goal_w:.0f} %"
+    enough = "one home is" if count == 1 else f"{count:,} homes are"
     return [f"  Within {goal.text}: {mean_of(answer.homes)} has {spare} to spare; {enough} enough."]
 
 
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
-    names = "; ".join(event.name for event in covered(setting)) or "none of the examples"
     hides = f"What it hides: {energy(setting.hide_wh)} in each number, at level {exact(setting.level)}."
-    guess = f"{wording.guesses(str(radius_percent(setting)))}: {names}."
-    return _wrapped(f"{hides} {guess} {_odds(answer, setting)}")
+    limit = wording.guess_limit(radius_percent(setting), _names(covered(setting)))
+    return _wrapped(f"{hides} {limit} {_odds(answer, setting)}")
+
+
+def _names(events: Iterable[Event]) -> str:
+    return "; ".join(event.name for event in events) or "none of the examples"
 
 
 def _odds(answer: Answer, setting: Setting) -> str:
-    """What leaves of a whole event: the levels of the windows that it touches add."""
+    """Say how the odds of a whole event change: the levels of the windows that it touches add up."""
     hide = answer.question.hide
     if hide is None:
         return ""
     if hide.event is None:
         return (
             f"Within one window it changes the odds by a factor of at most {odds(setting.level)}, whatever"
-            " its shape; spread over several by no more, but for a quantum's worth in each."
+            " its shape; spread over several windows by no more, apart from a quantum in each."
         )
     factor = odds(Fraction(odds_level(setting, hide.event)))
-    return f"All windows that {hide.name} touches together change its odds by a factor of at most {factor}."
+    return f"Together, all windows that {hide.name} touches change its odds by a factor of at most {factor}."
 
 
 def _paste(setting: Setting, title: str = "Paste this") -> list[str]:
@@ -146,17 +150,17 @@ def _paste(setting: Setting, title: str = "Paste this") -> list[str]:
 
 
 def _table(answer: Answer, setting: Setting) -> list[str]:
-    """Error against hiding, in five rows."""
+    """Tabulate the error against the energy hidden, in five rows."""
     homes = answer.homes if answer.homes > 1 else CROWDS[0]
     mean = f"{homes:,} homes"
     lines = [
-        "Error against hiding",
-        f"  {'hides':>10}{'one home':>12}{mean:>16}{'floor, one':>13}   also hides",
+        "Error against energy hidden (* marks this setting)",
+        f"  {'hides':>10}{'one home':>12}{mean:>16}{'lower bound':>13}   also hides",
     ]
-    known: set[str] = set()
+    listed: set[str] = set()
     for row in around(setting, FACTORS):
-        names = [event.name for event in covered(row) if event.name not in known]
-        known.update(names)
+        names = [event.name for event in covered(row) if event.name not in listed]
+        listed.update(names)
         mark = " *" if row == setting else "  "
         single, mean, floor = (error(w, row.share) for w in (row.error_w(), row.error_w(homes), row.floor_w))
         cells = f"{energy(row.hide_wh):>10}{single:>12}{mean:>16}{floor:>13}"
@@ -165,43 +169,42 @@ def _table(answer: Answer, setting: Setting) -> list[str]:
 
 
 def _slots(answer: Answer, setting: Setting) -> list[str]:
-    """How the number of slots was picked for an event that is longer than one."""
+    """Say how the number of slots was chosen for an event that is longer than one slot."""
     question = answer.question
     if question.hide is None:
         return []
-    tried = candidates(question.hide, setting.share, question.level, question.timezone)
-    if len(tried) == 1:
+    options = candidates(question.hide, setting.share, question.level, question.timezone)
+    if len(options) == 1:
         return []
-    cells = ", ".join(f"{option.slots}: {error(option.error_w(), option.share)}" for option in tried)
+    cells = ", ".join(f"{option.slots}: {error(option.error_w(), option.share)}" for option in options)
     return _wrapped(f"Numbers in a window: {setting.slots} has the least error of {cells}; more cost more.")
 
 
 def _sliding(offer: Sliding) -> list[str]:
-    """The offer of a stronger promise."""
+    """Offer a stronger promise."""
     plan, setting, simple = offer.plan, offer.setting, offer.simple
     share, windows = setting.share, plan.touched(plan.span)
-    length, level = format_duration(share.step_ms * setting.slots), exact(setting.level)
-    all_of_it = exact(windows * setting.level)
+    length, level = duration_text(share.step_ms * setting.slots), exact(setting.level)
     text = (
-        f"Stronger, if you want it: odds within e^{all_of_it} over the whole event, wherever it "
-        f"starts and whatever its shape below {setting.radius_w} W. Any {plan.span} {share.name} "
-        f"in a row touch at most {windows} windows of {length}, each at level {level}. One home's error is "
-        f"then {error(setting.error_w(), share)}; to hide {energy(simple.hide_wh)} in each number instead "
-        f"would cost {error(simple.error_w(), share)}. To paste:"
+        f"Stronger, if you want it: odds within {odds(windows * setting.level)} over the whole event,"
+        f" wherever it starts and whatever its shape below {setting.radius_w} W. Any {plan.span} {share.name}"
+        f" in a row touch at most {windows} windows of {length}, each at level {level}. One home's error is"
+        f" then {error(setting.error_w(), share)}; hiding {energy(simple.hide_wh)} in each number instead"
+        f" would cost {error(simple.error_w(), share)}. To paste:"
     )
     return [*_wrapped(text), "", *setting.text.splitlines()]
 
 
 def _blocks(setting: Setting) -> list[str]:
-    """On the number of blocks, and where it may come from."""
+    """Say where the number of blocks comes from, and where it must not."""
     if setting.share.blocks:
-        why = "the preset's; more are noisier, fewer say less."
+        why = "the preset's. More are noisier, fewer say less."
     else:
         why = (
-            f"by a bound for a day on which each of the {len(EVENTS)} public examples happens once. "
-            "It is a worst case: try fewer on simulated or public homes."
+            f"from a bound for a day on which each of the {len(EVENTS)} public examples happens once. "
+            "That is a worst case: try fewer on simulated or public homes."
         )
-    never = "Never choose it by a private trace: that choice is itself a release, and nobody has charged it."
+    never = "Never choose it on a private trace: that choice is itself a release, which nothing charges."
     return _wrapped(f"The number of blocks: {setting.slots}, {why} {never}")
 
 
@@ -210,18 +213,17 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _nearest(answer: Answer) -> list[str]:
-    """What is possible instead, each with its error."""
+    """List what is possible instead, each with its error."""
     if not answer.nearest:
-        return ["Nothing near is possible either."]
-    lines = ["What would be"]
+        return ["Nothing close to it is possible either. Hide less, or accept a larger error."]
+    lines = ["What is possible instead"]
     for near in answer.nearest:
         setting = near.setting
-        of = "" if near.change.startswith("share") else f"{setting.share.name}, "
-        what = f"{of}{mean_of(near.homes)}, {energy(setting.hide_wh)} hidden"
-        lines.append(f"  {near.change}: {what}: {error(setting.error_w(near.homes), setting.share)}")
+        share = "" if near.change.startswith("share") else f"{setting.share.name}, "
+        numbers = f"{share}{mean_of(near.homes)}, {energy(setting.hide_wh)} hidden"
+        lines.append(f"  {near.change}: {numbers}: {error(setting.error_w(near.homes), setting.share)}")
         if near.change.startswith("hide") or answer.question.hide is None:
-            names = "; ".join(event.name for event in covered(setting)) or "none of the examples"
-            lines.append(f"    hides {names}")
+            lines.append(f"    hides {_names(covered(setting))}")
     return lines
 
 
@@ -229,7 +231,7 @@ def _nearest(answer: Answer) -> list[str]:
 
 
 def as_json(answer: Answer) -> str:
-    """The same facts as JSON; errors in W over a number's time, exact numbers as text."""
+    """Return the same facts as JSON; errors in W over a number's time, exact numbers as text."""
     setting, windows = answer.setting, None
     if answer.possible and setting is not None:
         windows = sliding(answer.question, setting)
@@ -270,6 +272,6 @@ def _facts(setting: Setting, homes: int) -> dict[str, Any]:
 
 
 def _windows(offer: Sliding, homes: int) -> dict[str, Any]:
-    """Any `span` numbers in a row touch at most so many windows."""
+    """Return the facts of windows in a row: any `span` numbers touch at most `windows` windows."""
     plan = offer.plan
     return {"span": plan.span, "windows": plan.touched(plan.span), **_facts(offer.setting, homes)}

@@ -1,15 +1,18 @@
-"""The pipeline as a mechanism: windows of numbers go in as readings, and are read back from what leaves.
+"""The pipeline as a mechanism: windows of numbers go in as readings, and come back out of the messages.
 
-So whatever tests mechanisms tests all of it: accumulators, rounding, the draws of slots one by one, the
-messages. The core runs under the terms of a stream for one meter, its windows one after another, with three
-things that a household has not: a decoder of its own, since what a device writes says nothing of noise; no
-`range`, since windows that are told apart may be far apart (clamping only brings them nearer); and a grid on
+Theory of operation
+-------------------
+Whatever tests mechanisms can so test the whole core: accumulators, rounding, the draws of slots one by one,
+the messages. The core runs under the terms of a stream for one meter, one window after another. Three things
+differ from a household: a decoder of its own, since the format of a payload has no part in the noise; no
+`range`, since the windows to tell apart may be far apart (clamping only brings them nearer); and a grid on
 which all windows are alike (on the calendar, one day of 23 hours after another).
 
-A slot's number is put where one reading can reach: the first millisecond and as much as follows of the
-slot's first stretch of time. The rest of the slot is gap, which those two values make up for, to the
-millionth of a millisecond: so `hold`, `interval` and `gap` take part as they are. Of a register, the first
-stretch of a slot is between two readings, and has all that is used in the slot; there is no gap.
+A slot's number is carried by two readings in the slot's first stretch of time: one for its first
+millisecond, one for as much of the rest as one reading can cover. The remainder of the slot is gap, and the
+two values make up for it, to the millionth of a millisecond: so `hold`, `interval` and `gap` take part as
+configured. With a register, two readings enclose the first stretch of a slot, and all that the slot uses is
+used between them; there is no gap.
 """
 
 import json
@@ -26,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
-from meteragent.decode import one
+from meteragent.decode import single_reading
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import Epoch, iso_time
@@ -43,26 +46,26 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.space import Windows
 
 _FAR_U = 1 << 100
-"""Beyond any number that is tried."""
+"""Beyond any number that a test uses."""
 
 
-class _Lent:
-    """Bits of a caller, who may have more use for those that were fetched."""
+class _BorrowedBits:
+    """Bits of a caller, who goes on to use those that were fetched ahead."""
 
     def __init__(self, bits: Bits) -> None:
         self.integer, self.array = bits.integer, bits.array
 
     def discard(self) -> None:
-        """Leave what was fetched to the caller."""
+        """Keep what was fetched ahead, for the caller."""
 
 
-class Rehearsal:
-    """What leaves of windows under some terms: a mechanism on windows of n slots, with the terms' promise.
+class PipelineMechanism:
+    """The core under some terms, as a mechanism on windows of n slots that makes the promise of the terms.
 
-    Windows are integers in multiples of `step`, so that rounding takes part: half a quantum, of dithered
-    terms a quarter, where that is a whole accumulator (it is, but for slots of odd milliseconds) or register.
-    What leaves is in quanta. What is promised follows from the terms: of dithered ones it is that of
-    `DitheredLaplace`.
+    Windows are integers in multiples of `step`, so that rounding takes part: half a quantum, or a quarter for
+    dithered terms, where that is a whole accumulator (it is, except for slots of odd milliseconds) or
+    register. Outputs are in quanta. The promise follows from the terms: that of `LInfLaplace`, or of
+    `DitheredLaplace` where terms are dithered.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -87,39 +90,39 @@ class Rehearsal:
 
     @property
     def quantum(self) -> Fraction:
-        """The lattice of what leaves, in the unit."""
+        """The lattice of the outputs, in the unit."""
         return self._terms.quantum
 
     @property
     def step(self) -> Fraction:
-        """What windows are counted in, in the unit."""
+        """The lattice of the inputs, in the unit."""
         return self.quantum / self._per
 
     @property
     def space(self) -> Windows:
-        """The windows that it takes."""
+        """The space of the inputs."""
         return Windows(self.n, self.step)
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """Return the privacy lost between windows at `distance`, as the configured mechanism has it."""
+        """Return the privacy loss between windows at `distance`, as the configured mechanism states it."""
         return self._claim.loss(distance)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """Return ln P(output | point) if all is right: as claimed, half-up of the rounded window."""
+        """Return ln P(output | point) as promised; half-up terms round the window first."""
         window = np.asarray(point)
         if not self._dithered:
             window = round_half_up(window, self._per)
         return self._claim.log_mass(np.rint(outputs).astype(np.int64), window)
 
     def release(self, windows: ArrayLike, *, bits: Bits | None = None) -> NDArray[np.number]:
-        """Windows of shape (.., n) in steps, as records have them in quanta; each window is charged.
+        """Release windows of shape (.., n), in steps, as the values of their records, in quanta.
 
         Raises:
             ValueError: a slot's record did not leave.
         """
         points = np.asarray(windows)
         rows = points.reshape(-1, self.n).tolist()
-        source = _Lent(bits or BulkBits())
+        source = _BorrowedBits(bits or BulkBits())
         core = Pipeline(self._stream(), Snapshot({}, {}, {}), Spending(), source, Counts())
         messages, length_ms = self._messages(rows), self._terms.length_ms
         end_ms = messages[-1].received_ms
@@ -136,7 +139,7 @@ class Rehearsal:
             name="rehearsal",
             source=SourceTopic.parse("{meter}"),
             sink_topic="private/{meter}",
-            decode=one(_decode),
+            decode=single_reading(_decode),
             schedule=Schedule(self._terms, Epoch(self._terms.length_ms)),
             ahead_ms=1,
             forget_ms=self._terms.length_ms,
@@ -147,13 +150,13 @@ class Rehearsal:
         )
 
     def _messages(self, rows: Sequence[Sequence[int]]) -> list[Message]:
-        """The readings of windows one after another, the first of which starts at its length; and an end."""
+        """Return the readings of windows one after another, from `length_ms` on, and a last message."""
         terms, length_ms = self._terms, self._terms.length_ms
-        slots = [(place, terms.stretches(place)[0]) for place in range(terms.n)]
+        slots = [(index, terms.stretches(index)[0]) for index in range(terms.n)]
         parts = [
-            (start_ms * length_ms + from_ms, to_ms - from_ms, place, number)
-            for start_ms, row in enumerate(rows, 1)
-            for (place, (from_ms, to_ms)), number in zip(slots, row, strict=True)
+            (window * length_ms + from_ms, to_ms - from_ms, index, number)
+            for window, row in enumerate(rows, 1)
+            for (index, (from_ms, to_ms)), number in zip(slots, row, strict=True)
         ]
         readings = self._of_a_register(parts) if self._registers else self._of_powers(parts)
         end_ms = (len(rows) + 1) * length_ms + terms.lateness_ms
@@ -167,60 +170,60 @@ class Rehearsal:
         ]
 
     def _of_a_register(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
-        """Return readings around the parts (from, for so long, slot, number), and at the ends of slots."""
-        used, register_u = Counter[int](), 0
-        for at_ms, stretch_ms, place, number in parts:
-            stretches = self._terms.stretches(place)
-            used[at_ms + stretch_ms] += number * (self._terms.quantum_u // self._per)
-            used[at_ms] += 0
-            used[at_ms - stretches[0][0] + stretches[-1][1]] += 0
+        """Return readings around the parts (start, duration, slot, number), and at the ends of slots."""
+        used_u, register_u = Counter[int](), 0
+        for start_ms, stretch_ms, index, number in parts:
+            stretches = self._terms.stretches(index)
+            used_u[start_ms + stretch_ms] += number * (self._terms.quantum_u // self._per)
+            used_u[start_ms] += 0
+            used_u[start_ms - stretches[0][0] + stretches[-1][1]] += 0
         readings = dict[int, int]()
-        for at_ms in sorted(used):
-            register_u += used[at_ms]
-            readings[at_ms] = register_u
+        for time_ms in sorted(used_u):
+            register_u += used_u[time_ms]
+            readings[time_ms] = register_u
         return readings
 
     def _of_powers(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
-        """Return readings that say the parts (from, for so long, slot, number), and the gap's elsewhere."""
-        silent, spoken = {self._terms.length_ms - 1: self._terms.gap_u}, dict[int, int]()
+        """Return readings that carry the parts (start, duration, slot, number), elsewhere the gap's value."""
+        gaps, carriers = {self._terms.length_ms - 1: self._terms.gap_u}, dict[int, int]()
         for part in parts:
-            self._speak(*part, silent, spoken)
-        return {**silent, **spoken}
+            self._carry(*part, gaps, carriers)
+        return {**gaps, **carriers}
 
-    def _speak(
+    def _carry(
         self,
-        at_ms: int,
+        start_ms: int,
         stretch_ms: int,
-        place: int,
+        index: int,
         number: int,
-        silent: dict[int, int],
-        spoken: dict[int, int],
+        gaps: dict[int, int],
+        carriers: dict[int, int],
     ) -> None:
-        """The readings of one slot; a silent one is that of the gap, wherever nothing is spoken."""
+        """Add the readings that carry the number of one slot, and that of the gap, which counts elsewhere."""
         terms, power = self._terms, self._terms.kind is Kind.POWER
         reach_ms = min(stretch_ms, terms.hold_ms + 1 if power else terms.interval_ms)
-        sought = number * (terms.lattice(place) // self._per)
-        sought -= terms.gap_u * (terms.slot_ms(place) - reach_ms)
-        steady, first = divmod(sought, reach_ms - 1) if reach_ms > 1 else (0, sought)
-        end_ms = at_ms + reach_ms
-        if power:  # a reading stands from its time on
-            silent[end_ms] = terms.gap_u
-            spoken |= {at_ms + 1: steady, at_ms: first} if reach_ms > 1 else {at_ms: first}
-        else:  # a reading covers what comes before its time
-            silent[at_ms] = terms.gap_u
-            spoken |= {end_ms: steady, at_ms + 1: first}
+        integral = number * (terms.lattice(index) // self._per)
+        integral -= terms.gap_u * (terms.slot_ms(index) - reach_ms)
+        steady, first = divmod(integral, reach_ms - 1) if reach_ms > 1 else (0, integral)
+        end_ms = start_ms + reach_ms
+        if power:  # a reading holds from its time on
+            gaps[end_ms] = terms.gap_u
+            carriers |= {start_ms + 1: steady, start_ms: first} if reach_ms > 1 else {start_ms: first}
+        else:  # a reading covers the time before it
+            gaps[start_ms] = terms.gap_u
+            carriers |= {end_ms: steady, start_ms + 1: first}
 
     def _keys(self, start_ms: int) -> list[tuple[str, str | None]]:
-        """The time and the band of each slot's record, in order."""
+        """Return the time and the band of each slot's record, in order."""
         if self._terms.bands:
             return [(iso_time(start_ms), band.name) for band in self._terms.bands]
-        return [(iso_time(start_ms + place * self._terms.step_ms), None) for place in range(self.n)]
+        return [(iso_time(start_ms + index * self._terms.step_ms), None) for index in range(self.n)]
 
     def _value(self, payload: bytes) -> tuple[tuple[str, str | None], float]:
-        """A record's time, band and value in quanta: whole, unless it is off the lattice."""
+        """Read a record's time, band and value in quanta: whole, unless it is off the lattice."""
         record = json.loads(payload, parse_float=Decimal)
-        whole, rest = divmod(int(record["value"] * MICRO), self._terms.quantum_u)
-        return (record["t"], record.get("band")), whole + rest / self._terms.quantum_u if rest else whole
+        quanta, rest = divmod(int(record["value"] * MICRO), self._terms.quantum_u)
+        return (record["t"], record.get("band")), quanta + rest / self._terms.quantum_u if rest else quanta
 
 
 def _decode(payload: bytes) -> Reading:

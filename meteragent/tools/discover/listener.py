@@ -1,4 +1,4 @@
-"""What was heard, by topic: how often, when, and the last few payloads."""
+"""A log of each topic heard: the number of messages, their times, and the last few payloads."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -15,12 +15,12 @@ PAYLOADS_KEPT = 30
 TIMES_KEPT = 1_000
 PAYLOAD_MAX = 64 * 1024
 KEPT_MAX = 32 * 2**20
-"""All payloads together, in bytes."""
+"""The size of all payloads together, in bytes."""
 
 
 @dataclass(slots=True)
-class Heard:
-    """One topic; `times_ms` are arrivals of messages that were not retained."""
+class TopicLog:
+    """The log of one topic; `times_ms` are the arrivals of messages that were not retained."""
 
     topic: str
     count: int = 0
@@ -30,44 +30,44 @@ class Heard:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is a private stream: records or descriptors of meteragent."""
+        """Whether the topic is a private stream: records or descriptors of meteragent."""
         return bool(self.payloads) and _is_ours(self.payloads[-1])
 
 
 class Listener:
-    """Takes in messages; `now_ms` stamps them."""
+    """Logs messages by topic, within bounds; `now_ms` stamps their arrival."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        self.topics: dict[str, Heard] = {}
+        self.topics: dict[str, TopicLog] = {}
         self.shed = 0
         self._now_ms = now_ms
         self._room = KEPT_MAX
 
     @property
     def messages(self) -> int:
-        """How many there were."""
-        return sum(heard.count for heard in self.topics.values()) + self.shed
+        """The number of messages that arrived."""
+        return sum(log.count for log in self.topics.values()) + self.shed
 
     def on_message(self, topic: str, payload: bytes, retain: bool) -> None:
-        """Take in one; beyond the bounds it is only counted."""
+        """Log a message; beyond the bounds it is only counted."""
         if topic not in self.topics and len(self.topics) >= TOPICS_MAX:
             self.shed += 1
             return
-        heard = self.topics.setdefault(topic, Heard(topic))
-        heard.count += 1
-        heard.retained += retain
+        log = self.topics.setdefault(topic, TopicLog(topic))
+        log.count += 1
+        log.retained += retain
         if not retain:
-            heard.times_ms.append(self._now_ms())
+            log.times_ms.append(self._now_ms())
         if len(payload) <= min(PAYLOAD_MAX, self._room):
             self._room -= len(payload)
-            if len(heard.payloads) == PAYLOADS_KEPT:
-                self._room += len(heard.payloads[0])
-            heard.payloads.append(payload)
+            if len(log.payloads) == PAYLOADS_KEPT:
+                self._room += len(log.payloads[0])
+            log.payloads.append(payload)
 
 
-def cadence_ms(topics: Iterable[Heard]) -> int | None:
-    """How far apart messages usually came; None when there were not two on a topic."""
-    gaps = [b - a for heard in topics for a, b in pairwise(heard.times_ms)]
+def cadence_ms(topics: Iterable[TopicLog]) -> int | None:
+    """Return the median time between messages of a topic; None if no topic had two."""
+    gaps = [b - a for log in topics for a, b in pairwise(log.times_ms)]
     return median_low(gaps) if gaps else None
 
 

@@ -1,0 +1,164 @@
+"""What is allowed and probably not meant, as `check` warns of it (law 8)."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from meteragent import config
+from meteragent.report import warn
+from meteragent.report.format import rate
+from tests.report.test_check import KNOWN, STATED, TIMED, computed, found, joined, told
+from tests.support.configurations import energy, written
+from tests.support.guarantees import facts_of
+
+
+def warned(stored_streams: tuple[str, ...], sections: dict[str, str]) -> list[str]:
+    """The warnings of a configuration when the store knows these streams."""
+    return [*computed(written(**sections), (), stored_streams).warnings]
+
+
+WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "the reading that completes a slot arrives after": ({"source": f"{energy('Wh')}\n{KNOWN}"}, ()),
+    "readings carry no times of their own": ({"source": f"profile = 'json'\n{STATED}"}, ()),
+    "clock = 'event' is for replay and archives": ({"source": KNOWN, "window": "clock = 'event'"}, ()),
+    "13 slots share one draw of the noise; one slot of 2 h 10 min that hides the same energy costs 72.1 W": (
+        {"source": KNOWN, "window": "length = '130min'\nstep = '10min'"},
+        (),
+    ),
+    "the quantum of 1 W is coarser than the noise": ({"source": KNOWN, "privacy": "radius = 1"}, ()),
+    "the phases report at different times: a load that moves between them counts up to 2 times": (
+        {"source": f"{KNOWN}\ntopic = 'm/{{phase}}'\nmeter = 'home'\nphases = ['a', 'b']"},
+        (),
+    ),
+    "the modulus is less than window.range allows in an hour": (
+        {"source": f"kind = 'register'\nunit = 'kWh'\nmodulus = 19\n{KNOWN}", "window": "lateness = '1min'"},
+        (),
+    ),
+    "how far the power may drift from the device's last report is unknown": (
+        {"source": "profile = 'senml'\ntopic = 'home/power'\nmeter = 'home'\nevery = '0s'"},
+        (),
+    ),
+    "level 4.5 lets the odds change by a factor of 90": ({"source": KNOWN, "privacy": "level = 4.5"}, ()),
+    "the store knows a, b, not main": ({"source": KNOWN}, ("b", "a")),
+}
+PHASES = "topic = 'x/status/{phase}'\nmeter = 'home'\nphases = ['em1:0', 'em1:1', 'em1:2']"
+QUIET: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "all is well": ({"source": KNOWN}, ()),
+    "intervals are waited for": ({"source": f"{energy('Wh')}\n{KNOWN}", "window": "lateness = '1s'"}, ()),
+    "twelve slots": ({"source": KNOWN, "window": "length = '2h'\nstep = '10min'"}, ()),
+    "a quantum of less than half the noise": ({"source": KNOWN, "privacy": "radius = 2"}, ()),
+    "level 4": ({"source": KNOWN, "privacy": "level = 4"}, ()),
+    "the store knows it": ({"source": KNOWN}, ("b", "main")),
+}
+
+
+@pytest.mark.parametrize("what", WARNINGS)
+def test_a_warning_is_given_where_it_should(what: str) -> None:
+    """Each thing that is allowed and probably not meant is one warning, in the facts and in words."""
+    sections, stored_streams = WARNINGS[what]
+    (warning,) = warned(stored_streams, sections)
+    assert warning.startswith(what)
+    if not stored_streams:
+        assert f" Warning: {warning} " in f"{joined(told((), sections))} "
+
+
+@pytest.mark.parametrize("what", QUIET)
+def test_no_warning_is_given_where_it_should_not(what: str) -> None:
+    """Just beside each warning there is none."""
+    sections, stored_streams = QUIET[what]
+    assert warned(stored_streams, sections) == []
+    assert "Warning" not in told((), sections)
+
+
+def test_a_register_waits_for_the_reading_after_a_slot() -> None:
+    """A slot of a register needs the first reading after its end: without lateness there is a warning."""
+    source = f"kind = 'register'\nunit = 'kWh'\n{KNOWN}"
+    (warning,) = warned((), {"source": source})
+    assert warning.startswith("the reading that completes a slot arrives after")
+    assert warned((), {"source": source, "window": "lateness = '1min'"}) == []
+
+
+@pytest.mark.parametrize(
+    ("band", "level"), [("10", Fraction(12, 11)), ("0.3", Fraction(221, 220)), ("110", Fraction(2))]
+)
+def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction) -> None:
+    """Curves within the radius give slot means within radius + 2 * (dead band), rounded up to the lattice."""
+    sections = {"source": f"{TIMED}\ndead_band = {band}"}
+    known = found(**sections)
+    assert (known["dead_band"], known["level_of_curves"]) == (band, str(level))
+    words = " ".join(told((), sections).split())
+    assert f"by up to {band} W: for what the home really used, the factor is e^" in words
+    assert f"{rate(level)} = {math.exp(level):.3g}." in words
+    assert "dead_band" not in found()
+    assert found(source=f"profile = 'shelly-gen2-em1'\n{PHASES}")["dead_band"] == "30"  # 10 W of each
+    scaled = found(source=f"profile = 'shelly-gen2-em1'\n{PHASES}\nscale = 40")
+    assert scaled["dead_band"] == "1200"
+
+
+def test_registers_without_a_time_are_warned_of() -> None:
+    """A register that waited says when it is read what was used long before: that is not 1-Lipschitz."""
+    window = {"window": "lateness = '1min'"}
+    (warning,) = warned((), {"source": f"kind = 'register'\nunit = 'kWh'\n{STATED}", **window})
+    assert warning.startswith(
+        "the register's readings carry no times of their own: energy that is reported late"
+    )
+    (warning,) = warned((), {"source": f"{energy('Wh')}\n{STATED}", **window})
+    assert warning.endswith("only the newest counts, from when it arrives")
+
+
+def test_an_archive_has_times_of_its_own() -> None:
+    """With an [archive] a column says when a reading was: nothing is warned of; of messages it still is."""
+    for source in ("kind = 'power'", energy("Wh")):
+        stream = config.parse(written(source=f"{source}\n{STATED}", window="lateness = '1min'")).stream[0]
+        (warning,) = warn.of_stream(stream)
+        assert warning.startswith("readings carry no times of their own")
+        assert facts_of(stream, (), archived=True)["warnings"] == []
+
+
+def test_coarse_counts_are_warned_of() -> None:
+    """A count may end on either side of a slot's end: two of them widen the promise for what was used."""
+    source = f"kind = 'register'\nunit = 'kWh'\n{TIMED}\nscale = "
+    (warning,) = warned((), {"source": f"{source}'0.01'", "window": "lateness = '1min'"})
+    assert warning == (
+        "if the meter counts in steps of 0.01 kWh, slots of shapes within the radius may differ by two more:"
+        " level 13/11; set source.dead_band to the step"
+    )
+    fine = f"{source}'0.001'\n{STATED}"
+    assert warned((), {"source": fine, "window": "lateness = '1min'"}) == []
+    assert warned((), {"source": f"{KNOWN}\nscale = 1000"}) == []
+
+
+def test_the_step_of_a_count_widens_the_promise_too() -> None:
+    """A meter that counts in steps of 10 Wh: shapes within 110 Wh may differ by two steps more."""
+    sections = {
+        "source": f"kind = 'register'\nunit = 'Wh'\ndead_band = 10\n{TIMED}",
+        "window": "lateness = '1min'",
+    }
+    known = found(**sections)
+    assert (known["dead_band"], known["level_of_curves"]) == ("10", "13/11")
+    assert "The meter counts in steps of 10 Wh: for what the home really used" in joined(told((), sections))
+    assert "within any slot of 30 min and the readings around it by at most" in joined(told((), sections))
+
+
+def test_an_event_clock_does_not_wait_for_intervals() -> None:
+    """With the event clock the interval that ends a slot is the time, so no lateness is asked for."""
+    (warning,) = warned((), {"source": f"{energy('Wh')}\n{KNOWN}", "window": "clock = 'event'"})
+    assert warning.startswith("clock = 'event'")
+
+
+def test_a_level_beyond_all_bounds_is_told() -> None:
+    """A level that hides nothing is told as such, with a factor that can be written."""
+    text = told((), {"source": TIMED, "privacy": "level = 100000\nradius = 10"})
+    assert "Warning: level 100000 lets the odds change by a factor of 9.89e+42" in joined(text)
+
+
+def test_habits_are_warned_of() -> None:
+    """What is hidden once and known after a month is named as a habit, and nothing else is."""
+    known = found()
+    (text,) = [warning for warning in known["warnings"] if warning.startswith("habits")]
+    for row in known["hidden"]:
+        right = row["right_of_100"]
+        assert (row["event"] in text) == (right["1"] < 95 <= right.get("30", 0))
+    strict = found(privacy="level = 0.001")
+    assert not [warning for warning in strict["warnings"] if warning.startswith("habits")]

@@ -1,8 +1,8 @@
-"""All benchmarks, or those that are named, one after the other.
+"""Runs all benchmarks, or those that are named, one after the other.
 
 `python -m benchmarks [--rounds N] [--out FILE] [PROGRAM …]`. A program that fails says so, the others still
-run, and the exit code is 1. Without a name all run, and FILE is made anew at the end: a row that no program
-makes any more is gone. With names their rows take the place of older ones.
+run, and the exit code is 1. Without a name all run, and FILE is replaced at the end: a row that no program
+makes any more is gone. With names their rows replace older ones.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from benchmarks.harness import ROOT, ROUNDS_VARIABLE
 
 PROGRAMS = ("mechanisms", "agent", "store", "footprint", "simulators", "attackers", "archive")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""What numpy and its peers would use more of is not what is compared."""
+"""Several threads of numpy and its peers are not compared."""
 
 LIMIT_S = 3600.0
 
 
 def run(name: str, rounds: int, out: Path) -> str:
-    """Run one program; what is wrong with it, or nothing."""
+    """Run one program; return what is wrong with it, or nothing."""
     environment = os.environ | ONE_THREAD | {ROUNDS_VARIABLE: str(rounds)}
     command = [sys.executable, "-m", f"benchmarks.{name}", "--out", str(out)]
     try:
@@ -35,7 +35,7 @@ def run(name: str, rounds: int, out: Path) -> str:
 
 
 def run_all(names: Sequence[str], rounds: int, out: Path) -> list[str]:
-    """Run them; what is wrong with any."""
+    """Run the programs; return what is wrong with any."""
     began_s, wrong = time.monotonic(), []
     for name in names:
         program_began_s = time.monotonic()
@@ -43,12 +43,12 @@ def run_all(names: Sequence[str], rounds: int, out: Path) -> list[str]:
         wrong.append(run(name, rounds, out))
         print(f"== {name}: {time.monotonic() - program_began_s:.0f} s", flush=True)
     took = f"{rounds} rounds, {time.monotonic() - began_s:.0f} s in all"
-    print(f"\n{took}", *(f"FAILED: {one}" for one in wrong if one), sep="\n")
-    return [one for one in wrong if one]
+    print(f"\n{took}", *(f"FAILED: {failure}" for failure in wrong if failure), sep="\n")
+    return [failure for failure in wrong if failure]
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the programs that are named."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", allow_abbrev=False)
     parser.add_argument("--rounds", type=int, default=5, help="how often each contestant runs (default 5)")
     parser.add_argument("--out", type=Path, help="put the rows into this JSON file")

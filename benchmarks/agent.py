@@ -1,4 +1,4 @@
-"""The agent through a real broker, beside what passes messages on without making them private.
+"""The agent through a real broker, next to programs that pass messages on without making them private.
 
 `python -m benchmarks.agent [--out FILE]`. Each contestant stands alone between the topics of a mosquitto:
 20 meters, a reading a slot, 1,000 on their way at any time; then 500 a second for the time that each
@@ -38,12 +38,12 @@ NAMES = {
 
 Measured = TypeVar("Measured")
 Rounds = Sequence[dict[str, Measured]]
-"""What was measured of each contestant, by name, round by round."""
+"""The measurements of each contestant, by name, round by round."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Records a second, CPU seconds for 100,000 of them, and what was resident at the end."""
+    """Records a second, CPU seconds for 100,000 of them, and the resident memory at the end."""
 
     per_s: float
     cpu_s: float
@@ -51,7 +51,7 @@ class Rate:
 
 
 async def rate(standing: Standing, qos: int) -> Rate:
-    """How many records a second pass, in a closed loop."""
+    """Measure how many records a second pass, in a closed loop."""
     load = ClosedLoop(METERS, qos)
     await load.connect(standing.source_port, standing.sink_port)
     await load.begin(OUTSTANDING)
@@ -65,19 +65,19 @@ async def rate(standing: Standing, qos: int) -> Rate:
 
 
 async def latency_s(standing: Standing, qos: int) -> tuple[float, float]:
-    """The median and the 99th percentile of the time from a reading to the record that it makes leave."""
+    """Measure the median and 99th percentile of the time from a reading to the record that it releases."""
     load = Paced(METERS, qos, behind=standing.behind)
     await load.connect(standing.source_port, standing.sink_port)
     await load.run(PACE_PER_S, WARM_S + LATENCY_S)
     load.close()
     if load.received < load.sent - standing.behind * METERS:
-        raise AssertionError("what is measured must let all records through")
+        raise AssertionError("a contestant must let all records through")
     cuts = quantiles(load.latencies_s[round(WARM_S * PACE_PER_S) :], n=100)
     return cuts[49], cuts[98]
 
 
 async def ordinary_cpu_s(standing: Standing, qos: int) -> float:
-    """The CPU time of a reading that opens nothing; the windows that are open were opened before."""
+    """Measure the CPU time of a reading that opens no window; all windows have been opened before."""
     load = Paced(ORDINARY_METERS, qos, BEFORE_A_WINDOW_S, ORDINARY_STEP_S)
     await load.connect(standing.source_port, standing.sink_port)
     await load.run(ORDINARY_PER_S, WARM_S)
@@ -89,11 +89,11 @@ async def ordinary_cpu_s(standing: Standing, qos: int) -> float:
 
 
 def contestants() -> dict[str, Contestant]:
-    """All that there are on this machine, the agent first."""
-    found: dict[str, Contestant] = {"agent": agent()}
-    found |= {name: forwarder(name) for name in ("gmqtt", "aiomqtt")}
+    """Return all contestants on this machine, the agent first."""
+    peers: dict[str, Contestant] = {"agent": agent()}
+    peers |= {name: forwarder(name) for name in ("gmqtt", "aiomqtt")}
     compiled = in_c()
-    return found | ({} if compiled is None else {"C": compiled}) | {"bridge": bridge}
+    return peers | ({} if compiled is None else {"C": compiled}) | {"bridge": bridge}
 
 
 def interleaved(
@@ -101,7 +101,7 @@ def interleaved(
     qos: int,
     measure: Callable[[Standing, int], Coroutine[Any, Any, Measured]],
 ) -> list[dict[str, Measured]]:
-    """All of them, in every round; each round begins with another."""
+    """Measure all contestants in every round; each round begins with another one."""
     rounds: list[dict[str, Measured]] = []
     names = list(peers)
     for count in range(ROUNDS):
@@ -113,38 +113,38 @@ def interleaved(
 
 
 def throughput(qos: int, rounds: Rounds[Rate]) -> list[Result]:
-    """Records a second, CPU time and memory of all."""
+    """Compare records a second, CPU time and memory."""
     results = []
     for name in rounds[0]:
         if name == "agent":
             continue
-        both = [(seen["agent"], seen[name]) for seen in rounds]
+        pairs = [(measured["agent"], measured[name]) for measured in rounds]
         goal = GOALS.get(name) if qos else None
-        what = f"records a second, QoS {qos}, closed loop of 1,000"
-        per_s = [(ours.per_s, theirs.per_s) for ours, theirs in both]
+        row_name = f"records a second, QoS {qos}, closed loop of 1,000"
+        per_s = [(ours.per_s, theirs.per_s) for ours, theirs in pairs]
         results.append(
-            compared(what, NAMES[name], per_s, "{:,.0f} and {:,.0f} a second", more=True, goal=goal)
+            compared(row_name, NAMES[name], per_s, "{:,.0f} and {:,.0f} a second", more=True, goal=goal)
         )
-        cpu_s = [(ours.cpu_s, theirs.cpu_s) for ours, theirs in both]
+        cpu_s = [(ours.cpu_s, theirs.cpu_s) for ours, theirs in pairs]
         text = "{:.2f} and {:.2f} CPU s for 100,000"
         results.append(compared(f"CPU time a record, QoS {qos}", NAMES[name], cpu_s, text))
-        memory_mb = [(ours.memory_mb, theirs.memory_mb) for ours, theirs in both]
+        memory_mb = [(ours.memory_mb, theirs.memory_mb) for ours, theirs in pairs]
         text = "{:.1f} and {:.1f} MB"
         results.append(compared(f"memory after the load, QoS {qos}", NAMES[name], memory_mb, text))
     return results
 
 
 def delay(rounds: Rounds[tuple[float, float]]) -> list[Result]:
-    """The median and the 99th percentile at 500 readings a second: the limit is gmqtt's and 10 ms."""
+    """Compare the median and 99th percentile at 500 readings a second: the limit is gmqtt's plus 10 ms."""
     results = []
-    for place, (which, goal) in enumerate((("median", None), ("p99", 1.0))):
+    for index, (statistic, goal) in enumerate((("median", None), ("p99", 1.0))):
         for name in rounds[0]:
             if name == "agent":
                 continue
-            took_ms = [(1000 * seen["agent"][place], 1000 * seen[name][place]) for seen in rounds]
+            took_ms = [(1000 * times_s["agent"][index], 1000 * times_s[name][index]) for times_s in rounds]
             results.append(
                 compared(
-                    f"latency at 500/s, {which}, + {ADDED_MS} ms allowed",
+                    f"latency at 500/s, {statistic}, + {ADDED_MS} ms allowed",
                     NAMES[name],
                     took_ms,
                     "{:.1f} and {:.1f} ms",
@@ -156,16 +156,16 @@ def delay(rounds: Rounds[tuple[float, float]]) -> list[Result]:
 
 
 def ordinary() -> Result:
-    """A reading that opens nothing, beside a message that is passed on."""
-    both = {"agent": agent(length="30min"), "gmqtt": forwarder("gmqtt")}
-    rounds = interleaved(both, 1, ordinary_cpu_s)
-    took_us = [(1e6 * seen["agent"], 1e6 * seen["gmqtt"]) for seen in rounds]
+    """Compare a reading that opens no window with a message that is passed on."""
+    sides = {"agent": agent(length="30min"), "gmqtt": forwarder("gmqtt")}
+    rounds = interleaved(sides, 1, ordinary_cpu_s)
+    took_us = [(1e6 * times_s["agent"], 1e6 * times_s["gmqtt"]) for times_s in rounds]
     text = "{:.0f} and {:.0f} us of CPU, 1,000 a second"
     return compared("CPU time of a reading that opens nothing, QoS 1", NAMES["gmqtt"], took_us, text)
 
 
 def main() -> None:
-    """Measures everything here."""
+    """Run this program."""
     peers = contestants()
     results = [*throughput(1, interleaved(peers, 1, rate)), *throughput(0, interleaved(peers, 0, rate))]
     results += delay(interleaved({name: peers[name] for name in LATENCY_OF}, 1, latency_s))

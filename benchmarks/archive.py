@@ -23,7 +23,7 @@ PACKAGES = ("numpy", *NEEDED, "pyspark")
 
 @contextlib.contextmanager
 def spark() -> Iterator[Any]:
-    """`meteragent.spark.sanitise_archive` with a session on two cores; None where there is none."""
+    """Return `meteragent.spark.sanitise_archive` with a session on two cores; None without Spark."""
     sql, java = harness.peer("pyspark.sql"), system_parts.find("java")
     if java is None:
         harness.absent("java", f"is not there: {system_parts.JAVA_MIN} or newer")
@@ -31,7 +31,7 @@ def spark() -> Iterator[Any]:
         yield None
         return
     os.environ["PATH"] = os.pathsep.join([str(java.parent), os.environ["PATH"]])
-    os.environ.pop("JAVA_HOME", None)  # it would win over what was found
+    os.environ.pop("JAVA_HOME", None)  # it would take precedence over the one that was found
     os.environ |= {"PYTHONPATH": str(harness.ROOT), "PYSPARK_PYTHON": sys.executable}
     with tempfile.TemporaryDirectory() as folder:
         settings = {
@@ -52,15 +52,15 @@ def spark() -> Iterator[Any]:
 
 
 def rows(*, full: bool) -> list[Result]:
-    """All that can be measured here."""
+    """Measure all rows that this machine can."""
     if None in [harness.peer(name) for name in NEEDED]:
         return []
-    found: list[Result] = importlib.import_module("benchmarks.archives").measured(spark, full=full)
-    return found
+    results: list[Result] = importlib.import_module("benchmarks.archives").measured(spark, full=full)
+    return results
 
 
 def main() -> None:
-    """Measures everything here."""
+    """Run this program."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--full", action="store_true")
     options, sys.argv[1:] = parser.parse_known_args()  # the rest is for `report`

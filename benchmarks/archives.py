@@ -27,7 +27,7 @@ from benchmarks.harness import Result, Row
 from meteragent import config
 from meteragent.archive.key import create
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import COMPRESSION, Done, sanitise_archive
+from meteragent.archive.run import COMPRESSION, RunResult, sanitise_archive
 
 N = 96
 DAYS = 364
@@ -60,7 +60,7 @@ key_file = "{folder}/archive.key"
 
 
 def wide(path: Path, windows: int) -> None:
-    """Days of 96 quarters of an hour, home by home: int32, Gamma-distributed watts."""
+    """Write days of 96 quarters of an hour, home by home: int32, Gamma-distributed watts."""
     kind = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.list_(pa.int32()))])
     rng = np.random.default_rng(0)
     with pq.ParquetWriter(path, kind, compression="zstd", use_dictionary=["meter"]) as writer:
@@ -76,36 +76,36 @@ def wide(path: Path, windows: int) -> None:
 
 
 def long(path: Path, readings: int) -> None:
-    """Readings every quarter of an hour, home by home: double."""
+    """Write readings every quarter of an hour, home by home: double."""
     kind = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.float64())])
-    rng, each = np.random.default_rng(0), DAYS * N
+    rng, per_home = np.random.default_rng(0), DAYS * N
     with pq.ParquetWriter(path, kind, compression="zstd", use_dictionary=["meter"]) as writer:
-        for first in range(0, readings, 10 * each):
-            at = np.arange(first, min(first + 10 * each, readings))
-            names = pa.array([f"m{home:07}" for home in range(at[0] // each, at[-1] // each + 1)])
+        for first in range(0, readings, 10 * per_home):
+            at = np.arange(first, min(first + 10 * per_home, readings))
+            names = pa.array([f"m{home:07}" for home in range(at[0] // per_home, at[-1] // per_home + 1)])
             columns = [
-                names.take(pa.array(at // each - at[0] // each)),
-                pa.array(FIRST_MS + QUARTER_MS * (at % each)).cast(_TIME),
+                names.take(pa.array(at // per_home - at[0] // per_home)),
+                pa.array(FIRST_MS + QUARTER_MS * (at % per_home)).cast(_TIME),
                 pa.array(rng.gamma(1.2, 300, at.size).round(1)),
             ]
             writer.write_batch(pa.record_batch(columns, schema=kind))
 
 
 @contextlib.contextmanager
-def _quiet(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    del what, total, unit
+def _quiet(text: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
+    del text, total, unit
     yield lambda _: None
 
 
-def ours(folder: Path, path: Path, run: Callable[..., Done] = sanitise_archive) -> None:
-    """A run with a ledger of its own, so that nothing was released before."""
+def ours(folder: Path, path: Path, run: Callable[..., RunResult] = sanitise_archive) -> None:
+    """Run `sanitise` with a new ledger, so that nothing was released before."""
     for old in folder.glob("*.ledger*"):
         shutil.rmtree(old) if old.is_dir() else old.unlink()
     shutil.rmtree(folder / "out.parquet", ignore_errors=True)
     policy = Policy.of(config.parse(CONFIG.format(folder=folder)))
     done = run(policy, path, folder / "out.parquet", _quiet)
-    if done.account.refused or not done.made:
-        raise AssertionError("what is measured must be a whole run")
+    if done.account.refused or not done.new_parts:
+        raise AssertionError("a run must be complete")
 
 
 FASTEST: dict[str, Any] = {
@@ -143,28 +143,28 @@ def _peak_mib(folder: Path, path: Path, report: Any) -> None:
 
 
 def peak_mib(folder: Path, path: Path) -> float:
-    """The memory of a process that releases a file, at most, in MiB."""
+    """Measure the peak memory of a process that releases a file, in MiB."""
     context = multiprocessing.get_context("spawn")
     report: Any = context.Queue()
     process = context.Process(target=_peak_mib, args=(folder, path, report))
     process.start()
-    found: float = report.get()
+    peak: float = report.get()
     process.join()
-    return found
+    return peak
 
 
 def growth(
     folder: Path, name: str, make: Callable[[Path, int], None], sizes: tuple[int, int], rounds: int
 ) -> list[Result]:
-    """CPU time per row at the least and at the greatest size, round by round; and memory."""
+    """Compare CPU time per row at the smallest and the largest size, round by round; and memory."""
     paths = [folder / f"{name}{size}.parquet" for size in sizes]
     for path, size in zip(paths, sizes, strict=True):
         make(path, size)
-    each, memory = [], []
+    per_row_ns, memory = [], []
     for _ in range(rounds):
         took_s = [harness.seconds(partial(ours, folder, path), 1) for path in paths]
-        less_ns, more_ns = (1e9 * one / size for one, size in zip(took_s, sizes, strict=True))
-        each.append((more_ns, less_ns))
+        less_ns, more_ns = (1e9 * s / size for s, size in zip(took_s, sizes, strict=True))
+        per_row_ns.append((more_ns, less_ns))
         memory.append(peak_mib(folder, paths[-1]))
     for path in paths:
         path.unlink()
@@ -172,7 +172,7 @@ def growth(
         harness.compared(
             f"archive, {name}: a reading of {sizes[1]:,}",
             f"of {sizes[0]:,} x {harness.GROWTH}",
-            each,
+            per_row_ns,
             "{:.0f} and {:.0f} ns of CPU a reading",
             goal=1,
             allow=partial(mul, harness.GROWTH),
@@ -180,7 +180,7 @@ def growth(
         Result(
             f"archive, {name}: memory, {sizes[1]:,} readings",
             f"{MEMORY_MIB} MiB",
-            tuple(MEMORY_MIB / one for one in memory),
+            tuple(MEMORY_MIB / mib for mib in memory),
             1,
             f"{statistics.median(memory):.0f} MiB",
         ),
@@ -188,7 +188,7 @@ def growth(
 
 
 def one_process(folder: Path, path: Path) -> list[Result]:
-    """Rows of CPU time beside the plain program, as it is fastest and as pyarrow writes unless told."""
+    """Compare CPU time with the plain program, at its fastest and with pyarrow's defaults."""
     peers: tuple[tuple[str, dict[str, Any], float | None], ...] = (
         ("pyarrow + numpy.laplace, no account", FASTEST, 0.7),
         ("the same with pyarrow's defaults", {}, None),
@@ -208,8 +208,8 @@ def one_process(folder: Path, path: Path) -> list[Result]:
     return harness.run(rows)
 
 
-def on_spark(folder: Path, path: Path, run: Callable[..., Done]) -> Result:
-    """The same file by Spark on two cores: the time of the clock, and the CPU time of all its processes."""
+def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
+    """Compare Spark on two cores: elapsed time, and the CPU time of all its processes."""
     by_spark, alone = partial(ours, folder, path, run), partial(ours, folder, path)
     for warm in (by_spark, alone):
         warm()
@@ -245,9 +245,9 @@ def _tree_cpu_s() -> float:
 
 
 def measured(
-    spark: Callable[[], contextlib.AbstractContextManager[Callable[..., Done] | None]], *, full: bool
+    spark: Callable[[], contextlib.AbstractContextManager[Callable[..., RunResult] | None]], *, full: bool
 ) -> list[Result]:
-    """All rows; those of Spark if `spark` gives what runs on it. `full`: 10^8 readings too, once."""
+    """Measure all rows; those of Spark if `spark` is given. `full`: also 10^8 readings, once."""
     with tempfile.TemporaryDirectory(dir=harness.ROOT, prefix="bench-") as name:
         folder, path = Path(name), Path(name) / "in.parquet"
         create(folder / "archive.key", "bench")
@@ -255,8 +255,8 @@ def measured(
         results = one_process(folder, path)
         with spark() as run:
             results += [on_spark(folder, path, run)] if run is not None else []
-        asked = [(SIZES, harness.ROUNDS)] + ([(FULL, 1)] if full else [])
-        for sizes, rounds in asked:
+        plans = [(SIZES, harness.ROUNDS)] + ([(FULL, 1)] if full else [])
+        for sizes, rounds in plans:
             results += growth(folder, "wide", lambda where, count: wide(where, count // N), sizes, rounds)
             results += growth(folder, "long", long, sizes, rounds)
         return results

@@ -21,50 +21,50 @@ PROGRAMMES, SLOTS, TRIALS = 100, 30, 2000
 EPSILON = Fraction(1, 10)
 
 Answer = Callable[[], Floats]
-"""Learns, and says how likely each class is for each window asked about."""
+"""Learns, and says how likely each class is for each window queries about."""
 
 
 def seen(scene: Scene, seed: int) -> tuple[Integers, Integers]:
-    """Windows that left, and what was played."""
-    played = scene.drawn(TRIALS)
+    """Return released windows, and the class of each."""
+    played = scene.play(TRIALS)
     mechanism = LInfLaplace(EPSILON, 1, SLOTS)
     return mechanism.release(scene.points[played, 0], bits=SeededBits(seed)), scene.labels[played]
 
 
-def discriminants(learnt: tuple[Integers, Integers], asked: Integers) -> tuple[Answer, Answer]:
-    """Ours, and scikit-learn's."""
+def discriminants(learnt: tuple[Integers, Integers], queries: Integers) -> tuple[Answer, Answer]:
+    """Return our attacker and scikit-learn's, each a call that answers the queries."""
     library, (windows, labels), look = peer("sklearn.discriminant_analysis"), learnt, Features()._features  # noqa: SLF001
 
     def ours() -> Floats:
         attacker = Features()
         attacker.fit(windows, labels)
-        return attacker.predict_proba(asked)
+        return attacker.predict_proba(queries)
 
     def theirs() -> Floats:
         attacker = library.LinearDiscriminantAnalysis().fit(look(windows), labels)
-        return np.asarray(attacker.predict_proba(look(asked)))
+        return np.asarray(attacker.predict_proba(look(queries)))
 
     return ours, theirs
 
 
-def votes(learnt: tuple[Integers, Integers], asked: Integers) -> tuple[Answer, Answer]:
-    """Ours, and scikit-learn's."""
+def votes(learnt: tuple[Integers, Integers], queries: Integers) -> tuple[Answer, Answer]:
+    """Return our attacker and scikit-learn's, each a call that answers the queries."""
     library, (windows, labels) = peer("sklearn.neighbors"), learnt
 
     def ours() -> Floats:
         attacker = Neighbours()
         attacker.fit(windows, labels)
-        return attacker.predict_proba(asked)
+        return attacker.predict_proba(queries)
 
     def theirs() -> Floats:
         attacker = library.KNeighborsClassifier(NEIGHBOURS, algorithm="brute").fit(windows, labels)
-        return np.asarray(attacker.predict_proba(asked))
+        return np.asarray(attacker.predict_proba(queries))
 
     return ours, theirs
 
 
 def row(name: str, against: str, calls: tuple[Answer, Answer]) -> Row:
-    """The two, and of how many windows they say the same."""
+    """Return a row of the two, noting on how many windows they agree."""
     ours, theirs = calls
     same = np.mean(ours().argmax(axis=1) == theirs().argmax(axis=1))
     note = f"the same answer about {100 * same:.1f} % of windows"
@@ -72,12 +72,12 @@ def row(name: str, against: str, calls: tuple[Answer, Answer]) -> Row:
 
 
 def main() -> None:
-    """Measures everything here."""
+    """Run this program."""
     scene = programmes(PROGRAMMES, SLOTS, 0)
-    learnt, (asked, _) = seen(scene, 1), seen(scene, 2)
+    learnt, (queries, _) = seen(scene, 1), seen(scene, 2)
     rows = []
     if peer("sklearn") is not None:
-        features, nearest = discriminants(learnt, asked), votes(learnt, asked)
+        features, nearest = discriminants(learnt, queries), votes(learnt, queries)
         rows = [
             row("attacker: features", "scikit-learn's linear discriminant", features),
             row("attacker: 15 neighbours", "scikit-learn's KNeighborsClassifier", nearest),

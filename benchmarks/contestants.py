@@ -95,7 +95,7 @@ Contestant = Callable[[int], AbstractContextManager[Standing]]
 
 @contextmanager
 def process(*command: str | Path, log: Path | None = None) -> Iterator[int]:
-    """A process while the block lasts; its id. It finds bytecode, as what is installed does.
+    """Run a process during the block and yield its id. It finds bytecode, as installed programs do.
 
     What it says goes to `log`; if it has ended by itself, the last of that is shown.
     """
@@ -115,7 +115,7 @@ def process(*command: str | Path, log: Path | None = None) -> Iterator[int]:
 
 @contextmanager
 def broker(**settings: str | int) -> Iterator[Broker]:
-    """A mosquitto that holds nobody back, in a folder that is gone afterwards."""
+    """Run a mosquitto without limits, in a folder that is removed afterwards."""
     program = mosquitto_program()
     assert program is not None
     plain: dict[str, str | int] = {
@@ -132,11 +132,11 @@ def broker(**settings: str | int) -> Iterator[Broker]:
 
 
 def mosquitto_version() -> str:
-    """The version of the broker."""
+    """Return the version of the broker."""
     program = mosquitto_program()
     assert program is not None
-    said = subprocess.run([program, "-h"], check=False, capture_output=True, text=True).stdout
-    return said.split()[2]
+    usage = subprocess.run([program, "-h"], check=False, capture_output=True, text=True).stdout
+    return usage.split()[2]
 
 
 def await_subscription(running: Broker) -> None:
@@ -149,7 +149,7 @@ def await_subscription(running: Broker) -> None:
 
 
 def agent(length: str = "1s", clock: str = "event") -> Contestant:
-    """The agent, with a store of its own on the disk that the project is on."""
+    """Return the agent, with a new store on the project's disk."""
 
     @contextmanager
     def stand(_: int) -> Iterator[Standing]:
@@ -168,7 +168,7 @@ def agent(length: str = "1s", clock: str = "event") -> Contestant:
 
 
 def forwarder(name: str) -> Contestant:
-    """One of `benchmarks.forwarders`."""
+    """Return one of `benchmarks.forwarders`."""
 
     @contextmanager
     def stand(qos: int) -> Iterator[Standing]:
@@ -185,7 +185,7 @@ def forwarder(name: str) -> Contestant:
 
 
 def in_c() -> Contestant | None:
-    """`forward.c`, built now; None, and said, where it cannot be built."""
+    """Build and return `forward.c`; None, with a message, if it cannot be built."""
     program = build(Path(tempfile.mkdtemp()) / "forward")
     if program is None:
         why = f"is NOT BUILT: {', '.join(TO_BUILD)} are not all there and cannot be installed"
@@ -233,7 +233,7 @@ def _compiled(program: Path, *flags: str) -> bool:
 
 @contextmanager
 def bridge(qos: int) -> Iterator[Standing]:
-    """Mosquitto's own bridge: a second broker that takes the topics over under their new name."""
+    """Run mosquitto's own bridge: a second broker that takes over the topics under their new names."""
     with broker() as source:
         settings: dict[str, str | int] = {
             "connection": "bench",

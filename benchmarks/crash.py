@@ -30,7 +30,7 @@ def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen
         try:
             assert running.stdout is not None
             if not running.stdout.readline():
-                raise AssertionError("what is measured must open the store and release")
+                raise AssertionError("the process must open the store and release")
             yield running
         finally:
             running.kill()
@@ -45,7 +45,7 @@ def killed(path: Path, meters: int) -> int:
             running.send_signal(signal.SIGSTOP)
             _, status = os.waitpid(running.pid, os.WUNTRACED)
             if not os.WIFSTOPPED(status):
-                raise AssertionError("what is measured must commit until it is killed")
+                raise AssertionError("the process must commit until it is killed")
             if log.stat().st_size >= LEAST_BYTES:
                 return log.stat().st_size  # the block's end kills it
             running.send_signal(signal.SIGCONT)
@@ -53,7 +53,7 @@ def killed(path: Path, meters: int) -> int:
 
 
 def recovered_s(path: Path, meters: int) -> float:
-    """The time from the start of the next process to its first release."""
+    """Measure the time from the start of the next process to its first release."""
     began_s = time.perf_counter()
     with _process(path, meters, 1) as running:
         took_s = time.perf_counter() - began_s
@@ -62,7 +62,7 @@ def recovered_s(path: Path, meters: int) -> float:
 
 
 def main() -> None:
-    """Opens the store and commits."""
+    """Open the store and commit."""
     path, *numbers = sys.argv[1:]
     meters, commits = map(int, numbers)
     with open_store(Path(path)) as store:

@@ -19,7 +19,7 @@ BATCHES = 20
 
 
 @dataclass
-class Asked:
+class Recorder:
     """A connection that notes what it is asked."""
 
     connection: sqlite3.Connection
@@ -30,33 +30,33 @@ class Asked:
         return getattr(self.connection, name)
 
     def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
-        """One statement."""
+        """Record and execute one statement."""
         self.statements.append((sql, values))
         return self.connection.execute(sql, values)
 
     def executemany(self, sql: str, rows: Iterable[Any]) -> sqlite3.Cursor:
-        """The same statement for each row."""
+        """Record and execute a statement for each row."""
         kept = list(rows)
         self.statements += [(sql, values) for values in kept]
         return self.connection.executemany(sql, kept)
 
 
 def recorded(path: Path, meters: int) -> list[tuple[str, Any]]:
-    """What releases ask of SQLite, commit by commit; at `path` is the store as it was before."""
+    """Record the statements of releases, commit by commit; leave the store as it was before at `path`."""
     with open_store(path.with_suffix(".run")) as store:
         line = Line(store, meters)
         line.warm()
         shutil.copy(path.with_suffix(".run"), path)  # whole: every commit's log has been emptied
-        connection, asked = store.connection, Asked(store.connection)
-        store.connection = cast(sqlite3.Connection, asked)
+        connection, recorder = store.connection, Recorder(store.connection)
+        store.connection = cast(sqlite3.Connection, recorder)
         for _ in range(BATCHES):
             line.feed(line.messages(BATCH))
         store.connection = connection
-        return asked.statements
+        return recorder.statements
 
 
 def replayed_s(path: Path, statements: list[tuple[str, Any]]) -> float:
-    """The CPU time of SQLite for a release."""
+    """Measure the CPU time of SQLite for a release."""
     connection = connect(Path(shutil.copy(path, path.with_suffix(".copy"))))
     began_s = time.process_time()
     for sql, values in statements:
@@ -66,12 +66,14 @@ def replayed_s(path: Path, statements: list[tuple[str, Any]]) -> float:
     return took_s / (BATCHES * BATCH)
 
 
-def floor(where: Path, few: int, many: int) -> Result:
-    """What a release of many meters costs SQLite alone, beside one of few."""
-    asked = {meters: recorded(where / f"floor{meters}", meters) for meters in (many, few)}
+def floor(folder: Path, fewer: int, more: int) -> Result:
+    """Compare what a release costs SQLite alone with more meters and with fewer."""
+    statements = {meters: recorded(folder / f"floor{meters}", meters) for meters in (more, fewer)}
     seen = []
     for _ in range(ROUNDS):
-        much_s, little_s = (replayed_s(where / f"floor{meters}", asked[meters]) for meters in (many, few))
+        much_s, little_s = (
+            replayed_s(folder / f"floor{meters}", statements[meters]) for meters in (more, fewer)
+        )
         seen.append((1e6 * much_s, 1e6 * little_s))
-    name = f"CPU a release, SQLite alone, {many:,} meters"
-    return compared(name, f"{few:,} meters", seen, "{:.1f} and {:.1f} us of CPU")
+    name = f"CPU a release, SQLite alone, {more:,} meters"
+    return compared(name, f"{fewer:,} meters", seen, "{:.1f} and {:.1f} us of CPU")

@@ -46,7 +46,7 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def memory() -> list[Result]:
-    """The most that was resident with so many meters, as after a start of the machine."""
+    """Measure the peak resident memory with some numbers of meters, as after a start of the machine."""
     forget_libraries()
     seen: dict[int, list[float]] = {meters: [] for meters in LIMITS_MB}
     files: dict[int, list[float]] = {meters: [] for meters in LIMITS_MB}
@@ -55,13 +55,13 @@ def memory() -> list[Result]:
             most_mb, files_mb = _memory_mb(meters)
             seen[meters].append(most_mb)
             files[meters].append(files_mb)
-    few, many = LIMITS_MB
-    each_kb = (median(seen[many]) - median(seen[few])) / (many - few) * 1000
+    fewest, largest = LIMITS_MB
+    each_kb = (median(seen[largest]) - median(seen[fewest])) / (largest - fewest) * 1000
     results = []
     for meters, limit_mb in LIMITS_MB.items():
         note = f"{median(seen[meters]):.1f} MB, {median(files[meters]):.1f} of it libraries' files"
-        note += f", {each_kb:.1f} kB a meter" if meters == many else ""
-        ratios = tuple(limit_mb / one for one in seen[meters])
+        note += f", {each_kb:.1f} kB a meter" if meters == largest else ""
+        ratios = tuple(limit_mb / used_mb for used_mb in seen[meters])
         results.append(Result(f"memory, {meters:,} meters", f"{limit_mb} MB", ratios, 1.0, note))
     return results
 
@@ -85,7 +85,7 @@ def _memory_mb(meters: int) -> tuple[float, float]:
 
 
 def parts() -> Result:
-    """What is resident once all is imported, beside numpy alone, and what of it is whose."""
+    """Compare the resident memory after all imports with numpy alone, and break it down by package."""
     names, ratios = list(PARTS.values()), []
     sizes_mb: dict[str, list[float]] = {part: [] for part in PARTS}
     for _ in range(ROUNDS):
@@ -95,7 +95,7 @@ def parts() -> Result:
             sizes_mb[part].append(total_mb - before_mb)
             before_mb = total_mb
         ratios.append(_resident_mb("numpy") / before_mb)
-    note = ", ".join(f"{part} {median(some):.0f}" for part, some in sizes_mb.items()) + " MB"
+    note = ", ".join(f"{part} {median(sizes):.0f}" for part, sizes in sizes_mb.items()) + " MB"
     return Result("memory of what is imported", "a process with numpy", tuple(ratios), None, note)
 
 
@@ -111,11 +111,11 @@ async def _readings(load: Paced, port: int, per_s: int) -> None:
 
 
 def start() -> Result:
-    """The time from the start of the process to its subscription, beside the gmqtt forwarder's."""
-    both = agent(), forwarder("gmqtt")
+    """Compare the time from the start of the process to its subscription with the gmqtt forwarder's."""
+    sides = agent(), forwarder("gmqtt")
     took_s = []
     for _ in range(ROUNDS):
-        ours_s, theirs_s = map(_until_subscribed_s, both)
+        ours_s, theirs_s = map(_until_subscribed_s, sides)
         took_s.append((ours_s, theirs_s))
     name = "time to the first subscription"
     return compared(name, "gmqtt, two connections", took_s, "{:.2f} and {:.2f} s")
@@ -127,7 +127,7 @@ def _until_subscribed_s(contestant: Contestant) -> float:
 
 
 def imported() -> Result:
-    """What an agent has imported that has released: nothing of what is not on its path."""
+    """Count what an agent has imported after a release: nothing that is not on its path."""
     with ExitStack() as stack:
         running = stack.enter_context(broker())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -145,13 +145,13 @@ def imported() -> Result:
 
 
 def installed() -> Result:
-    """What the agent takes on disk with all that it needs, beside numpy alone."""
-    needed, found = {"meteragent"}, set[str]()
-    while missing := needed - found:
+    """Compare the disk space of the agent with all its dependencies with numpy alone."""
+    needed, listed = {"meteragent"}, set[str]()
+    while missing := needed - listed:
         for name in missing:
-            found.add(name)
+            listed.add(name)
             needed |= set(_requirements(name))
-    sizes = {name: _size_mb(name) for name in found - {"meteragent"}}
+    sizes = {name: _size_mb(name) for name in listed - {"meteragent"}}
     ours = (
         sum(path.stat().st_size for path in (ROOT / "meteragent").rglob("*") if path.suffix != ".pyc") / 1e6
     )
@@ -162,13 +162,13 @@ def installed() -> Result:
 
 def _requirements(name: str) -> list[str]:
     """What a package cannot do without."""
-    found = []
+    names = []
     for line in metadata.requires(name) or ():
         match = _REQUIREMENT.match(line)
         if match is not None and "extra ==" not in line:
             with contextlib.suppress(metadata.PackageNotFoundError):  # a marker that is not of this system
-                found.append(metadata.distribution(match[0]).metadata["Name"].lower())
-    return found
+                names.append(metadata.distribution(match[0]).metadata["Name"].lower())
+    return names
 
 
 def _size_mb(name: str) -> float:
@@ -178,7 +178,7 @@ def _size_mb(name: str) -> float:
 
 
 def main() -> None:
-    """Measures everything here."""
+    """Run this program."""
     with agent()(1):
         pass  # now there is bytecode
     results = [*memory(), parts(), start(), installed(), imported()]

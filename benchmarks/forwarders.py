@@ -16,12 +16,12 @@ NODELAY = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
 
 
 def onward(topic: str) -> str:
-    """Where a message goes on."""
+    """Return the topic under which a message is passed on."""
     return topic.replace("meters/", "private/", 1)
 
 
 async def with_gmqtt(source_port: int, sink_port: int, qos: int) -> None:
-    """Two connections of gmqtt; a message is acknowledged when it has been passed on."""
+    """Pass messages on with two connections of gmqtt; acknowledge each after it was passed on."""
     out = gmqtt.Client("bench-out")
     await out.connect("127.0.0.1", sink_port)
     source = gmqtt.Client("bench-in", optimistic_acknowledgement=False)
@@ -37,7 +37,7 @@ async def with_gmqtt(source_port: int, sink_port: int, qos: int) -> None:
 
 
 async def with_aiomqtt(source_port: int, sink_port: int, qos: int) -> None:
-    """Two connections of aiomqtt, one message after the other."""
+    """Pass messages on with two connections of aiomqtt, one after the other."""
     options: dict[str, Any] = {"socket_options": NODELAY}
     async with (
         aiomqtt.Client("127.0.0.1", sink_port, **options) as out,

@@ -1,4 +1,4 @@
-"""How benchmarks measure: contestants side by side in one interleaved run, ratios, medians.
+"""How benchmarks measure: contestants in one interleaved run, ratios, medians.
 
 Times alone mean little on a shared machine. So every round runs every contestant once, one after the
 other, in turns begun by each; a ratio is taken within a round, where all met the same machine, and the
@@ -26,7 +26,7 @@ ROUNDS_VARIABLE = "BENCH_ROUNDS"
 ROUNDS = int(os.environ.get(ROUNDS_VARIABLE, "5"))
 SLICE_S = 0.05
 GROWTH = 1.1
-"""What much may cost more than little."""
+"""How much more a unit of large work may cost than one of small work."""
 FSYNCS = 20
 ROOT = Path(__file__).resolve().parent.parent
 LOAD_BEFORE = os.getloadavg()[0]
@@ -35,7 +35,7 @@ _absent: list[str] = []
 
 @dataclass(frozen=True)
 class Row:
-    """Two calls that do the same work: what, against what, and the ratio of their CPU times to reach.
+    """Two calls that do the same work: their names, and the ratio of their CPU times to reach.
 
     `theirs` may be the CPU seconds that `ours` may take. `work` is how many `unit` each call does: a peer
     that is slow may do fewer.
@@ -72,7 +72,7 @@ class Result:
         return min(self.ratios), max(self.ratios)
 
     def as_json(self, versions: dict[str, str]) -> dict[str, Any]:
-        """What a file of results holds."""
+        """Return the row as a file of results holds it."""
         return {
             "name": self.name,
             "against": self.against,
@@ -89,7 +89,7 @@ class Result:
 
 
 def seconds(call: Callable[[], object], times: int) -> float:
-    """The CPU time of one call, over that many."""
+    """Measure the CPU time of one call, averaged over `times`."""
     start = time.process_time()
     for _ in range(times):
         call()
@@ -97,7 +97,7 @@ def seconds(call: Callable[[], object], times: int) -> float:
 
 
 def times_in_a_slice(call: Callable[[], object]) -> int:
-    """How often a call fits in a slice; the calls made to find out also warm it up."""
+    """Measure how often a call fits into a slice; this also warms it up."""
     times = 1
     while (took := seconds(call, times) * times) < SLICE_S / 4:
         times *= 2
@@ -105,7 +105,7 @@ def times_in_a_slice(call: Callable[[], object]) -> int:
 
 
 def a_slice(call: Callable[[], object] | float, times: int) -> float:
-    """The CPU time of one call, over that many; or the seconds that it may take.
+    """Measure the CPU time of one call, averaged over `times`; or return the seconds that it may take.
 
     A short call is made once before: the system takes memory back from a process that waits, and the first
     to touch it again would pay for the others.
@@ -118,7 +118,7 @@ def a_slice(call: Callable[[], object] | float, times: int) -> float:
 
 
 def run(rows: Sequence[Row]) -> list[Result]:
-    """All rows, interleaved; ours and theirs begin by turns."""
+    """Measure all rows, interleaved; ours and theirs begin by turns."""
     calls = [(row.ours, row.theirs) for row in rows]
     times = [tuple(times_in_a_slice(call) if callable(call) else 1 for call in pair) for pair in calls]
     seen: list[list[tuple[float, float]]] = [[] for _ in rows]
@@ -141,26 +141,28 @@ def compared(
     goal: float | None = None,
     allow: Callable[[float], float] = float,
 ) -> Result:
-    """Ours beside theirs, of each round: rates, of which `more` is better, or what something takes.
+    """Compare ours with theirs, round by round: rates, of which `more` is better, or costs.
 
-    Of that ours may be what `allow` makes of theirs. `text` is the note, with ours and theirs in the middle.
+    Our cost may be `allow` of theirs. `text` is the note, with the medians of ours and theirs.
     """
     ratios = tuple(ours / theirs if more else allow(theirs) / ours for ours, theirs in pairs)
-    note = text.format(*(statistics.median(some) for some in zip(*pairs, strict=True)))
+    note = text.format(*(statistics.median(values) for values in zip(*pairs, strict=True)))
     return Result(name, against, ratios, goal, note)
 
 
 def _result(row: Row, took: Sequence[tuple[float, float]]) -> Result:
-    """The ratios of what was done in a second; what was, in the middle, as a note."""
+    """Return the ratios of work per second, with the medians as a note."""
     rates = [tuple(work / took_s for work, took_s in zip(row.work, pair, strict=True)) for pair in took]
-    ours, theirs = (rate(statistics.median(some)) for some in zip(*rates, strict=True))
+    ours, theirs = (rate(statistics.median(values)) for values in zip(*rates, strict=True))
     done = [f"{ours} and {theirs} {row.unit} per CPU-second"] if row.unit else []
     note = "; ".join([*done, *([row.note] if row.note else [])])
-    return Result(row.name, row.against, tuple(one / other for one, other in rates), row.goal, note)
+    return Result(
+        row.name, row.against, tuple(our_rate / their_rate for our_rate, their_rate in rates), row.goal, note
+    )
 
 
 def rate(per_s: float) -> str:
-    """A number of three digits, with M for millions.
+    """Format a number with three digits, with M for millions.
 
     >>> rate(12_345_678), rate(7_312), rate(0.1234)
     ('12.3M', '7,310', '0.123')
@@ -174,7 +176,7 @@ def rate(per_s: float) -> str:
 
 
 def peer(module: str) -> Any:
-    """A peer's module; None where it cannot be imported: then it is said, and `report` ends with 1."""
+    """Import a peer's module; None if it cannot be imported: then `report` ends with 1."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -189,7 +191,7 @@ def absent(name: str, why: str) -> None:
 
 
 def machine() -> dict[str, str]:
-    """What the figures were taken on: processor, cores, system, disk, day, and how busy it was."""
+    """Return the conditions of the run: processor, cores, system, disk, day, and load."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
@@ -208,22 +210,22 @@ def machine() -> dict[str, str]:
 
 
 def commit() -> str:
-    """What was measured, and whether it had been changed since."""
+    """Return the commit that is measured, and whether files have changed since."""
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "not known"
 
 
 def disk() -> str:
-    """The file system that the project is on, and its device."""
+    """Return the file system that the project is on, and its device."""
     mounts = [line.split()[:3] for line in Path("/proc/mounts").read_text().splitlines()]
-    over = [one for one in mounts if ROOT.is_relative_to(one[1])]
-    device, _, kind = max(over, key=lambda one: len(one[1]))
+    over = [mount for mount in mounts if ROOT.is_relative_to(mount[1])]
+    device, _, kind = max(over, key=lambda mount: len(mount[1]))
     return f"{kind} on {Path(device).name}"
 
 
 def fsync_s() -> float:
-    """What writing 4 KiB to it safely takes: the median."""
+    """Measure the median time of writing and syncing 4 KiB on that file system."""
     took_s = []
     with tempfile.TemporaryFile(dir=ROOT) as file:
         for _ in range(FSYNCS):
@@ -246,23 +248,23 @@ def _version(package: str) -> str:
 
 
 def report(results: Sequence[Result], packages: Sequence[str], others: dict[str, str] | None = None) -> None:
-    """Prints a table and, with --out FILE, puts the rows into that JSON file, in the place of older ones.
+    """Print a table and, with --out FILE, put the rows into that JSON file, replacing older ones.
 
-    `others` are versions of what is no Python package. Raises SystemExit when a peer was not there.
+    `others` are versions of peers that are no Python packages. Raises SystemExit if a peer is missing.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--out", type=Path, help="put the rows into this JSON file")
     out = parser.parse_args().out
     versions = machine() | {package: _version(package) for package in packages} | (others or {})
     print(f"{'what':<50} {'against':<34} {'ratio':>7} {'from .. to':>16} {'goal':>5}")
-    for one in results:
-        goal = "" if one.goal is None else f"{one.goal:g}"
-        met = "" if one.goal is None or one.ratio >= one.goal else "  MISSED"
-        spread = "{:.3g} .. {:.3g}".format(*one.spread)
-        print(f"{one.name:<50} {one.against:<34} {one.ratio:>7.3g} {spread:>16} {goal:>5}{met}  {one.note}")
+    for row in results:
+        goal = "" if row.goal is None else f"{row.goal:g}"
+        met = "" if row.goal is None or row.ratio >= row.goal else "  MISSED"
+        spread = "{:.3g} .. {:.3g}".format(*row.spread)
+        print(f"{row.name:<50} {row.against:<34} {row.ratio:>7.3g} {spread:>16} {goal:>5}{met}  {row.note}")
     print(", ".join(f"{name} {number}" for name, number in versions.items()))
     if out is not None:
-        _merge(out, [one.as_json(versions) for one in results])
+        _merge(out, [row.as_json(versions) for row in results])
     if _absent:
         raise SystemExit(f"NOT RUN: {', '.join(_absent)}: `make bench` installs what can be")
 

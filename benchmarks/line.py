@@ -44,13 +44,13 @@ topic = "private/{meter}/power"
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A folder on the disk that the project is on."""
+    """Make a folder on the project's disk, for the time of the block."""
     with tempfile.TemporaryDirectory(dir=ROOT, prefix="bench-") as name:
         yield Path(name)
 
 
 def open_store(path: Path) -> Store:
-    """The store of a path."""
+    """Open the store at a path."""
     return Store.open(path, now_ms=NOW_MS, recovery_floor_ms=None)
 
 
@@ -74,20 +74,20 @@ class Line:
         self.pipeline = Pipeline(made, self.store.snapshot(CHANNEL), Spending(), SystemBits(), Counts())
 
     def warm(self) -> None:
-        """Two readings of each meter, so that each has released, a batch at least."""
+        """Feed two readings of each meter, at least a batch, so that each has released."""
         for _ in range(-(-max(2 * self.meters, BATCH) // BATCH)):
             self.feed(self.messages(BATCH))
 
     def messages(self, count: int) -> list[Message]:
-        """The next so many readings, of one meter after the other."""
-        found = []
+        """Return the next `count` readings, of one meter after the other."""
+        batch = []
         for _ in range(count):
             step, meter = divmod(self.sent, self.meters)
             now_ms = NOW_MS + step * self.step_ms
             payload = b'{"t":%d,"power":%d}' % (now_ms // 1000, step % 3000)
-            found.append(Message(f"meters/m{meter}/power", payload, False, now_ms, object()))
+            batch.append(Message(f"meters/m{meter}/power", payload, False, now_ms, object()))
             self.sent += 1
-        return found
+        return batch
 
     def feed(self, messages: list[Message]) -> int:
         """Take them to what may leave, fsynced: so many; what left the time before is noted with it."""
@@ -100,8 +100,8 @@ class Line:
         return len(rows)
 
 
-def persist(store: Store, commit: Commit, delivered: list[int]) -> list[outbox.Waiting]:
-    """One transaction and what it erases, as the agent's; the rows that it puts into the outbox."""
+def persist(store: Store, commit: Commit, delivered: list[int]) -> list[outbox.WaitingRow]:
+    """Write a transaction and erase the log, as the agent does; return the rows for the outbox."""
     rows = transaction.commit(store, commit, delivered, None, commit.clock_ms).rows
     store.erase()
     return rows
@@ -115,7 +115,7 @@ def fill(store: Store, releases: int, meters: int, *, waiting: bool) -> None:
             _fill(tx, range(begin, min(begin + CHUNK, releases)), meters, first_ms)
             if not waiting:
                 ids = range(begin + 1, begin + CHUNK + 1)
-                outbox.delivered(tx, ids, first_ms)
+                outbox.mark_delivered(tx, ids, first_ms)
 
 
 def _fill(tx: sqlite3.Connection, numbers: range, meters: int, first_ms: int) -> None:
@@ -137,7 +137,7 @@ RECORD = (
 
 
 def cost_s(line: Line, batches: list[list[Message]]) -> tuple[float, float]:
-    """The CPU time and the time of the clock that a message takes."""
+    """Measure the CPU time and the elapsed time of a message."""
     count = sum(map(len, batches))
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     for batch in batches:

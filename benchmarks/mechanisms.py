@@ -56,12 +56,12 @@ class CountedBits:
         self.taken = 0
 
     def integer(self, k: int) -> int:
-        """As `Bits.integer`."""
+        """Count and return bits, as `Bits.integer`."""
         self.taken += k + 7 >> 3
         return BITS.integer(k)
 
     def array(self, count: int, dtype: type[np.unsignedinteger[Any]]) -> UnsignedArray:
-        """As `Bits.array`."""
+        """Count and return bits, as `Bits.array`."""
         self.taken += count * np.dtype(dtype).itemsize
         return BITS.array(count, dtype)
 
@@ -70,10 +70,10 @@ class Mechanism(Protocol):
     """What is measured here."""
 
     def release(self, points: ArrayLike, /, *, bits: Bits | None = None) -> NDArray[np.int64]:
-        """Points with noise."""
+        """Release points with noise."""
 
     def log_mass(self, outputs: ArrayLike, point: Any, /) -> NDArray[np.float64]:
-        """The log of the chance of each output."""
+        """Return the log probability of each output."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class Case:
     @property
     def name(self) -> str:
         """What it is, in words."""
-        what = "vector" if self.kind in OF_NUMBERS else "window"
-        return f"{self.kind}, {f'{self.count:,} {what}s' if self.count > 1 else f'a {what}'} of {self.n:,}"
+        noun = "vector" if self.kind in OF_NUMBERS else "window"
+        return f"{self.kind}, {f'{self.count:,} {noun}s' if self.count > 1 else f'a {noun}'} of {self.n:,}"
 
     @property
     def values(self) -> NDArray[np.int64]:
@@ -103,7 +103,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """All mechanisms, one at a time and a thousand at once."""
+    """Return all mechanisms, one at a time and a thousand at once."""
     for count in (1000, 1):
         for n in SLOTS:
             yield Case("l_inf noise", LInfLaplace(A, 1, n), count, n)
@@ -115,7 +115,7 @@ def cases() -> Iterator[Case]:
 
 
 def with_numpy(case: Case) -> tuple[Call, int]:
-    """Floating-point noise on the same shape, and how many readings that is."""
+    """Return a call for floating-point noise of the same shape, and its number of readings."""
     generator, shape = np.random.default_rng(), (case.count, case.n)
     if case.kind == "truncated geometric":
         return lambda: np.clip(VALUE + generator.laplace(0, SCALE, shape), 0, HIGH), case.count * case.n
@@ -123,7 +123,7 @@ def with_numpy(case: Case) -> tuple[Call, int]:
 
 
 def with_opendp(case: Case) -> tuple[Call, int]:
-    """Discrete noise of OpenDP on a vector of integers."""
+    """Return a call for OpenDP's discrete noise on a vector of integers, and its number of readings."""
     dp = peer("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i32")), dp.l1_distance(T="i32")
@@ -135,7 +135,7 @@ def with_opendp(case: Case) -> tuple[Call, int]:
 
 
 def with_diffprivlib(case: Case) -> tuple[Call, int]:
-    """Discrete noise of diffprivlib, a number after the other, as it has no other way."""
+    """Return a call for diffprivlib's discrete noise, which takes one number at a time."""
     library = peer("diffprivlib.mechanisms")
     values = [VALUE] * min(case.count * case.n, PEER_COUNT)
     if case.kind == "truncated geometric":
@@ -154,7 +154,7 @@ PEERS = {
 
 
 def beside(case: Case, name: str) -> Row:
-    """A case beside a peer."""
+    """Compare a case with a peer."""
     make, _, against = PEERS[name]
     theirs, count = make(case)
     if case.kind == "truncated geometric":
@@ -165,7 +165,7 @@ def beside(case: Case, name: str) -> Row:
 
 
 def call(case: Case, values: NDArray[np.int64]) -> Call:
-    """Puts noise on values."""
+    """Put noise on values."""
     return lambda: case.mechanism.release(values, bits=BITS)
 
 
@@ -173,20 +173,22 @@ def call(case: Case, values: NDArray[np.int64]) -> Call:
 
 
 def random_bytes(case: Case) -> Result:
-    """The entropy of the law over the random bytes that were taken, a reading."""
+    """Compare the random bytes per reading with the entropy of the law."""
     calls, seen = max(1, LEAST_SAMPLE // (case.count * case.n)), []
     for _ in range(ROUNDS):
         counted, entropy, values = CountedBits(), 0.0, case.values
         for _ in range(calls):
             released = case.mechanism.release(values, bits=counted)
             entropy -= float(case.mechanism.log_mass(released, case.point).sum())
-        taken, least = (total / (calls * values.size) for total in (counted.taken, entropy / math.log(256)))
-        seen.append((taken, least))
+        taken, entropy_bytes = (
+            total / (calls * values.size) for total in (counted.taken, entropy / math.log(256))
+        )
+        seen.append((taken, entropy_bytes))
     return compared(case.name, ENTROPY, seen, "{:.2f} random bytes a reading, {:.2f} at least")
 
 
 def secrets() -> Iterator[Row]:
-    """What is at one end of the range beside what is at the other."""
+    """Compare the CPU time at one end of the range with that at the other."""
     against, note = f"all {RANGE:,} quanta, beside all 0", "1: the same; of the CPU time of a call only"
     for count in (1000, 1):
         for case in (
@@ -201,7 +203,7 @@ def secrets() -> Iterator[Row]:
 
 
 def generator() -> Row:
-    """Where the bits of large arrays come from, beside the kernel."""
+    """Compare the generator of large arrays' bits with the kernel."""
     return Row(
         "random bits, 1 MiB at once",
         "the kernel's, os.urandom",
@@ -213,7 +215,7 @@ def generator() -> Row:
 
 
 def main() -> None:
-    """Measures everything here."""
+    """Run this program."""
     present = [name for name, (_, module, _) in PEERS.items() if peer(module) is not None]
     rows = [beside(case, name) for case in cases() for name in present]
     results = run([*rows, *secrets(), generator()])

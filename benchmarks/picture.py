@@ -22,15 +22,15 @@ LEAST, MOST = 0.1, 10.0
 
 
 def place(value: float) -> float:
-    """Where a ratio over its goal stands."""
+    """Return the position of a ratio over its goal on the scale."""
     return min(max(value, LEAST), MOST)
 
 
 def mark(axes: Axes, at: int, row: dict[str, Any]) -> None:
-    """One row: its name above, its mark on the scale, its figures at the right."""
+    """Draw one row: its name above, its mark on the scale, its figures at the right."""
     colour, shape = (MET, "o") if met(row) else (MISSED, "s")
     low, middle, high = (
-        place(one / row["goal"]) for one in (row["spread"][0], row["ratio"], row["spread"][1])
+        place(ratio / row["goal"]) for ratio in (row["spread"][0], row["ratio"], row["spread"][1])
     )
     axes.plot([LEAST, MOST], [at, at], color=PALE, lw=0.8, zorder=1)
     axes.plot([low, high], [at, at], color=colour, lw=4, alpha=0.45, solid_capstyle="butt", zorder=2)
@@ -44,7 +44,7 @@ def mark(axes: Axes, at: int, row: dict[str, Any]) -> None:
 
 
 def draw(rows: Sequence[dict[str, Any]], where: Path) -> None:
-    """The rows with a goal as a picture."""
+    """Draw the rows with a goal."""
     mpl.use("Agg")
     shown = [row for row in rows if row["goal"] is not None]
     figure, axes = plt.subplots(figsize=(WIDTH_IN, ROW_IN * len(shown) + EDGES_IN), layout="constrained")
@@ -70,7 +70,7 @@ def draw(rows: Sequence[dict[str, Any]], where: Path) -> None:
 
 
 def legend(axes: Axes) -> None:
-    """What the marks mean, below."""
+    """Draw the legend of the marks, below."""
     marks = [
         axes.plot([], [], shape, ms=7, mec=colour, mfc=face, mew=2, label=text)[0]
         for shape, colour, face, text in (
@@ -85,7 +85,7 @@ def legend(axes: Axes) -> None:
 
 
 def main() -> None:
-    """Draws it."""
+    """Draw the published run."""
     draw(published(), RESULTS.with_suffix(".png"))
 
 

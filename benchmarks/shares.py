@@ -22,7 +22,7 @@ Function = tuple[str, int, str]
 
 
 def part(function: Function) -> str | None:
-    """The part of ours that a function belongs to: its folder or module."""
+    """Return the part of the project that a function belongs to: its folder or module."""
     name = function[0]
     if not name.startswith(OURS):
         return None
@@ -30,31 +30,31 @@ def part(function: Function) -> str | None:
 
 
 def shares(stats: dict[Function, Any]) -> Counter[str]:
-    """The share of each part, of 1."""
-    found: Counter[str] = Counter()
+    """Return the share of each part, in total 1."""
+    times_s: Counter[str] = Counter()
     for function, (_, _, own_s, _, _) in stats.items():
-        _give(stats, function, own_s, found, depth=0)
-    total_s = sum(found.values())
-    return Counter({name: took_s / total_s for name, took_s in found.items()})
+        _give(stats, function, own_s, times_s, depth=0)
+    total_s = sum(times_s.values())
+    return Counter({name: took_s / total_s for name, took_s in times_s.items()})
 
 
 def _give(
-    stats: dict[Function, Any], function: Function, took_s: float, found: Counter[str], depth: int
+    stats: dict[Function, Any], function: Function, took_s: float, times_s: Counter[str], depth: int
 ) -> None:
     """Count a time for the part of a function; of what is not ours, for those who called it."""
     name = part(function)
     callers = {} if depth > 20 else stats[function][4]
     if name is not None or not callers:
-        found[name or "else"] += took_s  # type: ignore[assignment]
+        times_s[name or "else"] += took_s  # type: ignore[assignment]
         return
     weights = {caller: times[3] for caller, times in callers.items()}
     total = sum(weights.values())
     for caller, weight in weights.items():
-        _give(stats, caller, took_s * (weight / total if total else 1 / len(weights)), found, depth + 1)
+        _give(stats, caller, took_s * (weight / total if total else 1 / len(weights)), times_s, depth + 1)
 
 
 def main() -> None:
-    """Measures, then profiles."""
+    """Measure, then profile."""
     with folder() as where, open_store(where / "db") as store:
         line = Line(store, METERS)
         line.feed(line.messages(BATCH))

@@ -43,9 +43,9 @@ def ours(homes: int, days: int, step_s: int) -> Callable[[], object]:
 
 
 def ramp_user(library: Any, number: int) -> Any:
-    """A home of lights, a television, a kettle, a refrigerator and a washing machine."""
+    """Return a home of lights, a television, a kettle, a refrigerator and a washing machine."""
     user = library.User(user_name=f"home {number}", num_users=1)
-    some = {"time_fraction_random_variability": 0.2}
+    variability = {"time_fraction_random_variability": 0.2}
     evening = [[360, 540], [1020, 1380]]
     for name, watts, minutes, cycle in (
         ("light", 60, 240, 10),
@@ -53,7 +53,13 @@ def ramp_user(library: Any, number: int) -> Any:
         ("kettle", 2200, 15, 3),
     ):
         made = user.add_appliance(
-            name=name, number=1, power=watts, num_windows=2, func_time=minutes, func_cycle=cycle, **some
+            name=name,
+            number=1,
+            power=watts,
+            num_windows=2,
+            func_time=minutes,
+            func_cycle=cycle,
+            **variability,
         )
         made.windows(*evening, random_var_w=0.2)
     cold = user.add_appliance(
@@ -70,7 +76,7 @@ def ramp_user(library: Any, number: int) -> Any:
     cold.specific_cycle_1(100, 20, 5, 40)
     cold.cycle_behaviour([0, 1440])
     wash = user.add_appliance(
-        name="washing machine", number=1, power=600, num_windows=1, func_time=60, func_cycle=50, **some
+        name="washing machine", number=1, power=600, num_windows=1, func_time=60, func_cycle=50, **variability
     )
     wash.windows([480, 1200], random_var_w=0.2)
     return user
@@ -86,16 +92,34 @@ def ramp(library: Any, users: int, days: int) -> Callable[[], object]:
 
 
 def beside_ramp() -> list[Row]:
-    """At RAMP's finest step, and ours at 1 s beside that."""
+    """Compare with RAMP at its finest step, and ours at 1 s with the same."""
     library = peer("ramp")
     if library is None:
         return []
-    many, few = HOMES * DAYS, SECOND_HOMES * SECOND_DAYS
+    home_days, home_days_at_1_s = HOMES * DAYS, SECOND_HOMES * SECOND_DAYS
     theirs, fewer = ramp(library, HOMES, DAYS), ramp(library, SECOND_HOMES, SECOND_DAYS)
     at_60_s, at_1_s = ours(HOMES, DAYS, 60), ours(SECOND_HOMES, SECOND_DAYS, 1)
     return [
-        Row("simulated homes at 60 s", "RAMP at 60 s", at_60_s, theirs, GOAL_RAMP, "", (many, many), UNIT),
-        Row("simulated homes at 1 s", "RAMP at 60 s, its finest", at_1_s, fewer, None, "", (few, few), UNIT),
+        Row(
+            "simulated homes at 60 s",
+            "RAMP at 60 s",
+            at_60_s,
+            theirs,
+            GOAL_RAMP,
+            "",
+            (home_days, home_days),
+            UNIT,
+        ),
+        Row(
+            "simulated homes at 1 s",
+            "RAMP at 60 s, its finest",
+            at_1_s,
+            fewer,
+            None,
+            "",
+            (home_days_at_1_s, home_days_at_1_s),
+            UNIT,
+        ),
     ]
 
 
@@ -128,7 +152,7 @@ def richardson() -> Callable[[], object] | None:
 
 
 def beside_richardson() -> list[Row]:
-    """One home for a year, and a street of as many home-days."""
+    """Compare one home for a year, and a street of as many home-days."""
     theirs, against, work = richardson(), "richardsonpy at 60 s", (YEAR, YEAR)
     if theirs is None:
         return []
@@ -149,7 +173,7 @@ def beside_richardson() -> list[Row]:
 
 
 def absolute() -> Row:
-    """Ours at 1 s, beside the CPU time that it may take."""
+    """Compare ours at 1 s with the CPU time that it may take."""
     days = SECOND_HOMES * SECOND_DAYS
     at_1_s, allowed_s = ours(SECOND_HOMES, SECOND_DAYS, 1), days / GOAL_AT_1_S
     against = f"{GOAL_AT_1_S} home-days per CPU-second"
@@ -157,7 +181,7 @@ def absolute() -> Row:
 
 
 def main() -> None:
-    """Measures everything here."""
+    """Run this program."""
     warnings.simplefilter("ignore")  # the peers' own
     rows = [*beside_ramp(), absolute(), *beside_richardson()]
     report(run(rows), ["numpy", "rampdemand", "richardsonpy"])

@@ -27,42 +27,42 @@ COMMITS = 100
 RECOVERY_S = 10.0
 
 
-def commits(where: Path, each: int) -> Result:
-    """Commits a second of so many releases each, beside plain SQLite that writes the records alone."""
-    line = Line(store := open_store(where / f"each{each}"), min(each, METERS))
-    plain = sqlite3.connect(where / f"plain{each}", isolation_level=None)
+def commits(where: Path, per_commit: int) -> Result:
+    """Compare commits a second with plain SQLite that writes only the records."""
+    line = Line(store := open_store(where / f"each{per_commit}"), min(per_commit, METERS))
+    plain = sqlite3.connect(where / f"plain{per_commit}", isolation_level=None)
     plain.execute("PRAGMA journal_mode = WAL")
     plain.execute("PRAGMA synchronous = FULL")
     plain.execute("CREATE TABLE record (id INTEGER PRIMARY KEY, payload BLOB)")
-    line.feed(line.messages(2 * each))
+    line.feed(line.messages(2 * per_commit))
     rates = []
     for _ in range(ROUNDS):
-        batches = [line.messages(each) for _ in range(COMMITS)]
+        batches = [line.messages(per_commit) for _ in range(COMMITS)]
         began_s = time.perf_counter()
         for _ in range(COMMITS):
             plain.execute("BEGIN")
-            plain.executemany("INSERT INTO record (payload) VALUES (?)", [(RECORD % 0,)] * each)
+            plain.executemany("INSERT INTO record (payload) VALUES (?)", [(RECORD % 0,)] * per_commit)
             plain.execute("COMMIT")
         theirs = COMMITS / (time.perf_counter() - began_s)
         _, ours_s = cost_s(line, batches)
-        rates.append((1 / (ours_s * each), theirs))
+        rates.append((1 / (ours_s * per_commit), theirs))
     plain.close()
     store.close()
-    releases = "one release" if each == 1 else f"{each} releases"
-    per_s = each * median(ours for ours, _ in rates)
+    releases = "one release" if per_commit == 1 else f"{per_commit} releases"
+    per_s = per_commit * median(ours for ours, _ in rates)
     text = f"{{:,.0f}} and {{:,.0f}} a second, fsynced; {per_s:,.0f} releases a second"
     name = f"commits a second, {releases} each"
     return compared(name, "SQLite writing the records", rates, text, more=True)
 
 
-def growth(name: str, few: Line, many: Line, note: str, each: int = BATCH) -> Result:
-    """What a release costs with little behind it, so many in a commit, against what it costs with much."""
+def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BATCH) -> Result:
+    """Compare the cost of a release with a little history, `per_commit` of them at once, and with much."""
     seen = []
-    for line in (few, many):
+    for line in (small, large):
         line.warm()
     for _ in range(ROUNDS):
-        little = cost_s(few, [few.messages(each) for _ in range(BATCHES * BATCH // each)])
-        much = cost_s(many, [many.messages(BATCH) for _ in range(BATCHES)])
+        little = cost_s(small, [small.messages(per_commit) for _ in range(BATCHES * BATCH // per_commit)])
+        much = cost_s(large, [large.messages(BATCH) for _ in range(BATCHES)])
         seen.append((much, little))
     pairs = [(1e6 * much_s, 1e6 * little_s) for (much_s, _), (little_s, _) in seen]
     clock_us = 1e6 * median(clock_s for (_, clock_s), _ in seen)
@@ -72,7 +72,7 @@ def growth(name: str, few: Line, many: Line, note: str, each: int = BATCH) -> Re
 
 
 def ordinary(where: Path) -> Result:
-    """A reading of windows that are open, beside one that opens, charges, closes and leaves a release."""
+    """Compare a reading of an open window with one that opens, charges, closes and releases."""
     with open_store(where / "worst") as first, open_store(where / "ordinary") as second:
         worst, usual = Line(first, METERS), Line(second, *ORDINARY)
         for line in (worst, usual):
@@ -80,39 +80,39 @@ def ordinary(where: Path) -> Result:
         seen = []
         for _ in range(ROUNDS):
             batches = [[line.messages(BATCH) for _ in range(BATCHES)] for line in (worst, usual)]
-            most_us, least_us = (1e6 * cost_s(*one)[0] for one in zip((worst, usual), batches, strict=True))
+            most_us, least_us = (1e6 * cost_s(*side)[0] for side in zip((worst, usual), batches, strict=True))
             seen.append((least_us, most_us))
     text = f"{{:.1f}} and {{:.1f}} us of CPU, {BATCH} a commit; a window of half an hour, every 10 s"
     name = "CPU of a reading that opens nothing"
     return compared(name, "one that opens, closes and is released", seen, text)
 
 
-def size(many: Path) -> Result:
-    """What a released reading takes on disk, beside the bytes that left."""
-    bytes_each = sum(path.stat().st_size for path in many.parent.glob(f"{many.name}*")) / MANY
+def size(path: Path) -> Result:
+    """Compare the disk space of a released reading with the bytes that left."""
+    bytes_each = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / MANY
     left = len(RECORD) + len("private/m10/power")
     note = f"{bytes_each:.0f} bytes a reading as long as it is kept, with indices and ledger; {left} left"
     return Result("bytes on disk a released reading", "the bytes that left", (left / bytes_each,), None, note)
 
 
 def recovery(path: Path) -> Result:
-    """How long until a new process has released, once the one before was killed while it committed."""
+    """Measure how long a new process takes to release, after one was killed while it committed."""
     seen = []
     for _ in range(ROUNDS):
         log_bytes = crash.killed(path, METERS)
         seen.append((crash.recovered_s(path, METERS), log_bytes))
-    took_s, log_bytes = (median(some) for some in zip(*seen, strict=True))
+    took_s, log_bytes = (median(values) for values in zip(*seen, strict=True))
     note = f"{took_s:.2f} s from its start to its first release; {log_bytes / 1000:,.0f} kB of log to replay"
-    ratios = tuple(RECOVERY_S / one for one, _ in seen)
+    ratios = tuple(RECOVERY_S / s for s, _ in seen)
     return Result(f"recovery after kill -9, {MANY:,} releases", f"{RECOVERY_S:.0f} s", ratios, 1.0, note)
 
 
 def main() -> None:
-    """Measures everything here."""
+    """Run this program."""
     gc.set_threshold(COLLECT_AFTER)  # as the agent does
     results = []
     with folder() as where:
-        results += [commits(where, each) for each in (1, BATCH)]
+        results += [commits(where, count) for count in (1, BATCH)]
         results.append(ordinary(where))
         with ExitStack() as stack:
             stores = {}
@@ -133,12 +133,14 @@ def main() -> None:
         results.append(recovery(where / "many"))
     with ExitStack() as stack:
         where = stack.enter_context(folder())
-        ten, thousand, most = (
+        ten, thousand, ten_thousand = (
             Line(stack.enter_context(open_store(where / f"{meters}")), meters) for meters in GROWING
         )
-        results.append(growth("10,000 meters", thousand, most, "1,000 meters"))
-        results.append(growth("10,000 meters", ten, most, "10 meters"))
-        results.append(growth("10,000 meters", ten, most, "10 meters, a window of each a commit", each=10))
+        results.append(growth("10,000 meters", thousand, ten_thousand, "1,000 meters"))
+        results.append(growth("10,000 meters", ten, ten_thousand, "10 meters"))
+        results.append(
+            growth("10,000 meters", ten, ten_thousand, "10 meters, a window of each a commit", per_commit=10)
+        )
         results.append(floor(where, GROWING[0], GROWING[-1]))
     report(results, ["numpy"], {"sqlite": sqlite3.sqlite_version})
 

@@ -22,13 +22,13 @@ Rows = Sequence[dict[str, Any]]
 
 
 def published() -> list[dict[str, Any]]:
-    """The rows of the published run."""
+    """Return the rows of the published run."""
     rows: list[dict[str, Any]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     return rows
 
 
 def number(value: float) -> str:
-    """Three digits, without an exponent.
+    """Format a number with three digits, without an exponent.
 
     >>> number(0.05712), number(1.0), number(12_345)
     ('0.0571', '1', '12,300')
@@ -37,7 +37,7 @@ def number(value: float) -> str:
 
 
 def met(row: dict[str, Any]) -> bool:
-    """Whether its goal was reached by the median."""
+    """Return whether the median reaches the goal."""
     return bool(row["goal"] is None or row["ratio"] >= row["goal"])
 
 
@@ -53,30 +53,30 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def goals(rows: Rows) -> str:
-    """What has a goal, as a picture and in figures."""
-    found = [["what", "against", "ratio", "least – greatest", "goal", "", "in figures"]]
+    """Return the rows with a goal, as a picture and in figures."""
+    cells = [["what", "against", "ratio", "least – greatest", "goal", "", "in figures"]]
     for row in rows:
         if row["goal"] is not None:
             mark = "met" if met(row) else "**missed**"
             ratio, goal = number(row["ratio"]), number(row["goal"])
-            found.append([row["name"], row["against"], ratio, _between(row), goal, mark, row["note"]])
-    return PICTURE + _markdown(found)
+            cells.append([row["name"], row["against"], ratio, _between(row), goal, mark, row["note"]])
+    return PICTURE + _markdown(cells)
 
 
 def others(rows: Rows) -> str:
-    """What has no goal, by name."""
-    found: dict[str, list[str]] = {}
+    """Return the rows without a goal, by name."""
+    texts_by_name: dict[str, list[str]] = {}
     for row in rows:
         if row["goal"] is None:
             note = f" ({row['note']})" if row["note"] else ""
             text = f"{row['against']}: **{number(row['ratio'])}** [{_between(row)}]{note}"
-            found.setdefault(row["name"], []).append(text)
-    lines = [[name, "<br>".join(texts)] for name, texts in found.items()]
+            texts_by_name.setdefault(row["name"], []).append(text)
+    lines = [[name, "<br>".join(texts)] for name, texts in texts_by_name.items()]
     return _markdown([["what", "against: **ratio** [least – greatest]"], *lines])
 
 
 def machine(rows: Rows) -> str:
-    """What the rows were taken on, and the versions of all that took part."""
+    """Return the machine of the run, and the versions of all packages."""
     seen: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row["versions"].items():
@@ -94,16 +94,16 @@ BLOCKS: dict[str, Callable[[Rows], str]] = {"goals": goals, "others": others, "m
 
 
 def renewed(text: str, rows: Rows) -> str:
-    """A page with its blocks made again.
+    """Return a page with its blocks made again.
 
     Raises:
         KeyError: there is no such block.
     """
-    return BLOCK.sub(lambda found: found[1] + (BLOCKS[found[2]](rows) if rows else NONE_YET) + found[3], text)
+    return BLOCK.sub(lambda match: match[1] + (BLOCKS[match[2]](rows) if rows else NONE_YET) + match[3], text)
 
 
 def main() -> None:
-    """Writes them into the page."""
+    """Write the blocks into the page."""
     PAGE.write_text(renewed(PAGE.read_text(), published()))
 
 

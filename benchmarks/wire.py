@@ -15,7 +15,7 @@ _KEEPALIVE_S = 600
 
 
 def packet(kind: int, body: bytes) -> bytes:
-    """A packet with its length."""
+    """Return a packet with its length."""
     length, size = len(body), bytearray()
     while True:
         length, low = divmod(length, 128)
@@ -25,7 +25,7 @@ def packet(kind: int, body: bytes) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """A string as MQTT writes it."""
+    """Return a string as MQTT encodes it."""
     raw = value.encode()
     return len(raw).to_bytes(2, "big") + raw
 
@@ -44,7 +44,7 @@ class Client(asyncio.Protocol):
 
     @classmethod
     async def connect(cls, port: int, name: str, on_message: Callable[[bytes], None]) -> "Client":
-        """A client that is connected."""
+        """Connect a client."""
         loop = asyncio.get_running_loop()
         _, client = await loop.create_connection(lambda: cls(name, on_message), "127.0.0.1", port)
         await client.ready.wait()
@@ -82,8 +82,8 @@ class Client(asyncio.Protocol):
         buffer = self._buffer
         buffer += data
         at, answers = 0, []
-        while (found := split(buffer, at)) is not None:
-            kind, begin, at = found
+        while (bounds := split(buffer, at)) is not None:
+            kind, begin, at = bounds
             if kind & 0xF0 == PUBLISH:
                 topic_end = begin + 2 + int.from_bytes(buffer[begin : begin + 2], "big")
                 if kind & 6:
@@ -104,7 +104,7 @@ class Client(asyncio.Protocol):
 
 
 def split(buffer: bytearray, at: int) -> tuple[int, int, int] | None:
-    """Kind, begin and end of the body of the packet at a place; None if it is not all there."""
+    """Return kind, begin and end of the packet's body at an offset; None if it is incomplete."""
     length = shift = 0
     place = at + 1
     while place < len(buffer):
@@ -144,10 +144,10 @@ class Load:
         self.arrived(topic)
 
     def arrived(self, topic: bytes) -> None:
-        """A record of this topic has come."""
+        """Note a record of this topic."""
 
     def send(self) -> None:
-        """The next meter's reading, of the next step once all have had theirs."""
+        """Send the next meter's reading; a round of all meters is a step."""
         step, meter = divmod(self.sent, len(self._topics))
         payload = b'{"t":%d,"power":%d}' % (self._first_s + step * self._step_s, step % 3000)
         self._sender.publish(self._topics[meter], payload, self._qos)
@@ -173,7 +173,7 @@ class ClosedLoop(Load):
         self._ticking = asyncio.create_task(self._tick())
 
     def arrived(self, _: bytes) -> None:
-        """A record has come: the next reading goes."""
+        """Note a record, and send the next reading."""
         self.send()
 
     def close(self) -> None:
@@ -203,14 +203,14 @@ class Paced(Load):
         self._sent_s: defaultdict[bytes, deque[float]] = defaultdict(deque)
 
     def send(self) -> None:
-        """A reading, and when it was sent."""
+        """Send a reading, and note when."""
         step, meter = divmod(self.sent, self.meters)
         if step >= self._behind:
             self._sent_s[self._topics[meter].partition(b"/")[2]].append(time.perf_counter())
         super().send()
 
     def arrived(self, topic: bytes) -> None:
-        """A record has come; one that comes twice has no reading of its own."""
+        """Note a record and its latency; one that arrives twice counts once."""
         waiting = self._sent_s[topic.partition(b"/")[2]]
         if waiting:
             self.latencies_s.append(time.perf_counter() - waiting.popleft())

@@ -1,3 +1,3 @@
-"""Simulation: what meters send, without meters. Nothing in `meteragent` imports it."""
+"""Simulation: homes, meters and faults without hardware. Nothing in `meteragent` imports it."""
 
 __version__ = "0.1.0"

@@ -1,38 +1,41 @@
-"""`python -m simulators COMMAND …`: simulation runs."""
+"""Simulation runs: `python -m simulators COMMAND …`."""
 
 import argparse
+import ast
 import sys
 from importlib import import_module
+from pathlib import Path
 
+from simulators.arguments import DECLARATIONS
 from simulators.extras import lacking
 
 COMMANDS = {
-    "demo": ("demo", "the whole chain at work in a minute: homes, broker, agent, receiver"),
-    "generate": ("sim", "simulated homes to files: their load, and what ran in them"),
-    "compare": ("sim", "what is simulated beside real traces: a table"),
-    "world": ("sim", "homes, faults, the agent's core and a store in virtual time, to files; all checked"),
-    "simtest": ("sim", "the agent under seeded crashes and faults in virtual time; all of it checked"),
-    "replay": ("sim", "a trace file as MQTT meters"),
-    "attack": ("analysis", "how often the worst of the attackers is right, raw and private"),
-    "frontier": ("analysis", "error against leakage, mechanism by mechanism, at equal error"),
+    "demo": ("demo", "show the whole chain in a minute: homes, broker, agent, receiver"),
+    "generate": ("sim", "simulate homes: their load, and what ran in them, to files or MQTT"),
+    "compare": ("sim", "compare simulated homes with real traces, in a table"),
+    "world": ("sim", "run homes, faults, the agent's core and a store in virtual time, and check"),
+    "simtest": ("sim", "run the agent under seeded crashes and faults in virtual time, and check"),
+    "replay": ("sim", "replay a trace file as MQTT meters"),
+    "attack": ("analysis", "measure how often the worst attacker is right, raw and private"),
+    "frontier": ("analysis", "compare error with leakage, mechanism by mechanism"),
     "paper": (
         "analysis",
-        "the figures and examples of the three papers: numbers, pictures, who is recognised",
+        "print the figures and examples of the three papers, and redraw two",
     ),
-    "pictures": ("analysis", "all pictures of the READMEs, from one seed"),
-    "utility": ("analysis", "how far off private numbers are, promised beside measured"),
+    "pictures": ("analysis", "draw all pictures of the READMEs, from one seed"),
+    "utility": ("analysis", "measure how far off private numbers are, beside the promise"),
 }
-"""Each is a module of its name, with the extra that installs what it needs, and what it is."""
+"""Each command is the module of its name: the extra that installs what it needs, and a sentence."""
 _FORMER = {"ordeal": "simtest"}
 """Names of the last version, which still work in this one."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; returns its exit code, 1 if something that it needs is not installed."""
+    """Run a command; return its exit code, 1 if a package that it needs is not installed."""
     listed = "\n".join(f"  {name:<9}{text}" for name, (_, text) in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="python -m simulators",
-        description="Meters without meters.",
+        description="Simulated homes, meters, attackers and faults.",
         epilog=f"commands:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -41,15 +44,28 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     name = _FORMER.get(parsed.command, parsed.command)
     extra, _ = COMMANDS[name]
+    command = argparse.ArgumentParser(f"python -m simulators {name}")
     try:
-        module = import_module(f"simulators.{name}")
+        if name in DECLARATIONS:
+            command.description = _docstring(name)
+            DECLARATIONS[name](command)
+            options = command.parse_args(parsed.rest)
+            module = import_module(f"simulators.{name}")
+        else:
+            module = import_module(f"simulators.{name}")
+            command.description = getattr(module, "DESCRIPTION", module.__doc__)
+            module.add_arguments(command)
+            options = command.parse_args(parsed.rest)
     except ModuleNotFoundError as missing:
         print(f"{name}: {lacking(missing, extra)}", file=sys.stderr)
         return 1
-    description = getattr(module, "DESCRIPTION", module.__doc__)
-    command = argparse.ArgumentParser(f"python -m simulators {name}", description=description)
-    module.add_arguments(command)
-    return int(module.run(command.parse_args(parsed.rest)))
+    return int(module.run(options))
+
+
+def _docstring(name: str) -> str | None:
+    """Read a module's docstring without importing the packages that the module needs."""
+    path = Path(__file__).with_name(f"{name}.py")
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":

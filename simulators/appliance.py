@@ -1,8 +1,8 @@
-"""Appliances: how often they run, when, in how many homes, and the runs that come of it.
+"""Appliances: how often each runs, when, in how many homes, and the runs that follow.
 
-A run belongs to the day that it starts in, even where it lasts over midnight. What is drawn for it is keyed
-by (seed, appliance, home, day, number of the run). Times are whole seconds and powers whole milliwatts:
-sums are exact, so that no order of adding changes a bit.
+A run belongs to the day on which it starts, even where it lasts over midnight. Its random numbers are keyed
+by (seed, appliance, home, day, number of the run). Times are whole seconds and powers whole milliwatts: sums
+are exact, so that no order of adding changes a bit.
 """
 
 from dataclasses import dataclass
@@ -16,24 +16,25 @@ from simulators.household import Absences, Households
 from simulators.signature import DAY_S, Signature
 
 STRETCH_MAX = 4
-"""No run takes longer than so many times its signature, nor is shorter than that part of it."""
+"""A run is at most this many times as long as its signature, and at least that part of it."""
 _RUN_SPREAD = 0.03
-"""How far the power of a run is from what the home's appliance draws: uniform, relative."""
+"""Deviation of a run's power from that of the home's appliance: uniform, relative."""
 _POWER_SPREAD, _LENGTH_SPREAD = 0.3, 0.3
-"""How far a home's appliance is from the signature: in power, uniform and relative, and in the length of its
+"""Deviation of a home's appliance from the signature: in power, uniform and relative; in the length of its
 runs, the standard deviation of the logarithm."""
 _JITTER = 0.2
-"""Of a thermostat's period and of its time on, relative."""
+"""Deviation of a thermostat's period and of its time on: uniform, relative."""
 _RUNS_MAX = 4096
-"""Runs of one appliance in a home and a day, and steps in a signature, are fewer: their draws' places."""
+"""Upper limit of the runs of one appliance in a home and a day, and of the steps of a signature: it keeps the
+indices of their random numbers apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """Runs of one appliance that start on one day, r of them with k steps each.
+    """The runs of one appliance that start on one day, r of them with k steps each.
 
-    `row`: of the home, shape (r,); `start_s` after midnight; `ends_s`: of each step after the start, shape
-    (r, k), rising; `levels_mw`: of each step, shape (r, k).
+    `row`: of the home, shape (r,); `start_s` after midnight; `ends_s`: of each step after the start,
+    shape (r, k), rising; `levels_mw`: of each step, shape (r, k).
     """
 
     row: Integers
@@ -43,39 +44,39 @@ class Runs:
 
     @property
     def stop_s(self) -> Integers:
-        """When each ends, after the midnight of the day that it starts in."""
+        """The end of each run, after the midnight of the day on which it starts."""
         return np.asarray(self.start_s + self.ends_s[:, -1])
 
     @property
     def mean_w(self) -> Floats:
-        """The mean power of each."""
+        """The mean power of each run."""
         lengths = np.diff(self.ends_s, axis=1, prepend=0)
         return np.asarray((lengths * self.levels_mw).sum(axis=1) / (1000 * self.ends_s[:, -1]))
 
     def where(self, chosen: NDArray[np.bool_]) -> "Runs":
-        """Some of them."""
+        """Return the chosen runs."""
         return Runs(self.row[chosen], self.start_s[chosen], self.ends_s[chosen], self.levels_mw[chosen])
 
 
 class Load(Protocol):
-    """Whatever runs in homes."""
+    """Anything that draws power in homes."""
 
     @property
     def name(self) -> str:
-        """What it is called in tables of events."""
+        """Its name in tables of events."""
 
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
-        """Its runs that start on a day."""
+        """Return its runs that start on a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appliance:
-    """What people start, or let start: `starts_per_day` on average where there is one, at their `hours`.
+    """An appliance that people start: `starts_per_day` on average where there is one, at `hours`.
 
-    `hours` are (from, to, weight); `owners` the share of homes that have one; `spread` the standard
+    `hours` are (from, to, weight); `owners` is the share of homes that have one; `spread` is the standard
     deviation of the logarithm of a run's length, around that of the home. An attended one is not started
-    while nobody is home (the runs that would are left out, so that such homes have fewer), and one that is
-    not `many` does not start before its last run of that day ended.
+    while nobody is home (those runs are left out, so that such homes have fewer), and one that is not
+    `many` does not start before its last run of that day has ended.
 
     Raises ValueError where a run could last longer than a day.
     """
@@ -87,34 +88,34 @@ class Appliance:
     owners: float = 1.0
     spread: float = 0.15
     attended: bool = True
-    many: bool = False
+    overlapping: bool = False
 
     def __post_init__(self) -> None:
         if self.signature.duration_s * STRETCH_MAX > DAY_S or len(self.signature.watts) > _RUNS_MAX:
             raise ValueError(f"{self.name}: a run must be shorter than {DAY_S // STRETCH_MAX} s")
 
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
-        """As drawn for each home."""
-        row, number, start_s, drawn = self._starts(people, activity, day)
+        """Draw the runs of each home that start on a day."""
+        row, number, start_s, chance = self._draw_starts(people, activity, day)
         make = Makes.of(people, self.name)
-        stretch = make.length[row] * np.exp(self.spread * normal(drawn[2], drawn[3]))
+        stretch = make.length[row] * np.exp(self.spread * normal(chance[2], chance[3]))
         stretch = stretch.clip(1 / STRETCH_MAX, STRETCH_MAX)
         ends_s = np.floor(np.cumsum(self.signature.seconds) * stretch[:, None] + 0.5).astype(np.int64)
         ends_s[:, -1] = np.maximum(ends_s[:, -1], 1)
-        factor = make.power[row] * (1 + _RUN_SPREAD * (2 * drawn[1] - 1))
+        factor = make.power[row] * (1 + _RUN_SPREAD * (2 * chance[1] - 1))
         levels = np.asarray(self.signature.watts) * factor[:, None]
         if self.signature.swing:
-            levels *= self._swings(people, row, number, day)
+            levels *= self._draw_swings(people, row, number, day)
         runs = Runs(row, start_s, ends_s, np.rint(1000 * levels).astype(np.int64))
-        kept = np.ones(len(row), np.bool_) if self.many else _apart(runs)
+        possible = np.ones(len(row), np.bool_) if self.overlapping else _starts_when_free(runs)
         if self.attended:
-            kept &= ~absences.cover(row, start_s)
-        return runs.where(kept)
+            possible &= ~absences.cover(row, start_s)
+        return runs.where(possible)
 
-    def _starts(
+    def _draw_starts(
         self, people: Households, activity: Floats, day: int
     ) -> tuple[Integers, Integers, Integers, Floats]:
-        """Rows, numbers within the home, seconds after midnight, and four uniform numbers each, by row."""
+        """Draw rows, numbers within the home, seconds after midnight, and four uniform numbers each."""
         owned = uniforms(people.seed, f"{self.name}: owned", people.homes)[0] < self.owners
         count = poisson(
             uniforms(people.seed, f"{self.name}: count", people.homes, day)[0],
@@ -122,29 +123,31 @@ class Appliance:
         )
         row = np.repeat(np.arange(len(count)), count)
         number = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-        drawn = uniforms(people.seed, self.name, people.homes[row], day, number)
-        second = np.floor(np.interp(drawn[0], self._hours_below(), np.arange(25)) * 3600).astype(np.int64)
-        return row, number, (second + people.late_s[row]) % DAY_S, drawn
+        chance = uniforms(people.seed, self.name, people.homes[row], day, number)
+        second = np.floor(np.interp(chance[0], self._cumulative_hours(), np.arange(25)) * 3600).astype(
+            np.int64
+        )
+        return row, number, (second + people.late_s[row]) % DAY_S, chance
 
-    def _hours_below(self) -> Floats:
-        """The probability of a start before each hour, 0 to 24."""
+    def _cumulative_hours(self) -> Floats:
+        """Return the probability of a start before each hour, 0 to 24."""
         weights = np.zeros(25)
         for begin, end, weight in self.hours:
             weights[begin + 1 : end + 1] += weight
         return np.asarray(np.cumsum(weights) / weights.sum())
 
-    def _swings(self, people: Households, row: Integers, number: Integers, day: int) -> Floats:
-        """A factor for each step of each run."""
+    def _draw_swings(self, people: Households, row: Integers, number: Integers, day: int) -> Floats:
+        """Draw a factor for each step of each run."""
         steps = len(self.signature.watts)
-        at = number[:, None] * _RUNS_MAX + np.arange(-(-steps // 4))
-        drawn = uniforms(people.seed, f"{self.name}: steps", people.homes[row][:, None], day, at)
-        by_step = np.moveaxis(drawn, 0, -1).reshape(len(row), 4 * at.shape[1])[:, :steps]
+        index = number[:, None] * _RUNS_MAX + np.arange(-(-steps // 4))
+        chance = uniforms(people.seed, f"{self.name}: steps", people.homes[row][:, None], day, index)
+        by_step = np.moveaxis(chance, 0, -1).reshape(len(row), 4 * index.shape[1])[:, :steps]
         return np.asarray(1 + self.signature.swing * (2 * by_step - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Thermostat:
-    """What switches itself, day and night: run k of a home starts about k periods after its phase.
+    """An appliance that switches itself, day and night: run k starts about k periods after its phase.
 
     `period_s` and `duty` (the share of time on) are (least, most) over homes.
     """
@@ -156,19 +159,19 @@ class Thermostat:
     owners: float = 1.0
 
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
-        """A pure function of time: a day has the runs that start in it, whoever is home."""
+        """Draw the runs that start on a day: a pure function of time, whoever is home."""
         del absences, activity
         trait = uniforms(people.seed, f"{self.name}: trait", people.homes)
         period = self.period_s[0] + (self.period_s[1] - self.period_s[0]) * trait[0]
         on_s = period * (self.duty[0] + (self.duty[1] - self.duty[0]) * trait[1])
         first = np.floor(day * DAY_S / period - trait[2]).astype(np.int64) - 1
         number = first[:, None] + np.arange(int(DAY_S / self.period_s[0]) + 4)
-        drawn = uniforms(people.seed, self.name, people.homes[:, None], 0, number)
-        at = (number + trait[2][:, None] + _JITTER * (drawn[0] - 0.5)) * period[:, None]
-        start_s = np.floor(at).astype(np.int64) - day * DAY_S
+        chance = uniforms(people.seed, self.name, people.homes[:, None], 0, number)
+        start = (number + trait[2][:, None] + _JITTER * (chance[0] - 0.5)) * period[:, None]
+        start_s = np.floor(start).astype(np.int64) - day * DAY_S
         owned = trait[3] < self.owners
         row, column = np.nonzero((start_s >= 0) & (start_s < DAY_S) & owned[:, None])
-        lasting = on_s[row] * (1 + _JITTER * (2 * drawn[1][row, column] - 1))
+        lasting = on_s[row] * (1 + _JITTER * (2 * chance[1][row, column] - 1))
         ends_s = np.floor(
             np.cumsum(self.signature.seconds) * (lasting / self.signature.duration_s)[:, None] + 0.5
         )
@@ -179,28 +182,28 @@ class Thermostat:
 
 
 class Makes(NamedTuple):
-    """By what factors each home's own differs from the signature in power and in length, shape (homes,)."""
+    """The factors by which each home's own appliance differs from the signature, shape (homes,)."""
 
     power: Floats
     length: Floats
 
     @classmethod
     def of(cls, people: Households, name: str) -> Self:
-        """What homes bought under a name."""
-        drawn = uniforms(people.seed, f"{name}: make", people.homes)
-        length = np.exp(_LENGTH_SPREAD * normal(drawn[1], drawn[2]))
-        return cls(1 + _POWER_SPREAD * (2 * drawn[0] - 1), length)
+        """Draw each home's make of an appliance."""
+        chance = uniforms(people.seed, f"{name}: make", people.homes)
+        length = np.exp(_LENGTH_SPREAD * normal(chance[1], chance[2]))
+        return cls(1 + _POWER_SPREAD * (2 * chance[0] - 1), length)
 
 
-def _apart(runs: Runs) -> NDArray[np.bool_]:
-    """Whether each run starts after all that started before it in its home have ended, left out or not."""
+def _starts_when_free(runs: Runs) -> NDArray[np.bool_]:
+    """Return whether all earlier runs of the same home, left out or not, have ended at each start."""
     order = np.lexsort((runs.start_s, runs.row))
-    # Homes one after the other on one line of time, so far apart that none reaches the next.
+    # All homes on one line of time, one after the other, so far apart that no run reaches the next home's.
     begin_s = runs.row[order] * 4 * DAY_S
     latest_s = np.maximum.accumulate(begin_s + runs.stop_s[order])
-    kept = np.ones(len(order), np.bool_)
-    kept[order[1:]] = (begin_s + runs.start_s[order])[1:] >= latest_s[:-1]
-    return kept
+    free = np.ones(len(order), np.bool_)
+    free[order[1:]] = (begin_s + runs.start_s[order])[1:] >= latest_s[:-1]
+    return free
 
 
 _MEALS = (6, 9, 1.5), (11, 14, 2.0), (17, 20, 3.5)
@@ -212,29 +215,48 @@ BAKING = Signature.cycle((2300, 600), *((2300, 50), (30, 100)) * 12)
 FRYING = Signature.cycle((1800, 180), *((1800, 30), (0, 30)) * 7)
 DEFROSTING = Signature.cycle((1350, 60), *((1350, 12), (60, 6)) * 2)
 
-CATALOGUE: tuple[Load, ...] = (
-    Thermostat("refrigerator", Signature.settling(600, 100, 1, 1000), (2400, 4200), (0.2, 0.35)),
-    Thermostat("freezer", Signature.settling(900, 150, 1, 500), (2000, 3600), (0.1, 0.2), owners=0.5),
-    Appliance("kettle", Signature.on(2150, 140), 6, ((6, 9, 4), (9, 17, 1), (17, 23, 2)), spread=0.5),
-    Appliance("microwave", DEFROSTING, 2.3, ((7, 9, 2), (12, 14, 2), (18, 21, 2)), spread=0.5),
-    Appliance("toaster", Signature.on(750, 170), 0.8, ((6, 10, 1),)),
-    Appliance("hob", FRYING, 3, _MEALS, owners=0.8, spread=0.4),
-    Appliance("oven", BAKING, 0.9, ((11, 13, 1), (17, 20, 2)), spread=0.2),
-    Appliance("washing machine", WASHING, 0.8, ((8, 20, 1),), spread=0.1),
-    Appliance(
-        "tumble dryer", Signature.settling(2300, 2000, 600, 3300), 0.8, ((10, 21, 1),), owners=0.4, spread=0.3
-    ),
-    Appliance("dishwasher", DISHES, 0.8, ((8, 10, 1), (12, 14, 1), _EVENING), owners=0.6, spread=0.1),
-    Appliance("vacuum cleaner", Signature.settling(1800, 1150, 2, 700), 0.25, ((9, 18, 1),), spread=0.4),
-    Appliance("hair dryer", Signature.varying(1300, 0.3, 20, 100), 0.4, ((6, 9, 2), (19, 22, 1)), owners=0.6),
-    Appliance(
-        "lights",
-        Signature.settling(60, 85, 60, 7200),
-        6,
-        ((6, 9, 2), (9, 17, 1), _EVENING),
-        spread=0.5,
-        many=True,
-    ),
-    Appliance("computer", Signature.varying(80, 0.5, 90, 7200), 3, ((8, 22, 1),), spread=0.6),
+
+class _Catalogue(tuple[Load, ...]):
+    """A tuple with a short repr: signatures in `help` have it as a default."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "CATALOGUE"
+
+
+CATALOGUE: tuple[Load, ...] = _Catalogue(
+    (
+        Thermostat("refrigerator", Signature.settling(600, 100, 1, 1000), (2400, 4200), (0.2, 0.35)),
+        Thermostat("freezer", Signature.settling(900, 150, 1, 500), (2000, 3600), (0.1, 0.2), owners=0.5),
+        Appliance("kettle", Signature.on(2150, 140), 6, ((6, 9, 4), (9, 17, 1), (17, 23, 2)), spread=0.5),
+        Appliance("microwave", DEFROSTING, 2.3, ((7, 9, 2), (12, 14, 2), (18, 21, 2)), spread=0.5),
+        Appliance("toaster", Signature.on(750, 170), 0.8, ((6, 10, 1),)),
+        Appliance("hob", FRYING, 3, _MEALS, owners=0.8, spread=0.4),
+        Appliance("oven", BAKING, 0.9, ((11, 13, 1), (17, 20, 2)), spread=0.2),
+        Appliance("washing machine", WASHING, 0.8, ((8, 20, 1),), spread=0.1),
+        Appliance(
+            "tumble dryer",
+            Signature.settling(2300, 2000, 600, 3300),
+            0.8,
+            ((10, 21, 1),),
+            owners=0.4,
+            spread=0.3,
+        ),
+        Appliance("dishwasher", DISHES, 0.8, ((8, 10, 1), (12, 14, 1), _EVENING), owners=0.6, spread=0.1),
+        Appliance("vacuum cleaner", Signature.settling(1800, 1150, 2, 700), 0.25, ((9, 18, 1),), spread=0.4),
+        Appliance(
+            "hair dryer", Signature.varying(1300, 0.3, 20, 100), 0.4, ((6, 9, 2), (19, 22, 1)), owners=0.6
+        ),
+        Appliance(
+            "lights",
+            Signature.settling(60, 85, 60, 7200),
+            6,
+            ((6, 9, 2), (9, 17, 1), _EVENING),
+            spread=0.5,
+            overlapping=True,
+        ),
+        Appliance("computer", Signature.varying(80, 0.5, 90, 7200), 3, ((8, 22, 1),), spread=0.6),
+    )
 )
-"""What homes have, beside a television."""
+"""The appliances of homes, besides a television."""

@@ -1,13 +1,13 @@
-"""The demo's broker: amqtt (MQTT 3.1.1) in a process of its own, which remembers nothing.
+"""The demo's broker: amqtt (MQTT 3.1.1) in a process of its own, without a memory.
 
-`python -m simulators.broker` listens on a free port of the loopback and says so, then names each topic
-filter that a client subscribes to, as lines on its standard output:
+`python -m simulators.broker` listens on a free port of the loopback and prints it, then each topic filter
+that a client subscribes to, as lines on standard output:
 
     listening 41235
     subscribed meters/+/power
 
-amqtt keeps nothing for clients that are away, so whoever publishes waits for the second line. It ends
-when its standard input does, so never later than the process that started it.
+amqtt keeps nothing for clients that are away, so publishers wait for the second line. It ends when its
+standard input does, so never later than the process that started it.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ _LISTENER = "default"
 
 
 class Announcer(BasePlugin[BrokerContext]):  # type: ignore[misc]  # amqtt has no types
-    """Says who may be published to."""
+    """A plugin that prints each subscription, so that publishers know when to start."""
 
     async def on_broker_client_subscribed(self, *, topic: str, **_: object) -> None:
-        """A subscription stands."""
+        """Print the topic filter of a confirmed subscription."""
         print(f"subscribed {topic}", flush=True)
 
 

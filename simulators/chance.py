@@ -1,10 +1,10 @@
-"""Keyed random numbers: each is a pure function of what it is for, so that no order of asking changes one.
+"""Keyed random numbers: each is a pure function of its purpose, so that no order of drawing changes one.
 
 Philox4x32-10 (Salmon 2011, Parallel random numbers: as easy as 1, 2, 3) turns a counter and a key into four
-words of 32 bits. Here the key is the seed, and the counter says what the numbers are for: a stream (the
-name of a purpose), a home, a day and an index. Nothing is consumed and nothing remembered: home 7 on day 40
-is the same alone, among a thousand homes, in a year or in another process. All of it is array arithmetic,
-10 ns a number. For simulations only: seeded numbers hide nothing.
+words of 32 bits. Here the key is the seed, and the counter is the purpose: a stream (the name of the
+purpose), a home, a day and an index. There is no state: home 7 on day 40 is the same alone, among a thousand
+homes, in a year or in another process. All of it is array arithmetic, 10 ns a number. For simulations only:
+seeded numbers hide nothing.
 """
 
 from typing import Final
@@ -23,15 +23,15 @@ _LOW_BITS: Final = 0xFFFFFFFF
 _LOW: Final = np.uint64(_LOW_BITS)
 _HALF: Final = np.uint64(32)
 _AT_ONCE: Final = 1 << 13
-"""Counters whose words stay in a processor's cache."""
+"""Number of counters whose words stay in a processor's cache."""
 _MOST: Final = 256
-"""Poisson counts end here; means are below 100."""
+"""Upper limit of Poisson counts; means are below 100."""
 
 Words = NDArray[np.uint64]
 
 
 def philox(counter: tuple[Words, Words, Words, Words], key: int) -> Words:
-    """Philox4x32-10: four words of 32 bits for each counter of four such words, shape (4, n) for (n,).
+    """Return four words of 32 bits for each counter of four words (Philox4x32-10): (4, n) for (n,).
 
     The low 32 bits of `key` are its first word.
     """
@@ -43,7 +43,7 @@ def philox(counter: tuple[Words, Words, Words, Words], key: int) -> Words:
 
 
 def _ten_rounds(words: Words, key: int) -> Words:
-    """In place: what comes in is used up."""
+    """Apply ten rounds to the words, in place."""
     a, b, c, d = words
     low, high = key & _LOW_BITS, key >> 32
     for _ in range(_ROUNDS):
@@ -60,42 +60,40 @@ def _ten_rounds(words: Words, key: int) -> Words:
 
 
 def uniforms(seed: int, stream: str, home: ArrayLike, day: ArrayLike = 0, index: ArrayLike = 0) -> Floats:
-    """Four independent numbers in (0, 1) for every (home, day, index), broadcast: shape (4, …).
+    """Draw four independent numbers in (0, 1) for every (home, day, index), broadcast: shape (4, …).
 
-    Homes, days and indices count modulo 2³², so that there is a day before day 0.
-
-    Raises:
-        ValueError: the seed is not one of 0 .. 2⁶⁴ - 1.
+    Homes, days and indices count modulo 2³², so that there is a day before day 0. Raises ValueError for a
+    seed that is not in 0 .. 2⁶⁴ - 1.
     """
     if not 0 <= seed < 1 << 64:
         raise ValueError(f"a seed is a whole number from 0 to 2**64 - 1, not {seed}")
-    asked = np.broadcast_arrays(index, day, home, crc32(stream.encode()))
-    a, b, c, d = (np.asarray(word, np.int64).astype(np.uint64).ravel() & _LOW for word in asked)
-    words = philox((a, b, c, d), seed).astype(np.float64).reshape(4, *asked[0].shape)
+    counter = np.broadcast_arrays(index, day, home, crc32(stream.encode()))
+    a, b, c, d = (np.asarray(word, np.int64).astype(np.uint64).ravel() & _LOW for word in counter)
+    words = philox((a, b, c, d), seed).astype(np.float64).reshape(4, *counter[0].shape)
     words += 0.5
     words *= 2.0**-32
     return words
 
 
 def normal(first: Floats, second: Floats) -> Floats:
-    """Standard normal numbers from two independent uniform ones (Box and Muller 1958)."""
+    """Return standard normal numbers from two independent uniform ones (Box and Muller 1958)."""
     return np.asarray(np.sqrt(-2 * np.log(first)) * np.cos(2 * np.pi * second), np.float64)
 
 
 def lognormal(first: Floats, second: Floats, spread: float) -> Floats:
-    """Factors with mean 1 whose logarithm has the standard deviation `spread`."""
+    """Return factors with mean 1 whose logarithm has the standard deviation `spread`."""
     return np.asarray(np.exp(spread * normal(first, second) - spread**2 / 2))
 
 
 def poisson(uniform: Floats, mean: Floats) -> Integers:
-    """Poisson counts by inversion: the least k whose cumulative probability reaches the uniform number."""
+    """Return Poisson counts by inversion: the least k whose cumulative probability reaches `uniform`."""
     term = np.exp(-mean)
     total, count = term.copy(), np.zeros(np.shape(uniform), np.int64)
     for k in range(1, _MOST):
-        more = uniform > total
-        if not more.any():
+        above = uniform > total
+        if not above.any():
             break
-        count += more
+        count += above
         term = term * mean / k
         total = total + term
     return count

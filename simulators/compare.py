@@ -1,9 +1,9 @@
-"""What is simulated beside real traces: of each statistic the real values and where simulated homes lie.
+"""Compare simulated homes with real traces: for each statistic the real values and the simulated ones.
 
 A statistic fits where every real value is between the 5th and the 95th percentile of the simulated ones. The
-real ones are two homes and 47 days of appliances, read from the folder that --data names; appliances run
-where they draw more than a threshold, and pauses shorter than a minute (an hour for programmes of machines)
-do not end a run. The table is Markdown; --into FILE puts it between that file's marks.
+real ones are two homes and 47 days of appliances, read from the folder that --data names. An appliance runs
+while it draws more than a threshold; pauses shorter than a minute (an hour for programmes of machines) do not
+end a run. The table is Markdown; --into FILE puts it between that file's marks.
 """
 
 import argparse
@@ -27,7 +27,7 @@ HOMES, DAYS, STEP_S = 150, 14, 60
 WINDOW, SLOT_S = 30, 10
 _SETS = 60
 _HOLD_S = 60
-"""A reading of a trace stands for so long at most."""
+"""Longest time for which a reading of a trace counts."""
 
 
 class Row(NamedTuple):
@@ -39,13 +39,13 @@ class Row(NamedTuple):
 
     @property
     def band(self) -> tuple[float, float]:
-        """What nine of ten simulated values are between."""
+        """The interval that contains nine tenths of the simulated values."""
         low, high = np.percentile(self.simulated, [5, 95])
         return float(low), float(high)
 
     @property
     def outside(self) -> int:
-        """How many real values are not in the band."""
+        """The number of real values that are not in the band."""
         low, high = self.band
         return sum(not low <= value <= high for value in self.real)
 
@@ -62,14 +62,14 @@ def _short(value: float) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """As Markdown."""
+    """Format rows as Markdown."""
     head = "| | real | simulated, 5–95 % | median | fits |\n|---|---|---|---|---|"
     return "\n".join([head, *map(str, rows)])
 
 
 @cache
 def _days() -> Sequence[Day]:
-    """What is simulated: once for all statistics, and not before the real traces were found."""
+    """Simulate the homes: once for all statistics, and not before the real traces were found."""
     return list(Fleet(0, range(HOMES)).days(0, DAYS, STEP_S))
 
 
@@ -79,25 +79,25 @@ HOME_FILES = ("REFIT_House2", "UKDALE_House2")
 
 
 def home_rows(data: Path) -> Iterator[Row]:
-    """Whole homes by the minute: level, peaks, memory, the shape of a day."""
+    """Yield statistics of homes by the minute: level, peaks, memory, the shape of a day."""
     real = [_minutes(data / "homes" / f"{name}.parquet", "Aggregate") for name in HOME_FILES]
     homes = np.concatenate([day.watts for day in _days()], axis=1).astype(np.float64)
     for name, statistic in _HOME_STATISTICS.items():
-        yield Row(f"home: {name}", [statistic(one) for one in real], [statistic(one) for one in homes])
+        yield Row(f"home: {name}", [statistic(home) for home in real], [statistic(home) for home in homes])
 
 
 def _minutes(path: Path, column: str) -> Floats:
-    """A home's minutes on a grid of whole days; NaN where nothing was measured, or a whole home draws 0."""
+    """Load a home's minutes on a grid of whole days; NaN where nothing was measured, or a home draws 0."""
     trace = load(path, "Time", column)
-    at = (trace.times_ms - trace.times_ms[0] // (1000 * DAY_S) * (1000 * DAY_S)) // (1000 * STEP_S)
+    index = (trace.times_ms - trace.times_ms[0] // (1000 * DAY_S) * (1000 * DAY_S)) // (1000 * STEP_S)
     day = DAY_S // STEP_S
-    grid = np.full((int(at[-1]) // day + 1) * day, np.nan)
-    grid[at] = np.where(trace.watts > 0, trace.watts, np.nan) if column == "Aggregate" else trace.watts
+    grid = np.full((int(index[-1]) // day + 1) * day, np.nan)
+    grid[index] = np.where(trace.watts > 0, trace.watts, np.nan) if column == "Aggregate" else trace.watts
     return grid
 
 
 def _memory(minutes: int) -> Callable[[Floats], float]:
-    """The autocorrelation over so many minutes, of what was measured."""
+    """Return the statistic that is the autocorrelation over `minutes`, of what was measured."""
 
     def statistic(watts: Floats) -> float:
         off = watts - np.nanmean(watts)
@@ -107,18 +107,18 @@ def _memory(minutes: int) -> Callable[[Floats], float]:
 
 
 def _hours(watts: Floats, begin: int, end: int) -> float:
-    """The mean from hour to hour over the mean."""
+    """Return the mean of some hours over the mean of all."""
     by_hour = np.nanmean(watts.reshape(-1, 24, 3600 // STEP_S), axis=(0, 2))
     return float(by_hour[begin:end].mean() / by_hour.mean())
 
 
 def _peaks(watts: Floats) -> float:
-    """Rises of more than 1 kW within a minute, a day."""
+    """Count the rises of more than 1 kW within a minute, a day."""
     return float((np.diff(watts) > 1000).sum() / (np.isfinite(watts).sum() * STEP_S / DAY_S))
 
 
 def _day_to_day(watts: Floats) -> float:
-    """The standard deviation of a day's mean over the mean, of days that were measured to nine tenths."""
+    """Return the standard deviation of a day's mean over the mean, of days with nine tenths measured."""
     days = watts.reshape(-1, DAY_S // STEP_S)
     means = np.nanmean(days[np.isfinite(days).mean(axis=1) > 0.9], axis=1)
     return float(means.std() / means.mean())
@@ -145,7 +145,7 @@ _HOME_STATISTICS: dict[str, Callable[[Floats], float]] = {
 
 
 class Kind(NamedTuple):
-    """A simulated appliance, the column of homes and the traces of its kind, and what tells its runs."""
+    """A simulated appliance, the column and the traces of its kind, and the rules that find its runs."""
 
     name: str
     column: str
@@ -172,14 +172,14 @@ KINDS = (
 
 
 class Runs(NamedTuple):
-    """Runs of one appliance: how long each takes and its mean power."""
+    """The runs of one appliance: the duration and the mean power of each."""
 
     seconds: Floats
     watts: Floats
 
 
 def runs_of(watts: Floats, step_s: int, kind: Kind) -> Runs:
-    """Where a series is above a threshold, but for short pauses."""
+    """Find the runs in a series: where it is above a threshold, ignoring short pauses."""
     on = np.concatenate([[False], watts > kind.above_w, [False]])
     edges = np.flatnonzero(on[1:] != on[:-1])
     begin, end = edges[::2], edges[1::2]
@@ -189,23 +189,26 @@ def runs_of(watts: Floats, step_s: int, kind: Kind) -> Runs:
     begin, end = begin[np.concatenate([[True], apart])], end[np.concatenate([apart, [True]])]
     sums = np.concatenate([[0.0], np.cumsum(watts)])
     seconds, means = (end - begin) * step_s, (sums[end] - sums[begin]) / (end - begin)
-    kept = seconds >= kind.shortest_s
-    return Runs(seconds[kept].astype(np.float64), means[kept])
+    long_enough = seconds >= kind.shortest_s
+    return Runs(seconds[long_enough].astype(np.float64), means[long_enough])
 
 
 def appliance_rows(data: Path) -> Iterator[Row]:
-    """Each kind: how long a run takes, its mean power (medians), and how many a day."""
+    """Yield of each kind the duration of a run, its mean power (medians), and the runs a day."""
     for kind in KINDS:
         simulated = [day.events.of(kind.name) for day in _days()]
-        real = [runs for runs in _traced(data, kind) if len(runs.seconds)]
-        lasted, drew = _by_home(simulated, lambda one: one.end_s - one.start_s), _by_home(simulated, _watts)
-        yield Row(f"{kind.name}: run, s", [float(np.median(one.seconds)) for one in real], lasted)
-        yield Row(f"{kind.name}: power, W", [float(np.median(one.watts)) for one in real], drew)
+        real = [runs for runs in _real_runs(data, kind) if len(runs.seconds)]
+        lengths_s, watts = (
+            _by_home(simulated, lambda day: day.end_s - day.start_s),
+            _by_home(simulated, _watts),
+        )
+        yield Row(f"{kind.name}: run, s", [float(np.median(runs.seconds)) for runs in real], lengths_s)
+        yield Row(f"{kind.name}: power, W", [float(np.median(runs.watts)) for runs in real], watts)
         if kind.column:
-            homes = np.concatenate([one.home for one in simulated])
+            homes = np.concatenate([day.home for day in simulated])
             counts = np.unique(homes, return_counts=True)[1] / DAYS
-            a_day = [_a_day(data, name, kind) for name in HOME_FILES]
-            yield Row(f"{kind.name}: runs a day", a_day, counts.tolist())
+            real_counts = [_runs_a_day(data, name, kind) for name in HOME_FILES]
+            yield Row(f"{kind.name}: runs a day", real_counts, counts.tolist())
 
 
 def _watts(events: Events) -> Floats:
@@ -213,30 +216,30 @@ def _watts(events: Events) -> Floats:
 
 
 def _by_home(days: Sequence[Events], value: Callable[[Events], Any]) -> list[float]:
-    """The median of a value in each home that has some."""
-    home, values = (np.concatenate([of(day) for day in days]) for of in (lambda day: day.home, value))
+    """Return the median of a value in each home that has some."""
+    home, values = (np.concatenate([column(day) for day in days]) for column in (lambda day: day.home, value))
     order = np.argsort(home, kind="stable")
     bounds = np.flatnonzero(np.diff(home[order])) + 1
     return [float(np.median(part)) for part in np.split(values[order], bounds)]
 
 
-def _traced(data: Path, kind: Kind) -> Iterator[Runs]:
-    """The runs of each trace of a kind."""
+def _real_runs(data: Path, kind: Kind) -> Iterator[Runs]:
+    """Yield the runs of each trace of a kind."""
     for path in sorted((data / "tracebase").glob(f"{kind.traces}*.parquet")):
         yield runs_of(_seconds(path), 1, kind)
 
 
 def _seconds(path: Path) -> Floats:
-    """A trace by the second, each reading standing for a minute at most; 0 where there is none."""
+    """Load a trace by the second, each reading held for a minute at most; 0 where there is none."""
     trace = load(path)
-    at = np.arange(trace.times_ms[0] // 1000, trace.times_ms[-1] // 1000)
-    last = np.searchsorted(trace.times_ms, 1000 * at, side="right") - 1
-    fresh = 1000 * at - trace.times_ms[last] <= 1000 * _HOLD_S
-    return np.where(fresh, trace.watts[last], 0).astype(np.float64)
+    times_s = np.arange(trace.times_ms[0] // 1000, trace.times_ms[-1] // 1000)
+    latest = np.searchsorted(trace.times_ms, 1000 * times_s, side="right") - 1
+    fresh = 1000 * times_s - trace.times_ms[latest] <= 1000 * _HOLD_S
+    return np.where(fresh, trace.watts[latest], 0).astype(np.float64)
 
 
-def _a_day(data: Path, name: str, kind: Kind) -> float:
-    """How often a home's submeter tells of a run, a day of what was measured."""
+def _runs_a_day(data: Path, name: str, kind: Kind) -> float:
+    """Return the number of runs in a home's submeter, a measured day."""
     watts = _minutes(data / "homes" / f"{name}.parquet", kind.column)
     measured = np.isfinite(watts).sum() * STEP_S / DAY_S
     return len(runs_of(np.nan_to_num(watts), STEP_S, kind).seconds) / float(measured)
@@ -246,7 +249,7 @@ def _a_day(data: Path, name: str, kind: Kind) -> float:
 
 
 def television_rows(data: Path) -> Iterator[Row]:
-    """Windows of 5 minutes at 10 s: real sets with four windows or more, and simulated hours of viewing."""
+    """Yield statistics of 5-minute windows at 10 s: real sets, and simulated hours of viewing."""
     real = [
         windows
         for path in sorted((data / "tracebase").glob("TV-*.parquet"))
@@ -258,12 +261,12 @@ def television_rows(data: Path) -> Iterator[Row]:
     simulated = list(watts.reshape(_SETS, -1, WINDOW))
     for name, statistic in _WINDOW_STATISTICS.items():
         yield Row(
-            f"television: {name}", [statistic(one) for one in real], [statistic(one) for one in simulated]
+            f"television: {name}", [statistic(set_) for set_ in real], [statistic(set_) for set_ in simulated]
         )
 
 
 def _windows(path: Path) -> Floats:
-    """Windows in which a set is on, shows something that moves, and has no jump of another origin."""
+    """Return the windows in which a set is on, shows something that moves, and has no other jumps."""
     watts = _seconds(path)
     means = watts[: len(watts) // SLOT_S * SLOT_S].reshape(-1, SLOT_S).mean(axis=1)
     windows = means[: len(means) // WINDOW * WINDOW].reshape(-1, WINDOW)
@@ -272,10 +275,10 @@ def _windows(path: Path) -> Floats:
 
 
 def _lag(windows: Floats) -> float:
-    return float(np.mean([np.corrcoef(one[:-1], one[1:])[0, 1] for one in windows]))
+    return float(np.mean([np.corrcoef(window[:-1], window[1:])[0, 1] for window in windows]))
 
 
-def _apart(windows: Floats) -> float:
+def _distance(windows: Floats) -> float:
     pairs = np.triu_indices(len(windows), 1)
     distances: NDArray[np.float64] = np.abs(windows[:, None] - windows[None]).max(axis=2)
     return float(np.median(distances[pairs]))
@@ -285,7 +288,7 @@ _WINDOW_STATISTICS: dict[str, Callable[[Floats], float]] = {
     "mean, W": lambda windows: float(windows.mean()),
     "deviation in a window, W": lambda windows: float(windows.std(axis=1).mean()),
     "autocorrelation, 10 s": _lag,
-    "greatest difference of two windows, W (median)": _apart,
+    "greatest difference of two windows, W (median)": _distance,
 }
 
 
@@ -293,14 +296,20 @@ _WINDOW_STATISTICS: dict[str, Callable[[Floats], float]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m simulators compare` takes."""
+    """Declare the arguments of `python -m simulators compare`."""
     add = parser.add_argument
-    add("--data", type=Path, required=True, metavar="DIR", help="with homes/ and tracebase/")
-    add("--into", type=Path, metavar="FILE", help=f"between {BEGIN} and {END} there; default: print")
+    add(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder of real traces, with homes/ and tracebase/",
+    )
+    add("--into", type=Path, metavar="FILE", help=f"replace the text between {BEGIN} and {END} there")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table, or put it where it belongs; 2: the traces or the file are not what they should be."""
+    """Print the table, or put it into a file; return 2 for bad traces or a bad file."""
     try:
         place = None if arguments.into is None else _Place.in_file(arguments.into)
         rows = [*home_rows(arguments.data), *appliance_rows(arguments.data), *television_rows(arguments.data)]
@@ -315,7 +324,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Place(NamedTuple):
-    """What stands around the table in a file."""
+    """The text around the table in a file."""
 
     before: str
     after: str

@@ -1,4 +1,4 @@
-"""The whole chain at work: simulated homes, a broker, the agent, a receiver, and what that receiver can say.
+"""The whole chain at work: simulated homes, a broker, the agent, and a receiver with what it can conclude.
 
 The simulation is seeded, the noise never: every run shows the same homes and other private numbers.
 """
@@ -27,15 +27,17 @@ INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m simulators demo` takes."""
+    """Declare the arguments of `python -m simulators demo`."""
     add = parser.add_argument
-    add("--homes", type=_homes, default=100, metavar="N", help="at least 2; default %(default)s")
-    add("--days", type=_count, default=1, metavar="N", help="default %(default)s; 30 are a month")
-    add("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="default %(default)s")
+    add(
+        "--homes", type=_parse_homes, default=100, metavar="N", help="homes, at least 2 (default %(default)s)"
+    )
+    add("--days", type=_parse_days, default=1, metavar="N", help="days; 30 are a month (default %(default)s)")
+    add("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="folder (default %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run, print and draw; 1: it could not, and why is said."""
+    """Run the demo, print the text and draw the picture; return 1 if it failed, after saying why."""
     try:
         _run(Street.simulated(SEED, arguments.homes, arguments.days), arguments.out)
     except (DemoError, OSError) as error:
@@ -55,29 +57,29 @@ def _run(street: Street, out: Path) -> None:
         slot_ms = config.terms(stream).step_ms
         expected = street.homes * street.slots(slot_ms)
         with tqdm(total=expected, desc="private numbers received", disable=None) as bar:
-            messages = asyncio.run(_played(street, slot_ms, folder, bar.update))
+            messages = asyncio.run(_play(street, slot_ms, folder, bar.update))
     outcome = Outcome.of(street, messages)
-    shown = text(outcome, guarantee.of(stream), time.monotonic() - start_s)
-    print(shown)
-    (out / "demo.txt").write_text(shown, encoding="utf-8")
+    screen = text(outcome, guarantee.of(stream), time.monotonic() - start_s)
+    print(screen)
+    (out / "demo.txt").write_text(screen, encoding="utf-8")
     draw(outcome, out / "demo.png")
     print(f"This text and a picture: {out / 'demo.txt'}, {out / 'demo.png'}")
 
 
-async def _played(street: Street, slot_ms: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
-    """`play`, ended in an orderly way by SIGTERM too, so that no process stays behind."""
+async def _play(street: Street, slot_ms: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
+    """Play, and stop in an orderly way at SIGTERM too, so that no process is left behind."""
     playing = asyncio.ensure_future(play(street, slot_ms, folder, progress))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
     return await playing
 
 
-def _count(text: str) -> int:
+def _parse_days(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a number of days")
     return int(text)
 
 
-def _homes(text: str) -> int:
+def _parse_homes(text: str) -> int:
     if not text.isdecimal() or int(text) < 2:
         raise argparse.ArgumentTypeError(f"{text} is not a number of homes, at least 2")
     return int(text)

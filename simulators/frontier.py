@@ -1,55 +1,36 @@
-"""Error against leakage: the worst of the attackers on each mechanism, at equal error, with the certificate.
+"""Compare error with leakage: the worst attacker on each mechanism, at equal error, with the certificate.
 
 MECHANISM is linf, independent, per-reading, telegraf, average, or anybody's "package.module:Name key=value",
-which is given `epsilon`. Each of ours that adds noise has the error of linf at that level. ATTACKER as in
-`attack`.
-Exit 2: something that was named cannot be used.
+which gets `epsilon`. Each of ours that adds noise has the error of linf at that level. ATTACKER is as in
+`attack`. Exit code 2: a name cannot be used.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 
 from simulators.adversary import curve
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Scene
-from simulators.attack import UNUSABLE, add_scene_arguments, scene_of
+from simulators.attack import UNUSABLE, scene_of
 from simulators.extras import lacking
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m simulators frontier` takes."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add = parser.add_argument
-    add("--scene", choices=("programmes", "presence"), default="programmes", help="default %(default)s")
-    add("--mechanism", action="append", metavar="MECHANISM", help="may be repeated; default: all of ours")
-    add("--level", type=_levels, default="0.3:30:7", metavar="LO:HI:K", help="of linf; default %(default)s")
-    add(
-        "--radius",
-        type=_radius,
-        default="40",
-        metavar="W",
-        help="epsilon = level / radius; default %(default)s",
-    )
-    add_scene_arguments(parser)
-    add("--out", type=Path, metavar="F.csv", help="write all points as CSV")
-    add("--plot", type=Path, metavar="F.pdf", help="draw them, as PDF or PNG")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Attack at each level, print a line for each point, write and draw."""
-    drawn = arguments.trials, arguments.seed
+    trials_and_seed = arguments.trials, arguments.seed
     names = arguments.mechanism or list(curve.MECHANISMS)
     attackers = arguments.attackers or list(ATTACKERS)
     points = []
     try:
         scene = scene_of(arguments)
-        print(f"{scene.question}; {drawn[0]:,} trials a point, seed {drawn[1]}")
-        for point in curve.frontier(scene, names, attackers, arguments.level, arguments.radius, drawn):
-            print(_line(point), flush=True)
+        print(f"{scene.question}; {trials_and_seed[0]:,} trials a point, seed {trials_and_seed[1]}")
+        for point in curve.frontier(
+            scene, names, attackers, arguments.level, arguments.radius, trials_and_seed
+        ):
+            print(_format(point), flush=True)
             points.append(point)
         if arguments.out is not None:
             curve.write(points, arguments.out, arguments.seed)
@@ -62,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _draw(points: Sequence[curve.Point], scene: Scene, path: Path) -> None:
-    """Draw the points as PDF or PNG, the same bytes for the same points; raise Unusable if that cannot be."""
+    """Draw the points as PDF or PNG, the same bytes for the same points; raise Unusable if that fails."""
     try:
         from simulators.adversary.picture import save  # noqa: PLC0415 (it needs matplotlib)
     except ModuleNotFoundError as missing:
@@ -70,28 +51,11 @@ def _draw(points: Sequence[curve.Point], scene: Scene, path: Path) -> None:
     save(points, scene, path)
 
 
-def _line(point: curve.Point) -> str:
-    found, worst = point.outcome, point.outcome.worst
-    bound = "none" if found.bound is None else f"{100 * found.bound:.1f}"
+def _format(point: curve.Point) -> str:
+    outcome, worst = point.outcome, point.outcome.worst
+    bound = "none" if outcome.bound is None else f"{100 * outcome.bound:.1f} %"
     return (
-        f"{point.name:<12} off by {found.error_w:8,.1f} W: right in {100 * worst.rate:5.1f} "
-        f"({100 * worst.low:.1f} to {100 * worst.high:.1f}) of 100, {worst.attacker}; certificate {bound}"
-        + (", BROKEN" if found.broken else "")
+        f"{point.name:<12} off by {outcome.error_w:8,.1f} W: right {100 * worst.rate:5.1f} % of the time "
+        f"({100 * worst.low:.1f} to {100 * worst.high:.1f}), {worst.attacker}; certificate {bound}"
+        + (", BROKEN" if outcome.broken else "")
     )
-
-
-def _levels(text: str) -> list[Fraction]:
-    try:
-        return curve.levels(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _radius(text: str) -> Fraction:
-    try:
-        radius = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        radius = Fraction(0)
-    if radius <= 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of watts above 0")
-    return radius

@@ -1,8 +1,8 @@
-"""The load of simulated homes and the table of what ran in them, to files or MQTT, a day at a time.
+"""Simulated homes: their load and the table of what ran in them, to files or MQTT, a day at a time.
 
 The series has the columns home, time (UTC) and watts (the mean power of the step that begins then, as the
 meter shows it); the events have home, appliance, start, end, watts (mean) and channel (what a television
-showed). They are in FILE and FILE's name with .events, Parquet or CSV by its ending, or in DIR as Parquet.
+showed). They go to FILE and FILE's name with .events, Parquet or CSV by its ending, or to DIR as Parquet.
 Memory hardly grows with the days or the homes. A home and day is the same in every file of a seed. To MQTT
 the series leaves as `replay` sends a trace, from meters m0, m1 .., as fast as the broker takes it.
 """
@@ -23,45 +23,51 @@ from simulators.wire import broker
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m simulators generate` takes."""
+    """Declare the arguments of `python -m simulators generate`."""
     add = parser.add_argument
-    add("--seed", type=int, required=True, metavar="N", help="0 is one")
-    add("--homes", type=_count, default=100, metavar="N", help="default %(default)s")
-    add("--days", type=_count, default=7, metavar="N", help="default %(default)s")
-    add("--first-day", type=date.fromisoformat, default=DAY_0, metavar="DATE", help="default %(default)s")
+    add("--seed", type=int, required=True, metavar="N", help="seed of everything, from 0 on")
+    add("--homes", type=_parse_count, default=100, metavar="N", help="number of homes (default %(default)s)")
+    add("--days", type=_parse_count, default=7, metavar="N", help="number of days (default %(default)s)")
+    add(
+        "--first-day",
+        type=date.fromisoformat,
+        default=DAY_0,
+        metavar="DATE",
+        help="date of the first day (default %(default)s)",
+    )
     add(
         "--step",
-        type=_step,
+        type=_parse_step,
         default="15min",
         metavar="DURATION",
-        help="1s to 1d, divides a day; default %(default)s",
+        help="time between readings, 1s to 1d, which divides a day (default %(default)s)",
     )
-    add("--resolution", type=float, default=1.0, metavar="W", help="of the meter; default %(default)s")
+    add("--resolution", type=float, default=1.0, metavar="W", help="the meter's (default %(default)s)")
     add(
         "--out",
         required=True,
         metavar="DIR|FILE.parquet|FILE.csv|mqtt://HOST",
-        help="files that are there are replaced",
+        help="where to write or send; replaces existing files",
     )
     add(
         "--engine",
         choices=("local", "spark"),
         default="local",
-        help="spark: on its workers, to folders of Parquet in DIR; default %(default)s",
+        help="spark: on its workers, to folders of Parquet in DIR (default %(default)s)",
     )
     add("--plot", type=Path, metavar="FILE", help="draw the first day too: .png, .pdf or .svg")
-    add("--topic", default="meters/{meter}/power", help="for MQTT; default %(default)s")
+    add("--topic", default="meters/{meter}/power", help="topic for MQTT (default %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write or send, and say what; 1: that failed, 2: the arguments make no sense."""
+    """Write or send, and print a summary; return 1 if that failed, 2 for bad arguments."""
     first = (arguments.first_day - DAY_0).days
     plan = Plan(arguments.seed, arguments.homes, arguments.days, arguments.step, first, arguments.resolution)
     try:
         if arguments.engine == "spark":
-            print(_spread(plan, arguments.out))
+            print(_run_on_spark(plan, arguments.out))
         else:
-            print(_done(plan, arguments.out, arguments.topic))
+            print(_write_or_send(plan, arguments.out, arguments.topic))
         if arguments.plot is not None:
             _plot(plan, arguments.plot)
     except (OSError, MqttError, ValueError) as error:
@@ -70,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _done(plan: Plan, out: str, topic: str) -> str:
-    """Write to files or send to a broker; returns what was done."""
+def _write_or_send(plan: Plan, out: str, topic: str) -> str:
+    """Write to files or send to a broker; return a summary."""
     if "://" in out:
         broker(out)
         return f"{asyncio.run(plan.send(out, topic)):,} readings sent to {out}"
@@ -80,8 +86,8 @@ def _done(plan: Plan, out: str, topic: str) -> str:
     return f"{readings:,} readings in {files.series}, {events:,} events in {files.events}"
 
 
-def _spread(plan: Plan, out: str) -> str:
-    """Write to folders, on Spark's workers; returns what was done."""
+def _run_on_spark(plan: Plan, out: str) -> str:
+    """Write to folders, on Spark's workers; return a summary."""
     if "://" in out or Path(out).suffix:
         raise ValueError(f"{out} is not a folder: with --engine spark there are many files")
     try:
@@ -99,13 +105,13 @@ def _plot(plan: Plan, path: Path) -> None:
     draw(next(plan.parts()), plan.first, path)
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
     return int(text)
 
 
-def _step(text: str) -> int:
+def _parse_step(text: str) -> int:
     try:
         step_s, rest_ms = divmod(parse_duration(text), 1000)
     except ValueError as error:

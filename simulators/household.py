@@ -1,10 +1,10 @@
-"""Who lives in the homes: what stays the same from day to day, and when nobody is there.
+"""The people in the homes: habits that stay the same from day to day, and times when nobody is home.
 
-Homes differ in standby power, in how busy they are, in how late they do everything, and in whether all go
-out to work on weekdays. They also travel: each week has a chance of a journey of 1 to 14 days. While nobody
-is home no attended appliance is started. Sizes and habits are assumptions, scaled so that homes use about
-8 kWh a day (330 W) on average; the folder's README compares them with real ones. Weather, seasons and
-holidays of everybody at once are left out. Day 0 is a Monday.
+Homes differ in standby power, in how busy they are, in how late they do everything, and in whether everybody
+goes out to work on weekdays. They also travel: each week has a chance of a journey of 1 to 14 days. While
+nobody is home no attended appliance is started. Sizes and habits are assumptions, scaled so that homes use
+about 8 kWh a day (330 W) on average; the folder's README compares them with real ones. Weather, seasons and
+public holidays are left out. Day 0 is a Monday.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,8 @@ from simulators.chance import Floats, Integers, lognormal, normal, uniforms
 from simulators.signature import DAY_S
 
 _HOME_SPREAD, _DAY_SPREAD = 0.45, 0.35
-"""Of log-normal factors with mean 1: how busy a home is and its standby, how busy a day is."""
+"""Standard deviations of the logarithms of factors with mean 1: a home's activity and standby; a day's
+activity."""
 _STANDBY_W = 112
 _LATE_S = 2900
 _COMMUTERS = 0.45
@@ -28,16 +29,17 @@ JOURNEY_MAX_DAYS = 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Absences:
-    """When nobody is home on a day: [begin_s, end_s) after midnight, shape (homes,); equal where somebody is.
+    """Times when nobody is home on a day: [begin_s, end_s) after midnight, shape (homes,).
 
-    One absence a day: at work, or the whole day on a journey.
+    They are equal where somebody is home all day. There is one absence a day: at work, or the whole day
+    on a journey.
     """
 
     begin_s: Integers
     end_s: Integers
 
     def cover(self, row: Integers, second: Integers) -> NDArray[np.bool_]:
-        """Whether nobody was home, for each (row of a home, second after midnight)."""
+        """Return whether nobody is home, for each (row of a home, second after midnight)."""
         return (self.begin_s[row] <= second) & (second < self.end_s[row])
 
 
@@ -45,8 +47,8 @@ class Absences:
 class Households:
     """Homes and their traits, each an array of shape (homes,); `homes` are their numbers.
 
-    `busy` is a factor with mean 1 on how often things are started, `late_s` how much later than others,
-    `commutes` whether nobody is home on working days.
+    `busy` is a factor with mean 1 on how often things are started, `late_s` how much later than others
+    they are, `commutes` whether nobody is home on working days.
     """
 
     seed: int
@@ -58,7 +60,7 @@ class Households:
 
     @classmethod
     def of(cls, seed: int, homes: Integers) -> Self:
-        """The traits of these homes: a home's own, whatever others are asked for."""
+        """Draw the traits of these homes; a home's own do not depend on the others."""
         size, people = uniforms(seed, "size", homes), uniforms(seed, "people", homes)
         standby_w = _STANDBY_W * lognormal(size[0], size[1], _HOME_SPREAD)
         return cls(
@@ -71,14 +73,14 @@ class Households:
         )
 
     def activity(self, day: int) -> Floats:
-        """How busy each home is on a day: the factor on every rate of starts."""
-        drawn = uniforms(self.seed, "day", self.homes, day)
-        return self.busy * lognormal(drawn[0], drawn[1], _DAY_SPREAD)
+        """Return each home's factor on every rate of starts on a day."""
+        chance = uniforms(self.seed, "day", self.homes, day)
+        return self.busy * lognormal(chance[0], chance[1], _DAY_SPREAD)
 
     def absences(self, day: int) -> Absences:
-        """When nobody is home on a day."""
-        drawn = uniforms(self.seed, "absence", self.homes, day)
-        begin, end = _within(_LEAVING_S, drawn[0]), _within(_RETURNING_S, drawn[1])
+        """Return the times when nobody is home on a day."""
+        chance = uniforms(self.seed, "absence", self.homes, day)
+        begin, end = _interpolate(_LEAVING_S, chance[0]), _interpolate(_RETURNING_S, chance[1])
         working = self.commutes & (day % 7 < 5)
         travels = self.travels(day)
         return Absences(
@@ -86,18 +88,19 @@ class Households:
         )
 
     def travels(self, day: int) -> NDArray[np.bool_]:
-        """Whether each home is on a journey for the whole of a day.
+        """Return whether each home is on a journey for the whole of a day.
 
-        A journey begins in its week at a day of its own; those that can reach this day are looked at.
+        A journey begins on a random day of its week; the weeks whose journeys can reach this day are
+        examined.
         """
         away = np.zeros(len(self.homes), np.bool_)
         for week in range(day // 7 - JOURNEY_MAX_DAYS // 7, day // 7 + 1):
-            drawn = uniforms(self.seed, "journey", self.homes, week)
-            first = week * 7 + np.floor(7 * drawn[1])
-            days = 1 + np.floor(JOURNEY_MAX_DAYS * drawn[2] ** 2)
-            away |= (drawn[0] < _JOURNEYS_A_WEEK) & (first <= day) & (day < first + days)
+            chance = uniforms(self.seed, "journey", self.homes, week)
+            first = week * 7 + np.floor(7 * chance[1])
+            days = 1 + np.floor(JOURNEY_MAX_DAYS * chance[2] ** 2)
+            away |= (chance[0] < _JOURNEYS_A_WEEK) & (first <= day) & (day < first + days)
         return away
 
 
-def _within(bounds: tuple[float, float], uniform: Floats) -> Integers:
+def _interpolate(bounds: tuple[float, float], uniform: Floats) -> Integers:
     return np.floor(bounds[0] + (bounds[1] - bounds[0]) * uniform).astype(np.int64)

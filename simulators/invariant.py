@@ -1,8 +1,8 @@
-"""What every simulation raises when something that must hold does not."""
+"""The exception that every simulation raises when an invariant does not hold."""
 
 
 class InvariantViolation(Exception):
-    """An invariant does not hold: which, and where."""
+    """An invariant that does not hold, and where."""
 
     def __init__(self, invariant: str, where: object = "") -> None:
         super().__init__(f"{invariant}: {where}" if where != "" else invariant)

@@ -1,8 +1,8 @@
 """The log of a long run: a line for each part that is done, so that the run can be stopped and continued.
 
-The first line names the run and a digest of the code; each line after it is a part, as one JSON object, and
-on disk before the next part begins. A line that a crash cut short is dropped. A log of other code is refused:
-its totals are about one program.
+The first line names the run and a digest of the code. Each line after it is a part, as one JSON object, and
+is on disk before the next part begins. A line that a crash cut short is dropped. A log of other code is
+refused: its totals would be of two programs.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ from typing import Any, Self
 ROOT = Path(__file__).resolve().parents[1]
 Part = dict[str, Any]
 STOPS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
-"""Signals that end a run after its last whole part."""
+"""Signals that end a run after its last complete part."""
 
 
 class OtherLog(Exception):
@@ -48,7 +48,7 @@ def revision() -> str:
 
 
 class LongRun:
-    """The parts of a run that are done, in its log; without a path they are kept in memory only."""
+    """The finished parts of a run, in its log; without a path they are kept in memory only."""
 
     def __init__(self, path: Path | None, name: str, folders: Sequence[str]) -> None:
         self.parts: list[Part] = []
@@ -59,7 +59,7 @@ class LongRun:
         self._header = {"run": name, "code": self._code, "revision": revision()}
 
     def __enter__(self) -> Self:
-        """Read the log and hold it against others. Raises OtherLog."""
+        """Read and lock the log. Raises OtherLog."""
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -80,9 +80,9 @@ class LongRun:
         except OSError:
             raise OtherLog(f"{path}: another run writes this log; wait for it or name another log") from None
         data = path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        os.truncate(file, len(whole))
-        lines = [_object(path, number, line) for number, line in enumerate(whole.splitlines(), 1)]
+        complete = data[: data.rfind(b"\n") + 1]
+        os.truncate(file, len(complete))
+        lines = [_parse_line(path, number, line) for number, line in enumerate(complete.splitlines(), 1)]
         if not lines:
             self._write(self._header | {"started": _now()})
             return
@@ -93,13 +93,13 @@ class LongRun:
             raise OtherLog(f"{path}: is of other code (revision {header.get('revision')}); name another log")
 
     def append(self, part: Part) -> None:
-        """Add a part that is done and bring it to the disk; a signal of STOPS waits until it is there.
+        """Append a part that is done, and sync it; a signal of STOPS waits until it is on disk.
 
-        Raises OtherLog if the code was changed since the start: the part may be of both.
+        Raises OtherLog if the code was changed since the start: the part may be of both versions.
         """
         if code_digest(self._folders) != self._code:
             raise OtherLog("the code was changed during the run: this part is not counted; name another log")
-        with _unstopped():
+        with _delay_signals():
             self._write(part | {"at": _now()})
             self.parts.append(part)
 
@@ -119,7 +119,10 @@ STOPPED = 143
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asked the run to stop; event loops pass it on, and no handler takes it for a failure."""
+    """A signal that asked the run to stop.
+
+    A KeyboardInterrupt: event loops pass it on, and no handler takes it for a failure.
+    """
 
 
 @contextmanager
@@ -129,16 +132,16 @@ def stoppable() -> Iterator[None]:
     def stop(number: int, _: object) -> None:
         raise Stopped(signal.Signals(number).name)
 
-    with _handled(stop):
+    with _handle_signals(stop):
         yield
 
 
 @contextmanager
-def _unstopped() -> Iterator[None]:
-    """Let signals of STOPS wait; a mask would not do, since other threads take them too."""
+def _delay_signals() -> Iterator[None]:
+    """Let signals of STOPS wait; a mask would not do, since other threads can receive them."""
     waiting: list[int] = []
     try:
-        with _handled(lambda number, _: waiting.append(number)):
+        with _handle_signals(lambda number, _: waiting.append(number)):
             yield
     finally:
         for number in waiting[:1]:
@@ -146,16 +149,16 @@ def _unstopped() -> Iterator[None]:
 
 
 @contextmanager
-def _handled(handler: Callable[[int, object], object]) -> Iterator[None]:
+def _handle_signals(handler: Callable[[int, object], object]) -> Iterator[None]:
     before = {number: signal.signal(number, handler) for number in STOPS}
     try:
         yield
     finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
-def _object(path: Path, number: int, line: bytes) -> Part:
+def _parse_line(path: Path, number: int, line: bytes) -> Part:
     try:
         value = json.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a receiver makes of a street's private numbers, beside the truth, and the promises beside both."""
+"""The outcome of a street: what a receiver makes of its private numbers, beside truth and promises."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 class Compared(NamedTuple):
-    """The truth, what leaves of it, and how far apart they are at most, 95 times of 100.
+    """The truth, the private number, and the largest distance between them, 95 % of the time.
 
     `true` and `private` are None where nothing was measured and there is only the promise.
     """
@@ -32,7 +32,7 @@ class Compared(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was promised and what came of it; `error` is the standard error of the measurement."""
+    """A promised figure and its measurement; `error` is the standard error of the measurement."""
 
     promised: float
     measured: float
@@ -41,7 +41,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A street, and what was received of its homes: in their order, whole, nothing else."""
+    """A street, and what was received of its homes: in their order, complete, and nothing else."""
 
     street: Street
     homes: Sequence[Series]
@@ -49,16 +49,16 @@ class Outcome:
 
     @classmethod
     def of(cls, street: Street, messages: Sequence[bytes]) -> Self:
-        """What all messages together say.
+        """Collect all messages of a street.
 
-        Raises:
-            RecordError: they do not agree.  ValueError: not one record for every slot of every home.
+        Raises RecordError if they contradict each other, and ValueError if there is not one record
+        for every slot of every home.
         """
         received = collect(messages)
         if sorted(received) != sorted(street.meters):
             raise ValueError("the homes received are not those sent")
         homes = [received[name] for name in street.meters]
-        (terms,) = {id(one): one for home in homes for one in home.descriptors.values()}.values()
+        (terms,) = {id(d): d for home in homes for d in home.descriptors.values()}.values()
         outcome = cls(street, homes, terms)
         starts_ms = START_MS + terms.step_ms * np.arange(street.slots(terms.step_ms))
         if not all(np.array_equal(home.time_ms, starts_ms) for home in homes):
@@ -72,64 +72,64 @@ class Outcome:
 
     @property
     def private_w(self) -> Floats:
-        """What was received of it."""
+        """The private numbers, shape (homes, slots)."""
         return np.array([home.values for home in self.homes])
 
     @property
     def middle(self) -> int:
-        """The home in the middle by use: as many use more as less."""
+        """The home with the median use."""
         return int(np.argsort(self.true_w.mean(axis=1))[self.street.homes // 2])
 
-    def some(self, count: int) -> list[int]:
-        """So many homes: the one in the middle, or the first ones."""
+    def choose(self, count: int) -> list[int]:
+        """Choose `count` homes: the one in the middle, or the first ones."""
         return [self.middle] if count == 1 else list(range(count))
 
     def power_w(self, count: int) -> Compared:
-        """The mean over so many homes of their power in one half hour, the evening's of the first day."""
+        """Return the mean power of `count` homes in one half hour, that of the first day's evening."""
         if count > self.street.homes:
             return Compared(None, None, self._promised(count, 1))
-        chosen = self.some(count)
+        chosen = self.choose(count)
         slot = (EVENING_MS - START_MS) // self.terms.step_ms
         private = mean_value((self.homes[home] for home in chosen), EVENING_MS, COVERAGE)
         return _compared(self.true_w[chosen, slot].mean(), private)
 
     def energy_kwh(self, count: int, days: int) -> Compared:
-        """The mean over so many homes of their energy in the first days."""
+        """Return the mean energy of `count` homes in the first `days` days."""
         slots = days * DAY_MS // self.terms.step_ms
         kwh = float(self.terms.kwh_per_unit())
         if count > self.street.homes or days > self.street.days:
             return Compared(None, None, kwh * self._promised(count, slots))
-        chosen = self.some(count)
+        chosen = self.choose(count)
         homes = (self.homes[home] for home in chosen)
         private = mean_energy(homes, START_MS, START_MS + days * DAY_MS, COVERAGE)
         return _compared(self.true_w[chosen, :slots].mean(axis=0).sum() * kwh, private)
 
     def _promised(self, count: int, slots: int) -> float:
-        """How far the sum of so many slots is off, as the mean of so many homes."""
+        """Return the half width of the mean over `count` homes of their sum over `slots` slots."""
         part = Part(self.terms.mechanism, 1, count * slots, 1 / count, self.terms.rounding)
         return _shown(half_width_of_total([part], COVERAGE))
 
     @property
     def band_w(self) -> tuple[float, float]:
-        """How far one number, and the mean of all homes, is off."""
+        """The half widths of one number, and of the mean of all homes."""
         return self._promised(1, 1), self._promised(self.street.homes, 1)
 
     def spread_w(self) -> Measured:
-        """The standard deviation of the error of a number."""
+        """Measure the standard deviation of a number's error."""
         return _spread(self.private_w - self.true_w, self.terms.facts["sd"])
 
     def spread_of_mean_w(self) -> Measured:
-        """The standard deviation of the error of the mean of all homes."""
+        """Measure the standard deviation of the error of the mean of all homes."""
         promised = self.terms.facts["sd"] / math.sqrt(self.street.homes)
         return _spread((self.private_w - self.true_w).mean(axis=0), promised)
 
     def bias_w(self) -> Measured:
-        """The mean error of a number: none is promised."""
+        """Measure the mean error of a number, which is promised to be 0."""
         errors = self.private_w - self.true_w
         return Measured(0.0, float(errors.mean()), float(errors.std() / math.sqrt(errors.size)))
 
     def covered(self) -> Measured:
-        """How often the truth lies within the band of a number."""
+        """Measure the share of numbers whose band contains the truth."""
         inside = np.abs(self.private_w - self.true_w) <= self.band_w[0]
         error = math.sqrt(COVERAGE * (1 - COVERAGE) / inside.size)
         return Measured(COVERAGE, float(inside.mean()), error)
@@ -140,12 +140,12 @@ def _compared(true: float, private: Estimate) -> Compared:
 
 
 def _shown(half_width: float) -> float:
-    """Return a half width that is shown as `check` shows it: a tie goes to the whole quanta inside."""
+    """Return a half width as `check` shows it: a tie goes to the whole quanta inside."""
     return math.nextafter(round(half_width, 6), 0)
 
 
 def _spread(errors: Floats, promised: float) -> Measured:
-    """The root of the mean square; its standard error by the delta method."""
+    """Measure the root of the mean square; its standard error is by the delta method."""
     squares = errors**2
     spread = math.sqrt(squares.mean())
     return Measured(promised, spread, float(squares.std()) / math.sqrt(squares.size) / (2 * spread))

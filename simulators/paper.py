@@ -1,19 +1,19 @@
-"""The figures and examples of the three papers in numbers; Chatzikokolakis 2013's Fig. 3 and Fig. 4 redrawn.
+"""Print the figures and examples of the three papers in numbers; redraw Chatzikokolakis 2013's Fig. 3 and 4.
 
 ITEM prints an item's table: each number as computed now, as the paper has it, and as it was verified. Without
 ITEM all tables are printed. With --out the pictures of the items are drawn there (`cabp-figure-3`, also
-`cabp-example-1`; `cabp-figure-4`, also `cabp-example-2`), their numbers beside them as CSV.
+`cabp-example-1`; `cabp-figure-4`, also `cabp-example-2`), with their numbers as CSV.
 
-With --out and no ITEM it redraws both figures and tells which programme was on at Fig. 4's levels. Sizes that
-are not the paper's can be read in the captions, and so can what epsilon is: the load signature's is of one
-reading, not of the signature. Exits with 1 if a number is not the verified one.
+With --out and no ITEM it redraws both figures and reports how often attackers know which programme was on, at
+Fig. 4's levels. The captions give sizes that are not the paper's, and the meaning of epsilon: the load
+signature's is of one reading, not of the signature. Exit code 1: a number is not the verified one.
 """
 
 import argparse
 import csv
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -64,38 +64,27 @@ def dates() -> Iterator[Alpha]:
 
 
 def signature(scene: Scene, seed: int) -> Iterator[Reading]:
-    """Fig. 4: the first programme of a scene in whole W, under three noises at two levels."""
+    """Yield the points of Fig. 4: the first programme of a scene in W, under three noises at two levels."""
     true = scene.points[0, 0]
     bits = SeededBits(seed)
     for epsilon in SIGNATURE_EPSILONS:
         for noise, drawn in smart_meter(true, epsilon, scene.quantum, float(DELTA), bits).items():
             promised = drawn.reading_epsilon, drawn.window_epsilon, drawn.alpha
-            for slot, (was, left) in enumerate(zip(true.tolist(), drawn.values.tolist(), strict=True)):
-                yield Reading(epsilon, noise, *promised, slot * library.SLOT_S, was, left)
+            for slot, (true_w, private_w) in enumerate(
+                zip(true.tolist(), drawn.values.tolist(), strict=True)
+            ):
+                yield Reading(epsilon, noise, *promised, slot * library.SLOT_S, true_w, private_w)
 
 
 def identification(scene: Scene, trials: int, seed: int) -> Iterator[curve.Point]:
-    """Which programme was it? The worst of all attackers, for each noise at each epsilon.
+    """Yield how often the worst attacker knows which programme it was, for each noise and epsilon.
 
-    Raises:
-        Unusable: there are fewer trials than programmes.
+    Raises Unusable for fewer trials than programmes.
     """
     for name in MECHANISMS:
         for epsilon in EPSILONS:
             noise = rival(f"{name} epsilon={epsilon}", scene)
             yield curve.Point(name, measure(scene, noise, list(ATTACKERS), trials, seed))
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m simulators paper` takes."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "items:\n  " + "\n  ".join(ITEMS)
-    add = parser.add_argument
-    add("items", nargs="*", type=_item, metavar="ITEM", help="a figure or an example; all of them by default")
-    add("--out", type=Path, metavar="DIR", help="where pictures and their numbers go")
-    add("--seed", type=_at_least(0), default=0, help="all follows from it; 0 is a seed; default %(default)s")
-    add("--size", type=_at_least(2), default=100, metavar="N", help="programmes; default %(default)s")
-    add("--trials", type=_at_least(1), default=2000, help="of each attack; default %(default)s")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -127,13 +116,13 @@ def _print_table(item: str) -> bool:
 
 
 def _write_all(out: Path, arguments: argparse.Namespace) -> None:
-    """Write both figures and who is recognised, and print that line by line."""
+    """Write both figures, attack at all levels, and print each result."""
     seed = arguments.seed
     scene = library.programmes(arguments.size, SLOTS, seed)
     print(f"{scene.question}; {arguments.trials:,} trials, seed {seed}")
     points = []
     for point in identification(scene, arguments.trials, seed):
-        print(_line(point), flush=True)
+        print(_format(point), flush=True)
         points.append(point)
     curve.write(points, out / "identification.csv", seed)
     print()
@@ -144,47 +133,30 @@ def _write_all(out: Path, arguments: argparse.Namespace) -> None:
 
 def _write_dates(out: Path) -> None:
     """Draw Fig. 3, write its numbers and print its caption."""
-    _write(out / "fig3.csv", Alpha._fields, alphas := list(dates()))
+    _write_csv(out / "fig3.csv", Alpha._fields, alphas := list(dates()))
     draw_dates(alphas, DATES_CAPTION, out / "fig3.png")
     print(DATES_CAPTION)
 
 
 def _write_signature(out: Path, scene: Scene, seed: int) -> None:
     """Draw Fig. 4, write its numbers and print its caption."""
-    _write(out / "fig4.csv", Reading._fields, readings := list(signature(scene, seed)))
+    _write_csv(out / "fig4.csv", Reading._fields, readings := list(signature(scene, seed)))
     draw_signature(readings, SIGNATURE_CAPTION, out / "fig4.png")
     print(SIGNATURE_CAPTION)
 
 
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
 
 
-def _line(point: curve.Point) -> str:
-    found, worst = point.outcome, point.outcome.worst
+def _format(point: curve.Point) -> str:
+    outcome, worst = point.outcome, point.outcome.worst
     return (
-        f"{found.mechanism:<26} off by {found.error_w:8,.1f} W: right in {100 * worst.rate:5.1f} "
-        f"({100 * worst.low:.1f} to {100 * worst.high:.1f}) of 100, {worst.attacker}"
-        + ("; the promise is broken" if found.broken else "")
+        f"{outcome.mechanism:<26} off by {outcome.error_w:8,.1f} W: "
+        f"right {100 * worst.rate:5.1f} % of the time "
+        f"({100 * worst.low:.1f} to {100 * worst.high:.1f}), {worst.attacker}"
+        + ("; the promise is broken" if outcome.broken else "")
     )
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    """A reader of whole numbers from `least` on."""
-
-    def read(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) < 1 << 64:
-            raise argparse.ArgumentTypeError(f"{text} is not a whole number from {least} to 2**64 - 1")
-        return int(text)
-
-    return read
-
-
-def _item(text: str) -> str:
-    """The name of an item."""
-    if text not in ITEMS:
-        raise argparse.ArgumentTypeError(f"{text} is none of {', '.join(ITEMS)}")
-    return text

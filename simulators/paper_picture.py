@@ -1,4 +1,4 @@
-"""The pictures of `paper`, and what a row of each has."""
+"""The pictures of `paper`, and the rows that they are drawn from."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -25,10 +25,10 @@ class Alpha(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Fig. 4: one reading, as it was and as it left; epsilons are in 1/W.
+    """A point of Fig. 4: one reading, as it was and as it left; epsilons are in 1/W.
 
     `reading_epsilon` is promised to a reading that moves alone, `window_epsilon` under d_inf to the whole
-    signature; a reading is within `alpha_w` of the truth 95 times of 100.
+    signature; a reading is within `alpha_w` of the truth 95 % of the time.
     """
 
     epsilon: Fraction
@@ -58,16 +58,16 @@ def draw_dates(rows: Sequence[Alpha], caption: str, path: Path) -> None:
 
 
 def draw_signature(rows: Sequence[Reading], caption: str, path: Path) -> None:
-    """Fig. 4: a panel for each noise and epsilon, the truth in each."""
+    """Draw Fig. 4: a panel for each noise and epsilon, with the truth in each."""
     epsilons, noises = (list(dict.fromkeys(column)) for column in list(zip(*rows, strict=True))[:2])
     figure = Figure(figsize=(11, 7), dpi=120, layout="constrained")
     panels = figure.subplots(len(epsilons), len(noises), sharex=True, squeeze=False)
     for line, epsilon in zip(panels, epsilons, strict=True):
         for axes, noise in zip(line, noises, strict=True):
-            own = [row for row in rows if (row.epsilon, row.noise) == (epsilon, noise)]
-            _steps(axes, [row.private_w for row in own], _PRIVATE, "leaves")
-            _steps(axes, [row.true_w for row in own], _TRUE, "true")
-            promised = float(own[0].window_epsilon)
+            readings = [row for row in rows if (row.epsilon, row.noise) == (epsilon, noise)]
+            _steps(axes, [row.private_w for row in readings], _PRIVATE, "leaves")
+            _steps(axes, [row.true_w for row in readings], _TRUE, "true")
+            promised = float(readings[0].window_epsilon)
             axes.set_title(f"{noise}, epsilon = {float(epsilon):g}/W: {promised:g} d_inf", fontsize=9)
         line[0].set_ylabel("power in W")
     for axes in panels[-1]:
@@ -80,8 +80,8 @@ def _steps(axes: Axes, values: Sequence[int], colour: str, label: str) -> None:
     axes.stairs(values, range(len(values) + 1), baseline=None, color=colour, linewidth=1.3, label=label)
 
 
-def _finish(figure: Figure, every: Sequence[Axes], caption: str, path: Path) -> None:
-    for axes in every:
+def _finish(figure: Figure, panels: Sequence[Axes], caption: str, path: Path) -> None:
+    for axes in panels:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(caption, x=0.01, ha="left", fontsize=9)

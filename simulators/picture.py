@@ -1,4 +1,4 @@
-"""The demo's picture: one home, whose private numbers say little, and a street, whose mean they say well."""
+"""The demo's picture: one home, whose private numbers say little, and a street, whose mean they give well."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from simulators.outcome import Floats, Outcome
 
 TRUE, PRIVATE = "#222222", "#0072B2"
-"""Dark and blue: they differ in brightness too, so that nobody needs to tell colours."""
+"""Dark and blue, which differ in brightness too, for readers who do not see colours."""
 
 
 def draw(outcome: Outcome, path: Path) -> None:
@@ -19,13 +19,18 @@ def draw(outcome: Outcome, path: Path) -> None:
         series[:, : series.shape[1] // street.days]
         for series in (street.watts, outcome.true_w, outcome.private_w)
     )
-    one, many = outcome.band_w
+    home_w, street_w = outcome.band_w
     figure = Figure(figsize=(10, 9), dpi=120, layout="constrained")
     figure.suptitle(f"meteragent hides {hides_wh} Wh in every half hour: whether a kettle was boiled")
     above, below = figure.subplots(2, 1, sharex=True)
-    _panel(above, f"One home: a half hour can be off by {one:,.0f} W", private[outcome.middle], one)
+    _panel(above, f"One home: a half hour can be off by {home_w:,.0f} W", private[outcome.middle], home_w)
     _steps(above, raw[outcome.middle], TRUE, 1.1, "true, every 5 minutes: stays at home")
-    _panel(below, f"{street.homes:,} homes: their mean is right to {many:,.0f} W", private.mean(axis=0), many)
+    _panel(
+        below,
+        f"{street.homes:,} homes: their mean is right to {street_w:,.0f} W",
+        private.mean(axis=0),
+        street_w,
+    )
     _steps(below, true.mean(axis=0), TRUE, 1.6, "true mean")
     for axes in (above, below):
         legend = axes.legend(
@@ -44,7 +49,7 @@ def _panel(axes: Axes, title: str, private: Floats, within: float) -> None:
     _steps(axes, private, PRIVATE, 2.2, "what leaves, every half hour")
     edges, middle = np.linspace(0, 24, private.size + 1), np.append(private, private[-1])
     low, high = middle - within, middle + within
-    label = "holds the true half hour 95 times of 100"
+    label = "contains the true half hour 95 % of the time"
     axes.fill_between(edges, low, high, step="post", color=PRIVATE, alpha=0.2, linewidth=0, label=label)
     axes.axhline(0, color="#888888", linewidth=0.8)
     axes.grid(alpha=0.3)

@@ -1,4 +1,4 @@
-"""What `generate` makes: the series and the events of simulated homes, as tables, files and messages."""
+"""The output of `generate`: the series and the events of simulated homes, as tables, files and messages."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
@@ -22,7 +22,7 @@ DAY_0 = date(2025, 1, 6)
 """A Monday; days are numbered from it, so that a date is the same day in every file of a seed."""
 _DAY_0_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
 _READINGS_AT_ONCE = 1 << 22
-"""Of a day: more homes come in parts, one part after the other."""
+"""Most readings of a day in memory; more homes are done in parts, one after the other."""
 
 _TIME = pa.timestamp("ms", "UTC")
 SERIES = pa.schema([("home", pa.uint32()), ("time", _TIME), ("watts", pa.float32())])
@@ -39,17 +39,16 @@ EVENTS = pa.schema(
 
 
 class Files(NamedTuple):
-    """Where the series and the events go."""
+    """The files of the series and the events."""
 
     series: Path
     events: Path
 
     @classmethod
     def at(cls, out: Path) -> "Files":
-        """FILE.parquet or FILE.csv and its events, or a folder.
+        """Return FILE.parquet or FILE.csv and its events, or the files in a folder.
 
-        Raises:
-            ValueError: the name ends otherwise.
+        Raises ValueError for another ending.
         """
         if out.suffix in (".parquet", ".csv"):
             return cls(out, out.with_name(f"{out.stem}.events{out.suffix}"))
@@ -60,7 +59,7 @@ class Files(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to generate: homes 0 .. `homes` - 1, `days` from number `first` on, in steps of `step_s`."""
+    """Homes 0 .. `homes` - 1, `days` from number `first` on, in steps of `step_s`."""
 
     seed: int
     homes: int
@@ -70,17 +69,17 @@ class Plan:
     resolution_w: float = 1.0
 
     def parts(self, homes: Sequence[int] | None = None) -> Iterator[Fleet]:
-        """The homes, or some of them, as many at once as memory is meant for."""
+        """Yield the homes, or a choice of them, in fleets that fit in memory."""
         chosen = range(self.homes) if homes is None else homes
         at_once = max(1, _READINGS_AT_ONCE * self.step_s // DAY_S)
         for begin in range(0, len(chosen), at_once):
             yield Fleet(self.seed, chosen[begin : begin + at_once])
 
     def write(self, files: Files) -> tuple[int, int]:
-        """Write the files; returns how many readings and events there are.
+        """Write the files; return the number of readings and of events.
 
-        Raises:
-            ValueError: the step does not divide a day, or the seed is none.  OSError: as the system says.
+        Raises ValueError for a step that does not divide a day, or a seed out of range; OSError as
+        the system does.
         """
         readings = events = 0
         files.series.parent.mkdir(parents=True, exist_ok=True)
@@ -99,24 +98,23 @@ class Plan:
         return readings, events
 
     def messages(self, topic: str) -> Iterator[tuple[str, bytes]]:
-        """All readings as (topic, JSON payload), `{meter}` in the topic being m0, m1 ..; a meter's in order.
+        """Yield all readings as (topic, JSON payload), a meter's in order; `{meter}` is m0, m1 ..
 
-        One more of each meter follows its last: it says how long that one stood.
+        A last one of each meter repeats its value: it says how long the one before lasts.
         """
         for fleet in self.parts():
             topics = [topic.replace("{meter}", f"m{home}") for home in fleet.homes]
             for day in fleet.days(self.first, self.days, self.step_s):
                 start_s = _DAY_0_MS // 1000 + day.day * DAY_S
                 shown = Meter(self.resolution_w).shown_w(day.watts)
-                for at, column in enumerate(shown.T):
-                    yield from _readings(topics, start_s + at * self.step_s, column.tolist())
+                for index, column in enumerate(shown.T):
+                    yield from _readings(topics, start_s + index * self.step_s, column.tolist())
             yield from _readings(topics, start_s + DAY_S, shown[:, -1].tolist())
 
     async def send(self, url: str, topic: str) -> int:
-        """Publish all readings at QoS 1; returns how many the broker has acknowledged: all.
+        """Publish all readings at QoS 1; return the number that the broker has acknowledged: all.
 
-        Raises:
-            MqttError: the broker is away or does not acknowledge.
+        Raises MqttError when the broker is away or does not acknowledge.
         """
         readings = self.homes * (self.days * DAY_S // self.step_s + 1)
 
@@ -130,7 +128,7 @@ class Plan:
         return readings
 
     def series(self, fleet: Fleet, day: Day) -> Any:
-        """A day of homes as the meter shows it, as an Arrow table."""
+        """Return a day of homes as the meter shows it, as an Arrow table."""
         homes, steps = day.watts.shape
         times_ms = _DAY_0_MS + day.day * DAY_MS + 1000 * self.step_s * np.arange(steps)
         columns = [
@@ -147,7 +145,7 @@ def _readings(topics: list[str], time_s: int, watts: list[float]) -> Iterator[tu
 
 
 def event_table(events: Events) -> Any:
-    """Events as an Arrow table; the channel is null where nothing was shown."""
+    """Return events as an Arrow table; the channel is null where nothing was shown."""
     channel = pa.array(events.channel.astype(np.int8), mask=events.channel < 0)
     names = pa.array(events.names).take(pa.array(events.appliance))
     start, end = (_DAY_0_MS + 1000 * seconds for seconds in (events.start_s, events.end_s))

@@ -1,4 +1,4 @@
-"""A picture of simulated homes: what all of them draw over a day, and one of them with all that ran."""
+"""A picture of simulated homes: the load of all over a day, and one of them with everything that ran."""
 
 from pathlib import Path
 
@@ -17,18 +17,17 @@ _MINUTES_SMOOTHED = 30
 def draw(fleet: Fleet, day: int, path: Path) -> None:
     """Draw a day of a fleet, as PNG, PDF or SVG by the name's ending.
 
-    Raises:
-        ValueError: the ending is none that can be drawn.  OSError: it cannot be written.
+    Raises ValueError for another ending, and OSError when it cannot be written.
     """
     if path.suffix not in (".png", ".pdf", ".svg"):
         raise ValueError(f"{path} is neither .png nor .pdf nor .svg")
-    drawn = fleet.day(day, STEP_S)
+    simulated = fleet.day(day, STEP_S)
     figure = Figure(figsize=(10, 9), dpi=120, layout="constrained")
     above, middle, below = figure.subplots(3, 1, sharex=True, height_ratios=(2, 2, 3))
-    _all_homes(above, drawn)
-    _one_home(middle, drawn, fleet.homes[0])
-    mine = drawn.events.where(drawn.events.home == fleet.homes[0])
-    _what_ran(below, mine, day)
+    _all_homes(above, simulated)
+    _one_home(middle, simulated, fleet.homes[0])
+    events = simulated.events.where(simulated.events.home == fleet.homes[0])
+    _events(below, events, day)
     below.set_xlim(0, 24)
     below.set_xticks(range(0, 25, 3), [f"{hour}:00" for hour in range(0, 25, 3)])
     below.set_xlabel("time of day")
@@ -36,39 +35,39 @@ def draw(fleet: Fleet, day: int, path: Path) -> None:
 
 
 def _undated(path: Path) -> dict[str, None]:
-    """What keeps the time of drawing out of a file, so that a second run draws the same bytes."""
+    """Return metadata without the time of drawing, so that a second run gives the same bytes."""
     return {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(path.suffix[1:], {})
 
 
-def _all_homes(axes: Axes, drawn: Day) -> None:
-    means = drawn.watts.reshape(len(drawn.watts), -1, _MINUTES_SMOOTHED).mean(axis=2)
+def _all_homes(axes: Axes, day: Day) -> None:
+    means = day.watts.reshape(len(day.watts), -1, _MINUTES_SMOOTHED).mean(axis=2)
     low, high = np.percentile(means, [10, 90], axis=0)
     edges = np.linspace(0, 24, means.shape[1] + 1)
     axes.stairs(high, edges, baseline=low, fill=True, color=_BLUE, alpha=0.2, label="eight homes of ten")
     axes.stairs(means.mean(axis=0), edges, baseline=None, color=_BLUE, linewidth=2, label="mean")
-    _named(axes, f"{len(means):,} homes, half hours")
+    _label(axes, f"{len(means):,} homes, half hours")
     axes.legend(frameon=False, loc="upper left")
 
 
-def _one_home(axes: Axes, drawn: Day, home: int) -> None:
-    edges = np.linspace(0, 24, drawn.watts.shape[1] + 1)
-    axes.stairs(drawn.watts[0], edges, baseline=None, color=_DARK, linewidth=0.9)
-    _named(axes, f"Home {home}, minutes")
+def _one_home(axes: Axes, day: Day, home: int) -> None:
+    edges = np.linspace(0, 24, day.watts.shape[1] + 1)
+    axes.stairs(day.watts[0], edges, baseline=None, color=_DARK, linewidth=0.9)
+    _label(axes, f"Home {home}, minutes")
 
 
-def _named(axes: Axes, title: str) -> None:
+def _label(axes: Axes, title: str) -> None:
     axes.set_title(title, loc="left", fontweight="bold")
     axes.set_ylabel("power in W")
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _what_ran(axes: Axes, events: Events, day: int) -> None:
-    """A line for each name that there is, and a bar for each event."""
-    there = sorted(set(events.appliance.tolist()), reverse=True)
+def _events(axes: Axes, events: Events, day: int) -> None:
+    """Draw a line for each name that occurs, and a bar for each event."""
+    kinds = sorted(set(events.appliance.tolist()), reverse=True)
     begin = (events.start_s - day * DAY_S) / 3600
     hours = (events.end_s - events.start_s) / 3600
-    axes.barh([there.index(kind) for kind in events.appliance], hours, left=begin, height=0.6, color=_DARK)
-    axes.set_yticks(range(len(there)), [events.names[kind] for kind in there])
+    axes.barh([kinds.index(kind) for kind in events.appliance], hours, left=begin, height=0.6, color=_DARK)
+    axes.set_yticks(range(len(kinds)), [events.names[kind] for kind in kinds])
     axes.set_title("what ran in it", loc="left", fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,7 +1,7 @@
-"""What happens to registers: they begin again at 0 when a meter is replaced or forgets, and they roll over.
+"""Faults of registers: resets to 0, when a meter is replaced or loses its count, and rollovers.
 
-As with `fault`, whether and when is a pure function of seed, home and day, and the ground truth says what was
-struck: the first reading after each reset, and the first after each rollover.
+As in `fault`, whether and when is a pure function of seed, home and day, and the ground truth has a row for
+the first reading after each reset, and after each rollover.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from simulators.meter import Readings
 
 @dataclass(frozen=True, slots=True)
 class Resets:
-    """A register is reset on a day with the chance `reset`, and rolls over at `rollover_wh`.
+    """Resets of a register, each day with the chance `reset`, and rollovers at `rollover_wh`.
 
-    Raises ValueError for what is no probability, or a rollover that is not above 0.
+    Raises ValueError for a chance that is no probability, or a rollover that is not above 0.
     """
 
     reset: float = 0.01
@@ -31,37 +31,43 @@ class Resets:
     def strike(
         self, seed: int, home: int, sent_ms: Integers, readings: Readings
     ) -> tuple[Readings, list[Row]]:
-        """What a register that never fell shows instead, and where it was struck.
+        """Strike a register that never falls; return what it shows instead, and the faults.
 
         Raises ValueError when it falls already: rollovers are made here.
         """
         if np.any(np.diff(readings.values) < 0):
-            raise ValueError("a register that falls: it has rolled over before")
+            raise ValueError("the register falls: it has rolled over before")
         base = np.zeros(len(sent_ms))
-        struck = [at for at in (self._first_after(seed, home, day, sent_ms) for day in _days(sent_ms)) if at]
-        for at in struck:
-            base[at:] = readings.values[at - 1]
+        resets = [
+            index
+            for index in (self._first_after(seed, home, day, sent_ms) for day in _days(sent_ms))
+            if index
+        ]
+        for index in resets:
+            base[index:] = readings.values[index - 1]
         shown = readings.values - base
-        rolled = np.flatnonzero((np.diff(shown // self.rollover_wh) > 0) & (np.diff(base) == 0)) + 1
-        rows = [(at, "reset") for at in struck] + [(int(at), "rollover") for at in rolled]
-        stamps_ms, values = readings.times_ms, _whole(shown % self.rollover_wh)
-        told = [Row(home, int(sent_ms[at]), what, int(stamps_ms[at])) for at, what in sorted(rows)]
-        return Readings(stamps_ms, values), told
+        rollovers = np.flatnonzero((np.diff(shown // self.rollover_wh) > 0) & (np.diff(base) == 0)) + 1
+        faults = [(index, "reset") for index in resets] + [(int(index), "rollover") for index in rollovers]
+        stamps_ms, values = readings.times_ms, _round(shown % self.rollover_wh)
+        rows = [
+            Row(home, int(sent_ms[index]), fault, int(stamps_ms[index])) for index, fault in sorted(faults)
+        ]
+        return Readings(stamps_ms, values), rows
 
     def _first_after(self, seed: int, home: int, day: int, sent_ms: Integers) -> int:
-        """The place of the first reading after a day's reset; 0 where there is none, or no reading before."""
-        happens, at = uniforms(seed, "fault reset", home, day)[:2]
+        """Return the index of the first reading after a day's reset; 0 for none, or none before it."""
+        happens, time = uniforms(seed, "fault reset", home, day)[:2]
         if happens >= self.reset:
             return 0
-        place = int(np.searchsorted(sent_ms, day * DAY_MS + int(at * DAY_MS)))
-        return place if place < len(sent_ms) else 0
+        index = int(np.searchsorted(sent_ms, day * DAY_MS + int(time * DAY_MS)))
+        return index if index < len(sent_ms) else 0
 
 
 def _days(sent_ms: Integers) -> list[int]:
-    """The days, since the Unix epoch, on which readings were sent."""
+    """Return the days, since the Unix epoch, on which readings were sent."""
     return [int(day) for day in np.unique(sent_ms // DAY_MS)]
 
 
-def _whole(values: Floats) -> Floats:
-    """Multiples of a resolution are decimals: what a subtraction leaves behind them is cut off."""
+def _round(values: Floats) -> Floats:
+    """Round to the decimals of a resolution: a subtraction leaves a rest behind them."""
     return np.round(values, 9)

@@ -1,4 +1,4 @@
-"""The demo's text: what leaves is good for, what it hides, and whether the promises are kept."""
+"""The demo's text: what private numbers are good for, what they hide, and whether the promises are kept."""
 
 import math
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ MANY = 1000
 
 
 def text(outcome: Outcome, guarantee: Guarantee, seconds: float) -> str:
-    """Return the first screen: `guarantee` is what `check` says, `seconds` how long it took."""
-    sections = (_head(outcome, seconds), _use(outcome), _kept(outcome), _hidden(guarantee), _end(guarantee))
+    """Return the first screen, with the guarantee that `check` prints; `seconds` is how long the run took."""
+    sections = (_head(outcome, seconds), _use(outcome), _test(outcome), _hidden(guarantee), _end(guarantee))
     return "\n".join(line for section in sections for line in [*section, ""])
 
 
@@ -36,25 +36,25 @@ def _use(outcome: Outcome) -> Iterator[str]:
     yield "What it is good for"
     yield layout.format("", "true", "private", "off by *", "of a home's use **")
     for count in sorted({1, outcome.street.homes, MANY}):
-        yield _whose(outcome, count)
+        yield _homes(outcome, count)
         power = outcome.power_w(count)
-        yield layout.format("  the half hour from 18:00", *_cells(power, "W"), _part(power, MEAN_W))
+        yield layout.format("  the half hour from 18:00", *_cells(power, "W"), _share(power, MEAN_W))
         for days in sorted({1, outcome.street.days, MONTH_DAYS}):
             energy = outcome.energy_kwh(count, days)
             name = "  a day" if days == 1 else f"  {days} days"
             cells = _cells(energy, "kWh")
-            yield layout.format(name, *cells, _part(energy, MEAN_W * 24 * days / 1000))
-    yield f"*  at most, 95 times of 100     ** {MEAN_W} W, about 8 kWh a day"
+            yield layout.format(name, *cells, _share(energy, MEAN_W * 24 * days / 1000))
+    yield f"*  at most, 95 % of the time     ** {MEAN_W} W, about 8 kWh a day"
 
 
-def _whose(outcome: Outcome, count: int) -> str:
+def _homes(outcome: Outcome, count: int) -> str:
     if count > 1:
         return mean_of(count)
     return f"one home ({outcome.street.meters[outcome.middle]}, the middle one by use)"
 
 
 def _cells(compared: Compared, unit: str) -> tuple[str, str, str]:
-    """True, private, and the band, with two digits of the band."""
+    """Format true, private and the band, with two digits of the band."""
     places = max(0, 1 - math.floor(math.log10(compared.within)))
     within = f"± {compared.within:,.{places}f} {unit}"
     if compared.true is None or compared.private is None:
@@ -62,8 +62,8 @@ def _cells(compared: Compared, unit: str) -> tuple[str, str, str]:
     return f"{compared.true:,.{places}f} {unit}", f"{compared.private:,.{places}f} {unit}", within
 
 
-def _part(compared: Compared, of: float) -> str:
-    percent = 100 * compared.within / of
+def _share(compared: Compared, use: float) -> str:
+    percent = 100 * compared.within / use
     return f"{percent:.0f} %" if percent > 10 else f"{percent:.2g} %"
 
 
@@ -75,7 +75,7 @@ def _hidden(guarantee: Guarantee) -> Iterator[str]:
         yield layout.format(*cells)
 
 
-def _kept(outcome: Outcome) -> Iterator[str]:
+def _test(outcome: Outcome) -> Iterator[str]:
     layout = "  {:<58}{:>8}{:>22}"
     homes, slots = outcome.private_w.shape
     rows = (
@@ -87,17 +87,17 @@ def _kept(outcome: Outcome) -> Iterator[str]:
     yield "Is it true?"
     yield layout.format(f"{homes * slots:,} numbers, {slots:,} means", "promised", "measured in this run")
     for name, measured, unit in rows:
-        yield layout.format(name, *_both(measured, unit))
+        yield layout.format(name, *_promised_and_measured(measured, unit))
 
 
-def _both(measured: Measured, unit: str) -> tuple[str, str]:
+def _promised_and_measured(figures: Measured, unit: str) -> tuple[str, str]:
     scale = 100 if unit == "%" else 1
-    promised, found, error = (scale * figure for figure in measured)
+    promised, measured, error = (scale * figure for figure in figures)
     places = max(0, -math.floor(math.log10(error)))
-    return f"{promised:,.{places}f} {unit}", f"{found:,.{places}f} ± {error:,.{places}f} {unit}"
+    return f"{promised:,.{places}f} {unit}", f"{measured:,.{places}f} ± {error:,.{places}f} {unit}"
 
 
 def _end(guarantee: Guarantee) -> Iterator[str]:
     yield wording.NOT_HIDDEN
-    for what in wording.not_hidden(guarantee):
-        yield from wrap(what, 100, initial_indent="  - ", subsequent_indent="    ")
+    for sentence in wording.not_hidden(guarantee):
+        yield from wrap(sentence, 100, initial_indent="  - ", subsequent_indent="    ")

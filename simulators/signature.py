@@ -1,9 +1,9 @@
-"""What an appliance draws in one run: the classes of Hart, as steps of constant power.
+"""Signatures: the power that an appliance draws in one run, in steps of constant power (the classes of Hart).
 
-Hart (1992, Nonintrusive appliance load monitoring) tells appliances that are on or off, that go through
-states, and that vary continuously; Reinhardt (2015, AMBAL) adds power that decays or grows after the start.
-All are one value here: steps of (watts, seconds), with a swing that redraws each step's watts in each run.
-An exponential is a ladder of steps, the ends of which double, with its exact energy in each.
+Hart (1992, Nonintrusive appliance load monitoring) distinguishes appliances that are on or off, that go
+through states, and that vary continuously; Reinhardt (2015, AMBAL) adds power that decays or grows after the
+start. All are one type here: steps of (watts, seconds), with a swing that redraws each step's watts in each
+run. An exponential is a ladder of steps whose lengths double, each with its exact energy.
 """
 
 import math
@@ -14,12 +14,13 @@ from typing import Self
 DAY_S = 86_400
 
 _TAU_MIN, _TAU_MAX = 1 / 8, 5
-"""In time constants: a ladder's first step, and where its last one begins, with less than 1 % left."""
+"""In time constants: the length of a ladder's first step, and the begin of its last, with less than 1 %
+left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Steps of constant power; what comes after the last one draws nothing.
+    """Steps of constant power; after the last one nothing is drawn.
 
     `swing`: in every run each step's watts are multiplied by a number uniform in [1 - swing, 1 + swing].
     """
@@ -36,31 +37,31 @@ class Signature:
 
     @property
     def duration_s(self) -> int:
-        """How long a run takes."""
+        """The duration of a run."""
         return sum(self.seconds)
 
     @property
     def energy_wh(self) -> float:
-        """What a run uses on average."""
+        """The mean energy of a run."""
         return sum(w * s for w, s in zip(self.watts, self.seconds, strict=True)) / 3600
 
     def then(self, other: "Signature") -> "Signature":
-        """One after the other."""
+        """Append another signature."""
         return Signature(self.watts + other.watts, self.seconds + other.seconds, max(self.swing, other.swing))
 
     @classmethod
     def on(cls, watts: float, seconds: int) -> Self:
-        """On or off: a kettle."""
+        """Return a signature that is on or off: a kettle's."""
         return cls((watts,), (seconds,))
 
     @classmethod
     def cycle(cls, *states: tuple[float, int]) -> Self:
-        """One state after the other, each (watts, seconds): a washing machine."""
+        """Return a signature of successive states, each (watts, seconds): a washing machine's."""
         return cls(tuple(w for w, _ in states), tuple(s for _, s in states))
 
     @classmethod
     def settling(cls, first_w: float, watts: float, tau_s: float, seconds: int) -> Self:
-        """Power that moves from `first_w` to `watts` as exp(-t / tau_s): a motor's decay, a lamp's growth."""
+        """Return power that moves from `first_w` to `watts` as exp(-t / tau_s): a motor's, a lamp's."""
         first_s, last_s = max(1, round(tau_s * _TAU_MIN)), min(seconds, _TAU_MAX * tau_s)
         rungs = (first_s << k for k in range(seconds.bit_length()))
         bounds = [0, *(rung for rung in rungs if rung < last_s), seconds]
@@ -72,6 +73,6 @@ class Signature:
 
     @classmethod
     def varying(cls, watts: float, swing: float, hold_s: int, seconds: int) -> Self:
-        """Power that takes a new value every `hold_s`: a computer at work."""
+        """Return power that takes a new value every `hold_s`: that of a computer at work."""
         steps = max(1, round(seconds / hold_s))
         return cls((watts,) * steps, (hold_s,) * steps, swing)

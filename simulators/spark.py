@@ -1,8 +1,8 @@
-"""Simulated homes on Apache Spark: what `generate` writes, by as many workers as there are.
+"""Simulated homes on Apache Spark: the tables of `generate`, written by any number of workers.
 
-Each task makes the homes that it is given with the same generator, of which a home's day depends on the seed,
-the home and the day alone (`fleet`): whatever the partitions, the rows are those of one machine, bit for bit.
-Spark has no unsigned numbers and counts time in microseconds: `home` is a bigint, `time` a timestamp.
+Each task makes its homes with the same generator, in which a home's day depends on the seed, the home and the
+day alone (`fleet`): with any partitions the rows are those of one machine, bit for bit. Spark has no unsigned
+numbers and counts time in microseconds: `home` is a bigint, `time` a timestamp.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,13 +20,13 @@ _TIME = pa.timestamp("us", "UTC")
 SERIES = "home bigint, time timestamp, watts float"
 EVENTS = "home bigint, appliance string, start timestamp, end timestamp, watts float, channel tinyint"
 _HOMES_A_TASK = 1000
-"""About: a task takes seconds for a week of these, and a cluster has enough of them."""
+"""Homes of a task, about: a week of these takes seconds, and a cluster has enough tasks."""
 
 Table = Callable[[Plan, Fleet, Day], Any]
 
 
 class Simulated(NamedTuple):
-    """The load of homes, and what ran in them; each is made when it is asked for."""
+    """The load of homes, and what ran in them; each is computed on demand."""
 
     series: DataFrame
     events: DataFrame
@@ -42,12 +42,12 @@ def simulate(
     first: int = 0,
     resolution_w: float = 1.0,
 ) -> Simulated:
-    """Homes 0 .. `homes` - 1 on `days` from number `first` on (`plan`), in no order.
+    """Return homes 0 .. `homes` - 1 on `days` days from number `first` on (`plan`), in no order.
 
     Raises ValueError when the step does not divide a day.
     """
     plan = Plan(seed, homes, days, step_s, first, resolution_w)
-    next(Fleet(seed, [0]).days(first, 1, step_s))  # what is refused is refused here, not on a worker
+    next(Fleet(seed, [0]).days(first, 1, step_s))  # refuse bad arguments here, not on a worker
     ids = spark.range(0, homes, 1, -(-homes // _HOMES_A_TASK))
     return Simulated(
         ids.mapInArrow(_tables(plan, _series), SERIES), ids.mapInArrow(_tables(plan, _events), EVENTS)
@@ -55,17 +55,22 @@ def simulate(
 
 
 def write(plan: Plan, out: Path, spark: SparkSession | None = None) -> str:
-    """Write `series.parquet` and `events.parquet` into a folder, each a folder itself; says what was done."""
+    """Write `series.parquet` and `events.parquet` into a folder, each a folder itself; return a summary."""
     session = SparkSession.builder.appName("meteragent simulators").getOrCreate() if spark is None else spark
-    how = {"seed": plan.seed, "step_s": plan.step_s, "first": plan.first, "resolution_w": plan.resolution_w}
-    made = simulate(session, plan.homes, plan.days, **how)  # type: ignore[arg-type]
-    for name, table in zip(made._fields, made, strict=True):
+    settings = {
+        "seed": plan.seed,
+        "step_s": plan.step_s,
+        "first": plan.first,
+        "resolution_w": plan.resolution_w,
+    }
+    tables = simulate(session, plan.homes, plan.days, **settings)  # type: ignore[arg-type]
+    for name, table in zip(tables._fields, tables, strict=True):
         table.write.mode("overwrite").parquet(str(out / f"{name}.parquet"))
     return f"{plan.homes:,} homes, {plan.days:,} days in {out}"
 
 
 def _tables(plan: Plan, table: Table) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """What a task does: homes in, their days' tables out."""
+    """Return the function of a task: homes in, their days' tables out."""
 
     def run(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:

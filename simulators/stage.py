@@ -1,11 +1,11 @@
 """The demo's stage: meters, broker, agent and receiver, each as it would be in the field.
 
-    street -> aiomqtt -> amqtt -> meteragent run -> amqtt -> aiomqtt -> what was heard
+    street -> aiomqtt -> amqtt -> meteragent run -> amqtt -> aiomqtt -> messages
     (here)               (a process of its own each)         (here)
 
-What the receiver knows is what it received. amqtt keeps nothing for who comes late, so meters send once both
-subscriptions stand; and it forgets what it has acknowledged when the sender leaves before that was passed on,
-so meters stay until everything has arrived.
+The receiver knows only what it receives. amqtt keeps nothing for clients that connect later, so meters start
+to send once both subscriptions are confirmed. It also forgets messages that it has acknowledged but not
+passed on when their sender leaves, so meters stay until everything has arrived.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from simulators.street import READING_MS, Street
 from simulators.wire import connect, publish
 
 SILENCE_S = 60.0
-"""How long nothing may happen before the demo gives up."""
+"""Time without progress after which the demo gives up."""
 AHEAD = 4
-"""How many slots may have been sent of which nothing has been received: amqtt queues without limit."""
+"""Slots that may have been sent before anything of them is received: amqtt queues without limit."""
 
 CONFIGURATION = """\
 [source]
@@ -55,11 +55,11 @@ path = "{store}"
 
 
 class DemoError(Exception):
-    """Why there is nothing to show."""
+    """A reason why there is nothing to show."""
 
 
 def configuration(folder: Path, url: str = "mqtt://127.0.0.1") -> Path:
-    """Write the agent's; its store is beside it."""
+    """Write the agent's configuration, with the store beside it; return its path."""
     path = folder / "meteragent.toml"
     store = (folder / "meteragent.db").as_posix()
     path.write_text(CONFIGURATION.format(url=url, store=store), encoding="utf-8")
@@ -67,28 +67,28 @@ def configuration(folder: Path, url: str = "mqtt://127.0.0.1") -> Path:
 
 
 async def play(street: Street, slot_ms: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
-    """Send all readings of a street through the agent; returns the messages received, each once.
+    """Send all readings of a street through the agent; return the messages received, each once.
 
-    There must be a record for every slot of every home; `progress` is called for each. What the agent wrote
-    and what the processes said on standard error is left in `folder`. Raises DemoError.
+    There must be a record for every slot of every home; `progress` is called for each. The agent's files
+    and the processes' standard error stay in `folder`. Raises DemoError.
     """
     try:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(SILENCE_S) as silence:
-            alive = _postponing(silence)
-            async with _started(tasks, folder, "broker", "simulators.broker") as broker:
-                url = f"mqtt://127.0.0.1:{await broker.said('listening')}"
+            alive = _postpone(silence)
+            async with _run_module(tasks, folder, "broker", "simulators.broker") as broker:
+                url = f"mqtt://127.0.0.1:{await broker.wait_for('listening')}"
                 config = str(configuration(folder, url))
                 async with (
-                    _started(tasks, folder, "agent", "meteragent", "run", config),
+                    _run_module(tasks, folder, "agent", "meteragent", "run", config),
                     connect(url, keepalive_s=0) as receiver,  # amqtt takes a third longer with one
                     connect(url, keepalive_s=0) as meters,
                 ):
                     await receiver.subscribe("private/#", qos=1)
-                    while await broker.said("subscribed") != "meters/+/power":
+                    while await broker.wait_for("subscribed") != "meters/+/power":
                         pass
                     return await _exchange(street, slot_ms, meters, receiver, alive, progress)
     except ExceptionGroup as group:
-        raise _reason(group) from None
+        raise _first_failure(group) from None
 
 
 async def _exchange(
@@ -99,53 +99,55 @@ async def _exchange(
     alive: Callable[[], object],
     progress: Callable[[], object],
 ) -> list[bytes]:
-    """Publish and receive at once, until everything has been received."""
+    """Publish and receive at the same time, until everything has been received."""
     room = asyncio.Semaphore(AHEAD)
-    heard: dict[bytes, None] = {}
+    received: dict[bytes, None] = {}
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(publish(meters, _sent(street, slot_ms, room), alive))
-        async for count in _new(receiver, heard, street.homes * street.slots(slot_ms)):
+        tasks.create_task(publish(meters, _messages(street, slot_ms, room), alive))
+        async for count in _count_records(receiver, received, street.homes * street.slots(slot_ms)):
             alive()
             progress()
             if count % street.homes == 0:
                 room.release()
-    return list(heard)
+    return list(received)
 
 
-def _postponing(limit: asyncio.Timeout) -> Callable[[], None]:
-    """Something has happened: the limit starts again."""
+def _postpone(limit: asyncio.Timeout) -> Callable[[], None]:
+    """Return a function that starts the limit again, to call when something has happened."""
     now_s = asyncio.get_running_loop().time
     return lambda: limit.reschedule(now_s() + SILENCE_S)
 
 
-def _reason(group: ExceptionGroup[Exception]) -> Exception:
-    """The first failure, said clearly; the others are its echo."""
-    error = next((one for one in group.exceptions if isinstance(one, DemoError)), group.exceptions[0])
+def _first_failure(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the first failure with a clear text; it causes the others."""
+    error = next((error for error in group.exceptions if isinstance(error, DemoError)), group.exceptions[0])
     if isinstance(error, ExceptionGroup):
-        return _reason(error)
+        return _first_failure(error)
     if isinstance(error, TimeoutError):
         return DemoError(f"nothing has happened for {SILENCE_S:g} s")
     return DemoError(f"a connection failed: {error}") if isinstance(error, MqttError) else error
 
 
-async def _sent(street: Street, slot_ms: int, room: asyncio.Semaphore) -> AsyncIterator[tuple[str, bytes]]:
-    """The street's messages; each slot waits for its room."""
+async def _messages(
+    street: Street, slot_ms: int, room: asyncio.Semaphore
+) -> AsyncIterator[tuple[str, bytes]]:
+    """Yield the street's messages; each slot waits for its room."""
     topics = [f"meters/{meter}/power" for meter in street.meters]
-    together = street.homes * slot_ms // READING_MS
+    readings_per_slot = street.homes * slot_ms // READING_MS
     for count, (home, payload) in enumerate(street.messages()):
-        if count % together == 0:
+        if count % readings_per_slot == 0:
             await room.acquire()
         yield topics[home], payload
 
 
-async def _new(receiver: Client, heard: dict[bytes, None], expected: int) -> AsyncIterator[int]:
-    """Take messages in; at each new record the number of those there are, until that is as expected."""
+async def _count_records(receiver: Client, received: dict[bytes, None], expected: int) -> AsyncIterator[int]:
+    """Receive messages; yield the number of records at each new one, until the expected number is there."""
     count = 0
     async for message in receiver.messages:
         payload = bytes(message.payload)
-        if payload in heard:
+        if payload in received:
             continue
-        heard[payload] = None
+        received[payload] = None
         if message.topic.matches("private/+/power"):
             count += 1
             yield count
@@ -162,8 +164,8 @@ class _Program:
     lines: asyncio.StreamReader
     log: Path
 
-    async def said(self, word: str) -> str:
-        """The rest of the next line on standard output that begins with a word."""
+    async def wait_for(self, word: str) -> str:
+        """Wait for a line on standard output that begins with a word; return the rest of it."""
         async for line in self.lines:
             first, _, rest = line.decode().strip().partition(" ")
             if first == word:
@@ -171,17 +173,17 @@ class _Program:
         raise await self.end()
 
     async def end(self) -> DemoError:
-        """Wait until it ends, which it should not: why it did."""
+        """Wait until it ends, which it should not; return an error with the reason."""
         code = await self.process.wait()
-        said = self.log.read_text(errors="replace").strip()
-        return DemoError(f"the {self.name} ended with {code}\n{said}".strip())
+        output = self.log.read_text(errors="replace").strip()
+        return DemoError(f"the {self.name} ended with {code}\n{output}".strip())
 
     async def watch(self) -> NoReturn:
         """Raise DemoError when it ends."""
         raise await self.end()
 
     async def stop(self) -> None:
-        """SIGTERM; it must not mind."""
+        """Send SIGTERM, after which it must end in an orderly way."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         if await self.process.wait() not in {0, -signal.SIGTERM}:
@@ -189,7 +191,7 @@ class _Program:
 
 
 @contextlib.asynccontextmanager
-async def _started(
+async def _run_module(
     tasks: asyncio.TaskGroup, folder: Path, name: str, *command: str
 ) -> AsyncIterator[_Program]:
     """Run a Python module as a process."""

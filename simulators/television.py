@@ -1,9 +1,9 @@
-"""Television: what a programme does to the power of a set with a dynamic backlight.
+"""Television: how a programme changes the power of a set with a dynamic backlight.
 
-A channel shows scenes; a scene is a run of shots around a level of brightness, and some begin with a black
-frame. A set turns brightness into power with a lag: watts = base + gain · brightness. All homes on a channel
-see the same programme: that is what makes it recognisable. A channel's day is a pure function of (seed,
-channel, day); brightness is in 256ths, whole, per second, so that sums over any time are exact.
+A channel shows scenes; a scene is a sequence of shots around a level of brightness, and some begin with a
+black frame. A set turns brightness into power with a lag: watts = base + gain · brightness. All homes on a
+channel see the same programme: that is what makes it recognisable. A channel's day is a pure function of
+(seed, channel, day); brightness is in 256ths, whole, per second, so that sums over any time are exact.
 
 Calibrated to 5-minute windows of real sets read every 10 s: standard deviation within a window 5–9 W,
 autocorrelation at 10 s .3–.6, greatest difference between two windows 18–38 W (`python -m simulators
@@ -24,17 +24,18 @@ from simulators.signature import DAY_S, Signature
 CHANNELS = 6
 LEVELS = 256
 BASE_W, GAIN_W = 85.0, 40.0
-"""Of a set in the middle: black, and from there to white."""
+"""Power of the average set: black, and the difference to white."""
 
 _BASE_SPREAD, _GAIN_SPREAD = 0.6, 0.3
-"""How far a home's set is from that one: uniform, relative."""
+"""Deviations of a home's set from the average one: uniform, relative."""
 _SCENE_S, _SHOT_S = 32.0, 4.5
 _DARK, _LIGHT = (0.05, 0.3), (0.65, 0.85)
-"""The mean brightness of scenes is uniform between two bounds, which a channel draws for each day,"""
+"""The mean brightness of scenes is uniform between two bounds; each channel draws one for a day from
+either."""
 _SHOT_SPREAD = (0.15, 0.35)
-"""and likewise the standard deviation of its shots around it."""
+"""The standard deviation of shots around their scene's brightness is drawn likewise."""
 _BLACK = 0.3
-"""The share of scenes that begin with a second of black."""
+"""Share of scenes that begin with a second of black."""
 _LAG = np.array([162, 60, 22, 8, 3, 1])
 """A first-order lag of one second in 256ths: exp(-k) · (1 - 1/e), rounded to their sum."""
 _VIEWING = Appliance(
@@ -44,13 +45,13 @@ _VIEWING = Appliance(
 
 @lru_cache(maxsize=4 * CHANNELS)
 def brightness_sums(seed: int, channel: int, day: int) -> Integers:
-    """The sum of a channel's brightness up to each second of a day, in 256ths: shape (86401,), from 0."""
+    """Sum a channel's brightness up to each second of a day, in 256ths: shape (86401,), from 0."""
     scene = uniforms(seed, "scene", channel, day, np.arange(int(1.3 * DAY_S / _SCENE_S)))
     scene_s = np.cumsum(1 + np.floor(-_SCENE_S * np.log(scene[0])))
     style = uniforms(seed, "style", channel, day)
     dark, light, spread = (
-        low + (high - low) * drawn
-        for (low, high), drawn in zip((_DARK, _LIGHT, _SHOT_SPREAD), style[:3].tolist(), strict=True)
+        low + (high - low) * share
+        for (low, high), share in zip((_DARK, _LIGHT, _SHOT_SPREAD), style[:3].tolist(), strict=True)
     )
     level = dark + (light - dark) * scene[2]
     shot = uniforms(seed, "shot", channel, day, np.arange(int(1.25 * DAY_S / _SHOT_S)))
@@ -66,41 +67,40 @@ def brightness_sums(seed: int, channel: int, day: int) -> Integers:
 
 
 def library_w(seed: int, programmes: int, length_s: int = 300, step_s: int = 10) -> Floats:
-    """What a set in the middle draws in so many stretches of programmes: means over steps, in watts.
+    """Return the power of the average set during stretches of programmes: means over steps, in watts.
 
-    Shape (programmes, length_s / step_s). The stretches are from distinct channels of one evening.
-
-    Raises:
-        ValueError: a length is no multiple of the step, or more than an evening.
+    Shape (programmes, length_s / step_s). The stretches are from distinct channels of one evening. Raises
+    ValueError for a length that is no multiple of the step, or is longer than 6 hours.
     """
     if length_s % step_s or not 0 < length_s <= DAY_S // 4:
         raise ValueError(f"a programme of {length_s} s is not whole steps of {step_s} s, or longer than 6 h")
     bounds = DAY_S * 3 // 4 + np.arange(0, length_s + 1, step_s)
-    # Not through the cache of the channels that homes watch: a library has more.
-    sums = (brightness_sums.__wrapped__(seed, CHANNELS + at, 0)[bounds] for at in range(programmes))
-    return np.array([BASE_W + GAIN_W / (LEVELS - 1) * np.diff(one) / step_s for one in sums])
+    # Not through the cache, which is for the few channels that homes watch.
+    sums = (brightness_sums.__wrapped__(seed, CHANNELS + index, 0)[bounds] for index in range(programmes))
+    return np.array([BASE_W + GAIN_W / (LEVELS - 1) * np.diff(programme) / step_s for programme in sums])
 
 
 class Sets(NamedTuple):
-    """What each home's set draws, shape (homes,): black, and for each 256th of brightness."""
+    """The power of each home's set, shape (homes,): of black, and of each 256th of brightness."""
 
     base_mw: Integers
     gain_mw: Integers
 
     @classmethod
     def of(cls, people: Households) -> Self:
-        """What homes bought."""
-        drawn = uniforms(people.seed, "television: set", people.homes)
-        base = 1000 * BASE_W * (1 + _BASE_SPREAD * (2 * drawn[0] - 1))
-        gain = 1000 * GAIN_W / (LEVELS - 1) * (1 + _GAIN_SPREAD * (2 * drawn[1] - 1))
+        """Draw each home's set."""
+        chance = uniforms(people.seed, "television: set", people.homes)
+        base = 1000 * BASE_W * (1 + _BASE_SPREAD * (2 * chance[0] - 1))
+        gain = 1000 * GAIN_W / (LEVELS - 1) * (1 + _GAIN_SPREAD * (2 * chance[1] - 1))
         return cls(np.rint(base).astype(np.int64), np.rint(gain).astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Viewings:
-    """What is watched from a day on: arrays of shape (viewings,).
+    """Everything that is watched from a day on: arrays of shape (viewings,).
 
-    A set draws `base_mw` and `gain_mw` for each 256th of brightness of its `channel`; times as in Runs.
+    A set draws `base_mw`, and `gain_mw` for each 256th of brightness of its `channel`; times are as in
+    Runs.
     """
 
     row: Integers
@@ -111,31 +111,31 @@ class Viewings:
     gain_mw: Integers
 
     def mean_w(self, seed: int, day: int) -> Floats:
-        """The mean power of each, over midnight too."""
+        """Return the mean power of each viewing, over midnight too."""
         bright = np.zeros(len(self.row), np.int64)
         for channel in np.unique(self.channel):
             on = self.channel == channel
-            for at in (0, 1):
+            for offset in (0, 1):
                 start, stop = (
-                    (bound[on] - at * DAY_S).clip(0, DAY_S) for bound in (self.start_s, self.stop_s)
+                    (bound[on] - offset * DAY_S).clip(0, DAY_S) for bound in (self.start_s, self.stop_s)
                 )
                 if (stop > start).any():
-                    sums = brightness_sums(seed, int(channel), day + at)
+                    sums = brightness_sums(seed, int(channel), day + offset)
                     bright[on] += sums[stop] - sums[start]
         return np.asarray((self.base_mw + self.gain_mw * bright / (self.stop_s - self.start_s)) / 1000)
 
 
 def viewings(people: Households, absences: Absences, activity: Floats, day: int) -> Viewings:
-    """What homes watch from a day on."""
+    """Draw what homes watch from a day on."""
     runs = _VIEWING.runs(people, absences, activity, day)
     sets = Sets.of(people)
     # Channels are popular in unequal parts: u² puts two fifths of the audience on the first of six.
-    drawn = uniforms(people.seed, "television: channel", people.homes[runs.row], day, runs.start_s)
+    chance = uniforms(people.seed, "television: channel", people.homes[runs.row], day, runs.start_s)
     return Viewings(
         runs.row,
         runs.start_s,
         runs.stop_s,
-        np.floor(CHANNELS * drawn[0] ** 2).astype(np.int64),
+        np.floor(CHANNELS * chance[0] ** 2).astype(np.int64),
         sets.base_mw[runs.row],
         sets.gain_mw[runs.row],
     )

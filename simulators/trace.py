@@ -1,8 +1,8 @@
-"""Load traces: what a meter measured, from a file and to one.
+"""Load traces: power over time, read from a file or written to one.
 
-The shapes understood are the two of `data/` beside this repository, in Parquet or CSV: a time and watts
-(times without a zone are UTC), and seconds since the midnight of the day that the Parquet metadata
-key `day` names (taken as UTC; without that key they are Unix seconds).
+A file is Parquet or CSV with a column of times and one of watts. Times are timestamps (UTC if they have no
+zone), or seconds: since the midnight of the day that the Parquet metadata key `day` names (taken as UTC), or
+Unix seconds where there is no such key.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,9 +20,10 @@ from pyarrow import csv, parquet
 from meteragent.domain.units import DAY_MS
 
 _EPOCH = date(1970, 1, 1)
+_YEAR_2000_S = 946_684_800
 _TIME = pa.timestamp("ms", "UTC")
 _ROWS_AT_ONCE = 1 << 16
-"""Laps shorter than that are written several at once: a Parquet row group each would be slow to read."""
+"""Shorter laps are written several at a time: a Parquet row group for each would be slow to read."""
 
 
 class TraceError(ValueError):
@@ -48,27 +49,27 @@ class Trace:
         return int(np.median(np.diff(self.times_ms)))
 
     def limited(self, duration_ms: int) -> "Trace":
-        """Its first stretch: the readings less than a duration after the first one."""
+        """Return the readings that are less than a duration after the first."""
         count = int(np.searchsorted(self.times_ms, self.times_ms[0] + duration_ms))
-        return _checked(self.times_ms[:count], self.watts[:count])
+        return _check_length(self.times_ms[:count], self.watts[:count])
 
     def starting(self, start_ms: int) -> "Trace":
-        """The same, with its first reading at another time."""
+        """Return the same trace with its first reading at another time."""
         return replace(self, times_ms=self.times_ms - self.times_ms[0] + start_ms)
 
     def ended(self) -> "Trace":
-        """The same and one more reading a nominal step after the last one, which repeats its value.
+        """Append a reading a nominal step after the last one, with the same value.
 
-        It says how long the last reading stood, so that its time is accounted for.
+        It says how long the last reading lasts, so that all time is accounted for.
         """
         end_ms = self.times_ms[-1] + self.step_ms
         return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))
 
     def laps(self, loops: int) -> Iterator["Trace"]:
-        """An ended trace over and over, `loops` times (0: for ever): lap k is later by k (last - first) time.
+        """Yield an ended trace `loops` times (0: for ever), lap k later by k (last - first) time.
 
-        A lap ends where the next begins, so its last reading gives way to the next one's first; the last
-        lap keeps it. No time is left out and none comes twice.
+        A lap ends where the next begins, so its last reading gives way to the next one's first; the
+        last lap keeps it. No time is left out and none comes twice.
         """
         period_ms = int(self.times_ms[-1] - self.times_ms[0])
         for lap in range(loops - 1) if loops else count():
@@ -88,54 +89,59 @@ def load(path: Path | str, time: str | None = None, watts: str | None = None) ->
         table = csv.read_csv(path) if path.suffix == ".csv" else parquet.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise TraceError(f"{path} cannot be read as a Parquet or CSV file: {error}") from error
-    names = [_column(table, given, index) for index, given in enumerate((time, watts))]
+    names = [_column_name(table, name, index) for index, name in enumerate((time, watts))]
     rows = table.select(names).drop_null()
     times_ms, power = (
         _times_ms(rows[0], names[0], _midnight_ms(table.schema.metadata)),
         _watts(rows[1], names[1]),
     )
     finite = np.isfinite(power)
+    if _are_clock_times(power[finite]):
+        raise TraceError(
+            f"column {names[1]} holds clock times, not watts: choose one of watts (--watts of replay); "
+            f"there are: {', '.join(table.column_names)}"
+        )
     rising, first = np.unique(times_ms[finite], return_index=True)
-    return _checked(rising, power[finite][first])
+    return _check_length(rising, power[finite][first])
 
 
 def write(trace: Trace, path: Path, loops: int, written: Callable[[int], object]) -> int:
-    """Write an ended trace `loops` times, without the reading at its very end, so that `load` reads it.
+    """Write an ended trace `loops` times, without the reading at its very end, so that `load` reads it back.
 
-    The columns are time (UTC, milliseconds) and watts; `written` is told how many readings there are more.
-    Returns how many there are.  Raises OSError as the system does.
+    The columns are time (UTC, milliseconds) and watts. `written` is called with the number of readings in
+    each batch. Returns the number of all readings. Raises OSError as the system does.
     """
-    a_lap = len(trace) - 1
+    readings = len(trace) - 1
     laps = trace.laps(loops)
     schema = pa.schema([("time", _TIME), ("watts", pa.from_numpy_dtype(trace.watts.dtype))])
     path.parent.mkdir(parents=True, exist_ok=True)
     with writer(path, schema) as file:
-        while some := list(islice(laps, max(1, _ROWS_AT_ONCE // a_lap))):
-            times_ms = np.concatenate([lap.times_ms[:a_lap] for lap in some])
-            watts = np.concatenate([lap.watts[:a_lap] for lap in some])
+        while batch := list(islice(laps, max(1, _ROWS_AT_ONCE // readings))):
+            times_ms = np.concatenate([lap.times_ms[:readings] for lap in batch])
+            watts = np.concatenate([lap.watts[:readings] for lap in batch])
             file.write_table(pa.table([pa.array(times_ms, _TIME), pa.array(watts)], schema=schema))
             written(len(times_ms))
-    return loops * a_lap
+    return loops * readings
 
 
 def writer(path: Path, schema: Any) -> Any:
-    """What writes tables to a Parquet or CSV file, by its name's ending; to be entered."""
+    """Open a writer of tables to a Parquet or CSV file, by its name's ending; a context manager."""
     if path.suffix == ".csv":
         return csv.CSVWriter(path, schema)
     return parquet.ParquetWriter(path, schema, compression="zstd")
 
 
-def _column(table: Any, given: str | None, index: int) -> str:
-    there: list[str] = table.column_names
-    if given is None and index < len(there):
-        return there[index]
-    if given is None or given not in there:
-        raise TraceError(f"there is no column {given or index + 1}; there are: {', '.join(there)}")
-    return given
+def _column_name(table: Any, name: str | None, index: int) -> str:
+    columns: list[str] = table.column_names
+    if name is None and index < len(columns):
+        return columns[index]
+    if name is None or name not in columns:
+        raise TraceError(f"there is no column {name or index + 1}; there are: {', '.join(columns)}")
+    return name
 
 
 def _midnight_ms(metadata: dict[bytes, bytes] | None) -> int:
-    """When second 0 was."""
+    """Return the time of second 0."""
     day = (metadata or {}).get(b"day")
     return (date.fromisoformat(day.decode()) - _EPOCH).days * DAY_MS if day else 0
 
@@ -143,8 +149,8 @@ def _midnight_ms(metadata: dict[bytes, bytes] | None) -> int:
 def _times_ms(column: Any, name: str, midnight_ms: int) -> NDArray[np.int64]:
     kind = column.type
     if pa.types.is_timestamp(kind):
-        whole = column.cast(pa.timestamp("ns", kind.tz)).cast(pa.int64()).to_numpy()
-        return np.asarray(whole // 1_000_000, np.int64)
+        time_ns = column.cast(pa.timestamp("ns", kind.tz)).cast(pa.int64()).to_numpy()
+        return np.asarray(time_ns // 1_000_000, np.int64)
     if pa.types.is_integer(kind):
         return np.asarray(column.to_numpy(), np.int64) * 1000 + midnight_ms
     if pa.types.is_floating(kind):
@@ -160,7 +166,12 @@ def _watts(column: Any, name: str) -> NDArray[np.int64] | NDArray[np.float64]:
     raise TraceError(f"column {name} holds {column.type}, which is not watts")
 
 
-def _checked(times_ms: NDArray[np.int64], watts: NDArray[np.int64] | NDArray[np.float64]) -> Trace:
+def _are_clock_times(values: NDArray[np.int64] | NDArray[np.float64]) -> bool:
+    """Return whether all values are Unix seconds, or their thousandths, since 2000: as watts, a gigawatt."""
+    return len(values) > 0 and float(values.min()) >= _YEAR_2000_S
+
+
+def _check_length(times_ms: NDArray[np.int64], watts: NDArray[np.int64] | NDArray[np.float64]) -> Trace:
     if len(times_ms) < 2:
         raise TraceError(f"a trace has at least two readings; here there are {len(times_ms)}")
     return Trace(times_ms, watts)

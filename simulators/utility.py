@@ -1,15 +1,15 @@
-"""What private numbers are good for: how far off they are, promised beside measured, on simulated homes.
+"""Measure what private numbers are good for: how far off they are, promised and measured, on simulated homes.
 
 One number, a day and a month of one home; the mean of a feeder's homes in a slot; the largest such mean of a
-day, as `meteragent.consume.peak` tells it. Homes are those of `generate`; the noise is a preset's.
-Exit 2: the preset, the numbers of homes and days, or the plot cannot be.
+day, as `meteragent.consume.peak` estimates it. Homes are those of `generate`; the noise is a preset's. Exit
+code 2: a bad preset, number of homes or days, or plot.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -23,20 +23,18 @@ from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import DitheredLaplace, LInfLaplace, SeededBits
 from meteragent.privacy.totals import Part, half_width_of_total
 from meteragent.wire.descriptor import TermsDescriptor, describe
-from simulators import option
 from simulators.adversary import hidden
 from simulators.adversary.library import quanta
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers
 from simulators.extras import lacking
 from simulators.fleet import Fleet
-from simulators.utility_row import COVERAGE, Row
+from simulators.utility_row import COVERAGE, MONTH_DAYS, Row
 
 UNUSABLE = 2
 FEEDERS = (1, 10, 100, 1000)
-MONTH_DAYS = 30
 PEAK_DAYS, PEAKS = 7, 100
-"""Peaks are of so many days, and of so many feeders of one size on each, at most: each takes a while."""
+"""Peaks are of at most this number of days, and of feeders of one size on each: each takes a while."""
 
 
 def dithered(noise: LInfLaplace) -> DitheredLaplace:
@@ -46,37 +44,36 @@ def dithered(noise: LInfLaplace) -> DitheredLaplace:
 
 @dataclass(frozen=True, eq=False)
 class Street:
-    """Homes with what left of them: means of slots, in W, (homes, days, slots), and quanta that left."""
+    """Homes and what left of them: means of slots in W, (homes, days, slots), and the quanta that left."""
 
     described: TermsDescriptor
     true_w: Floats
-    left: Integers
+    released: Integers
 
     @classmethod
     def of(cls, preset: str, homes: int, days: int, seed: int) -> Self:
-        """Simulated homes under a preset.
+        """Simulate homes under a preset.
 
-        Raises:
-            Unusable: there is no such preset, or its windows do not divide a day.
+        Raises Unusable for an unknown preset, or one whose windows do not divide a day.
         """
         described = describe(config.terms(hidden.stream_of(preset)))
         noise, bits = dithered(described.terms.mechanism), SeededBits(seed)
         fleet = Fleet(seed, range(homes))
-        true_w, left = [], []
+        true_w, released = [], []
         for day in fleet.days(0, days, described.terms.step_ms // 1000):
             watts = day.watts.astype(np.float64)
             windows = quanta(watts, noise.step).reshape(homes, -1, noise.n)
             true_w.append(watts)
-            left.append(noise.release(windows, bits=bits).reshape(homes, -1))
-        return cls(described, np.stack(true_w, axis=1), np.stack(left, axis=1))
+            released.append(noise.release(windows, bits=bits).reshape(homes, -1))
+        return cls(described, np.stack(true_w, axis=1), np.stack(released, axis=1))
 
     @property
     def private_w(self) -> Floats:
-        """What left, in W."""
-        return np.asarray(self.left * float(self.described.terms.mechanism.quantum))
+        """The numbers that left, in W."""
+        return np.asarray(self.released * float(self.described.terms.mechanism.quantum))
 
     def promised(self, homes: int, days: int | None) -> float:
-        """How far off the mean over homes is at most: of a slot in W; over days, of their energy in kWh."""
+        """Return the promised half width of the mean over `homes`: of a slot in W, or of `days` in kWh."""
         noise, terms = self.described.terms.mechanism, self.described.terms
         if days is None:
             return half_width_of_total([Part(noise, 1, homes, 1 / homes, terms.rounding)], COVERAGE)
@@ -91,24 +88,26 @@ class Street:
 
     @cached_property
     def descriptor(self) -> Descriptor:
-        """What says how all of it was made."""
+        """The descriptor of all numbers."""
         return Descriptor.parse(self.described.message("home", 0))
 
     def series(self, home: int, day: int) -> Series:
-        """A home's day as a receiver has it; day 0 begins with the Unix epoch."""
+        """Return a home's day as a receiver has it; day 0 begins with the Unix epoch."""
         step_ms, quantum, terms = self.descriptor.step_ms, self.descriptor.mechanism.quantum, self.descriptor
         deviation = float(terms.facts["sd"])
         records = (
-            Record(f"home-{home}", at_ms, step_ms, value * quantum, terms.unit, deviation, terms.id)
-            for at_ms, value in zip(
-                range(day * DAY_MS, (day + 1) * DAY_MS, step_ms), self.left[home, day].tolist(), strict=True
+            Record(f"home-{home}", start_ms, step_ms, value * quantum, terms.unit, deviation, terms.id)
+            for start_ms, value in zip(
+                range(day * DAY_MS, (day + 1) * DAY_MS, step_ms),
+                self.released[home, day].tolist(),
+                strict=True,
             )
         )
         return Series.of(records, {terms.id: terms})
 
 
 def report(street: Street) -> Iterator[Row]:
-    """All rows, for feeders of as many homes as there are at most, and months where there are such."""
+    """Yield all rows, for feeders of up to as many homes as there are, and for complete months."""
     homes, days, _ = street.true_w.shape
     slot = format_duration(street.described.terms.step_ms)
     yield from _one_home(street, slot)
@@ -123,39 +122,39 @@ def report(street: Street) -> Iterator[Row]:
 
 
 def _one_home(street: Street, slot: str) -> Iterator[Row]:
-    """A number, a day, and a month."""
+    """Yield the rows of a number, a day, and a month."""
     true, errors = street.true_w, street.private_w - street.true_w
     yield Row.of(f"a home, {slot}", 1, "W", true, errors, street.promised(1, None))
-    for what, days in (("day", 1), ("month", MONTH_DAYS)):
+    for period, days in (("day", 1), ("month", MONTH_DAYS)):
         if count := true.shape[1] // days:
             energies = _sums(true, days, count) * street.kwh, _sums(errors, days, count) * street.kwh
-            yield Row.of(f"a home, {what}", 1, "kWh", *energies, street.promised(1, days))
+            yield Row.of(f"a home, {period}", 1, "kWh", *energies, street.promised(1, days))
 
 
 def _sums(watts: Floats, days: int, count: int) -> Floats:
-    """The sums over so many days, as often as told: (homes, count)."""
+    """Sum over `count` stretches of `days` days: (homes, count)."""
     return np.asarray(watts[:, : count * days].reshape(len(watts), count, -1).sum(axis=2))
 
 
 def _means(watts: Floats, size: int) -> Floats:
-    """The means of feeders of so many homes, each home in one: (feeders, days, slots)."""
+    """Return the means of feeders of `size` homes, each home in one: (feeders, days, slots)."""
     feeders = len(watts) // size
     return np.asarray(watts[: feeders * size].reshape(feeders, size, *watts.shape[1:]).mean(axis=1))
 
 
 def _peaks(street: Street, received: Sequence[Sequence[Series]], size: int, slot: str) -> Iterator[Row]:
-    """The peak as it is told, and beside it the largest private mean as it stands."""
+    """Yield the estimated peak, and for comparison the largest private mean itself."""
     true = _means(street.true_w, size).max(axis=2)[:PEAKS, : len(received)]
-    told = [
+    peaks = [
         [
-            peak(homes[at * size : (at + 1) * size], day * DAY_MS, (day + 1) * DAY_MS, COVERAGE)
+            peak(homes[feeder * size : (feeder + 1) * size], day * DAY_MS, (day + 1) * DAY_MS, COVERAGE)
             for day, homes in enumerate(received)
         ]
-        for at in range(len(true))
+        for feeder in range(len(true))
     ]
 
     def figure(name: str) -> Floats:
-        return np.array([[getattr(one, name) for one in feeder] for feeder in told])
+        return np.array([[getattr(estimate, name) for estimate in feeder] for feeder in peaks])
 
     low, high = figure("low"), figure("high")
     errors, raw = figure("value") - true, figure("highest") - true
@@ -166,7 +165,7 @@ def _peaks(street: Street, received: Sequence[Sequence[Series]], size: int, slot
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in Markdown: errors 95 times of 100, and in parts of what is used."""
+    """Format the rows in Markdown: errors that 95 % keep, also relative to the use."""
     lines = [
         "| what | homes | promised ± | measured ± | of use | truth inside | bias | numbers |",
         "|---|---|---|---|---|---|---|---|",
@@ -175,25 +174,10 @@ def table(rows: Sequence[Row]) -> str:
         promised = "-" if row.promised is None else f"{row.promised:,.3g} {row.unit}"
         held = "-" if row.held is None else f"{100 * row.held:.1f} %"
         lines.append(
-            f"| {row.what} | {row.homes:,} | {promised} | {row.measured:,.3g} {row.unit} | "
+            f"| {row.quantity} | {row.homes:,} | {promised} | {row.measured:,.3g} {row.unit} | "
             f"{100 * row.measured / row.use:.2g} % | {held} | {row.bias:+.2g} {row.unit} | {row.count:,} |"
         )
     return "\n".join(lines)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `python -m simulators utility` takes."""
-    add = parser.add_argument
-    add(
-        "--preset",
-        default="appliance",
-        help="television, appliance, street or day; default %(default)s",
-    )
-    add("--homes", type=option.positive, default=1000, help="simulated homes; default %(default)s")
-    add("--days", type=option.positive, default=MONTH_DAYS, help="a month needs 30; default %(default)s")
-    add("--seed", type=option.seed, default=0, help="all follows from it; 0 is a seed; default %(default)s")
-    add("--json", action="store_true", help="the rows as JSON")
-    add("--plot", type=Path, metavar="F.pdf", help="draw them, as PDF or PNG")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -206,12 +190,14 @@ def run(arguments: argparse.Namespace) -> int:
     except (Unusable, OSError) as error:
         print(f"utility: {error}", file=sys.stderr)
         return UNUSABLE
-    given = {"preset": preset, "homes": homes, "days": days, "seed": seed}
+    setting = {"preset": preset, "homes": homes, "days": days, "seed": seed}
     if arguments.json:
-        print(json.dumps({**given, "coverage": COVERAGE, "rows": [asdict(row) for row in rows]}, indent=2))
+        print(
+            json.dumps({**setting, "coverage": COVERAGE, "rows": [row.figures() for row in rows]}, indent=2)
+        )
     else:
         print(
-            f"Preset {preset}, {homes:,} simulated homes, {days} days, seed {seed}: errors 95 times of 100.\n"
+            f"Preset {preset}, {homes:,} simulated homes, {days} days, seed {seed}: error 95 % of the time.\n"
         )
         print(table(rows))
     return 0

@@ -1,4 +1,4 @@
-"""The picture of `utility`: errors in parts of use, what is promised beside what was measured."""
+"""The picture of `utility`: promised and measured errors, relative to the use."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,22 +13,21 @@ _UNDATED = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}
 
 
 def draw(rows: Sequence[Row], title: str, path: Path) -> None:
-    """One home on the left, feeders by their number of homes on the right.
+    """Draw one home on the left, and feeders by their number of homes on the right.
 
-    Raises:
-        ValueError: the file is neither a PDF nor a PNG.
+    Raises ValueError for a file that is neither a PDF nor a PNG.
     """
     if path.suffix not in _UNDATED:
         raise ValueError(f"a plot is a .pdf or .png, not {path.name}")
     figure = Figure(figsize=(10, 4.5), dpi=120, layout="constrained")
-    figure.suptitle(f"{title}: error 95 times of 100, in % of use")
+    figure.suptitle(f"{title}: error 95 % of the time, in % of use")
     left, right = figure.subplots(1, 2)
-    one_home = [row for row in rows if row.what.startswith("a home")]
-    _line(left, [row.what.removeprefix("a home, ") for row in one_home], one_home, 0, "one home")
-    others = list(dict.fromkeys(row.what for row in rows if row not in one_home))
-    for style, what in enumerate(others):
-        own = [row for row in rows if row.what == what]
-        _line(right, [row.homes for row in own], own, style, what)
+    one_home = [row for row in rows if row.quantity.startswith("a home")]
+    _line(left, [row.quantity.removeprefix("a home, ") for row in one_home], one_home, 0, "one home")
+    others = list(dict.fromkeys(row.quantity for row in rows if row not in one_home))
+    for style, quantity in enumerate(others):
+        feeders = [row for row in rows if row.quantity == quantity]
+        _line(right, [row.homes for row in feeders], feeders, style, quantity)
     right.set_xscale("log")
     right.xaxis.set_major_formatter("{x:,.0f}")
     right.set_xlabel("homes of a feeder")
@@ -41,12 +40,14 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> None:
     figure.savefig(path, metadata=_UNDATED[path.suffix])
 
 
-def _line(axes: Axes, at: Sequence[str] | Sequence[int], rows: Sequence[Row], style: int, name: str) -> None:
-    """Measured as marks, promised as a line."""
+def _line(
+    axes: Axes, positions: Sequence[str] | Sequence[int], rows: Sequence[Row], style: int, name: str
+) -> None:
+    """Draw the measured errors as marks, the promised ones as a line."""
     measured = [100 * row.measured / row.use for row in rows]
     colour, mark = _COLOURS[style], _MARKS[style]
-    axes.plot(at, measured, mark, color=colour, markerfacecolor="none", label=f"{name}, measured")
+    axes.plot(positions, measured, mark, color=colour, markerfacecolor="none", label=f"{name}, measured")
     promised = [row.promised for row in rows if row.promised is not None]
     if len(promised) == len(rows):
-        percent = [100 * most / row.use for most, row in zip(promised, rows, strict=True)]
-        axes.plot(at, percent, "-", color=colour, linewidth=1, label=f"{name}, promised")
+        percent = [100 * promise / row.use for promise, row in zip(promised, rows, strict=True)]
+        axes.plot(positions, percent, "-", color=colour, linewidth=1, label=f"{name}, promised")

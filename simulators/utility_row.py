@@ -1,26 +1,27 @@
-"""One line of what `utility` measures: an error promised beside the error measured."""
+"""One line of what `utility` measures: a promised error beside the measured one."""
 
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import numpy as np
 
 from simulators.adversary.scene import Floats
 
+MONTH_DAYS = 30
 COVERAGE = 0.95
-"""How often an error is to be no larger than what is promised."""
+"""Share of the errors that are to be no larger than promised."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One use: errors of `count` numbers, each the mean of so many homes, in `unit`.
+    """One use: errors of `count` numbers, each the mean of `homes` homes, in `unit`.
 
-    95 times of 100 `promised` is the most that one is off, and `measured` what it was; the truth was within
-    the interval `held` of the times; `bias` is the mean error, `use` the mean of the truth. Of a peak, whose
+    95 % of the errors are at most `promised`, and were at most `measured`; the truth was within the
+    interval in the share `held`; `bias` is the mean error, `use` the mean of the truth. For a peak, whose
     intervals differ, `promised` is half their mean width. None: nothing is promised.
     """
 
-    what: str
+    quantity: str
     homes: int
     unit: str
     promised: float | None
@@ -31,9 +32,13 @@ class Row:
     count: int
 
     @classmethod
-    def of(cls, what: str, homes: int, unit: str, true: Floats, errors: Floats, promised: float) -> Self:
-        """By errors and one promise for all of them."""
+    def of(cls, quantity: str, homes: int, unit: str, true: Floats, errors: Floats, promised: float) -> Self:
+        """Make a row from errors and one promise for all of them."""
         size = np.abs(errors)
         measured, held = float(np.quantile(size, COVERAGE)), float(np.mean(size <= promised))
         bias, use = float(errors.mean()), float(true.mean())
-        return cls(what, homes, unit, promised, measured, held, bias, use, errors.size)
+        return cls(quantity, homes, unit, promised, measured, held, bias, use, errors.size)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the row as data for JSON."""
+        return {"what" if name == "quantity" else name: value for name, value in asdict(self).items()}

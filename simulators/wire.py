@@ -1,4 +1,4 @@
-"""MQTT for simulations: a client, and publishing at QoS 1 with a bounded number on the way."""
+"""MQTT for simulations: a client, and publications at QoS 1 of which a bounded number is unacknowledged."""
 
 import asyncio
 import math
@@ -12,7 +12,7 @@ IN_FLIGHT = 100
 
 
 def broker(url: str) -> SplitResult:
-    """The parts of mqtt://[user:password@]host[:port]; raises ValueError for another URL."""
+    """Parse mqtt://[user:password@]host[:port]; raises ValueError for another URL."""
     parts = urlsplit(url)
     if parts.scheme != "mqtt" or not parts.hostname or parts.port == 0:
         raise ValueError(f"{url} is not a URL such as mqtt://127.0.0.1:1883")
@@ -20,9 +20,9 @@ def broker(url: str) -> SplitResult:
 
 
 def connect(url: str, keepalive_s: int = 60) -> Client:
-    """A client for a broker, to be entered in a running event loop.
+    """Make a client for a broker, a context manager to enter in a running event loop.
 
-    `keepalive_s` after a silence it finds out whether the broker is there; 0: never.
+    After a silence of `keepalive_s` it finds out whether the broker is there; 0: never.
     """
     parts = broker(url)
     client = Client(
@@ -41,7 +41,7 @@ def connect(url: str, keepalive_s: int = 60) -> Client:
 async def publish(
     client: Client, messages: AsyncIterable[tuple[str, bytes]], acknowledged: Callable[[], object]
 ) -> None:
-    """Publish (topic, payload) in order, not retained; `acknowledged` is called for each.
+    """Publish (topic, payload) in order, not retained; call `acknowledged` for each.
 
     Raises MqttError when the broker is lost or does not acknowledge.
     """
@@ -61,11 +61,11 @@ async def publish(
             for _ in range(IN_FLIGHT):
                 await room.acquire()
             watch.cancel()
-    except ExceptionGroup as group:  # the first failure; the others are its echo
+    except ExceptionGroup as group:  # the first failure causes the others
         raise group.exceptions[0] from None
 
 
 async def lost(client: Client) -> None:
-    """Raise MqttError when the connection is lost; a publication that waits would not be told."""
+    """Raise MqttError when the connection is lost; a waiting publication would not notice."""
     async for _ in client.messages:
         pass

@@ -1,6 +1,6 @@
-"""Archives: windows that are at rest, released once, with noise that a key gives again and again.
+"""Release archives: windows at rest, each released once, with noise that is derived from a key.
 
-Where a release is made in several places or may be made twice (a cluster's tasks are), there is no durable
-step between noise and output. So a window's bits come from a secret key and from all that makes it that
-window (`key`, `label`): whoever makes the release again makes the same. The ledger belongs to the key.
+A release may be made in several places, or twice (a cluster retries its tasks), and no durable step separates
+noise from output. So a window's bits follow from a secret key and from everything that identifies the window
+(`key`, `prf_input`): whoever repeats the release gets the same bytes. Each key has one ledger.
 """

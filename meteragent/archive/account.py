@@ -1,8 +1,9 @@
-"""The first pass of a run: which windows there are, which of them may be released, and the debit for these.
+"""The first pass of a run: find the windows, decide which may be released, and prepare their debit.
 
-It looks at meters and times alone. A window that shares time with what any other run has released is refused
-and counted. In the wide form a window that is there twice is an error, before anything is released, and so is
-a row that is not on the grid or has numbers that do not fit. That every window has a key is checked here too.
+Meters and times alone decide which windows there are; values are read only to check that they are readable. A
+window that overlaps anything that another run has released is refused and counted. A window without a key is
+an error, raised before anything is released; so is, in the wide layout, a window that appears twice, or a row
+that is off the grid or whose numbers do not fit.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,28 +12,29 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from meteragent.archive.form import fit
 from meteragent.archive.job import Job, read
 from meteragent.archive.kernel import TIME
 from meteragent.archive.key import Key
+from meteragent.archive.layout import fit
 from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.archive.number import Flags, milliseconds
 from meteragent.archive.policy import Integers, Policy
-from meteragent.archive.readings import Windows, opened
+from meteragent.archive.readings import Windows, opened_windows
 from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 from meteragent.domain.grid import format_duration, iso_time
 
-Told = Callable[[int], object]
+ProgressCallback = Callable[[int], object]
+"""A callback that takes the number of units done since its last call."""
 
-_AT_ONCE = 1 << 20  # numbers, about
+_BATCH_NUMBERS = 1 << 20  # approximate
 
 
 @dataclass(slots=True)
 class Account:
-    """What the first pass of a run found: how many windows are released and refused; all of it is public.
+    """The result of a run's first pass: how many windows are released and refused. All of it is public.
 
-    `descriptors`: by id, the start of the first window; `keys`: their ids.
+    `descriptors`: by id, the start of the first window released under it; `keys`: the keys' ids.
     """
 
     run: str
@@ -42,121 +44,123 @@ class Account:
     keys: set[str] = field(default_factory=set)
 
     def tables(
-        self, source: Source, found: list[Job], ledger: Ledger, key: Key, told: Told
+        self, source: Source, jobs: list[Job], ledger: Ledger, key: Key, progress: ProgressCallback
     ) -> Iterator[pa.Table]:
-        """The ledger's rows of the run, a table for each job; they are counted here.
+        """Yield the run's rows of the ledger, a table for each job, and count their windows.
 
         Raises:
             ArchiveError: rows that cannot be released (see the module).
             KeyForgotten: a window's epoch has no key.
         """
-        for job in found:
+        for job in jobs:
             names: dict[str, int] = {}
-            windows = of_job(source, job, names, told)
-            used = ledger.others(self.run, names).overlap(windows, source.policy.ends(windows.start_ms))
-            self.refused += int(used.sum())
-            self.released += int((~used).sum())
-            yield _rows(windows.rows(~used), names, source.policy, key, self)
-        if source.form == "wide" and self.released + self.refused != source.rows:
+            windows = find_windows(source, job, names, progress)
+            taken = ledger.intervals_of_others(self.run, names).overlap(
+                windows, source.policy.ends(windows.start_ms)
+            )
+            self.refused += int(taken.sum())
+            self.released += int((~taken).sum())
+            yield _rows(windows.rows(~taken), names, source.policy, key, self)
+        if source.layout == "wide" and self.released + self.refused != source.rows:
             raise ArchiveError(
-                "the statistics of some row groups are not those of their rows: write them anew"
+                "the statistics of some row groups do not match their rows: write the input's files again"
             )
 
 
-def of_job(source: Source, job: Job, names: dict[str, int], told: Told) -> Windows:
-    """The windows of a job, by meter and start.
+def find_windows(source: Source, job: Job, names: dict[str, int], progress: ProgressCallback) -> Windows:
+    """Return the windows of a job, by meter and start.
 
-    Raises ArchiveError for a window that is there twice, in the wide form.
+    Raises ArchiveError if a window appears twice in the wide layout.
     """
     meters, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for rows in read(source, job, names):
         meters.append(rows.meter)
         times.append(rows.time_ms)
-        told(rows.row.size)
+        progress(rows.row.size)
     meter, time_ms = np.concatenate(meters), np.concatenate(times)
-    if source.form == "long":
-        found = opened(meter, time_ms, source.policy)
+    if source.layout == "long":
+        windows = opened_windows(meter, time_ms, source.policy)
         first, end = job.starts_ms
-        return found.rows((first <= found.start_ms) & (found.start_ms < end))
+        return windows.rows((first <= windows.start_ms) & (windows.start_ms < end))
     order = np.lexsort((time_ms, meter))
     windows = Windows(meter[order], time_ms[order])
-    again = (windows.meter[1:] == windows.meter[:-1]) & (windows.start_ms[1:] == windows.start_ms[:-1])
-    if again.any():
-        at = int(np.argmax(again))
-        name = next(name for name, number in names.items() if number == windows.meter[at])
-        raise twice(int(again.sum()), name, int(windows.start_ms[at]))
+    repeated = (windows.meter[1:] == windows.meter[:-1]) & (windows.start_ms[1:] == windows.start_ms[:-1])
+    if repeated.any():
+        index = int(np.argmax(repeated))
+        name = next(name for name, number in names.items() if number == windows.meter[index])
+        raise duplicates(int(repeated.sum()), name, int(windows.start_ms[index]))
     return windows
 
 
-def check_rows(source: Source, told: Told) -> None:
-    """Check that all numbers can be read, and of the wide form that rows are on the grid and numbers fit.
+def check_rows(source: Source, progress: ProgressCallback) -> None:
+    """Check that all numbers can be read, and in the wide layout that rows are on the grid and numbers fit.
 
-    What fails later would be debited and never leave.
+    A row that failed later would be debited and never released.
 
-    Raises ArchiveError that says how many rows do not fit, or which file cannot be read.
+    Raises an ArchiveError that says how many rows do not fit, or which file cannot be read.
     """
-    columns, policy, wrong = source.policy.columns, source.policy, 0
-    at_once = max(1, _AT_ONCE // source.numbers)
-    for batch in source.read(source.groups, [columns.time, columns.value], at_once):
-        if source.form == "wide":
+    columns, policy, misfit_count = source.policy.columns, source.policy, 0
+    batch_rows = max(1, _BATCH_NUMBERS // source.numbers)
+    for batch in source.read(source.groups, [columns.time, columns.value], batch_rows):
+        if source.layout == "wide":
             fits, _ = fit(
                 milliseconds(batch.column(columns.time), columns.time), batch.column(columns.value), policy
             )
-            wrong += int((~fits).sum())
-        told(batch.num_rows)
-    if wrong:
-        raise misfits(wrong, source)
+            misfit_count += int((~fits).sum())
+        progress(batch.num_rows)
+    if misfit_count:
+        raise misfits(misfit_count, source)
 
 
-def misfits(wrong: int, source: Source) -> ArchiveError:
-    """So many rows of the wide form are no windows."""
+def misfits(count: int, source: Source) -> ArchiveError:
+    """Return the error for rows of the wide layout that are not windows."""
     usual = source.policy.usual
     length, zone = format_duration(usual.length_ms), usual.timezone or "UTC; local days need window.timezone"
     return ArchiveError(
-        f"{wrong} of {source.rows} rows are not on the grid of window.length, or have numbers that do not fit"
-        f" (an ordinary window is {length} long, in {zone}, and has {usual.n} slots);"
-        " nothing was released"
+        f"{count} of {source.rows} rows are not on the grid of window.length, or have numbers that do not fit"
+        f" (an ordinary window is {length} long, in {zone}, and has {usual.n} slots):"
+        " correct them, or window.length (nothing was released)"
     )
 
 
-def twice(count: int, meter: str, start_ms: int) -> ArchiveError:
-    """So many windows are there again, one of them this one."""
+def duplicates(count: int, meter: str, start_ms: int) -> ArchiveError:
+    """Return the error for windows that appear more than once; it names one of them."""
     return ArchiveError(
-        f"{count} windows are there twice, such as that of {meter!r} at {iso_time(start_ms)}: remove the"
-        " copies; nothing was released"
+        f"{count} windows appear twice, such as that of {meter!r} at {iso_time(start_ms)}: remove the"
+        " copies (nothing was released)"
     )
 
 
 def _rows(windows: Windows, names: dict[str, int], policy: Policy, key: Key, account: Account) -> pa.Table:
-    """Rows of the ledger: windows in a row under the same terms and key."""
+    """Return rows of the ledger: a row for consecutive windows under the same terms and key."""
     if not windows.meter.size:
         return SCHEMA.empty_table()
     ends_ms, epochs = policy.ends(windows.start_ms), key.epochs(windows.start_ms)
-    places, terms = policy.terms(windows.start_ms)
-    descriptors = [policy.descriptor(one) for one in terms]
+    terms_index, terms = policy.terms(windows.start_ms)
+    descriptors = [policy.descriptor(part) for part in terms]
     ids = {epoch: key.epoch(epoch).id for epoch in np.unique(epochs).tolist()}
     account.keys.update(ids.values())
-    for place, descriptor in enumerate(descriptors):
-        from_ms = int(windows.start_ms[places == place].min())
+    for index, descriptor in enumerate(descriptors):
+        from_ms = int(windows.start_ms[terms_index == index].min())
         account.descriptors[descriptor.id] = min(account.descriptors.get(descriptor.id, from_ms), from_ms)
-    begins = np.flatnonzero(np.append(True, _breaks(windows, ends_ms, epochs, places)))
-    counts = np.diff(np.append(begins, windows.meter.size))
-    ordered = sorted(names, key=names.__getitem__)
-    of = [descriptors[place] for place in places[begins].tolist()]
+    first_rows = np.flatnonzero(np.append(True, _breaks(windows, ends_ms, epochs, terms_index)))
+    counts = np.diff(np.append(first_rows, windows.meter.size))
+    meters = sorted(names, key=names.__getitem__)
+    row_descriptors = [descriptors[index] for index in terms_index[first_rows].tolist()]
     columns = [
-        pa.array([ordered[number] for number in windows.meter[begins].tolist()], pa.string()),
-        pa.array(windows.start_ms[begins]).cast(TIME),
-        pa.array(ends_ms[begins + counts - 1]).cast(TIME),
+        pa.array([meters[number] for number in windows.meter[first_rows].tolist()], pa.string()),
+        pa.array(windows.start_ms[first_rows]).cast(TIME),
+        pa.array(ends_ms[first_rows + counts - 1]).cast(TIME),
         pa.array(counts),
-        pa.array([str(one.terms.epsilon) for one in of], pa.string()),
-        pa.array([f"1/{one.terms.unit}" for one in of], pa.string()),
-        pa.array([one.id for one in of], pa.string()),
-        pa.array([ids[epoch] for epoch in epochs[begins].tolist()], pa.string()),
+        pa.array([str(descriptor.terms.epsilon) for descriptor in row_descriptors], pa.string()),
+        pa.array([f"1/{descriptor.terms.unit}" for descriptor in row_descriptors], pa.string()),
+        pa.array([descriptor.id for descriptor in row_descriptors], pa.string()),
+        pa.array([ids[epoch] for epoch in epochs[first_rows].tolist()], pa.string()),
     ]
     return pa.table(columns, schema=SCHEMA)
 
 
-def _breaks(windows: Windows, ends_ms: Integers, epochs: Integers, places: Integers) -> Flags:
-    """Between which windows a row of the ledger ends."""
-    apart = (windows.meter[1:] != windows.meter[:-1]) | (windows.start_ms[1:] != ends_ms[:-1])
-    return np.asarray(apart | (epochs[1:] != epochs[:-1]) | (places[1:] != places[:-1]))
+def _breaks(windows: Windows, ends_ms: Integers, epochs: Integers, terms_index: Integers) -> Flags:
+    """Return whether a row of the ledger ends between each window and the next."""
+    separate = (windows.meter[1:] != windows.meter[:-1]) | (windows.start_ms[1:] != ends_ms[:-1])
+    return np.asarray(separate | (epochs[1:] != epochs[:-1]) | (terms_index[1:] != terms_index[:-1]))

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all; and Parquet files, none of whose content gets into an error."""
+"""Write files atomically; read Parquet files without quoting their content in errors."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -18,9 +18,9 @@ _PART = ".part"
 
 
 def attempt(path: Path, call: Callable[[], T]) -> T:
-    """What a call on a Parquet file gives; an error of Arrow's is told without its text.
+    """Call a function on a Parquet file; replace an error from Arrow with one that omits its text.
 
-    Raises ArchiveError, outside the handler: what Arrow says may hold a value.
+    Raises ArchiveError, outside the handler: Arrow's text may quote a value.
     """
     reason = "not a Parquet file that can be read"
     try:
@@ -36,9 +36,9 @@ def attempt(path: Path, call: Callable[[], T]) -> T:
 def parquet(
     path: Path, meter: str | None = None, footer: pq.FileMetaData | None = None
 ) -> Iterator[pq.ParquetFile]:
-    """A Parquet file, open; times of 96 bits in milliseconds, meters as a dictionary.
+    """Open a Parquet file, with 96-bit times in milliseconds and the column `meter` as a dictionary.
 
-    Raises ArchiveError when it is none.
+    Raises ArchiveError if it is not a Parquet file.
     """
     options: dict[str, Any] = {"buffer_size": READ_BYTES, "pre_buffer": False}
     options |= {"coerce_int96_timestamp_unit": "ms", "read_dictionary": [meter] if meter else None}
@@ -49,9 +49,9 @@ def parquet(
 
 
 def write(path: Path, fill: Callable[[Any], object]) -> None:
-    """A file that is there whole or not at all, and on disk when this returns; `fill` writes it.
+    """Write a file atomically, with `fill`; the file is on disk on return.
 
-    Raises ArchiveError when it cannot be written.
+    Raises ArchiveError if the file cannot be written.
     """
     part = path.with_name(f".{path.name}{_PART}")
     try:
@@ -68,12 +68,12 @@ def write(path: Path, fill: Callable[[Any], object]) -> None:
 
 
 def is_part(path: Path) -> bool:
-    """Whether a file is one that was not finished."""
+    """Return whether a file is one that `write` left unfinished."""
     return path.name.startswith(".") and path.name.endswith(_PART)
 
 
 def sync(folder: Path) -> None:
-    """What a folder holds is on disk when this returns."""
+    """Flush a folder's entries to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,12 +1,12 @@
 """The pure kernel: a record batch of windows in, a record batch of releases out, exact noise between.
 
-It knows no file, no engine and no ledger: what it is given it releases. The noise of a row is a function of
-the key and of that row alone (`label`), so any engine may cut and order its batches as it likes, and make a
-batch again: the bytes of a row are the same.
+It knows nothing of files, engines and ledgers, and releases every window that it is given. The noise of a row
+is a function of the key and of that row alone (`prf_input`). So any engine may cut and order its batches as
+it likes, and repeat a batch: the bytes of a row are the same.
 
-    WINDOWS         meter, start, quanta (the slots' whole quanta, after fill, clamp and rounding)
-    releases(..)    meter (its pseudonym, if the policy says so), start, end, values (exact, in the unit),
-                    d (the descriptor's id), key (the key's)
+    WINDOWS             meter, start, quanta (the slots' whole quanta, after fill, clamp and rounding)
+    release_schema(..)  meter (its pseudonym, if the policy says so), start, end, values (exact, in the unit),
+                        d (the descriptor's id), key (the key's id)
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from meteragent.archive.key import EpochKey, Key
-from meteragent.archive.label import Shape, keyed_rows
 from meteragent.archive.policy import Integers, Policy
+from meteragent.archive.prf_input import Shape, keyed_rows
 from meteragent.domain.errors import ArchiveError
 
 TIME = pa.timestamp("ms", tz="UTC")
@@ -25,125 +25,131 @@ WINDOWS = pa.schema([("meter", pa.string()), ("start", TIME), ("quanta", pa.list
 _LARGEST = 10**18
 
 
-def number(policy: Policy) -> pa.DataType:
-    """The type of a released value: whole where the quantum is, else a decimal with its digits."""
+def value_type(policy: Policy) -> pa.DataType:
+    """Return the type of a released value: int64 if the quantum is whole, else a decimal with its digits."""
     _, digits = policy.lattice
     return pa.decimal128(18, digits) if digits else pa.int64()
 
 
-def releases(policy: Policy) -> pa.Schema:
-    """The schema of releases under a policy: a row is a window."""
+def release_schema(policy: Policy) -> pa.Schema:
+    """Return the schema of releases under a policy: a row is a window."""
     text = pa.string()
-    columns = [("meter", text), ("start", TIME), ("end", TIME), ("values", pa.list_(number(policy)))]
+    columns = [("meter", text), ("start", TIME), ("end", TIME), ("values", pa.list_(value_type(policy)))]
     return pa.schema([*columns, ("d", text), ("key", text)])
 
 
 def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
-    """Windows with their noise, row by row in the same order.
+    """Add noise to windows, row by row in the same order.
 
     Raises:
-        ArchiveError: a row that is not a window of the policy's grid, or has another number of slots.
+        ArchiveError: a row is not a window of the policy's grid, or has the wrong number of slots.
         KeyForgotten: a window's epoch has no key.
     """
     starts = milliseconds(batch.column("start"))
     meters = _texts(batch.column("meter"))
-    quanta, lengths = lists(batch.column("quanta"))
-    places, terms = policy.terms(starts)
-    _check(starts, lengths, np.array([one.n for one in terms], np.int64)[places], policy)
+    quanta, lengths = flatten(batch.column("quanta"))
+    terms_index, terms = policy.terms(starts)
+    _check(starts, lengths, np.array([part.n for part in terms], np.int64)[terms_index], policy)
     noisy, begins = np.empty_like(quanta), np.cumsum(lengths) - lengths
-    which, tags = np.empty(len(meters), np.int64), list[tuple[str, str]]()
-    for rows, place, own in _groups(places, key.epochs(starts), key):
-        shape, id_ = terms[place], policy.descriptor(terms[place]).id
-        windows = _Block(begins, rows, shape.n, whole=len(terms) == 1)
-        values = windows.of(quanta)
-        bits = keyed_rows(own, Shape.of(shape), meters[rows].tolist(), starts[rows], values)
-        windows.put(noisy, shape.mechanism.release_rows(values, bits))
-        which[rows] = len(tags)
-        tags.append((id_, own.id))
-    ids, keys = (pa.array([tag[at] for tag in tags], pa.string()).take(pa.array(which)) for at in (0, 1))
+    pair_index, id_pairs = np.empty(len(meters), np.int64), list[tuple[str, str]]()
+    for rows, index, epoch_key in _groups(terms_index, key.epochs(starts), key):
+        window_terms, id_ = terms[index], policy.descriptor(terms[index]).id
+        windows = _Block(begins, rows, window_terms.n, rectangular=len(terms) == 1)
+        values = windows.take(quanta)
+        bits = keyed_rows(epoch_key, Shape.of(window_terms), meters[rows].tolist(), starts[rows], values)
+        windows.put(noisy, window_terms.mechanism.release_rows(values, bits))
+        pair_index[rows] = len(id_pairs)
+        id_pairs.append((id_, epoch_key.id))
+    ids, keys = (
+        pa.array([pair[column] for pair in id_pairs], pa.string()).take(pa.array(pair_index))
+        for column in (0, 1)
+    )
     columns = [
-        _labels(batch.column("meter"), policy),
+        _public_ids(batch.column("meter"), policy),
         batch.column("start"),
         pa.array(policy.ends(starts)).cast(TIME),
-        pa.ListArray.from_arrays(np.append(begins, quanta.size).astype(np.int32), exact(noisy, policy)),
+        pa.ListArray.from_arrays(np.append(begins, quanta.size).astype(np.int32), values_of(noisy, policy)),
         ids,
         keys,
     ]
-    return pa.record_batch(columns, schema=releases(policy))
+    return pa.record_batch(columns, schema=release_schema(policy))
 
 
 def _texts(column: pa.Array) -> NDArray[np.object_]:
-    """A column of texts, each of which is made once."""
+    """Decode a column of strings, each distinct string once."""
     coded = column.dictionary_encode()
-    found = np.array(coded.dictionary.to_pylist(), object)
-    return np.asarray(found.take(coded.indices.to_numpy()))
+    texts = np.array(coded.dictionary.to_pylist(), object)
+    return np.asarray(texts.take(coded.indices.to_numpy()))
 
 
-def _labels(column: pa.Array, policy: Policy) -> pa.Array:
-    """The names under which meters leave."""
+def _public_ids(column: pa.Array, policy: Policy) -> pa.Array:
+    """Return the names under which meters are published."""
     if policy.stream.sink.pseudonym_key_file is None:
         return column
     coded = column.dictionary_encode()
-    labels = pa.array([policy.label(meter) for meter in coded.dictionary.to_pylist()], pa.string())
-    return labels.take(coded.indices)
+    public_ids = pa.array([policy.public_id(meter) for meter in coded.dictionary.to_pylist()], pa.string())
+    return public_ids.take(coded.indices)
 
 
 class _Block:
-    """The slots of some windows of one shape, as (rows, n): all rows alike are gathered a row at a time."""
+    """The slots of windows of one shape, as (rows, n).
 
-    def __init__(self, begins: Integers, rows: Integers, n: int, *, whole: bool) -> None:
-        self.shape = (-1, n) if whole else (-1,)
-        self.at = rows if whole else begins[rows][:, np.newaxis] + np.arange(n)
+    Where all windows of a batch have the same shape (`rectangular`), they are gathered row by row.
+    """
 
-    def of(self, numbers: Integers) -> Integers:
-        """Their numbers."""
-        return np.asarray(numbers.reshape(self.shape).take(self.at, axis=0))
+    def __init__(self, begins: Integers, rows: Integers, n: int, *, rectangular: bool) -> None:
+        self.shape = (-1, n) if rectangular else (-1,)
+        self.index = rows if rectangular else begins[rows][:, np.newaxis] + np.arange(n)
 
-    def put(self, numbers: Integers, found: Integers) -> None:
-        """Put numbers in their places."""
-        numbers.reshape(self.shape)[self.at] = found
+    def take(self, numbers: Integers) -> Integers:
+        """Return the slots of these windows."""
+        return np.asarray(numbers.reshape(self.shape).take(self.index, axis=0))
+
+    def put(self, numbers: Integers, values: Integers) -> None:
+        """Write values into the slots of these windows."""
+        numbers.reshape(self.shape)[self.index] = values
 
 
-def _groups(places: Integers, epochs: Integers, key: Key) -> Iterator[tuple[Integers, int, EpochKey]]:
-    """The rows that are drawn together: of one shape and one epoch."""
-    for place in np.unique(places).tolist():
-        for epoch in np.unique(epochs[places == place]).tolist():
-            yield np.flatnonzero((places == place) & (epochs == epoch)), place, key.epoch(epoch)
+def _groups(terms_index: Integers, epochs: Integers, key: Key) -> Iterator[tuple[Integers, int, EpochKey]]:
+    """Yield the rows whose noise is drawn together: those of one shape and one epoch."""
+    for index in np.unique(terms_index).tolist():
+        for epoch in np.unique(epochs[terms_index == index]).tolist():
+            yield np.flatnonzero((terms_index == index) & (epochs == epoch)), index, key.epoch(epoch)
 
 
 def _check(starts: Integers, lengths: Integers, expected: Integers, policy: Policy) -> None:
-    """Refuse what is no window of the policy."""
-    off, wrong = int((policy.starts(starts) != starts).sum()), int((lengths != expected).sum())
-    if off or wrong:
+    """Refuse rows that are not windows of the policy."""
+    off, misshapen = int((policy.starts(starts) != starts).sum()), int((lengths != expected).sum())
+    if off or misshapen:
         raise ArchiveError(
-            f"of {starts.size} windows {off} are not on the grid, {wrong} have another number of slots"
+            f"of {starts.size} windows {off} are not on the grid, {misshapen} have a wrong number of slots"
         )
 
 
-def exact(quanta: Integers, policy: Policy) -> pa.Array:
-    """Whole quanta as values in the unit.
+def values_of(quanta: Integers, policy: Policy) -> pa.Array:
+    """Convert whole quanta to values in the unit.
 
-    Raises ArchiveError for one that has more than 18 digits.
+    Raises ArchiveError if a value has more than 18 digits.
     """
-    each, digits = policy.lattice
-    limit = _LARGEST // each
+    factor, digits = policy.lattice
+    limit = _LARGEST // factor
     if quanta.size and not (-limit < quanta.min() and quanta.max() < limit):
         raise ArchiveError("a released value has more than 18 digits: choose a coarser privacy.quantum")
-    scaled = quanta if each == 1 else quanta * each
+    scaled = quanta if factor == 1 else quanta * factor
     if not digits:
         return pa.array(scaled)
     words = np.empty((scaled.size, 2), "<i8")
     words[:, 0], words[:, 1] = scaled, scaled >> 63
-    return pa.Array.from_buffers(number(policy), scaled.size, [None, pa.py_buffer(words)])
+    return pa.Array.from_buffers(value_type(policy), scaled.size, [None, pa.py_buffer(words)])
 
 
 def milliseconds(column: pa.Array) -> Integers:
-    """A column of TIME as int64."""
-    found: Integers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return found
+    """Convert a column of TIME to int64."""
+    times_ms: Integers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return times_ms
 
 
-def lists(column: pa.ListArray) -> tuple[Integers, Integers]:
-    """All numbers of a column of lists, end to end, and how many each row has."""
+def flatten(column: pa.ListArray) -> tuple[Integers, Integers]:
+    """Return all numbers of a column of lists, end to end, and the length of each list."""
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return column.flatten().to_numpy(zero_copy_only=False), lengths

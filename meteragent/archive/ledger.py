@@ -1,16 +1,16 @@
-"""The ledger of a key: which intervals of which meters were released under it, by any run, ever.
+"""The ledger of a key: which intervals of which meters any run has ever released under it.
 
-It belongs to the key, not to what a run writes: an interval that was released under any epsilon, length,
-version or path is never released again. It is a folder of Parquet files,
+It belongs to the key, not to an output: an interval once released, under any epsilon, length, version or
+path, is never released again. It is a folder of Parquet files,
 
     run=<id>/part-*.parquet    meter, start, end, windows, epsilon, unit, d, key
 
-a row being windows in a row under the same terms and key; `_parts` beside them says how many files there are.
-A run's folder is made under another name and renamed when it is whole and on disk: a run is in the ledger or
-it is not, and nothing of it leaves before.
-The same run may be made again: what it releases is byte for byte the same, so its own rows refuse nothing.
+in which each row covers consecutive windows under the same terms and key; `_parts` beside them holds the
+number of files. A run's folder is written under another name and renamed once all of it is on disk. So a run
+is in the ledger in full or not at all, and none of its windows is released before it is there. The same run
+may be repeated: it releases the same bytes, so its own rows do not cause its windows to be refused.
 
-Names of meters are in it, no readings. A ledger that is lost is a key that must not be used again.
+The ledger holds meters' names but no readings. A key whose ledger is lost must not be used again.
 """
 
 import fcntl
@@ -48,42 +48,44 @@ _AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
-class Stretches:
-    """Intervals of meters, by number; in order of meter and time."""
+class Intervals:
+    """Intervals of numbered meters, sorted by meter and time."""
 
     meter: Integers
     start_ms: Integers
     end_ms: Integers
 
     def overlap(self, windows: Windows, ends_ms: Integers) -> Flags:
-        """Which windows share some time with a stretch of their meter."""
+        """Return which windows overlap one of their meter's intervals."""
         if not self.meter.size or not windows.meter.size:
             return np.zeros(windows.meter.size, np.bool_)
-        first = min(int(self.start_ms.min()), int(windows.start_ms.min()))
-        width = (max(int(self.end_ms.max()), int(ends_ms.max())) - first).bit_length()
-        own, others = ranked(self.meter, width), ranked(windows.meter, width)
-        # Of those that begin before a window's end, the last end (they should not overlap, but might).
-        at = np.searchsorted(own + (self.start_ms - first), others + (ends_ms - first)) - 1
-        last = np.maximum.accumulate(own + (self.end_ms - first))[at]
-        return np.asarray((at >= 0) & (last > others + (windows.start_ms - first)))
+        origin_ms = min(int(self.start_ms.min()), int(windows.start_ms.min()))
+        width = (max(int(self.end_ms.max()), int(ends_ms.max())) - origin_ms).bit_length()
+        intervals, rows = ranked(self.meter, width), ranked(windows.meter, width)
+        # The latest end of the intervals that begin before a window's end. The intervals should be disjoint;
+        # if they are not, the last one to begin need not be the last one to end.
+        index = np.searchsorted(intervals + (self.start_ms - origin_ms), rows + (ends_ms - origin_ms)) - 1
+        last_end = np.maximum.accumulate(intervals + (self.end_ms - origin_ms))[index]
+        return np.asarray((index >= 0) & (last_end > rows + (windows.start_ms - origin_ms)))
 
     def holds(self, windows: Windows, ends_ms: Integers) -> Flags:
-        """Which windows are among those that make up a stretch of their meter, which are of one length.
+        """Return which windows are among those that make up one of their meter's intervals.
 
-        What only shares time with one is not: where a zone's rules have changed since, days lie otherwise.
+        All windows of an interval have the same length. A window that merely overlaps an interval is not one
+        of them: after a time zone's rules have changed, its days have different boundaries.
         """
         if not self.meter.size or not windows.meter.size:
             return np.zeros(windows.meter.size, np.bool_)
-        first = min(int(self.start_ms.min()), int(windows.start_ms.min()))
-        width = (max(int(self.start_ms.max()), int(windows.start_ms.max())) - first).bit_length()
-        own, others = ranked(self.meter, width), ranked(windows.meter, width)
-        found = np.searchsorted(
-            own + (self.start_ms - first), others + (windows.start_ms - first), side="right"
+        origin_ms = min(int(self.start_ms.min()), int(windows.start_ms.min()))
+        width = (max(int(self.start_ms.max()), int(windows.start_ms.max())) - origin_ms).bit_length()
+        intervals, rows = ranked(self.meter, width), ranked(windows.meter, width)
+        count = np.searchsorted(
+            intervals + (self.start_ms - origin_ms), rows + (windows.start_ms - origin_ms), side="right"
         )
-        at = np.maximum(found - 1, 0)
-        whole = (windows.start_ms - self.start_ms[at]) % (ends_ms - windows.start_ms) == 0
-        mine = (found > 0) & (self.meter[at] == windows.meter)
-        return np.asarray(mine & whole & (ends_ms <= self.end_ms[at]))
+        index = np.maximum(count - 1, 0)
+        aligned = (windows.start_ms - self.start_ms[index]) % (ends_ms - windows.start_ms) == 0
+        same_meter = (count > 0) & (self.meter[index] == windows.meter)
+        return np.asarray(same_meter & aligned & (ends_ms <= self.end_ms[index]))
 
 
 @dataclass(frozen=True)
@@ -93,36 +95,36 @@ class Ledger:
     folder: Path
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """The ledger for one run alone; what a run left half made is taken away.
+    def lock(self) -> Iterator[None]:
+        """Lock the ledger for one run, and delete what an interrupted run left unfinished.
 
         Raises:
-            ArchiveInUse: another run of this machine holds it.
-            ArchiveError: the folder cannot be made.
+            ArchiveInUse: another run on this machine holds it.
+            ArchiveError: the folder cannot be created.
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             sync(self.folder.parent)
             lock = (self.folder / ".lock").open("w")
         except OSError as error:
-            raise ArchiveError(f"{self.folder}: {(error.strerror or 'cannot be made').lower()}") from None
+            raise ArchiveError(f"{self.folder}: {(error.strerror or 'cannot be created').lower()}") from None
         with lock:
             self._lock(lock, fcntl.LOCK_EX)
-            for half in self.folder.glob(".run=*"):
-                shutil.rmtree(half)
+            for partial in self.folder.glob(".run=*"):
+                shutil.rmtree(partial)
             yield
 
     @contextmanager
-    def still(self) -> Iterator[None]:
-        """The ledger while no run has it, to look at: nothing is written, and none need be there.
+    def lock_shared(self) -> Iterator[None]:
+        """Keep runs out of the ledger while it is read; write nothing, and tolerate a missing ledger.
 
         Raises:
-            ArchiveInUse: a run of this machine holds it.
+            ArchiveInUse: a run on this machine holds it.
             ArchiveError: it cannot be read.
         """
-        with ExitStack() as opened:
+        with ExitStack() as stack:
             try:
-                lock = opened.enter_context((self.folder / ".lock").open("rb"))
+                lock = stack.enter_context((self.folder / ".lock").open("rb"))
             except FileNotFoundError:
                 lock = None
             except OSError as error:
@@ -132,106 +134,112 @@ class Ledger:
                 self._lock(lock, fcntl.LOCK_SH)
             yield
 
-    def _lock(self, lock: IO[Any], how: int) -> None:
+    def _lock(self, lock: IO[Any], mode: int) -> None:
+        """Take a lock of this mode, or raise ArchiveInUse."""
         try:
-            fcntl.flock(lock, how | fcntl.LOCK_NB)
+            fcntl.flock(lock, mode | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ArchiveInUse(f"{self.folder}: another run has this ledger open") from None
+            raise ArchiveInUse(
+                f"{self.folder}: another run uses this ledger: try again when it has ended"
+            ) from None
 
     def path(self, run: str) -> Path:
-        """Where the rows of a run are."""
+        """Return the folder of a run's rows."""
         return self.folder / f"run={run}"
 
     def has(self, run: str) -> bool:
-        """Whether a run is in the ledger."""
+        """Return whether a run is in the ledger."""
         return self.path(run).is_dir()
 
-    def others(self, run: str, names: Mapping[str, int]) -> Stretches:
-        """What all other runs have released of these meters."""
-        return self._stretches((p for p in self._runs() if p != self.path(run)), names)
+    def intervals_of_others(self, run: str, names: Mapping[str, int]) -> Intervals:
+        """Return the intervals that all other runs have released for these meters."""
+        return self._intervals((p for p in self._runs() if p != self.path(run)), names)
 
-    def own(self, run: str, names: Mapping[str, int]) -> Stretches:
-        """What a run has in the ledger of these meters."""
-        return self._stretches([self.path(run)], names)
+    def intervals_of(self, run: str, names: Mapping[str, int]) -> Intervals:
+        """Return the intervals that a run has in the ledger for these meters."""
+        return self._intervals([self.path(run)], names)
 
     def rows(self, run: str) -> Iterator[pa.RecordBatch]:
-        """The rows of a run."""
+        """Yield the rows of a run."""
         for path in parts_of(self.path(run)):
             with parquet(path) as file:
                 yield from attempt(path, lambda: list(file.iter_batches(_AT_ONCE)))
 
-    def add(self, run: str, tables: Iterable[pa.Table], about: Callable[[], bytes]) -> None:
-        """Put a run into the ledger: on disk, all of it, when this returns.
+    def add(self, run: str, tables: Iterable[pa.Table], facts: Callable[[], bytes]) -> None:
+        """Add a run to the ledger; all of it is on disk on return.
 
-        `about`, asked for when the tables are at their end, is kept beside them.
+        `facts` is called after the last table, and its result is kept beside the tables.
 
-        Raises ArchiveError when it cannot be written; then nothing is.
+        Raises ArchiveError if the run cannot be written; the ledger is then unchanged.
         """
-        half = self.folder / f".run={run}"
+        partial = self.folder / f".run={run}"
         try:
-            half.mkdir(mode=0o700)
+            partial.mkdir(mode=0o700)
             count = 0
             for count, table in enumerate(tables, start=1):
-                write(half / _part(count - 1), lambda file: pq.write_table(table, file))  # noqa: B023
-            write(half / "_parts", lambda file: file.write(str(count).encode()))
-            write(half / "_run.json", lambda file: file.write(about()))
-            half.rename(self.path(run))
+                write(partial / _part(count - 1), lambda file: pq.write_table(table, file))  # noqa: B023
+            write(partial / "_parts", lambda file: file.write(str(count).encode()))
+            write(partial / "_run.json", lambda file: file.write(facts()))
+            partial.rename(self.path(run))
             sync(self.folder)
         except OSError as error:
             raise ArchiveError(f"{self.folder}: {(error.strerror or 'cannot be written').lower()}") from None
         finally:
-            shutil.rmtree(half, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
 
-    def about(self, run: str) -> bytes:
-        """What is kept beside a run's rows."""
+    def facts(self, run: str) -> bytes:
+        """Return the facts that are kept beside a run's rows."""
         path = self.path(run) / "_run.json"
         return attempt(path, path.read_bytes)
 
     def _runs(self) -> list[Path]:
+        """Return the folders of all runs."""
         return sorted(path for path in self.folder.glob("run=*") if path.is_dir())
 
-    def _stretches(self, runs: Iterable[Path], names: Mapping[str, int]) -> Stretches:
+    def _intervals(self, runs: Iterable[Path], names: Mapping[str, int]) -> Intervals:
+        """Read the intervals that runs have released for these meters."""
         parts = [np.empty((3, 0), np.int64)]
         parts += [part for run in runs for path in parts_of(run) for part in _read(path, names)]
         meter, start_ms, end_ms = np.concatenate(parts, axis=1)
         order = np.lexsort((start_ms, meter))
-        return Stretches(meter[order], start_ms[order], end_ms[order])
+        return Intervals(meter[order], start_ms[order], end_ms[order])
 
 
 def parts_of(run: Path) -> list[Path]:
-    """The files of a run: one at least.
+    """Return the files of a run: at least one.
 
-    Raises ArchiveError when some are gone: what is not in the ledger would leave again.
+    Raises ArchiveError if files are missing, because their windows would otherwise be released again.
     """
-    told = run / "_parts"
-    count = attempt(told, lambda: int(told.read_bytes())) if told.exists() else 0
-    parts = [run / _part(place) for place in range(count)]
+    count_file = run / "_parts"
+    count = attempt(count_file, lambda: int(count_file.read_bytes())) if count_file.exists() else 0
+    parts = [run / _part(index) for index in range(count)]
     if not parts or not all(path.is_file() for path in parts):
-        older = (
+        hint = (
             ""
-            if told.exists()
-            else "; a run of an older version has no _parts: write there how many there are"
+            if count_file.exists()
+            else "; older versions wrote no _parts: create it with the number of part files"
         )
-        raise ArchiveError(f"{run}: files of the ledger are missing: take it from its backup{older}")
+        raise ArchiveError(f"{run}: files of the ledger are missing: restore them from its backup{hint}")
     return parts
 
 
-def _part(place: int) -> str:
-    return f"part-{place:05}.parquet"
+def _part(index: int) -> str:
+    """Return the name of a run's file."""
+    return f"part-{index:05}.parquet"
 
 
 def _read(path: Path, names: Mapping[str, int]) -> Iterator[Integers]:
-    """The rows of a file of these meters, as (meter, start, end)."""
+    """Yield the rows of a file that belong to these meters, as (meter, start, end)."""
     with parquet(path, "meter") as file:
         columns = ["meter", "start", "end"]
         for batch in attempt(path, lambda: list(file.iter_batches(_AT_ONCE, columns=columns))):
             meter = batch.column("meter")
             if not pa.types.is_dictionary(meter.type):
                 meter = meter.dictionary_encode()
-            known = np.array([names.get(name, -1) for name in meter.dictionary.to_pylist()], np.int64)
-            numbers = known.take(meter.indices.to_numpy(zero_copy_only=False))
+            name_numbers = np.array([names.get(name, -1) for name in meter.dictionary.to_pylist()], np.int64)
+            numbers = name_numbers.take(meter.indices.to_numpy(zero_copy_only=False))
             times = [
                 batch.column(name).cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()) for name in columns[1:]
             ]
-            rows = np.stack([numbers, *(one.to_numpy(zero_copy_only=False) for one in times)])
+            rows = np.stack([numbers, *(column.to_numpy(zero_copy_only=False) for column in times)])
             yield rows[:, numbers >= 0]

@@ -1,8 +1,8 @@
-"""Columns of an archive as whole numbers: values in millionths of the unit, times in milliseconds.
+"""Columns of an archive as integers: values in millionths of the unit, times in milliseconds.
 
-Integers and decimals are read exactly. A float is floor(x * 10^6 + 1/2) in double precision: of one that lies
-within its own precision of the middle between two millionths, either may come. What is null or not finite is
-no value. All is then clamped to the range, so no number is too large. No error repeats a value.
+Integers and decimals are read exactly. A float is floor(x * 10^6 + 1/2) in double precision: if it lies
+within its own precision of the middle between two millionths, either may result. Null, NaN and infinity are
+not values. Values are then clamped to the range, so no number is too large. No error repeats a value.
 """
 
 from typing import Any, NamedTuple
@@ -24,9 +24,9 @@ _DECIMAL_DIGITS = 38
 
 
 class Micro(NamedTuple):
-    """Values in millionths of the unit, clamped; where `valid` is not, there is none (and 0 stands there).
+    """Values in millionths of the unit, clamped; where `valid` is false there is none, and `values_u` is 0.
 
-    `clamped` says how many were outside the range.
+    `clamped` is the number of values that were outside the range.
     """
 
     values_u: Integers
@@ -35,60 +35,62 @@ class Micro(NamedTuple):
 
 
 def micro(column: pa.Array, policy: Policy) -> Micro:
-    """A column of numbers.
+    """Convert a column of numbers to millionths of the unit.
 
-    Raises ArchiveError for a column of another type.
+    Raises ArchiveError for a column of any other type.
     """
     kind, valid = column.type, _valid(column)
     if pa.types.is_floating(kind):
         return _of_floats(column.to_numpy(zero_copy_only=False), policy)
     if pa.types.is_integer(kind):
-        whole = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
-        return _scaled(whole, 0, valid, policy)
+        integers = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+        return _scaled(integers, 0, valid, policy)
     if pa.types.is_decimal(kind) and kind.precision <= _DECIMAL_DIGITS:
         return _scaled(_unscaled(column), kind.scale, valid, policy)
     raise ArchiveError(f"column {policy.columns.value!r} holds {kind}; expected integers, decimals or floats")
 
 
 def whole_quanta(column: pa.Array, policy: Policy) -> Integers | None:
-    """A column of numbers in quanta, if that is what `micro` and rounding make of it in the simplest case.
+    """Convert a column of numbers to quanta, in the simplest case only; return None otherwise.
 
-    That is: integers, all there, in the range, and of a whole number of quanta each. Else None.
+    The result equals that of `micro` with rounding. The simplest case: integers, none missing, all in the
+    range, and each a whole number of quanta.
     """
-    each, usual = policy.scale / policy.usual.quantum_u, policy.usual
-    if column.null_count or not pa.types.is_integer(column.type) or each.denominator > 1 or not len(column):
+    ratio, usual = policy.scale / policy.usual.quantum_u, policy.usual
+    if column.null_count or not pa.types.is_integer(column.type) or ratio.denominator > 1 or not len(column):
         return None
-    whole: Whole = column.to_numpy()
-    if not _inside(whole, *_range(policy.scale.numerator, usual)):
+    integers: Whole = column.to_numpy()
+    if not _all_inside(integers, *_range(policy.scale.numerator, usual)):
         return None
-    found: Integers = whole.astype(np.int64)
-    return found if each == 1 else found * each.numerator
+    quanta: Integers = integers.astype(np.int64)
+    return quanta if ratio == 1 else quanta * ratio.numerator
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds numbers."""
+    """Return whether a column of this type holds numbers."""
     decimal = pa.types.is_decimal(kind) and kind.precision <= _DECIMAL_DIGITS
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or decimal)
 
 
 def milliseconds(column: pa.Array, name: str) -> Integers:
-    """A column of timestamps in whole milliseconds, rounded down.
+    """Convert a column of timestamps to whole milliseconds, rounded down.
 
-    Raises ArchiveError when one is missing or lies outside the years that an archive may be of.
+    Raises ArchiveError if one is missing or lies outside the years that an archive may cover.
     """
     if column.null_count:
         raise ArchiveError(f"column {name!r}: {column.null_count} rows have no time")
-    found: Integers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    times_ms: Integers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
     if column.type.unit == "s":
-        found = np.clip(found, -(10**12), 10**12) * 1000
-    found = found // _PER_MS.get(column.type.unit, 1)
-    wrong = int(((found < FIRST_MS) | (found >= LAST_MS)).sum())
-    if wrong:
-        raise ArchiveError(f"column {name!r}: {wrong} rows are not between 1970 and 2200")
-    return found
+        times_ms = np.clip(times_ms, -(10**12), 10**12) * 1000
+    times_ms = times_ms // _PER_MS.get(column.type.unit, 1)
+    outside = int(((times_ms < FIRST_MS) | (times_ms >= LAST_MS)).sum())
+    if outside:
+        raise ArchiveError(f"column {name!r}: {outside} rows are not between 1970 and 2200: check their unit")
+    return times_ms
 
 
 def _valid(column: pa.Array) -> Flags:
+    """Return which rows of a column are not null."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
     flags: Flags = column.is_valid().to_numpy(zero_copy_only=False)
@@ -96,54 +98,55 @@ def _valid(column: pa.Array) -> Flags:
 
 
 def _of_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
+    """Convert floats: floor(x * scale + 1/2), then clamp."""
     low, high = policy.usual.low_u, policy.usual.high_u
     valid = np.isfinite(numbers)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.floor(numbers.astype(np.float64) * float(policy.scale) + 0.5)
-    found[~valid] = 0
-    clamped = int((valid & ((found < low) | (found > high))).sum())
-    values_u = np.clip(found, low - 1, high + 1).astype(np.int64)
+        rounded_u = np.floor(numbers.astype(np.float64) * float(policy.scale) + 0.5)
+    rounded_u[~valid] = 0
+    clamped = int((valid & ((rounded_u < low) | (rounded_u > high))).sum())
+    values_u = np.clip(rounded_u, low - 1, high + 1).astype(np.int64)
     return Micro(np.where(valid, np.clip(values_u, low, high), 0), valid, clamped)
 
 
-def _scaled(whole: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
-    """floor(x * scale / 10^digits + 1/2) of whole numbers, which are first cut off beyond the range."""
-    usual, each = policy.usual, policy.scale / 10**digits
-    top, bottom = each.numerator, each.denominator
-    if bottom == 1 and whole.size and _inside(whole, *_range(top, usual)):
-        return Micro(_without(whole.astype(np.int64) * top, valid), valid, 0)
-    # Whatever lies beyond these lies beyond the range in millionths too.
-    least, most = -((1 - usual.low_u) * bottom // top + 2), (usual.high_u + 1) * bottom // top + 2
-    if whole.dtype == object or max(-least, most) * 2 * top + bottom >= 1 << 62:
-        cut = np.clip(whole.astype(object), least, most)
-    elif whole.dtype == np.uint64:
-        cut = np.minimum(whole, np.uint64(max(most, 0))).astype(np.int64)
+def _scaled(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
+    """Compute floor(x * scale / 10^digits + 1/2) of integers, first clipped to just beyond the range."""
+    usual, factor = policy.usual, policy.scale / 10**digits
+    top, bottom = factor.numerator, factor.denominator
+    if bottom == 1 and integers.size and _all_inside(integers, *_range(top, usual)):
+        return Micro(_without(integers.astype(np.int64) * top, valid), valid, 0)
+    # Numbers beyond these bounds lie beyond the range in millionths too.
+    lowest, highest = -((1 - usual.low_u) * bottom // top + 2), (usual.high_u + 1) * bottom // top + 2
+    if integers.dtype == object or max(-lowest, highest) * 2 * top + bottom >= 1 << 62:
+        cut = np.clip(integers.astype(object), lowest, highest)
+    elif integers.dtype == np.uint64:
+        cut = np.minimum(integers, np.uint64(max(highest, 0))).astype(np.int64)
     else:
-        cut = np.clip(whole.astype(np.int64, copy=False), least, most)
-    found = cut * top if bottom == 1 else round_half_up(top * cut, bottom)
-    inside = np.clip(found, usual.low_u, usual.high_u).astype(np.int64)
-    return Micro(_without(inside, valid), valid, int(((inside != found) & valid).sum()))
+        cut = np.clip(integers.astype(np.int64, copy=False), lowest, highest)
+    rounded_u = cut * top if bottom == 1 else round_half_up(top * cut, bottom)
+    clamped_u = np.clip(rounded_u, usual.low_u, usual.high_u).astype(np.int64)
+    return Micro(_without(clamped_u, valid), valid, int(((clamped_u != rounded_u) & valid).sum()))
 
 
 def _range(each_u: int, usual: Terms) -> tuple[int, int]:
-    """The least and the greatest number of so many millionths that lie in the range."""
+    """Return the smallest and the largest number, in units of `each_u` millionths, within the range."""
     return -(-usual.low_u // each_u), usual.high_u // each_u
 
 
-def _inside(whole: Whole, least: int, most: int) -> bool:
-    """Whether no number has to be clamped."""
-    return least <= int(whole.min()) and int(whole.max()) <= most
+def _all_inside(integers: Whole, lowest: int, highest: int) -> bool:
+    """Return whether no number has to be clamped."""
+    return lowest <= int(integers.min()) and int(integers.max()) <= highest
 
 
 def _without(values_u: Integers, valid: Flags) -> Integers:
-    """Zero where there is no value."""
+    """Set missing values to zero."""
     if not valid.all():
         values_u[~valid] = 0
     return values_u
 
 
 def _unscaled(column: pa.Array) -> Whole:
-    """The whole numbers that decimals are of their last digit; int64 if all fit, else Python's."""
+    """Return decimals as integers, in units of their last digit: int64 if all fit, else Python integers."""
     wide = column.cast(pa.decimal128(_DECIMAL_DIGITS, column.type.scale))
     words = np.frombuffer(wide.buffers()[1], "<i8", count=2 * (wide.offset + len(wide)))
     low, high = words.reshape(-1, 2)[wide.offset :].T

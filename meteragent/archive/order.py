@@ -1,12 +1,22 @@
-"""The order in which windows of the wide form leave: a function of which windows leave, and of nothing else.
+"""The order in which windows of the wide layout are written: it depends only on which windows are released.
 
-Windows leave by start, then by the name under which their meter leaves. Counted in that order, a row group
-begins at the first start after each multiple of a fixed number of windows; where more windows than that begin
-together, a hash of the name spreads them over row groups. Which windows leave is public, since OUT has them;
-the order of the input, what its lists hold and how its files are cut are not, and do not enter.
+Theory of operation
+-------------------
+1. Windows are written in order of start, then of their meter's public name. Counted in that order, a row
+   group begins at the first start after each multiple of a fixed number of windows; where more windows than
+   that begin together, a hash of the name spreads them over row groups.
+2. Which windows are released is public, since the output contains them. The order of the input, the content
+   of its lists and the way its files are cut are not public, and play no part. So `Order` is computed from
+   the run's rows in the ledger, which are on disk by then: a resumed run computes the same order.
+3. The input is read once, in its own order. The windows of each batch get their noise, and `store` writes
+   them to a file in a folder beside the output, by row group. When all batches are there, `row_groups`
+   collects the pieces of each row group from these files and sorts them.
+4. A file written by `store` exists in full or not at all, and files are written in order. So a resumed run
+   continues after the last one, and then writes the parts that are missing. A batch that is repeated gets the
+   same noise, since noise is a function of the key and of each window.
 
-The input is read once in its own order. What is released of it, with its noise, waits in a folder beside OUT,
-by row group; row groups are put together from there. No raw value is written.
+No raw value is written: only releases wait in these files. The files reveal the order of the input, so they
+stay private, and the run removes them.
 """
 
 import zlib
@@ -35,7 +45,7 @@ class Order:
     """
 
     grid: Integers | int
-    """The starts of a calendar's windows, or the length of a window in ms where all are as long."""
+    """The starts of a calendar's windows, or the length of a window in ms if all have the same length."""
     first: Integers
     count: Integers
     before: Integers
@@ -43,7 +53,7 @@ class Order:
 
     @classmethod
     def of(cls, rows: Iterable[pa.RecordBatch], policy: Policy, size: int) -> Self:
-        """Return the order of the windows that a ledger's rows hold: stretches of windows of one meter."""
+        """Return the order of the windows that a ledger's rows represent."""
         parts = [np.empty((2, 0), np.int64)]
         for batch in rows:
             starts, ends = (milliseconds(batch.column(name)) for name in ("start", "end"))
@@ -51,36 +61,36 @@ class Order:
             parts.append(_summed(np.stack([np.concatenate([starts, ends]), changes])))
         first_ms, change = _summed(np.concatenate(parts, axis=1))
         grid = policy.edges(first_ms)
-        first, count = _numbers(grid, first_ms), np.cumsum(change)
+        first, count = _grid_numbers(grid, first_ms), np.cumsum(change)
         before = np.cumsum(count[:-1] * np.diff(first))
         return cls(grid, first, count, np.append(np.zeros(1, np.int64), before)[: first.size], size)
 
     @property
     def groups(self) -> int:
-        """The number of row groups, one at least."""
+        """The number of row groups, at least one."""
         if not self.first.size:
             return 1
-        group, several = self._groups(self.first[-1:] - 1)
-        return int(group[0] + several[0])
+        group, group_count = self._groups(self.first[-1:] - 1)
+        return int(group[0] + group_count[0])
 
-    def group(self, starts_ms: Integers, labels: pa.DictionaryArray) -> Integers:
-        """Return the row group of each window, by its start and the name under which its meter leaves."""
-        group, several = self._groups(_numbers(self.grid, starts_ms))
-        hashes = np.array([zlib.crc32(label.encode()) for label in labels.dictionary.to_pylist()], np.int64)
-        spread = hashes.take(labels.indices.to_numpy())
-        found: Integers = group + spread % several
-        return found
+    def group(self, starts_ms: Integers, public_ids: pa.DictionaryArray) -> Integers:
+        """Return the row group of each window, by its start and its meter's public name."""
+        group, group_count = self._groups(_grid_numbers(self.grid, starts_ms))
+        hashes = np.array([zlib.crc32(name.encode()) for name in public_ids.dictionary.to_pylist()], np.int64)
+        spread = hashes.take(public_ids.indices.to_numpy())
+        groups: Integers = group + spread % group_count
+        return groups
 
     def _groups(self, number: Integers) -> tuple[Integers, Integers]:
-        """The first row group of the windows with a number, and in how many of them such windows are."""
-        at = np.searchsorted(self.first, number, side="right") - 1
-        begin = self.before[at] + (number - self.first[at]) * self.count[at]
+        """Return the first row group of the windows with these numbers, and how many row groups they span."""
+        index = np.searchsorted(self.first, number, side="right") - 1
+        begin = self.before[index] + (number - self.first[index]) * self.count[index]
         group = begin // self.size
-        return group, np.maximum((begin + self.count[at]) // self.size - group, 1)
+        return group, np.maximum((begin + self.count[index]) // self.size - group, 1)
 
 
-def _numbers(grid: Integers | int, starts_ms: Integers) -> Integers:
-    """The numbers of windows along a grid."""
+def _grid_numbers(grid: Integers | int, starts_ms: Integers) -> Integers:
+    """Return the numbers of windows along a grid."""
     if isinstance(grid, int):
         return starts_ms // grid
     return np.searchsorted(grid, starts_ms).astype(np.int64)
@@ -88,29 +98,29 @@ def _numbers(grid: Integers | int, starts_ms: Integers) -> Integers:
 
 def _summed(changes: Integers) -> Integers:
     """Sum the changes (second row) at equal numbers (first row), in order."""
-    numbers, places = np.unique(changes[0], return_inverse=True)
+    numbers, inverse = np.unique(changes[0], return_inverse=True)
     sums = np.zeros(numbers.size, np.int64)
-    np.add.at(sums, places, changes[1])
+    np.add.at(sums, inverse, changes[1])
     return np.stack([numbers, sums])
 
 
 def store(file: Any, batch: pa.RecordBatch, order: Order) -> None:
     """Write releases to an Arrow file, by row group."""
-    coded = {name: batch.column(name).dictionary_encode() for name in _TEXTS}
-    group = order.group(milliseconds(batch.column("start")), coded["meter"])
-    place = np.argsort(group, kind="stable")
-    groups, begins = np.unique(group[place], return_index=True)
-    columns = [coded.get(name, batch.column(name)) for name in batch.schema.names]
+    encoded = {name: batch.column(name).dictionary_encode() for name in _TEXTS}
+    group = order.group(milliseconds(batch.column("start")), encoded["meter"])
+    rows = np.argsort(group, kind="stable")
+    groups, begins = np.unique(group[rows], return_index=True)
+    columns = [encoded.get(name, batch.column(name)) for name in batch.schema.names]
     schema = pa.schema(
         [(name, column.type) for name, column in zip(batch.schema.names, columns, strict=True)],
-        {_GROUPS: groups.tobytes(), _BEGINS: np.append(begins, place.size).astype(np.int64).tobytes()},
+        {_GROUPS: groups.tobytes(), _BEGINS: np.append(begins, rows.size).astype(np.int64).tobytes()},
     )
     with pa.ipc.new_file(file, schema) as writer:
-        writer.write_batch(pa.record_batch(columns, schema=schema).take(pa.array(place)))
+        writer.write_batch(pa.record_batch(columns, schema=schema).take(pa.array(rows)))
 
 
 class _Piece(NamedTuple):
-    """Some rows of a file."""
+    """Some of a file's rows."""
 
     path: Path
     begin: int
@@ -118,16 +128,16 @@ class _Piece(NamedTuple):
 
 
 def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the row groups in a range that have rows, put together from files of `store`.
+    """Yield the row groups in a range that have rows, assembled from the files that `store` wrote.
 
-    Raises ArchiveError when a file cannot be read.
+    Raises ArchiveError if a file cannot be read.
     """
     pieces: dict[int, list[_Piece]] = {group: [] for group in groups}
     for path in paths:
-        found, begins = attempt(path, lambda: _index(path))  # noqa: B023 - called at once
-        low, high = np.searchsorted(found, [groups.start, groups.stop])
-        for at in range(low, high):
-            pieces[int(found[at])].append(_Piece(path, int(begins[at]), int(begins[at + 1])))
+        stored, begins = attempt(path, lambda: _index(path))  # noqa: B023 - called at once
+        low, high = np.searchsorted(stored, [groups.start, groups.stop])
+        for index in range(low, high):
+            pieces[int(stored[index])].append(_Piece(path, int(begins[index]), int(begins[index + 1])))
     for group in groups:
         parts = [attempt(piece.path, lambda: _rows(piece, schema)) for piece in pieces[group]]  # noqa: B023
         if parts:
@@ -135,13 +145,14 @@ def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Itera
 
 
 def _index(path: Path) -> tuple[Integers, Integers]:
+    """Return the row groups of a file, and where their rows begin."""
     with pa.memory_map(str(path)) as file:
         facts = pa.ipc.open_file(file).schema.metadata
         return np.frombuffer(facts[_GROUPS], np.int64), np.frombuffer(facts[_BEGINS], np.int64)
 
 
 def _rows(piece: _Piece, schema: pa.Schema) -> pa.RecordBatch:
-    """Some rows of a file, as releases."""
+    """Read rows of a file as releases."""
     with pa.memory_map(str(piece.path)) as file:
         batch = pa.ipc.open_file(file).get_batch(0).slice(piece.begin, piece.end - piece.begin)
         columns = [
@@ -153,11 +164,11 @@ def _rows(piece: _Piece, schema: pa.Schema) -> pa.RecordBatch:
 
 def _sorted(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Sort releases by start and name."""
-    starts, labels = milliseconds(batch.column("start")), batch.column("meter").dictionary_encode()
-    names = labels.dictionary.to_pylist()
+    starts, public_ids = milliseconds(batch.column("start")), batch.column("meter").dictionary_encode()
+    names = public_ids.dictionary.to_pylist()
     rank = np.empty(len(names), np.int64)
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-    place = np.lexsort((rank.take(labels.indices.to_numpy()), starts))
-    if (np.diff(place) == 1).all():
+    rows = np.lexsort((rank.take(public_ids.indices.to_numpy()), starts))
+    if (np.diff(rows) == 1).all():
         return batch
-    return batch.take(pa.array(place))
+    return batch.take(pa.array(rows))

@@ -1,8 +1,8 @@
-"""What an archive is released under: the agent's configuration, without the agent.
+"""The policy of an archive: the agent's configuration, without the agent.
 
-A policy is made of the same file as the agent's stream: windows, terms and preset mean the same. What only
-a stream of messages has (topics, lateness, forget, ahead, clock, budget of a schedule that is checked
-already) does not apply. It holds names of files, never a key, so that it may be sent to other processes.
+A policy comes from the same file as the agent's stream: windows, terms and preset mean the same. Settings
+that only a stream of messages has (topics, lateness, forget, ahead, clock, the budget of a schedule already
+checked) do not apply. A policy holds names of files, never a key, so it may be sent to other processes.
 """
 
 from collections.abc import Mapping
@@ -30,17 +30,17 @@ Integers = NDArray[np.int64]
 
 FIRST_MS = grid.parse_time("1970-01-01T00:00:00Z")
 LAST_MS = grid.parse_time("2200-01-01T00:00:00Z")
-"""Times of an archive lie between these; what lies outside is a mistake of units."""
+"""Times of an archive lie between these two; any other indicates a mistake in units."""
 
 ARITHMETIC = 2
-"""How numbers become quanta, and these noise: another way would give released windows another noise, and
-makes another run."""
+"""The version of the way numbers become quanta and get their noise. A change would give released windows
+other noise, so a different version makes a different run."""
 
 _INT64 = 1 << 62
 
 
 class Columns(NamedTuple):
-    """What the columns of the input are called."""
+    """The names of the input's columns."""
 
     meter: str
     time: str
@@ -49,9 +49,9 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """Under what an archive is released; a value that can be pickled.
+    """The terms under which an archive is released; a value that can be pickled.
 
-    `key_file` is where the key is, `ledger` the folder of its ledger; both absolute. One key has one ledger.
+    `key_file` is the key's file, `ledger` the folder of its ledger; both absolute. One key has one ledger.
     """
 
     stream: Stream
@@ -61,15 +61,15 @@ class Policy:
 
     @classmethod
     def of(cls, settings: Config) -> Self:
-        """The policy of a configuration file.
+        """Return the policy of a configuration file.
 
         Raises:
-            ConfigError: it has no [archive], not exactly one stream, or one that archives cannot have.
+            ConfigError: it has no [archive], not exactly one stream, or a stream that archives cannot have.
         """
         archive, streams = settings.archive, settings.stream
         if archive is None:
             raise ConfigError(
-                "archive.key_file", "nothing", "the key of the archive: meteragent key new FILE --tenant NAME"
+                "archive.key_file", "nothing", "the archive's key: meteragent key new FILE --tenant NAME"
             )
         if len(streams) != 1:
             raise ConfigError("stream", f"{len(streams)} streams", "one: an archive has one promise")
@@ -83,7 +83,7 @@ class Policy:
 
     @property
     def schedule(self) -> Schedule:
-        """When windows start, and under which terms each is released."""
+        """The starts of windows, and the terms under which each is released."""
         return _schedule(self.stream)
 
     @property
@@ -93,87 +93,87 @@ class Policy:
 
     @property
     def shapes(self) -> tuple[Terms, ...]:
-        """The terms of all windows that differ. Archives round half-up: they store no accumulators."""
+        """The distinct terms of all windows. Archives round half up: they store no accumulators."""
         return config.shapes(self.stream, "half-up")
 
     @property
     def scale(self) -> Fraction:
-        """What one of the input's numbers is, in millionths of the unit."""
+        """One of the input's numbers in millionths of the unit."""
         return (self.stream.source.scale or Fraction(1)) * MICRO
 
     @property
     def lead_ms(self) -> int:
-        """How long before its time the span of a reading begins: an energy's interval."""
+        """The time from the beginning of a reading's span to the reading's own time: an energy's interval."""
         return self.usual.interval_ms if self.usual.kind is Kind.INTERVAL_ENERGY else 0
 
     @property
     def reach_ms(self) -> int:
-        """How long after its beginning the span of a reading ends, at most."""
+        """The longest span of a reading."""
         return self.usual.interval_ms if self.usual.kind is Kind.INTERVAL_ENERGY else self.usual.hold_ms
 
     @property
     def lattice(self) -> tuple[int, int]:
-        """One quantum as (k, digits): k units of the last of so many decimals."""
+        """One quantum as (k, digits): k units of the last of `digits` decimal places."""
         return _decimal(self.usual.quantum_u)
 
     def terms(self, starts_ms: Integers) -> tuple[Integers, list[Terms]]:
-        """Of each window, by its start, the place of its terms in the list of those there are."""
+        """Return the index of each window's terms, by its start, and the list of terms."""
         if self.schedule.shape is None:
             return np.zeros(starts_ms.size, np.int64), [self.usual]
-        starts, places = np.unique(starts_ms, return_inverse=True)
-        found: dict[Terms, int] = {}
-        each = [found.setdefault(self.schedule.terms(start), len(found)) for start in starts.tolist()]
-        return np.array(each, np.int64)[places], list(found)
+        starts, inverse = np.unique(starts_ms, return_inverse=True)
+        index_of: dict[Terms, int] = {}
+        indices = [index_of.setdefault(self.schedule.terms(t), len(index_of)) for t in starts.tolist()]
+        return np.array(indices, np.int64)[inverse], list(index_of)
 
     def descriptor(self, terms: Terms) -> TermsDescriptor:
-        """The descriptor of windows under these terms, and the mechanism."""
+        """Return the descriptor of windows under these terms, with the mechanism."""
         return _descriptor(terms)
 
     def starts(self, times_ms: Integers) -> Integers:
-        """The start of the window in which each time lies."""
-        one = self.schedule.grid
-        if not isinstance(one, Calendar):
+        """Return the start of the window in which each time lies."""
+        calendar = self.schedule.grid
+        if not isinstance(calendar, Calendar):
             length_ms = self.usual.length_ms
             return times_ms - times_ms % length_ms
         if not times_ms.size:
             return times_ms
-        edges = _edges(one, int(times_ms.min()), int(times_ms.max()))
+        edges = _edges(calendar, int(times_ms.min()), int(times_ms.max()))
         return edges[np.searchsorted(edges, times_ms, side="right") - 1]
 
     def ends(self, starts_ms: Integers) -> Integers:
-        """The end of the window that each start begins."""
-        one = self.schedule.grid
-        if not isinstance(one, Calendar):
+        """Return the end of the window that begins at each start."""
+        calendar = self.schedule.grid
+        if not isinstance(calendar, Calendar):
             return starts_ms + self.usual.length_ms
         if not starts_ms.size:
             return starts_ms
-        edges = _edges(one, int(starts_ms.min()), int(starts_ms.max()))
+        edges = _edges(calendar, int(starts_ms.min()), int(starts_ms.max()))
         return edges[np.searchsorted(edges, starts_ms, side="right")]
 
     def edges(self, times_ms: Integers) -> Integers | int:
-        """Return the starts of a calendar's windows around times; of a grid of equal windows their length."""
-        one = self.schedule.grid
-        if not isinstance(one, Calendar):
+        """Return the starts of a calendar's windows around times, or the common length of all windows."""
+        calendar = self.schedule.grid
+        if not isinstance(calendar, Calendar):
             return self.usual.length_ms
         if not times_ms.size:
             return times_ms
-        return _edges(one, int(times_ms.min()), int(times_ms.max()))
+        return _edges(calendar, int(times_ms.min()), int(times_ms.max()))
 
-    def label(self, meter: str) -> str:
-        """The name under which a meter leaves: its own, or a keyed pseudonym.
+    def public_id(self, meter: str) -> str:
+        """Return the name under which a meter is published: its own, or a keyed pseudonym.
 
-        Raises ConfigError when the pseudonyms' key cannot be read.
+        Raises ConfigError if the pseudonyms' key cannot be read.
         """
         path = self.stream.sink.pseudonym_key_file
         return meter if path is None else pseudonym(_pseudonym_key(path.absolute()), meter)
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
-        """What decides what leaves, beside the key and the input: public, fit for JSON."""
+        """The settings that decide, with the key and the input, what is released: public, fit for JSON."""
         usual, source = self.usual, self.stream.source
         return {
             "arithmetic": ARITHMETIC,
-            "descriptors": [self.descriptor(one).id for one in self.shapes],
+            "descriptors": [self.descriptor(terms).id for terms in self.shapes],
             "kind": str(usual.kind),
             "hold_ms": usual.hold_ms,
             "interval_ms": usual.interval_ms,
@@ -186,31 +186,31 @@ class Policy:
 
     @property
     def secret(self) -> bytes:
-        """What beside `facts` decides what leaves: the pseudonyms' key, for keyed digests only."""
+        """The pseudonyms' key, which also affects what is released; for keyed digests only."""
         path = self.stream.sink.pseudonym_key_file
         return b"" if path is None else _pseudonym_key(path.absolute())
 
 
-def _ledger(key_file: Path, named: Path | None) -> Path:
-    """Where the key's ledger is: beside the file itself, by whatever name it was reached, or as named."""
-    there = key_file.resolve()
-    beside = there.with_name(there.name + ".ledger")
-    if named is None:
-        return beside
-    if beside.exists() and named.resolve() != beside.resolve():
-        expected = f"{beside}: the key has its ledger there; to keep it elsewhere, move it"
-        raise ConfigError("archive.ledger", repr(str(named)), expected)
-    return named.absolute()
+def _ledger(key_file: Path, configured: Path | None) -> Path:
+    """Return the folder of the key's ledger: as configured, or beside the key's file, with links resolved."""
+    target = key_file.resolve()
+    default = target.with_name(target.name + ".ledger")
+    if configured is None:
+        return default
+    if default.exists() and configured.resolve() != default.resolve():
+        expected = f"{default}: the key has its ledger there; to keep it elsewhere, move it"
+        raise ConfigError("archive.ledger", repr(str(configured)), expected)
+    return configured.absolute()
 
 
 def _refuse(stream: Stream) -> None:
-    """Refuse what archives cannot have."""
+    """Refuse a stream that archives cannot have."""
     source = stream.source
     if source.kind is Kind.REGISTER:
-        expected = "'interval_energy': difference the registers on a grid of intervals before the archive"
+        expected = "'interval_energy': difference the registers on a grid of intervals first"
         raise ConfigError("source.kind", "'register'", expected)
     if source.phases is not None:
-        expected = "no phases: a row of an archive is of one meter, its phases summed"
+        expected = "no phases: sum them, since a row of an archive is of one meter"
         raise ConfigError("source.phases", ", ".join(map(repr, source.phases)), expected)
     usual = config.terms(stream)
     ratio = (source.scale or Fraction(1)) * MICRO
@@ -221,28 +221,32 @@ def _refuse(stream: Stream) -> None:
 
 @lru_cache(maxsize=64)
 def _schedule(stream: Stream) -> Schedule:
+    """Return a stream's schedule."""
     return config.schedule(stream, rounding="half-up")
 
 
 @lru_cache(maxsize=1024)
 def _descriptor(terms: Terms) -> TermsDescriptor:
+    """Return the descriptor of terms."""
     return describe(terms, archive=True)
 
 
 @lru_cache(maxsize=64)
 def _decimal(quantum_u: int) -> tuple[int, int]:
+    """Return a quantum as (k, digits)."""
     digits = next(d for d in range(7) if quantum_u * 10**d % MICRO == 0)
     return quantum_u * 10**digits // MICRO, digits
 
 
 @lru_cache(maxsize=16)
 def _pseudonym_key(path: Path) -> bytes:
+    """Read the pseudonyms' key."""
     return config.read_secret("sink.pseudonym_key_file", path)
 
 
 @lru_cache(maxsize=256)
 def _edges(calendar: Calendar, from_ms: int, to_ms: int) -> Integers:
-    """The starts of all windows from the one that holds `from_ms` to the one after `to_ms`."""
+    """Return the starts of all windows from the one that holds `from_ms` to the one after `to_ms`."""
     edges = [calendar.start_ms(from_ms)]
     while edges[-1] <= to_ms:
         edges.append(calendar.end_ms(edges[-1]))

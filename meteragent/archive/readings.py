@@ -1,7 +1,7 @@
-"""Readings of many meters -> windows: which there are, and which readings each is given.
+"""From readings of many meters to windows: which windows there are, and which readings count in each.
 
-Columns are numpy arrays, a meter is its number in a list of names. Windows come out by meter and start,
-whatever the order of the readings.
+Columns are numpy arrays, and a meter is represented by its number in a list of names. Windows are in order of
+meter and start, whatever the order of the readings.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import numpy as np
 
 from meteragent.archive.number import Flags
 from meteragent.archive.policy import Integers, Policy
-from meteragent.archive.slots import Ragged, windows
+from meteragent.archive.slots import Ragged, integrate
 from meteragent.domain.errors import ArchiveError
 from meteragent.domain.units import Kind
 
@@ -19,33 +19,33 @@ _INT64_BITS = 63
 
 
 class Readings(NamedTuple):
-    """Readings as columns: the number of the meter, the time in ms; value in millionths; if there is one."""
+    """Readings as columns: the meter's number, time in ms, value in millionths, whether there is a value."""
 
     meter: Integers
     time_ms: Integers
     value_u: Integers
     valid: Flags
 
-    def rows(self, which: Flags | Integers) -> "Readings":
-        """Some of them."""
-        return Readings(self.meter[which], self.time_ms[which], self.value_u[which], self.valid[which])
+    def rows(self, index: Flags | Integers) -> "Readings":
+        """Select rows."""
+        return Readings(self.meter[index], self.time_ms[index], self.value_u[index], self.valid[index])
 
 
 class Windows(NamedTuple):
-    """Windows as columns: the number of the meter, the start in ms."""
+    """Windows as columns: the meter's number, the start in ms."""
 
     meter: Integers
     start_ms: Integers
 
-    def rows(self, which: Flags | slice) -> "Windows":
-        """Some of them."""
-        return Windows(self.meter[which], self.start_ms[which])
+    def rows(self, index: Flags | slice) -> "Windows":
+        """Select rows."""
+        return Windows(self.meter[index], self.start_ms[index])
 
 
-def opened(meter: Integers, time_ms: Integers, policy: Policy) -> Windows:
-    """The windows in which the spans of readings begin, each once, by meter and start."""
+def opened_windows(meter: Integers, time_ms: Integers, policy: Policy) -> Windows:
+    """Return the windows in which the spans of readings begin, each once, by meter and start."""
     starts = policy.starts(time_ms - policy.lead_ms)
-    change = np.ones(meter.size, np.bool_)  # most readings lie in the window of the one before
+    change = np.ones(meter.size, np.bool_)  # most readings are in the window of the previous one
     change[1:] = (meter[1:] != meter[:-1]) | (starts[1:] != starts[:-1])
     meter, starts = meter[change], starts[change]
     order = np.lexsort((starts, meter))
@@ -56,66 +56,75 @@ def opened(meter: Integers, time_ms: Integers, policy: Policy) -> Windows:
 
 
 def slots(
-    readings: Readings, chosen: Windows, policy: Policy, at_once: int
+    readings: Readings, chosen: Windows, policy: Policy, batch_windows: int
 ) -> Iterator[tuple[Windows, Ragged]]:
-    """The slots of windows from the readings of their meters, so many windows at once."""
-    one = _ordered(readings)
-    first, last = _given(one, chosen, policy)
-    for begin in range(0, chosen.meter.size, at_once):
-        part = slice(begin, begin + at_once)
-        some, lengths = chosen.rows(part), last[part] - first[part]
-        moved = np.repeat(first[part] - (np.cumsum(lengths) - lengths), lengths)
-        at = moved + np.arange(moved.size)
-        yield some, windows(some.start_ms, lengths, one.time_ms[at], one.value_u[at], policy)
+    """Yield the slots of windows from the readings of their meters, `batch_windows` windows at a time."""
+    ordered = _ordered(readings)
+    first, last = _ranges(ordered, chosen, policy)
+    for begin in range(0, chosen.meter.size, batch_windows):
+        part = slice(begin, begin + batch_windows)
+        batch, lengths = chosen.rows(part), last[part] - first[part]
+        shift = np.repeat(first[part] - (np.cumsum(lengths) - lengths), lengths)
+        index = shift + np.arange(shift.size)
+        yield (
+            batch,
+            integrate(batch.start_ms, lengths, ordered.time_ms[index], ordered.value_u[index], policy),
+        )
 
 
 def _ordered(readings: Readings) -> Readings:
-    """Those that have a value, by meter and time, the least of several at the same time."""
+    """Return the readings that have a value, by meter and time; of several at the same time, the least."""
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
     if not _in_order(readings.meter, readings.time_ms):
         readings = readings.rows(np.lexsort((readings.time_ms, readings.meter)))
     meter, time_ms, value_u, valid = readings
-    again = (meter[1:] == meter[:-1]) & (time_ms[1:] == time_ms[:-1])
-    if not again.any():
+    repeated = (meter[1:] == meter[:-1]) & (time_ms[1:] == time_ms[:-1])
+    if not repeated.any():
         return readings
-    begins = np.flatnonzero(np.append(True, ~again))
-    return Readings(meter[begins], time_ms[begins], np.minimum.reduceat(value_u, begins), valid[begins])
+    firsts = np.flatnonzero(np.append(True, ~repeated))
+    return Readings(meter[firsts], time_ms[firsts], np.minimum.reduceat(value_u, firsts), valid[firsts])
 
 
 def _in_order(meter: Integers, time_ms: Integers) -> bool:
+    """Return whether readings are in order of meter and time."""
     step = np.diff(meter)
     return not ((step < 0) | ((step == 0) & (np.diff(time_ms) < 0))).any()
 
 
-def _given(one: Readings, chosen: Windows, policy: Policy) -> tuple[Integers, Integers]:
-    """Of each window the first of its readings and the one after its last, among those in order."""
+def _ranges(ordered: Readings, chosen: Windows, policy: Policy) -> tuple[Integers, Integers]:
+    """Return for each window the index of its first reading and the index after its last one."""
     start_ms, end_ms = chosen.start_ms, policy.ends(chosen.start_ms)
     usual = policy.usual
     if usual.kind is Kind.INTERVAL_ENERGY:
-        return _at(one, chosen.meter, start_ms + 1), _at(one, chosen.meter, end_ms + usual.interval_ms)
-    first, last = _at(one, chosen.meter, start_ms), _at(one, chosen.meter, end_ms)
-    before = np.maximum(first - 1, 0)  # what stands when the window begins
-    if not one.meter.size:
+        return (
+            _position(ordered, chosen.meter, start_ms + 1),
+            _position(ordered, chosen.meter, end_ms + usual.interval_ms),
+        )
+    first, last = _position(ordered, chosen.meter, start_ms), _position(ordered, chosen.meter, end_ms)
+    previous = np.maximum(first - 1, 0)  # its value may hold into the window
+    if not ordered.meter.size:
         return first, last
-    stands = (one.meter[before] == chosen.meter) & (one.time_ms[before] + usual.hold_ms > start_ms)
-    return first - (stands & (first > 0)), last
+    held = (ordered.meter[previous] == chosen.meter) & (ordered.time_ms[previous] + usual.hold_ms > start_ms)
+    return first - (held & (first > 0)), last
 
 
-def _at(one: Readings, meter: Integers, time_ms: Integers) -> Integers:
-    """Where the first reading of a meter at or after a time is, or would be."""
-    least = min(int(column.min()) for column in (one.time_ms, time_ms) if column.size) if time_ms.size else 0
-    greatest = max((int(column.max()) for column in (one.time_ms, time_ms) if column.size), default=0)
-    width = (greatest - least).bit_length()
-    own = ranked(one.meter, width) + (one.time_ms - least)
-    return np.searchsorted(own, ranked(meter, width) + (time_ms - least)).astype(np.int64)
+def _position(ordered: Readings, meter: Integers, time_ms: Integers) -> Integers:
+    """Return the index of a meter's first reading at or after `time_ms`, or where one would be inserted."""
+    origin_ms = (
+        min(int(column.min()) for column in (ordered.time_ms, time_ms) if column.size) if time_ms.size else 0
+    )
+    last_ms = max((int(column.max()) for column in (ordered.time_ms, time_ms) if column.size), default=0)
+    width = (last_ms - origin_ms).bit_length()
+    keys = ranked(ordered.meter, width) + (ordered.time_ms - origin_ms)
+    return np.searchsorted(keys, ranked(meter, width) + (time_ms - origin_ms)).astype(np.int64)
 
 
 def ranked(meter: Integers, width: int) -> Integers:
-    """Meters' numbers with room for times of so many bits: sums are in order of meter and time.
+    """Shift meters' numbers left by `width` bits, to make room for a time: the sums sort by meter and time.
 
-    Raises ArchiveError where 64 bits do not hold both.
+    Raises ArchiveError if 64 bits cannot hold both.
     """
     if meter.size and int(meter.max()).bit_length() + width >= _INT64_BITS:
-        raise ArchiveError("times that lie too far apart for so many meters: release the years apart")
+        raise ArchiveError("the times are too far apart for so many meters: release the years separately")
     return meter << width

@@ -1,17 +1,27 @@
-"""A run on one machine: account, then release, in parts that are there whole or not at all.
+"""A run on one machine: account, then release, in parts that exist in full or not at all.
 
 Theory of operation
 -------------------
-1. The ledger is locked, the input's content hashed; both name the run.
-2. Account (`account`): what the run may release is put into the ledger, and is on disk, before any of it
-   leaves. If the ledger has the run already, that is what it may release.
-3. Release: the output is a folder of parts. A part is a stretch of windows in the order of `order` (wide) or
-   a job (long), written under another name, synced and renamed; a part that is there is not made again.
-   Noise is keyed, so a part that a killed run had not finished comes out the same, byte for byte.
+1. The ledger is locked and the input's files are hashed. Policy and content give the run its id.
+2. Account (`account`): the windows that the run may release go into the ledger, all at once, and are on disk
+   before any of them is released. From then on all other runs refuse them.
+3. `_manifest.json` is written, with `complete` false.
+4. Release: each part of the output is written under another name, synced and renamed. A part is a stretch of
+   windows in the order of `order` (wide) or a job (long). Windows of the wide layout wait beside the output,
+   with their noise, until they are in order.
+5. The run's rows of the ledger are written beside the output, then `_manifest.json` with `complete` true.
 
-What is in memory at once is bounded: a batch of rows (wide), a job (long), and, where a wide input is
-released in part or gone on with, a byte for each window. No raw value is written anywhere: what of the wide
-form waits beside the output until it is in order has its noise.
+A resumed run has the same id, since input, policy and key are the same. If the ledger has that id, the ledger
+says which windows are released, and the run's own rows refuse none of them; otherwise the run starts from the
+beginning. Parts that exist are kept, and the others are written. An output with a different id or different
+cuts is refused.
+
+No window gets noise twice, since noise is a function of the key and of the window with its data and terms
+(`prf_input`): a part that is written again has the same bytes. Different data or terms make a different run,
+for which the ledger refuses every window that overlaps a released one.
+
+Memory is bounded: it holds a batch of rows (wide), a job (long), and, if a wide input is released in part or
+resumed, a byte for each window. No raw value is written anywhere.
 """
 
 import shutil
@@ -27,352 +37,363 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meteragent.archive import manifest
-from meteragent.archive.account import Account, Told, check_rows
+from meteragent.archive.account import Account, ProgressCallback, check_rows
 from meteragent.archive.files import write
-from meteragent.archive.form import Counts, Form, as_windows, by_slots, long_releases, wide
 from meteragent.archive.job import Job, jobs, read
-from meteragent.archive.kernel import release, releases
+from meteragent.archive.kernel import release, release_schema
 from meteragent.archive.key import EpochKey, Key
+from meteragent.archive.layout import Counts, Layout, by_slots, read_wide, slot_schema, windows_batch
 from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.archive.manifest import PART_BATCHES, ROWS, VALUES, WINDOWS
 from meteragent.archive.number import Flags, micro, milliseconds
 from meteragent.archive.order import Order, row_groups, store
 from meteragent.archive.policy import Policy
-from meteragent.archive.readings import Readings, Windows, opened, slots
+from meteragent.archive.readings import Readings, Windows, opened_windows, slots
 from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 
 COMPRESSION = "zstd"
 OPTIONS: dict[str, Any] = {"store_decimal_as_integer": True}
-"""How the output is written, beside `encodings`."""
+"""How the output is written, in addition to `encodings`."""
 
 
-class Show(Protocol):
-    """Shows how far something is: what is done, in how many units of which kind."""
+class ProgressReporter(Protocol):
+    """A display of the progress of tasks."""
 
-    def __call__(self, what: str, total: int, unit: str) -> AbstractContextManager[Told]:
-        """The same, while it lasts; what it gives is told how many more units are done."""
+    def __call__(self, task: str, total: int, unit: str, /) -> AbstractContextManager[ProgressCallback]:
+        """Show a task while the context lasts; the context yields a callback for units done."""
         ...
 
 
 class Engine(Protocol):
-    """What makes the two passes of a run."""
+    """The two passes of a run."""
 
     @property
     def cut(self) -> list[Any]:
-        """What decides where its parts end."""
+        """The facts that decide where the engine's parts end."""
         ...
 
     def debits(
-        self, source: Source, ledger: Ledger, key: Key, found: Account, show: Show
+        self, source: Source, ledger: Ledger, key: Key, account: Account, show: ProgressReporter
     ) -> Iterable[pa.Table]:
-        """The ledger's rows of the run `found.run`; when they have been made, `found` is filled in."""
+        """Yield the rows of run `account.run` for the ledger; `account` is complete after the last table."""
         ...
 
     def release(
-        self, source: Source, ledger: Ledger, key: Key, found: Account, out: Path, show: Show
+        self, source: Source, ledger: Ledger, key: Key, account: Account, out: Path, show: ProgressReporter
     ) -> "Parts":
-        """Make the parts of the output that are not there."""
+        """Write the parts of the output that are missing."""
         ...
 
 
 class Parts(NamedTuple):
-    """How many parts of the output were made, and were there; what was counted in the former, if anything."""
+    """The numbers of parts written and existing, and counts of the input of the written ones, if any."""
 
-    made: int
-    kept: int
+    new: int
+    existing: int
     counts: Counts | None
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a run has done; `counts` are of the parts that were made now, `kept` those that were there."""
+class RunResult:
+    """The result of a run; `counts` cover the input of the parts that this run wrote."""
 
     policy: Policy
-    form: Form
+    layout: Layout
     out: Path
-    beside: Path
+    run_ledger: Path
     ledger: Path
     account: Account
     counts: Counts | None
-    made: int
-    kept: int
+    new_parts: int
+    existing_parts: int
 
 
-def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show, engine: Engine | None = None) -> Done:
-    """Release an archive; again with the same input and policy it goes on where it was.
+def sanitise_archive(
+    policy: Policy, path: Path, out: Path, show: ProgressReporter, engine: Engine | None = None
+) -> RunResult:
+    """Release an archive; resume the run if one was begun with the same input and policy.
 
-    `engine` makes the passes: by itself one process, this one.
+    `engine` makes the passes; by default, this process does.
 
     Raises:
-        ArchiveError: the input, the output or the ledger cannot be used, or is another run's.
-        KeyRefused: there is no key, or none for some windows; nothing is written then.
+        ArchiveError: the input, the output or the ledger cannot be used, or belongs to another run.
+        KeyRefused: there is no key, or none for some windows; then nothing is written.
     """
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
-    check_places(path, out, ledger.folder)
+    check_paths(path, out, ledger.folder)
     source = Source.open(path, policy)
-    first = key.at(first_ms(source))  # later epochs have a key if this one has
-    with ledger.held():
-        digests, run = identified(source, first, show)
-        before = manifest.find(out, run, engine.cut)
+    first = key.at(first_window_ms(source))  # all later epochs have a key if this one does
+    with ledger.lock():
+        digests, run = identify(source, first, show)
+        earlier = manifest.find(out, run, engine.cut)
         if not ledger.has(run):
-            found = Account(run)
-            tables = engine.debits(source, ledger, key, found, show)
-            ledger.add(run, tables, lambda: manifest.about(source, digests, found))
-        found = manifest.account_of(ledger.about(run), ledger.path(run))
-        if before is None:
-            shutil.rmtree(_waiting(out, run), ignore_errors=True)  # of an output that was removed
-            _make(out)
-        if before is None or not before["complete"]:
-            manifest.save(out, manifest.made(source, found, engine.cut, complete=False))
-        made, kept, counts = engine.release(source, ledger, key, found, out, show)
-        own = beside(out)
-        write(own, lambda file: _save_ledger(file, ledger, run))
-        manifest.save(out, manifest.made(source, found, engine.cut, complete=True))
-    return Done(policy, source.form, out, own, ledger.folder, found, counts, made, kept)
+            account = Account(run)
+            tables = engine.debits(source, ledger, key, account, show)
+            ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))
+        account = manifest.account_of(ledger.facts(run), ledger.path(run))
+        if earlier is None:
+            shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)  # left by an output that was removed
+            _create(out)
+        if earlier is None or not earlier["complete"]:
+            manifest.save(out, manifest.build(source, account, engine.cut, complete=False))
+        new, existing, counts = engine.release(source, ledger, key, account, out, show)
+        run_ledger = sibling(out)
+        write(run_ledger, lambda file: _save_ledger(file, ledger, run))
+        manifest.save(out, manifest.build(source, account, engine.cut, complete=True))
+    return RunResult(policy, source.layout, out, run_ledger, ledger.folder, account, counts, new, existing)
 
 
-def identified(source: Source, first: EpochKey, show: Show) -> tuple[list[str], str]:
-    """The digests of an input's files, and the id of its run under the key of its first epoch."""
-    with show("read", sum(stamp[1] for _, stamp in source.seen), "B") as told:
-        digests = source.digests(told)
+def identify(source: Source, first: EpochKey, show: ProgressReporter) -> tuple[list[str], str]:
+    """Return the digests of an input's files, and the id of its run under the key of its first epoch."""
+    with show("read", sum(stamp[1] for _, stamp in source.stamps), "B") as progress:
+        digests = source.digests(progress)
     return digests, manifest.run_id(source.policy, digests, first)
 
 
 class Local:
-    """This process."""
+    """The engine that works in this process alone."""
 
     def __init__(self) -> None:
-        self._all = False  # whether every row was debited just now
+        self._every_row = False  # whether every row was debited in this process
 
     @property
     def cut(self) -> list[Any]:
-        """As this version cuts them."""
+        """The facts that decide where the parts of this version end."""
         return manifest.CUT
 
     def debits(
-        self, source: Source, ledger: Ledger, key: Key, found: Account, show: Show
+        self, source: Source, ledger: Ledger, key: Key, account: Account, show: ProgressReporter
     ) -> Iterable[pa.Table]:
-        """Job by job."""
-        with show("account", 2 * source.rows, "row") as told:
-            check_rows(source, told)
-            yield from found.tables(source, _cut(source), ledger, key, told)
-        self._all = not found.refused
+        """Yield the ledger's rows, job by job."""
+        with show("account", 2 * source.rows, "row") as progress:
+            check_rows(source, progress)
+            yield from account.tables(source, _jobs(source), ledger, key, progress)
+        self._every_row = not account.refused
 
     def release(
-        self, source: Source, ledger: Ledger, key: Key, found: Account, out: Path, show: Show
+        self, source: Source, ledger: Ledger, key: Key, account: Account, out: Path, show: ProgressReporter
     ) -> Parts:
-        """Part by part."""
-        one = _Release(source, key, ledger, found, out)
-        return one.parts(show, every=self._all)
+        """Write the missing parts, one by one."""
+        second_pass = _Release(source, key, ledger, account, out)
+        return second_pass.parts(show, every_row=self._every_row)
 
 
-def _cut(source: Source) -> list[Job]:
-    return jobs(source, ROWS if source.form == "long" else WINDOWS)
+def _jobs(source: Source) -> list[Job]:
+    """Cut an input into jobs of this engine's size."""
+    return jobs(source, ROWS if source.layout == "long" else WINDOWS)
 
 
 class _Release:
     """The second pass."""
 
-    def __init__(self, source: Source, key: Key, ledger: Ledger, found: Account, out: Path) -> None:
+    def __init__(self, source: Source, key: Key, ledger: Ledger, account: Account, out: Path) -> None:
         self.source, self.policy, self.key, self.ledger = source, source.policy, key, ledger
-        self.account, self.out, self.counts = found, out, Counts()
-        self._waiting = _waiting(out, found.run)
-        self._cut = _cut(source)
+        self.account, self.out, self.counts = account, out, Counts()
+        self._waiting = _waiting_folder(out, account.run)
+        self._jobs = _jobs(source)
 
-    def parts(self, show: Show, *, every: bool) -> Parts:
-        """Make the parts that are not there, of `every` row or of those that the ledger has."""
-        work = self._wide_parts() if self.source.form == "wide" else self._long_parts()
-        paths = [self.out / f"part-{place:05}.parquet" for place in range(len(work))]
-        made = sum(not path.exists() for path in paths)
-        is_wide = self.source.form == "wide"
-        if is_wide and made:
-            self._read_wide(show, every=every)
-        with show("write" if is_wide else "release", sum(rows for rows, _ in work), "row") as told:
+    def parts(self, show: ProgressReporter, *, every_row: bool) -> Parts:
+        """Write the missing parts, for every row or for the windows that the ledger has."""
+        work = self._wide_parts() if self.source.layout == "wide" else self._long_parts()
+        paths = [self.out / f"part-{index:05}.parquet" for index in range(len(work))]
+        missing = sum(not path.exists() for path in paths)
+        is_wide = self.source.layout == "wide"
+        if is_wide and missing:
+            self._read_wide(show, every_row=every_row)
+        with show("write" if is_wide else "release", sum(rows for rows, _ in work), "row") as progress:
             for path, (rows, make) in zip(paths, work, strict=True):
                 if path.exists():
-                    told(rows)
+                    progress(rows)
                 else:
-                    self._write(path, make(told))
+                    self._write(path, make(progress))
         shutil.rmtree(self._waiting, ignore_errors=True)
-        return Parts(made, len(work) - made, self.counts)
+        return Parts(missing, len(work) - missing, self.counts)
 
     def _write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> None:
-        """A part, if the input is still the same when it is done."""
+        """Write a part; raise ArchiveError if the input has changed by the time it is complete."""
 
         def fill(file: Any) -> None:
-            schema = releases(self.policy)
-            if self.source.form == "long":
-                schema = long_releases(schema, self.policy)
+            schema = release_schema(self.policy)
+            if self.source.layout == "long":
+                schema = slot_schema(schema, self.policy)
             with pq.ParquetWriter(file, schema, **OPTIONS, **encodings(schema)) as writer:
                 for batch in batches:
                     writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
-            self.source.check()
+            self.source.check_unchanged()
 
         write(path, fill)
 
     @cached_property
     def _order(self) -> Order:
-        """The order in which windows of the wide form leave."""
+        """The order in which windows of the wide layout are written."""
         rows = self.ledger.rows(self.account.run)
         return Order.of(rows, self.policy, max(1, VALUES // self.policy.usual.n))
 
-    def _read_wide(self, show: Show, *, every: bool) -> None:
-        """Release the rows of the wide form in the input's order, so many numbers at once, to `_waiting`."""
-        source, allowed = self.source, None if every else self._allowed()
-        at_once = max(1, VALUES // max(source.numbers, self.policy.usual.n))
-        _make(self._waiting)
-        done = len(list(self._waiting.glob("*.arrow")))  # they are made in order
-        with show("release", source.rows, "row") as told:
-            first = min(done * at_once, source.rows)
-            told(first)
-            for place, batches in enumerate(source.stretches(first, at_once), start=done):
-                may = None if allowed is None else allowed[place * at_once :]
-                found = release(self._windows(batches, may), self.policy, self.key)
-                write(self._waiting / f"{place:06}.arrow", partial(self._store, found))
-                told(sum(batch.num_rows for batch in batches))
+    def _read_wide(self, show: ProgressReporter, *, every_row: bool) -> None:
+        """Release the rows of the wide layout in the input's order, in chunks, to the waiting folder."""
+        source, allowed = self.source, None if every_row else self._allowed()
+        chunk_rows = max(1, VALUES // max(source.numbers, self.policy.usual.n))
+        _create(self._waiting)
+        complete = len(list(self._waiting.glob("*.arrow")))  # they are written in order
+        with show("release", source.rows, "row") as progress:
+            first = min(complete * chunk_rows, source.rows)
+            progress(first)
+            for index, batches in enumerate(source.chunks(first, chunk_rows), start=complete):
+                chunk_allowed = None if allowed is None else allowed[index * chunk_rows :]
+                releases = release(self._windows(batches, chunk_allowed), self.policy, self.key)
+                write(self._waiting / f"{index:06}.arrow", partial(self._store, releases))
+                progress(sum(batch.num_rows for batch in batches))
 
-    def _store(self, found: pa.RecordBatch, file: Any) -> None:
-        """Releases that wait, if the input is still the same."""
-        store(file, found, self._order)
-        self.source.check()
+    def _store(self, releases: pa.RecordBatch, file: Any) -> None:
+        """Write releases to a waiting file, unless the input has changed."""
+        store(file, releases, self._order)
+        self.source.check_unchanged()
 
-    def _windows(self, batches: list[pa.RecordBatch], may: Flags | None) -> pa.RecordBatch:
-        """The windows of rows of the wide form, all or those that may leave."""
-        found, row = [], 0
-        for batch in batches:  # each by itself: types may differ from file to file
-            mine = batch if may is None else batch.filter(pa.array(may[row : row + batch.num_rows]))
-            windows, counts = wide(mine, self.policy)
+    def _windows(self, batches: list[pa.RecordBatch], allowed: Flags | None) -> pa.RecordBatch:
+        """Convert rows of the wide layout to windows: all rows, or those that are allowed."""
+        parts, row = [], 0
+        for batch in batches:  # one by one: types may differ from file to file
+            selected = (
+                batch if allowed is None else batch.filter(pa.array(allowed[row : row + batch.num_rows]))
+            )
+            windows, counts = read_wide(selected, self.policy)
             self.counts.add(counts)
-            found.append(windows)
+            parts.append(windows)
             row += batch.num_rows
-        return found[0] if len(found) == 1 else pa.concat_batches(found)
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
-    def _wide_parts(self) -> list[tuple[int, Callable[[Told], Iterator[pa.RecordBatch]]]]:
-        """So many row groups each."""
+    def _wide_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
+        """Return the parts of the wide layout: for each, its number of rows and a function that makes it."""
         groups = self._order.groups
 
-        def part(first: int) -> Callable[[Told], Iterator[pa.RecordBatch]]:
-            return lambda told: self._ordered(range(first, min(first + PART_BATCHES, groups)), told)
+        def part(first: int) -> Callable[[ProgressCallback], Iterator[pa.RecordBatch]]:
+            return lambda progress: self._ordered(range(first, min(first + PART_BATCHES, groups)), progress)
 
         count = -(-groups // PART_BATCHES)
         rows = np.diff(np.arange(count + 1) * self.account.released // count).tolist()
-        return [(rows[place], part(place * PART_BATCHES)) for place in range(count)]
+        return [(rows[index], part(index * PART_BATCHES)) for index in range(count)]
 
-    def _ordered(self, groups: range, told: Told) -> Iterator[pa.RecordBatch]:
-        """Row groups of the wide form."""
+    def _ordered(self, groups: range, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
+        """Yield row groups of the wide layout."""
         waiting = sorted(self._waiting.glob("*.arrow"))
-        for batch in row_groups(waiting, groups, releases(self.policy)):
+        for batch in row_groups(waiting, groups, release_schema(self.policy)):
             yield batch
-            told(batch.num_rows)
+            progress(batch.num_rows)
 
     def _allowed(self) -> Flags:
-        """Which rows of the wide form the ledger has under this run."""
+        """Return which rows of the wide layout the ledger has under this run."""
         allowed = np.zeros(self.source.rows, np.bool_)
-        for job in self._cut:
+        for job in self._jobs:
             names: dict[str, int] = {}
             for rows in read(self.source, job, names):
-                own = self.ledger.own(self.account.run, names)
+                released = self.ledger.intervals_of(self.account.run, names)
                 windows = Windows(rows.meter, rows.time_ms)
-                allowed[rows.row] = own.holds(windows, self.policy.ends(rows.time_ms))
+                allowed[rows.row] = released.holds(windows, self.policy.ends(rows.time_ms))
         return allowed
 
-    def _long_parts(self) -> list[tuple[int, Callable[[Told], Iterator[pa.RecordBatch]]]]:
-        """A part for each job."""
+    def _long_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
+        """Return the parts of the long layout, a number of rows and a function for each job."""
 
-        def part(job: Job) -> Callable[[Told], Iterator[pa.RecordBatch]]:
-            return lambda told: self._long(job, told)
+        def part(job: Job) -> Callable[[ProgressCallback], Iterator[pa.RecordBatch]]:
+            return lambda progress: self._long(job, progress)
 
         groups = self.source.groups
-        rows = [sum(groups[at].rows for at in job.groups) // job.parts for job in self._cut]
-        return [(count, part(job)) for count, job in zip(rows, self._cut, strict=True)]
+        rows = [sum(groups[index].rows for index in job.groups) // job.parts for job in self._jobs]
+        return [(count, part(job)) for count, job in zip(rows, self._jobs, strict=True)]
 
-    def _long(self, job: Job, told: Told) -> Iterator[pa.RecordBatch]:
-        """The releases of a job of the long form, by the name under which a meter leaves, and time."""
+    def _long(self, job: Job, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
+        """Yield the releases of a job of the long layout, by their meter's public name and by time."""
         names: dict[str, int] = {}
-        found = self._readings(job, names, told)
-        windows, (first, end) = opened(found.meter, found.time_ms, self.policy), job.starts_ms
+        readings = self._readings(job, names, progress)
+        windows, (first, end) = opened_windows(readings.meter, readings.time_ms, self.policy), job.starts_ms
         windows = windows.rows((first <= windows.start_ms) & (windows.start_ms < end))
-        own = self.ledger.own(self.account.run, names)
-        windows = windows.rows(own.holds(windows, self.policy.ends(windows.start_ms)))
-        ordered = pa.array(sorted(names, key=names.__getitem__), pa.string())
-        # A quarter of the wide form's: readings are in memory too, and rows are slots.
-        at_once = max(1, VALUES // (4 * self.policy.usual.n))
-        for some, ragged in slots(found, windows, self.policy, at_once):
-            batch = as_windows(ordered.take(pa.array(some.meter)), some.start_ms, ragged)
+        released = self.ledger.intervals_of(self.account.run, names)
+        windows = windows.rows(released.holds(windows, self.policy.ends(windows.start_ms)))
+        meters = pa.array(sorted(names, key=names.__getitem__), pa.string())
+        # A quarter of the wide layout's number: readings are in memory too, and rows are slots.
+        batch_windows = max(1, VALUES // (4 * self.policy.usual.n))
+        for chosen, ragged in slots(readings, windows, self.policy, batch_windows):
+            batch = windows_batch(meters.take(pa.array(chosen.meter)), chosen.start_ms, ragged)
             yield by_slots(release(batch, self.policy, self.key), self.policy)
 
-    def _readings(self, job: Job, names: dict[str, int], told: Told) -> Readings:
-        """The readings of a job; meters are numbered in the order in which they leave."""
-        none = np.empty(0, np.int64)
-        parts = [Readings(none, none, none, np.empty(0, np.bool_))]
+    def _readings(self, job: Job, names: dict[str, int], progress: ProgressCallback) -> Readings:
+        """Read the readings of a job; number meters in the order in which they are written."""
+        empty = np.empty(0, np.int64)
+        parts = [Readings(empty, empty, empty, np.empty(0, np.bool_))]
         for rows in read(self.source, job, names, values=True):
-            found = micro(rows.value, self.policy)
-            parts.append(Readings(rows.meter, rows.time_ms, found.values_u, found.valid))
-            self.counts.add(Counts(rows.row.size, int((~found.valid).sum()), found.clamped))
-            told(rows.row.size)
-        place = np.empty(len(names), np.int64)
-        order = sorted(names, key=self.policy.label)  # names' own order would tell pseudonyms
-        place[[names[name] for name in order]] = np.arange(len(order))
-        names.update({name: at for at, name in enumerate(order)})
+            values = micro(rows.value, self.policy)
+            parts.append(Readings(rows.meter, rows.time_ms, values.values_u, values.valid))
+            self.counts.add(Counts(rows.row.size, int((~values.valid).sum()), values.clamped))
+            progress(rows.row.size)
+        rank = np.empty(len(names), np.int64)
+        # Sort by public id: the order of the meters' own names would help to link pseudonyms to them.
+        order = sorted(names, key=self.policy.public_id)
+        rank[[names[name] for name in order]] = np.arange(len(order))
+        names.update({name: i for i, name in enumerate(order)})
         meter, time_ms, value_u, valid = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Readings(place.take(meter), time_ms, value_u, valid)
+        return Readings(rank.take(meter), time_ms, value_u, valid)
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
-    """How columns are written: numbers by their differences, the rest compressed, texts by a dictionary.
+    """Return the columns' encodings: numbers by differences, the others compressed, strings by a dictionary.
 
-    Numbers are mostly noise: packed in as few bits as they need they are within 2 or 3 in 100 of what
-    compression makes of them, for a quarter less time; their least and greatest tell nothing.
+    Numbers are mostly noise: packed in as few bits as they need, they take 2 to 3 % more space than
+    compressed, and a quarter less time. They get no statistics: the extremes of noise are of no use.
     """
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     number = "values.list.element" if "values" in schema.names else "value"
-    told = [name for name in schema.names if name not in {"values", "value"}]
+    described = [name for name in schema.names if name not in {"values", "value"}]
     numbers = {"column_encoding": {number: "DELTA_BINARY_PACKED"}}
-    packed = {"compression": dict.fromkeys(told, COMPRESSION) | {number: "none"}}
-    return {"use_dictionary": texts, "write_statistics": told, **numbers, **packed}
+    packed = {"compression": dict.fromkeys(described, COMPRESSION) | {number: "none"}}
+    return {"use_dictionary": texts, "write_statistics": described, **numbers, **packed}
 
 
 def _save_ledger(file: Any, ledger: Ledger, run: str) -> None:
+    """Write a run's rows of the ledger to a file."""
     with pq.ParquetWriter(file, SCHEMA) as writer:
         for batch in ledger.rows(run):
             writer.write_batch(batch)
 
 
-def first_ms(source: Source) -> int:
-    """The start of the first window that a reading may begin in; raises ArchiveError when there is none."""
+def first_window_ms(source: Source) -> int:
+    """Return the start of the first window in which the span of a reading may begin.
+
+    Raises ArchiveError if the input has no rows.
+    """
     policy, column = source.policy, source.policy.columns.time
-    lead_ms = policy.lead_ms if source.form == "long" else 0
-    known = [group.times_ms[0] for group in source.groups if group.rows and group.times_ms]
-    unknown = [group for group in source.groups if group.rows and not group.times_ms]
-    batches = source.read(unknown, [column], 1 << 18)
-    known += [int(milliseconds(batch.column(0), column).min()) for batch in batches]
-    if not known:
-        raise ArchiveError("the input has no rows: nothing to release")
-    return int(policy.starts(np.array([min(known) - lead_ms], np.int64))[0])
+    lead_ms = policy.lead_ms if source.layout == "long" else 0
+    first_times_ms = [group.times_ms[0] for group in source.groups if group.rows and group.times_ms]
+    unmeasured = [group for group in source.groups if group.rows and not group.times_ms]
+    batches = source.read(unmeasured, [column], 1 << 18)
+    first_times_ms += [int(milliseconds(batch.column(0), column).min()) for batch in batches]
+    if not first_times_ms:
+        raise ArchiveError("the input has no rows: there is nothing to release")
+    return int(policy.starts(np.array([min(first_times_ms) - lead_ms], np.int64))[0])
 
 
-def check_places(path: Path, out: Path, ledger: Path) -> None:
-    """Output and ledger must not be a part of the input, nor hold it."""
-    one = path.resolve()
-    for made in (out, beside(out), ledger):
-        other = made.resolve()
-        if one == other or one in other.parents or other in one.parents:
-            raise ArchiveError(f"{made}: would be written in the input or around it: keep them apart")
+def check_paths(path: Path, out: Path, ledger: Path) -> None:
+    """Refuse an output or a ledger that lies within the input or contains it."""
+    source = path.resolve()
+    for target in (out, sibling(out), ledger):
+        resolved = target.resolve()
+        if source == resolved or source in resolved.parents or resolved in source.parents:
+            raise ArchiveError(f"{target}: inside the input, or contains it: choose a separate path")
 
 
-def _make(out: Path) -> None:
+def _create(out: Path) -> None:
+    """Create a folder if it does not exist."""
     try:
         out.mkdir(exist_ok=True)
     except OSError as error:
-        raise ArchiveError(f"{out}: {(error.strerror or 'cannot be made').lower()}") from None
+        raise ArchiveError(f"{out}: {(error.strerror or 'cannot be created').lower()}") from None
 
 
-def beside(out: Path, kind: str = "ledger.parquet") -> Path:
-    """Where something that must not leave is put for whoever made an output: its own ledger, what waits."""
+def sibling(out: Path, kind: str = "ledger.parquet") -> Path:
+    """Return the path beside an output for what stays private: its own ledger, or the waiting releases."""
     return out.with_name(f"{out.name.removesuffix('.parquet')}.{kind}")
 
 
-def _waiting(out: Path, run: str) -> Path:
-    """Where releases of the wide form wait until they are in order."""
-    return beside(out, f"{run}.waiting")
+def _waiting_folder(out: Path, run: str) -> Path:
+    """Return the folder where releases of the wide layout wait until they are in order."""
+    return sibling(out, f"{run}.waiting")

@@ -1,14 +1,15 @@
-"""Readings -> whole quanta of windows, as the agent's `window` reckons, many windows at once.
+"""Integrate readings into the slots of many windows at once, as the agent's `core.window` does one by one.
 
-A power reading stands until the next one, for at most `hold`; an energy covers the interval that ends at its
-time, but nothing that an earlier one covers; the rest is gap. A slot's value is rounded, floor(x/q + 1/2). Of
-readings at the same time the least counts, so that the order in which they lie means nothing.
+A power reading holds until the next one, for at most `hold`; an energy covers the interval that ends at its
+time, except for any part that an earlier one covers; the rest is gap. A slot's value is rounded,
+floor(x/q + 1/2). Of several readings at the same time the least counts, so that their order does not matter.
 
-The agent differs in this only: it sees readings one after another, so of two at the same time the first
-counts; what comes later than `lateness` is refused; a meter's first window begins after its first reading.
+The agent differs only in this: it sees readings one after another, so of two at the same time the first
+counts; readings that arrive later than `lateness` are refused; a meter's first window begins after its first
+reading.
 
-A window needs no other: it is given each reading whose span may touch it, also one that begins before it.
-All is integers: sums of millionths times milliseconds, in two halves where one would not hold them.
+Windows are independent: each gets every reading whose span may touch it, even one that begins before it. All
+arithmetic is in integers: sums of millionths times milliseconds, in two halves where 64 bits might overflow.
 """
 
 from functools import lru_cache
@@ -26,7 +27,7 @@ _INT64_BITS = 62
 
 
 class Spans(NamedTuple):
-    """Values over stretches of time: the window of each, from and to in ms after its start, the value."""
+    """Values over stretches of time: each one's window, begin and end in ms after its start, and value."""
 
     window: Integers
     begin: Integers
@@ -35,23 +36,23 @@ class Spans(NamedTuple):
 
 
 class Ragged(NamedTuple):
-    """Lists of numbers, end to end, and how many each has."""
+    """Lists of numbers, end to end, and the length of each list."""
 
     lengths: Integers
     numbers: Integers
 
 
-def windows(
+def integrate(
     starts_ms: Integers, lengths: Integers, times_ms: Integers, values_u: Integers, policy: Policy
 ) -> Ragged:
-    """The slots of windows in whole quanta.
+    """Integrate readings into the slots of windows, in whole quanta.
 
     Args:
-        starts_ms: where windows start.
-        lengths: how many readings each is given: those of the first window, of the second, and so on.
-        times_ms: their times, in any order within a window.
+        starts_ms: the starts of the windows.
+        lengths: how many readings each window has: those of the first window come first, and so on.
+        times_ms: the readings' times, in any order within a window.
         values_u: their values in millionths of the unit, clamped.
-        policy: under what they are released.
+        policy: the terms of the release.
     """
     window = np.repeat(np.arange(starts_ms.size), lengths)
     if not _in_order(window, times_ms, values_u):
@@ -61,116 +62,116 @@ def windows(
     fresh[1:] = (window[1:] != window[:-1]) | (times_ms[1:] != times_ms[:-1])
     if not fresh.all():
         window, times_ms, values_u = window[fresh], times_ms[fresh], values_u[fresh]
-    at = times_ms - starts_ms[window]
-    return filled(starts_ms, _spans(window, at, values_u, policy.usual), policy)
+    offset_ms = times_ms - starts_ms[window]
+    return fill_slots(starts_ms, _spans(window, offset_ms, values_u, policy.usual), policy)
 
 
 def _in_order(window: Integers, times_ms: Integers, values_u: Integers) -> bool:
-    """Whether readings are by window, time and value."""
-    same = window[1:] == window[:-1]
+    """Return whether readings are in order of window, time and value."""
+    same_window = window[1:] == window[:-1]
     step = np.diff(times_ms)
-    return not (same & ((step < 0) | ((step == 0) & (np.diff(values_u) < 0)))).any()
+    return not (same_window & ((step < 0) | ((step == 0) & (np.diff(values_u) < 0)))).any()
 
 
-def _spans(window: Integers, at: Integers, values_u: Integers, usual: Terms) -> Spans:
-    """What each reading speaks for."""
+def _spans(window: Integers, offset_ms: Integers, values_u: Integers, usual: Terms) -> Spans:
+    """Return the spans of readings."""
     follows = window[1:] == window[:-1]
     if usual.kind is Kind.INTERVAL_ENERGY:
-        begin, end = at - usual.interval_ms, at
-        begin[1:] = np.where(follows, np.maximum(begin[1:], at[:-1]), begin[1:])
+        begin, end = offset_ms - usual.interval_ms, offset_ms
+        begin[1:] = np.where(follows, np.maximum(begin[1:], offset_ms[:-1]), begin[1:])
     else:
-        begin, end = at, at + usual.hold_ms
-        end[:-1] = np.where(follows, np.minimum(end[:-1], at[1:]), end[:-1])
+        begin, end = offset_ms, offset_ms + usual.hold_ms
+        end[:-1] = np.where(follows, np.minimum(end[:-1], offset_ms[1:]), end[:-1])
     return Spans(window, begin, end, values_u)
 
 
-def filled(starts_ms: Integers, spans: Spans, policy: Policy) -> Ragged:
-    """The slots of windows over which values are known for some time; the rest is gap."""
-    places, terms = policy.terms(starts_ms)
-    lengths_ms = np.array([one.length_ms for one in terms], np.int64)[places][spans.window]
+def fill_slots(starts_ms: Integers, spans: Spans, policy: Policy) -> Ragged:
+    """Integrate spans into the slots of windows; time without a span is gap."""
+    terms_index, terms = policy.terms(starts_ms)
+    lengths_ms = np.array([part.length_ms for part in terms], np.int64)[terms_index][spans.window]
     begin, end = np.maximum(spans.begin, 0), np.minimum(spans.end, lengths_ms)
     inside = begin < end
     spans = Spans(spans.window[inside], begin[inside], end[inside], spans.values_u[inside])
     if len(terms) == 1:
         n = terms[0].n
         return Ragged(np.full(starts_ms.size, n), _quanta(terms[0], starts_ms.size, spans))
-    lengths = np.array([one.n for one in terms], np.int64)[places]
+    lengths = np.array([part.n for part in terms], np.int64)[terms_index]
     numbers, begins = np.empty(int(lengths.sum()), np.int64), np.cumsum(lengths) - lengths
-    for place, one in enumerate(terms):
-        mine = np.flatnonzero(places == place)
-        among = np.cumsum(places == place) - 1
-        own = places[spans.window] == place
-        part = Spans(among[spans.window[own]], *(column[own] for column in spans[1:]))
-        spots = begins[mine][:, np.newaxis] + np.arange(one.n)
-        numbers[spots] = _quanta(one, mine.size, part).reshape(mine.size, one.n)
+    for index, part in enumerate(terms):
+        rows = np.flatnonzero(terms_index == index)
+        row_in_part = np.cumsum(terms_index == index) - 1
+        of_part = terms_index[spans.window] == index
+        part_spans = Spans(row_in_part[spans.window[of_part]], *(column[of_part] for column in spans[1:]))
+        slots = begins[rows][:, np.newaxis] + np.arange(part.n)
+        numbers[slots] = _quanta(part, rows.size, part_spans).reshape(rows.size, part.n)
     return Ragged(lengths, numbers)
 
 
 def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
-    """The slots of `count` windows of these terms: (count * n)."""
-    edges, places = _segments(terms)
+    """Return the slots of `count` windows of these terms: (count * n)."""
+    edges, slot_of_segment = _segments(terms)
     first = np.searchsorted(edges, spans.begin, side="right") - 1
     pieces = np.searchsorted(edges, spans.end, side="left") - first
     span = np.repeat(np.arange(first.size), pieces)
     segment = first[span] + np.arange(span.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    lasting_ms = np.minimum(spans.end[span], edges[segment + 1]) - np.maximum(
+    overlap_ms = np.minimum(spans.end[span], edges[segment + 1]) - np.maximum(
         spans.begin[span], edges[segment]
     )
-    slot = places[segment]
+    slot = slot_of_segment[segment]
     cell = spans.window[span] * terms.n + slot
     amount = spans.values_u[span] - terms.gap_u
     if terms.bands:
-        told = slot >= 0
-        cell, amount, lasting_ms = cell[told], amount[told], lasting_ms[told]
-    return _rounded(terms, _sums(terms, count, cell, amount, lasting_ms))
+        in_band = slot >= 0
+        cell, amount, overlap_ms = cell[in_band], amount[in_band], overlap_ms[in_band]
+    return _rounded(terms, _sums(terms, count, cell, amount, overlap_ms))
 
 
-def _sums(terms: Terms, count: int, cell: Integers, amount: Integers, lasting_ms: Integers) -> Integers:
-    """What is known beyond the gap, summed by slot; Python's integers where 64 bits might not hold it."""
+def _sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms: Integers) -> Integers:
+    """Sum the values beyond the gap over spans, by slot; in Python's integers if 64 bits might overflow."""
     if _fits(terms):
         sums = np.zeros(count * terms.n, np.int64)
-        np.add.at(sums, cell, amount * lasting_ms)
+        np.add.at(sums, cell, amount * overlap_ms)
         return sums
     halves = []
     for half in (amount >> _HALF_BITS, amount & ((1 << _HALF_BITS) - 1)):
         sums = np.zeros(count * terms.n, np.int64)
-        np.add.at(sums, cell, half * lasting_ms)
+        np.add.at(sums, cell, half * overlap_ms)
         halves.append(sums.astype(object))
-    both: Integers = (halves[0] << _HALF_BITS) + halves[1]
-    return both
+    sums_exact: Integers = (halves[0] << _HALF_BITS) + halves[1]
+    return sums_exact
 
 
 def _fits(terms: Terms) -> bool:
-    """Whether sums, with the gap and for rounding, hold in 64 bits."""
+    """Return whether 64 bits hold the sums, with the gap and before rounding."""
     largest = 2 * max(abs(terms.low_u), abs(terms.high_u), abs(terms.gap_u))
-    longest_ms = max(_lasting(terms))
-    lattice = max(terms.lattice(place) for place in range(terms.n))
+    longest_ms = max(_durations_ms(terms))
+    lattice = max(terms.lattice(slot) for slot in range(terms.n))
     return (2 * largest * longest_ms + 2 * lattice).bit_length() < _INT64_BITS
 
 
 def _rounded(terms: Terms, sums: Integers) -> Integers:
-    """floor(A / lattice + 1/2), as `window.Window.close`."""
-    lasting, lattice = _lasting(terms), [terms.lattice(place) for place in range(terms.n)]
+    """Round A to quanta, floor(A / lattice + 1/2), as `core.window.Window.close` does."""
+    durations_ms, lattice = _durations_ms(terms), [terms.lattice(slot) for slot in range(terms.n)]
     kind = sums.dtype
-    whole = sums.reshape(-1, terms.n) + terms.gap_u * np.array(lasting, kind)
-    each = np.array(lattice, kind)
-    found: Integers = round_half_up(whole, each).astype(np.int64).ravel()
-    return found
+    totals = sums.reshape(-1, terms.n) + terms.gap_u * np.array(durations_ms, kind)
+    steps = np.array(lattice, kind)
+    quanta: Integers = round_half_up(totals, steps).astype(np.int64).ravel()
+    return quanta
 
 
 @lru_cache(maxsize=256)
-def _lasting(terms: Terms) -> tuple[int, ...]:
-    """How long each slot lasts, in ms."""
-    return tuple(terms.slot_ms(place) for place in range(terms.n))
+def _durations_ms(terms: Terms) -> tuple[int, ...]:
+    """Return the duration of each slot."""
+    return tuple(terms.slot_ms(slot) for slot in range(terms.n))
 
 
 @lru_cache(maxsize=256)
 def _segments(terms: Terms) -> tuple[Integers, Integers]:
-    """The edges at which slots begin or end, and which slot lies between two of them (-1: none)."""
+    """Return the edges at which slots begin or end, and the slot between each adjacent pair (-1: none)."""
     if not terms.bands:
         return np.arange(terms.n + 1, dtype=np.int64) * terms.step_ms, np.arange(terms.n, dtype=np.int64)
-    found = sorted((*part, place) for place in range(terms.n) for part in terms.stretches(place))
-    edges = sorted({0, terms.length_ms, *(edge for begin, end, _ in found for edge in (begin, end))})
-    of = {begin: place for begin, _, place in found}
-    places = [of.get(edge, -1) for edge in edges[:-1]]
-    return np.array(edges, np.int64), np.array(places, np.int64)
+    stretches = sorted((*part, slot) for slot in range(terms.n) for part in terms.stretches(slot))
+    edges = sorted({0, terms.length_ms, *(edge for begin, end, _ in stretches for edge in (begin, end))})
+    slot_at = {begin: slot for begin, _, slot in stretches}
+    slots = [slot_at.get(edge, -1) for edge in edges[:-1]]
+    return np.array(edges, np.int64), np.array(slots, np.int64)

@@ -1,8 +1,8 @@
-"""What an archive is read from: which files, what they hold, in pieces. Parquet is the only form today.
+"""The input of an archive: which files it has, and their content in pieces. Parquet is the only format today.
 
-An input is one file or a folder of them (names that begin with a dot or an underscore are no data). It must
-stay as it is while it is read; that is checked. Errors name files and columns, and repeat nothing of their
-content: what Arrow says of a file is never passed on.
+An input is one file or a folder of files (those whose names begin with a dot or an underscore are ignored).
+It must not change while it is being read; this is checked. Errors name files and columns but repeat none of
+their content: Arrow's own messages about a file are never passed on.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meteragent.archive.files import READ_BYTES, attempt, parquet
-from meteragent.archive.form import Form, form
+from meteragent.archive.layout import Layout, layout_of
 from meteragent.archive.policy import Policy
 from meteragent.domain.errors import ArchiveError
 
@@ -30,92 +30,94 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Group(NamedTuple):
-    """A row group: its file, its place there, its rows, and the first and last time and meter, if known."""
+    """A row group: its file, its number there, its rows, and the first and last time and meter, if known."""
 
     path: Path
-    place: int
+    row_group: int
     rows: int
     times_ms: tuple[int, int] | None
     meters: tuple[str, str] | None
     values: int
-    """How many numbers the column of values has (a null list counts as one)."""
+    """How many numbers there are in the column of values (a null list counts as one)."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """An input that was looked at."""
+    """An input whose files have been listed and checked."""
 
-    form: Form
+    layout: Layout
     groups: tuple[Group, ...]
-    seen: tuple[tuple[Path, tuple[int, ...]], ...]
+    stamps: tuple[tuple[Path, tuple[int, ...]], ...]
     policy: Policy
 
     @classmethod
     def open(cls, path: Path, policy: Policy) -> "Source":
-        """Look at a file or a folder.
+        """List the files of an input and check their columns.
 
         Raises:
-            ArchiveError: there is none, it cannot be read, or a column is not what it must be.
+            ArchiveError: there is no file, a file cannot be read, or a column has the wrong type.
         """
         groups: list[Group] = []
-        forms: dict[Form, Path] = {}
-        seen = tuple((one, _stamp(one)) for one in _data(path))
-        for one, _ in seen:
-            with parquet(one) as file:
-                forms.setdefault(_form(file, policy, one), one)
-                groups.extend(_groups(file, policy, one))
-        if len(forms) > 1:
-            raise ArchiveError(f"{path}: some files are wide and others long: release them apart")
-        return cls(next(iter(forms)), tuple(groups), seen, policy)
+        layouts: dict[Layout, Path] = {}
+        stamps = tuple((file_path, _stamp(file_path)) for file_path in _data(path))
+        for file_path, _ in stamps:
+            with parquet(file_path) as file:
+                layouts.setdefault(_layout(file, policy, file_path), file_path)
+                groups.extend(_groups(file, policy, file_path))
+        if len(layouts) > 1:
+            raise ArchiveError(f"{path}: some files are wide and others long: release them separately")
+        return cls(next(iter(layouts)), tuple(groups), stamps, policy)
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(group.rows for group in self.groups)
 
     @property
     def numbers(self) -> int:
-        """How many numbers a row has, about; at least one."""
+        """Approximately how many numbers there are in a row; at least one."""
         return max(1, sum(group.values for group in self.groups) // max(1, self.rows))
 
-    def check(self) -> None:
-        """Raises ArchiveError if a file is not the one that was looked at."""
-        for path, stamp in self.seen:
+    def check_unchanged(self) -> None:
+        """Raise ArchiveError if a file has changed since it was listed."""
+        for path, stamp in self.stamps:
             if _stamp(path) != stamp:
-                raise ArchiveError(f"{path}: changed while it was read; nothing more is released of it")
+                raise ArchiveError(f"{path}: changed while it was read: nothing more of it is released")
 
-    def digests(self, read: Callable[[int], object]) -> list[str]:
-        """The SHA-256 of each file's content; `read` is told how many bytes were read."""
-        found = []
-        for path, _ in self.seen:
+    def digests(self, progress: Callable[[int], object]) -> list[str]:
+        """Compute the SHA-256 of each file's content; `progress` is given the number of bytes read."""
+        digests = []
+        for path, _ in self.stamps:
             digest = hashlib.sha256()
-            with _told(path), path.open("rb") as file:
+            with _with_path(path), path.open("rb") as file:
                 while block := file.read(READ_BYTES):
                     digest.update(block)
-                    read(len(block))
-            found.append(digest.hexdigest())
-        return found
+                    progress(len(block))
+            digests.append(digest.hexdigest())
+        return digests
 
     def read(
-        self, groups: Iterable[Group], columns: list[str], at_once: int, *, coded: bool = False
+        self, groups: Iterable[Group], columns: list[str], batch_rows: int, *, dictionary: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Columns of some row groups, in order, at most so many rows at once; meters `coded` as a dictionary.
+        """Yield columns of row groups, in order, at most `batch_rows` rows at a time.
 
-        Raises ArchiveError when a file cannot be read.
+        With `dictionary`, meters are a dictionary column.
+
+        Raises ArchiveError if a file cannot be read.
         """
-        meter = self.policy.columns.meter if coded else None
+        meter = self.policy.columns.meter if dictionary else None
         for group in groups:
             with parquet(group.path, meter, _footer(group.path, _stamp(group.path))) as file:
-                batches = file.iter_batches(at_once, row_groups=[group.place], columns=columns)
+                batches = file.iter_batches(batch_rows, row_groups=[group.row_group], columns=columns)
                 while (batch := attempt(group.path, partial(next, batches, None))) is not None:
                     yield _with_zone(batch, self.policy)
 
-    def stretches(self, first: int, size: int) -> Iterator[list[pa.RecordBatch]]:
-        """Yield the rows from `first` on, so many at once but for the last, in pieces.
+    def chunks(self, first: int, size: int) -> Iterator[list[pa.RecordBatch]]:
+        """Yield the rows from `first` on in chunks of `size` rows, the last of which may be smaller.
 
-        Where files and row groups end makes no difference but to the pieces.
+        A chunk is a list of batches. The ends of files and row groups affect the batches, never the chunks.
         """
-        held: list[pa.RecordBatch] = []
+        chunk: list[pa.RecordBatch] = []
         row, count = 0, 0
         for group in self.groups:
             if row + group.rows <= first:
@@ -125,103 +127,110 @@ class Source:
                 low, high = max(first - row, 0), batch.num_rows
                 row += batch.num_rows
                 while low < high:
-                    taken = min(high - low, size - count)
-                    held.append(batch.slice(low, taken))
-                    low, count = low + taken, count + taken
+                    rows = min(high - low, size - count)
+                    chunk.append(batch.slice(low, rows))
+                    low, count = low + rows, count + rows
                     if count == size:
-                        yield held
-                        held, count = [], 0
-        if held:
-            yield held
+                        yield chunk
+                        chunk, count = [], 0
+        if chunk:
+            yield chunk
 
 
 @lru_cache(maxsize=1)
-def _footer(path: Path, stamp: tuple[int, ...]) -> pq.FileMetaData:  # noqa: ARG001  it names the content
-    """What a file says of itself: with many row groups it is long, and each of them needs it."""
+def _footer(path: Path, stamp: tuple[int, ...]) -> pq.FileMetaData:  # noqa: ARG001  part of the cache's key
+    """Read a file's footer, once: with many row groups it is long, and each of them needs it."""
     return attempt(path, lambda: pq.read_metadata(path))
 
 
 def _data(path: Path) -> list[Path]:
-    """The files of an input, in the order of their names.
+    """Return the files of an input, in the order of their names.
 
-    Raises ArchiveError for a folder that has none, or folders that would not be looked into.
+    Raises ArchiveError for a folder without files, or with links to folders, which would not be read.
     """
     if not path.is_dir():
         return [path]
-    shown = [
-        one for one in path.rglob("*") if not any(part[0] in "._" for part in one.relative_to(path).parts)
+    visible = [
+        entry
+        for entry in path.rglob("*")
+        if not any(part[0] in "._" for part in entry.relative_to(path).parts)
     ]
-    for one in shown:
-        if one.is_symlink() and one.is_dir():
-            raise ArchiveError(f"{one}: a folder by a link is not read: put the folder itself there")
-    found = [one for one in shown if one.suffix.lower() == ".parquet" and one.is_file()]
-    if not found:
-        raise ArchiveError(f"{path}: a folder without *.parquet")
-    return sorted(found)
+    for entry in visible:
+        if entry.is_symlink() and entry.is_dir():
+            raise ArchiveError(f"{entry}: a link to a folder is not followed: put the folder itself there")
+    files = [entry for entry in visible if entry.suffix.lower() == ".parquet" and entry.is_file()]
+    if not files:
+        raise ArchiveError(f"{path}: a folder without *.parquet files")
+    return sorted(files)
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    with _told(path):
-        one = path.stat()
-    return one.st_ino, one.st_size, one.st_mtime_ns
+    """Return values that change when a file is replaced or written to."""
+    with _with_path(path):
+        status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """An error of the system's, with the file's name."""
+def _with_path(path: Path) -> Iterator[None]:
+    """Turn an error from the system into one that names the file."""
     try:
         yield
     except OSError as error:
         raise ArchiveError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
 
 
-def _form(file: pq.ParquetFile, policy: Policy, path: Path) -> Form:
+def _layout(file: pq.ParquetFile, policy: Policy, path: Path) -> Layout:
+    """Return the layout of a file."""
     schema = file.schema_arrow
-    if _is_int96(file, policy.columns.time):  # instants in UTC by convention, as Spark and Impala write them
-        at = schema.get_field_index(policy.columns.time)
-        schema = schema.set(at, pa.field(policy.columns.time, _UTC_MS))
+    if _is_int96(file, policy.columns.time):  # UTC by convention, as Spark and Impala write them
+        index = schema.get_field_index(policy.columns.time)
+        schema = schema.set(index, pa.field(policy.columns.time, _UTC_MS))
     try:
-        return form(schema, policy)
+        return layout_of(schema, policy)
     except ArchiveError as error:
         raise ArchiveError(f"{path}: {error}") from None
 
 
 def _is_int96(file: pq.ParquetFile, name: str) -> bool:
-    columns = (file.schema.column(at) for at in range(len(file.schema)))
-    return any(one.path == name and one.physical_type == "INT96" for one in columns)
+    """Return whether a column has 96-bit times."""
+    columns = (file.schema.column(index) for index in range(len(file.schema)))
+    return any(column.path == name and column.physical_type == "INT96" for column in columns)
 
 
 def _with_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
-    """Times without a zone are those of 96 bits: others were refused."""
-    at = batch.schema.get_field_index(policy.columns.time)
-    if at < 0 or batch.column(at).type.tz is not None:
+    """Make times without a zone UTC: they have 96 bits, since others were refused."""
+    index = batch.schema.get_field_index(policy.columns.time)
+    if index < 0 or batch.column(index).type.tz is not None:
         return batch
     field = pa.field(policy.columns.time, _UTC_MS)
-    return batch.set_column(at, field, batch.column(at).cast(pa.timestamp("ms")).view(_UTC_MS))
+    return batch.set_column(index, field, batch.column(index).cast(pa.timestamp("ms")).view(_UTC_MS))
 
 
 def _groups(file: pq.ParquetFile, policy: Policy, path: Path) -> Iterator[Group]:
-    """The row groups of a file, with what its statistics tell."""
-    for place in range(file.metadata.num_row_groups):
-        found = file.metadata.row_group(place)
-        columns = {found.column(at).path_in_schema: found.column(at) for at in range(found.num_columns)}
+    """Yield the row groups of a file, with what its statistics contain."""
+    for index in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(index)
+        columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
         times = _ends(columns.get(policy.columns.time), datetime)
         times_ms = None if times is None else (_floor_ms(times[0]), _floor_ms(times[1]))
         names = _ends(columns.get(policy.columns.meter), str)
-        of_values = (c for name, c in columns.items() if name.split(".")[0] == policy.columns.value)
-        values = next((one.num_values for one in of_values), 0)
-        yield Group(path, place, found.num_rows, times_ms, names, values)
+        value_columns = (c for name, c in columns.items() if name.split(".")[0] == policy.columns.value)
+        values = next((column.num_values for column in value_columns), 0)
+        yield Group(path, index, group.num_rows, times_ms, names, values)
 
 
 def _floor_ms(time: datetime) -> int:
-    return (time - _EPOCH) // _MILLISECOND  # exact: a row group whose last window is not seen is lost
+    """Return a time in milliseconds, rounded down."""
+    # In integers: a float's rounding error could exclude a row group's last window.
+    return (time - _EPOCH) // _MILLISECOND
 
 
 def _ends(column: Any, kind: type[T]) -> tuple[T, T] | None:
-    """The least and the greatest of a column, where its statistics say them."""
+    """Return the least and the greatest value of a column, if its statistics contain them."""
     if column is None or not column.is_stats_set or not column.statistics.has_min_max:
         return None
-    with suppress(ValueError, OverflowError):  # what Python's times do not have, bytes that are no text
-        least, greatest = column.statistics.min, column.statistics.max
-        return (least, greatest) if isinstance(least, kind) and isinstance(greatest, kind) else None
+    with suppress(ValueError, OverflowError):  # times beyond Python's range, bytes that are not UTF-8
+        low, high = column.statistics.min, column.statistics.max
+        return (low, high) if isinstance(low, kind) and isinstance(high, kind) else None
     return None

@@ -1,6 +1,6 @@
-"""The releases of an archive as `sanitise` writes them: a folder of Parquet files and a manifest.
+"""The releases of an archive in the output of `sanitise`: a folder of Parquet files and a manifest.
 
-Needs pyarrow. An output that is not complete is refused: some of its windows would be missing.
+Needs pyarrow. An incomplete output is refused, because some of its windows would be missing.
 """
 
 import json
@@ -18,47 +18,47 @@ MANIFEST = "_manifest.json"
 
 
 def descriptors(path: Path) -> dict[str, Descriptor]:
-    """The descriptors of an output, by id.
+    """Read the descriptors of an output, by id.
 
     Raises:
-        RecordError: there is none, it has no manifest, is not complete, or a descriptor is refused.
+        RecordError: there is no output, it has no manifest, it is incomplete, or a descriptor is refused.
     """
     if not path.is_dir():
-        raise RecordError(f"{path}: no such folder: an output of `meteragent sanitise` is one")
+        raise RecordError(f"{path}: no such folder; expected the output folder of `meteragent sanitise`")
     facts: Any = None
     with suppress(OSError, ValueError):
         facts = json.loads((path / MANIFEST).read_bytes())
     if not isinstance(facts, dict) or facts.get("v") != 1:
-        raise RecordError(f"{path}: no output of `meteragent sanitise` that this version can read")
+        raise RecordError(f"{path}: not an output of `meteragent sanitise` that this version can read")
     if facts.get("complete") is not True:
-        raise RecordError(f"{path}: not complete: run `meteragent sanitise` again, and it goes on")
-    found = [Descriptor.parse(one) for one in facts["descriptors"]]
-    return {one.id: one for one in found}
+        raise RecordError(f"{path}: incomplete; run `meteragent sanitise` again to finish it")
+    parsed = [Descriptor.parse(descriptor) for descriptor in facts["descriptors"]]
+    return {descriptor.id: descriptor for descriptor in parsed}
 
 
 def read(path: Path, meters: Collection[str] | None = None) -> dict[str, Series]:
-    """Each meter's series, of these meters or of all: what fits in memory, an object for each slot.
+    """Read the series of each of these meters, or of all meters, into memory: an object for each slot.
 
-    For more than that see `Slots.released`, which takes a table.
+    For larger archives see `Slots.released`, which takes a table.
 
     Raises:
-        RecordError: as `descriptors`, or what is there does not agree with them.
+        RecordError: as `descriptors`, or a release does not agree with its descriptor.
     """
-    import pyarrow.parquet as pq  # noqa: PLC0415  who has no archives needs none
+    import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
 
-    known = descriptors(path)
-    chosen = None if meters is None else [("meter", "in", set(meters))]
-    found: dict[str, list[Record]] = {}
-    for batch in pq.read_table(path, filters=chosen).to_batches():
+    descriptors_by_id = descriptors(path)
+    filters = None if meters is None else [("meter", "in", set(meters))]
+    records: dict[str, list[Record]] = {}
+    for batch in pq.read_table(path, filters=filters).to_batches():
         for row in batch.to_pylist():
-            if row["d"] not in known:
-                raise RecordError("a release whose descriptor is not in the manifest")
-            found.setdefault(row["meter"], []).extend(_records(row, known[row["d"]]))
-    return {meter: Series.of(found[meter], known) for meter in sorted(found)}
+            if row["d"] not in descriptors_by_id:
+                raise RecordError("a release has a descriptor that is not in the manifest")
+            records.setdefault(row["meter"], []).extend(_records(row, descriptors_by_id[row["d"]]))
+    return {meter: Series.of(records[meter], descriptors_by_id) for meter in sorted(records)}
 
 
 def _records(row: dict[str, Any], terms: Descriptor) -> Iterator[Record]:
-    """The slots of a row: a window's, or one."""
+    """Yield the records of a row, which is a window or a slot."""
     start_ms, end_ms = (_ms(row[name]) for name in ("start", "end"))
     if "value" in row:
         yield _record(row, terms, start_ms, end_ms - start_ms, row["value"], row.get("band"))
@@ -78,5 +78,5 @@ def _record(
 
 
 def _ms(time: Any) -> int:
-    at_ms: int = round(time.timestamp() * 1000)
-    return at_ms
+    time_ms: int = round(time.timestamp() * 1000)
+    return time_ms

@@ -1,24 +1,24 @@
-"""The peak of a feeder: the largest of many noisy means, without the bias of picking the largest.
+"""The peak of a feeder: the largest of many noisy means, without the bias of selecting the largest.
 
 Theory of operation
 -------------------
-The mean over homes in slot t is m_t; what left says y_t = m_t + z_t, with z_t of a known law, symmetric and
-the sharper the more homes there are (`privacy.totals`). The peak is M = m_s, the largest, whose slot s nobody
-knows. The largest y_t is too high on average: it picks a slot for its noise too.
+The mean over homes in slot t is m_t. The records give y_t = m_t + z_t, where z_t has a known symmetric law,
+which is sharper the more homes there are (`privacy.totals`). The peak is M = m_s, the largest mean, in an
+unknown slot s. The largest y_t is too high on average, because its slot is selected for its noise, too.
 
-Interval. Let P(z_t > h_t) = (1-c)/2. As y_s + h_s >= M but for a chance of (1-c)/2, so is the largest
-y_t + h_t: the upper end needs no correction for the many slots. Let g_t be such that P(z_t <= g_t) =
-(1 - (1-c)/2)^(1/T) for each of the T slots. Given all radii the z_t are independent, and what is then
-the chance of z_t <= g_t falls in every radius. Falling functions of independent variables are associated
-(Esary, Proschan and Walkup 1967), so all z_t <= g_t with a chance of at least the product, 1 - (1-c)/2;
-and then the largest y_t - g_t is at most M. Together: M lies between them with probability c at least.
+Interval. Let P(z_t > h_t) = (1-c)/2. Then y_s + h_s >= M except with probability (1-c)/2, and so the largest
+y_t + h_t is at least M, too: the upper end needs no correction for the number of slots. Let g_t be such that
+P(z_t <= g_t) = (1 - (1-c)/2)^(1/T) for each of the T slots. Given all radii the z_t are independent, and the
+conditional probability of z_t <= g_t decreases in every radius. Decreasing functions of independent variables
+are associated (Esary, Proschan and Walkup 1967), so all z_t <= g_t with at least the product of the
+probabilities, 1 - (1-c)/2; then the largest y_t - g_t is at most M. Together: M lies between the two ends
+with probability c at least.
 
-Value. If the m_t were known, the bias would be B(m) = E max(m_t + z_t) - max m_t. It is large where many
-slots are about as high, and next to none where one stands out. B is taken at the y_t, drawn together
-around their mean until they vary as much as the m_t must (the variance of the y_t less that of the
-noise): without that they would look more uneven than the m_t are, and the bias too small. Slots count
-as independent there. No estimator of a largest mean is unbiased for all m; what is left of the bias is
-measured by the tests.
+Value. If the m_t were known, the bias would be B(m) = E max(m_t + z_t) - max m_t. It is large if many slots
+are about equally high, and close to zero if one stands out. B is evaluated at the y_t after shrinking them
+towards their mean until their variance is that of the m_t (the variance of the y_t less that of the noise).
+Without shrinking they would be more uneven than the m_t, and the bias too small. Slots are treated as
+independent here. No estimator of a largest mean is unbiased for all m; tests measure the remaining bias.
 """
 
 import math
@@ -31,16 +31,16 @@ import numpy as np
 from meteragent.consume.series import Floats, Series
 from meteragent.privacy.totals import Law, Part, half_width_of_total, law_of_total
 
-_POINTS = 2048  # of an integral over the peak
+_POINTS = 2048
+"""The number of points of an integral over the peak."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The largest mean over homes of any slot of a time, in `unit`.
+    """The largest mean over homes of any slot in a time, in `unit`.
 
-    `value` is corrected for the bias of `highest`, the largest of the private means, which is that of
-    the slot at `time_ms`. `low` .. `high` holds the largest measured mean with probability `coverage`
-    at least.
+    `value` is corrected for the bias of `highest`, the largest of the private means, in the slot at
+    `time_ms`. `low` .. `high` holds the largest measured mean with probability `coverage` at least.
     """
 
     value: float
@@ -53,20 +53,20 @@ class Peak:
 
 
 def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float = 0.95) -> Peak:
-    """The largest mean over meters of any slot between `start_ms` and `end_ms`, with the bias taken off.
+    """Estimate the largest mean over meters of any slot from `start_ms` to `end_ms`, corrected for bias.
 
     Raises:
-        ValueError: there is no meter, or the records of one do not fill that time with whole slots; meters
-            differ in unit or slots, or these are bands; or coverage is not between 0 and 1.
+        ValueError: there is no meter; the records of one do not fill that time with whole slots; meters
+            differ in unit or slots; slots are bands; or coverage is not between 0 and 1.
     """
     homes = [series.between(start_ms, end_ms) for series in meters]
     if len({_grid(series) for series in homes}) != 1:
-        raise ValueError("no meters, or meters that differ in unit or slots, have no peak")
+        raise ValueError("a peak needs at least one meter, and the same unit and slots for all meters")
     means = np.mean([series.values for series in homes], axis=0)
     parts = _parts(homes)
-    many = 2 * (1 - (1 - coverage) / 2) ** (1 / means.size) - 1
+    coverage_each = 2 * (1 - (1 - coverage) / 2) ** (1 / means.size) - 1
     above = _each(parts, lambda slot: half_width_of_total(slot, coverage))
-    below = _each(parts, lambda slot: half_width_of_total(slot, many))
+    below = _each(parts, lambda slot: half_width_of_total(slot, coverage_each))
     top = int(np.argmax(means))
     return Peak(
         value=float(means[top]) - _bias(means, [law_of_total(slot) for slot in parts]),
@@ -80,54 +80,54 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
 
 
 def _grid(series: Series) -> tuple[object, ...]:
-    """What meters of one feeder have in common."""
+    """Return the unit and the slots, which all meters of a feeder must share."""
     if any(record.band is not None for record in series.records):
-        raise ValueError("the bands of mean days have no peak: they are not of one time")
+        raise ValueError("the bands of mean days have no peak: they do not belong to one time")
     return series.unit, series.time_ms.tobytes(), series.end_ms.tobytes()
 
 
 def _parts(homes: Sequence[Series]) -> list[tuple[Part, ...]]:
-    """Of each slot what makes the error of its mean."""
-    named = zip(*([record.descriptor for record in series.records] for series in homes), strict=True)
-    terms = {id_: one for series in homes for id_, one in series.descriptors.items()}
-    known: dict[tuple[str, ...], tuple[Part, ...]] = {}
-    found = []
-    for ids in named:
-        if ids not in known:
-            counted = sorted(Counter(ids).items())
-            known[ids] = tuple(
+    """Return, for each slot, the parts of the error of its mean."""
+    ids_by_slot = zip(*([record.descriptor for record in series.records] for series in homes), strict=True)
+    terms = {id_: descriptor for series in homes for id_, descriptor in series.descriptors.items()}
+    parts_by_ids: dict[tuple[str, ...], tuple[Part, ...]] = {}
+    parts = []
+    for ids in ids_by_slot:
+        if ids not in parts_by_ids:
+            counts = sorted(Counter(ids).items())
+            parts_by_ids[ids] = tuple(
                 Part(terms[id_].mechanism, 1, count, 1 / len(homes), terms[id_].rounding)
-                for id_, count in counted
+                for id_, count in counts
             )
-        found.append(known[ids])
-    return found
+        parts.append(parts_by_ids[ids])
+    return parts
 
 
-def _each(parts: Sequence[tuple[Part, ...]], tell: Callable[[tuple[Part, ...]], float]) -> Floats:
-    """A number for each slot, told once for slots that are alike."""
-    known = {slot: tell(slot) for slot in set(parts)}
-    return np.array([known[slot] for slot in parts])
+def _each(parts: Sequence[tuple[Part, ...]], compute: Callable[[tuple[Part, ...]], float]) -> Floats:
+    """Compute a number for each slot, once for slots with equal parts."""
+    results = {slot: compute(slot) for slot in set(parts)}
+    return np.array([results[slot] for slot in parts])
 
 
 def _bias(means: Floats, laws: Sequence[Law]) -> float:
-    """E max(m_t + z_t) - max m_t, at means that vary as much as those behind `means` must."""
+    """Compute E max(m_t + z_t) - max m_t, at `means` shrunk to the variance of the true means."""
     variance = float(np.mean([_variance(law) for law in laws]))
     spread = float(np.var(means, ddof=1)) if means.size > 1 else 0.0
-    kept = math.sqrt(max(0.0, 1 - variance / spread)) if spread else 0.0
-    likely = means.mean() + kept * (means - means.mean())
-    top, reach = likely.max(), max(law.h[-1] for law in laws)
+    scale = math.sqrt(max(0.0, 1 - variance / spread)) if spread else 0.0
+    shrunk = means.mean() + scale * (means - means.mean())
+    top, reach = shrunk.max(), max(law.h[-1] for law in laws)
     x = np.linspace(top - reach, top + reach, _POINTS)
     below = np.ones(x.size)
-    for one, law in zip(likely, laws, strict=True):
-        below *= (1 + np.sign(x - one) * np.interp(np.abs(x - one), law.h, law.within)) / 2
+    for mean, law in zip(shrunk, laws, strict=True):
+        below *= (1 + np.sign(x - mean) * np.interp(np.abs(x - mean), law.h, law.within)) / 2
     return float(reach) - _integral(below, x)
 
 
 def _variance(law: Law) -> float:
-    """Of an error: the integral of 2 h P(|error| > h)."""
+    """Compute the variance of an error: the integral of 2 h P(|error| > h)."""
     return _integral(2 * law.h * (1 - law.within), law.h)
 
 
 def _integral(y: Floats, x: Floats) -> float:
-    """By the trapezoidal rule."""
+    """Integrate by the trapezoidal rule."""
     return float(np.sum((y[1:] + y[:-1]) * np.diff(x)) / 2)

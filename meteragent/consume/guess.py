@@ -1,20 +1,21 @@
-"""A guess of one slot by a receiver who expects something: best under the receiver's own prior.
+"""The best guess of one slot's value under a receiver's own prior.
 
-A guess is not an estimate of what was measured. It draws each value towards what the receiver expected, so it
-is nearer on average over that prior, and biased for every single home: sums and means of guesses add the
-biases up, while those of private values stay right (`mean_energy`, `mean_value`). And it has no interval: the
-posterior's holds only as far as the prior is true. The interval of a slot is `Series.value`'s.
+A guess is not an estimate of the measured value. It moves each value towards the receiver's expectation, so
+it is closer on average over that prior, and biased for every single home. In sums and means of guesses these
+biases add up, while sums and means of private values stay unbiased (`mean_energy`, `mean_value`). A guess has
+no interval, because an interval of the posterior would be right only if the prior is. The interval of a slot
+is that of `Series.value`.
 
-The prior is a finite table of slot values, as the agent has them after fill and clamp, with weights. A record
-y = q (z + m) has a likelihood under each of them that its descriptor tells: z has the law of one slot
+The prior is a finite table of slot values, after the agent's fill and clamp, with weights. The descriptor
+gives the likelihood of a record y = q (z + m) under each of them: z has the law of one slot
 (`privacy.mechanism.slot_law`), and m is
 
-    floor(x/q + 1/2), half-up;        floor(x/q) or, with a chance of {x/q}, one more, dithered.
+    floor(x/q + 1/2), half-up;        floor(x/q) or, with probability {x/q}, one more, dithered.
 
-The posterior is the product of both. Its mean costs least under squared loss, its median under absolute loss
-(the optimal remap of Chatzikokolakis 2013, section 4.2). It is made of one record alone: what the other slots
-of its window say of the size of their common noise is not used. Guesses are post-processing: they cost no
-privacy.
+The posterior is proportional to the product of both. Its mean has the least expected squared loss, its median
+the least expected absolute loss (the optimal remap of Chatzikokolakis 2013, section 4.2). The guess uses one
+record alone, not the information of the other slots of its window on their common noise bound. Guesses are
+post-processing: they cost no privacy.
 """
 
 import math
@@ -32,7 +33,7 @@ from meteragent.privacy.exact import round_half_up
 from meteragent.privacy.mechanism.slot_law import log_mass_of_slot
 
 Loss = Literal["absolute", "squared"]
-"""What a receiver minds: how far off a guess is, or the square of it."""
+"""The loss of a wrong guess: its distance from the value, or the square of that."""
 
 Value = TypeVar("Value", bound=float | Fraction | Decimal)
 
@@ -41,8 +42,8 @@ Value = TypeVar("Value", bound=float | Fraction | Decimal)
 class PriorGuess:
     """A receiver's guess of one slot's value in `unit`, best under its own prior and `loss`.
 
-    It is no measurement and has no interval. It is biased towards the prior, so that guesses must not be
-    summed or averaged, over slots or homes; this type is no number for that reason.
+    It is not a measurement and has no interval. It is biased towards the prior, so guesses must not be
+    summed or averaged over slots or homes. For that reason this type is not a number.
     """
 
     guess: float
@@ -59,25 +60,25 @@ def guess_under_prior(
     band: str | None = None,
     within: tuple[Value, Value] | None = None,
 ) -> PriorGuess:
-    """Return the guess of the slot that starts at `time_ms` with the least expected loss under `prior`.
+    """Guess the value of the slot that starts at `time_ms`, with the least expected loss under `prior`.
 
-    Under absolute loss it is a value of the table, the smaller one of two that are as good.
+    Under absolute loss the guess is a value of the table, the smaller of two equally good ones.
 
     Args:
         series: the records of one meter.
-        time_ms: where the slot starts.
+        time_ms: the start of the slot.
         prior: slot values in the series' unit, with weights that need not sum to 1, such as a histogram of a
-            year that the receiver knows otherwise.
-        loss: what a wrong guess costs.
-        band: that of a mean day, where slots are bands.
-        within: the agent's range, if the receiver knows it: values of the prior beyond are clamped to it.
+            year that the receiver knows from elsewhere.
+        loss: the loss of a wrong guess.
+        band: the band of a mean day, if slots are bands.
+        within: the agent's range, if the receiver knows it; values of the prior are clamped to it.
 
     Raises:
-        ValueError: there is no such slot; the table has no value of a weight above zero, a weight that is
-            negative or not finite, or a value that is not finite; the range is empty; or another loss.
+        ValueError: there is no such slot; the table has no value with a weight above zero, a weight that is
+            negative or not finite, or a value that is not finite; the range is empty; or the loss is unknown.
     """
     if loss not in ("absolute", "squared"):
-        raise ValueError(f"a loss is 'absolute' or 'squared', not {loss!r}")
+        raise ValueError(f"loss must be 'absolute' or 'squared', not {loss!r}")
     slot = series.slot(time_ms, band)
     record = slot.records[0]
     table = _table(prior, within)
@@ -91,7 +92,7 @@ def guess_under_prior(
 
 
 def log_likelihood(terms: Descriptor, released: Fraction, values: list[Fraction]) -> Floats:
-    """Return ln P(released | x) for each slot value x of `values`; all in the unit of the terms."""
+    """Compute ln P(released | x) for each slot value x of `values`; all in the unit of the terms."""
     quantum = terms.mechanism.quantum
     y = released / quantum
     if terms.rounding == "half-up":
@@ -105,29 +106,29 @@ def log_likelihood(terms: Descriptor, released: Fraction, values: list[Fraction]
 
 
 def _table(prior: Mapping[Value, float], within: tuple[Value, Value] | None) -> dict[Fraction, float]:
-    """Return the values that can occur, in order, with their weights; clamped to a range."""
+    """Return the possible values in order with their weights, clamped to a range."""
     low, high = (_exact(end) for end in within) if within else (None, None)
     if low is not None and high is not None and low > high:
-        raise ValueError("a range whose low end is above its high end")
+        raise ValueError("the low end of the range is above its high end")
     table: dict[Fraction, float] = {}
     for value, weight in prior.items():
         if not (math.isfinite(weight) and weight >= 0):
-            raise ValueError("a prior's weights are finite and not negative")
+            raise ValueError("the weights of a prior must be finite and not negative")
         x = _exact(value)
         x = x if low is None or high is None else min(max(x, low), high)
         table[x] = table.get(x, 0.0) + weight
-    found = {x: table[x] for x in sorted(table) if table[x] > 0}
-    if not found:
-        raise ValueError("a prior needs a value whose weight is above zero")
-    return found
+    possible = {x: table[x] for x in sorted(table) if table[x] > 0}
+    if not possible:
+        raise ValueError("a prior needs a value with a weight above zero")
+    return possible
 
 
 def _exact(value: float | Fraction | Decimal) -> Fraction:
     if not math.isfinite(value):
-        raise ValueError("a prior's values and a range are finite")
+        raise ValueError("the values of a prior and of a range must be finite")
     return Fraction(value)
 
 
 def _shifted(logarithms: Floats) -> Floats:
-    """Return logarithms of which the largest is 0."""
+    """Shift logarithms so that the largest is 0."""
     return np.asarray(logarithms - logarithms.max())

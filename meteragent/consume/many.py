@@ -3,17 +3,17 @@
 Theory of operation
 -------------------
 A cell is a slot of a feeder: all its meters that have a record from `start_ms` to `end_ms`. Noise has mean
-zero and meters are independent, so the sum over a cell is right on average, and its error has the law of
-`privacy.totals` with as many windows of each mechanism as there are meters under it. Cells in which these
-numbers are equal have one law, which is computed once. Sums are of whole millionths, so they are exact.
+zero and meters are independent, so the sum over a cell is unbiased, and its error has the law of
+`privacy.totals` with one window of its mechanism for each meter. Cells with equal numbers of meters under
+each mechanism have one law, which is computed once. Sums are of whole millionths, so they are exact.
 
-The mean is over the meters that have a record of that slot, and `homes` says how many; which records there
-are is public (law 4 of the agent). What homes without a record used is in no total.
+The mean is over the meters that have a record of that slot, whose number is `homes`. Which records exist is
+public (law 4 of the agent). The energy of homes without a record is in no total.
 
-Which cells are told: see `consume.rules`. Spark makes the same of the same (`meteragent.spark.feeder`).
+`consume.rules` decides which cells are shown. Spark computes the same results (`meteragent.spark.feeder`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -31,16 +31,16 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
 
 Noise = tuple[tuple[LInfLaplace, Rounding, int], ...]
-"""How many meters of a cell are under each mechanism and rounding."""
+"""The number of meters of a cell under each mechanism and rounding."""
 _LARGEST = 2**62
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Cells by feeder and time, as columns of one length; of those that are not `told` numbers are NaN.
+    """Cells by feeder and time, as columns of one length; the numbers of cells that are not `shown` are NaN.
 
     `total` and `mean` are in `unit`; `sd` is that of the mean's noise, and `low` .. `high` holds the mean of
-    what was measured with probability `coverage` (times `homes`: the total).
+    the measured values with probability `coverage` (times `homes`: the total).
     """
 
     feeder: NDArray[np.str_]
@@ -52,30 +52,40 @@ class Cells:
     sd: Floats
     low: Floats
     high: Floats
-    told: Flags
+    shown: Flags
     coverage: float
     unit: str
 
+    @property
+    def told(self) -> Flags:
+        """The former name of `shown`, which stays for one version."""
+        return self.shown
+
     def columns(self) -> dict[str, NDArray[Any]]:
-        """As columns, for `pandas.DataFrame(..)` or `pyarrow.table(..)`; times (UTC) are datetime64[ms]."""
+        """Return columns for `pandas.DataFrame(..)` or `pyarrow.table(..)`; times are UTC, datetime64[ms]."""
         times = {name: getattr(self, f"{name}_ms").astype("datetime64[ms]") for name in ("start", "end")}
-        numbers = ("homes", "total", "mean", "sd", "low", "high", "told")
-        return {"feeder": self.feeder, **times, **{name: getattr(self, name) for name in numbers}}
+        numbers = ("homes", "total", "mean", "sd", "low", "high")
+        columns = {name: getattr(self, name) for name in numbers}
+        return {"feeder": self.feeder, **times, **columns, "told": self.shown}
 
 
 def by_feeder(
     slots: Slots,
-    feeder_of: Mapping[str, str] | None = None,
+    feeder_of: Mapping[str, str] | Callable[[str], str] | None = None,
     rules: Rules = EVERYTHING,
     coverage: float = 0.95,
 ) -> Cells:
-    """Totals and means of each feeder and slot, in order of feeder and time; without `feeder_of` all are one.
+    """Compute totals and means of each feeder and slot, in order of feeder and time.
+
+    `feeder_of` maps a meter's name to that of its feeder: a mapping or a function. Without it all meters are
+    one feeder.
 
     Raises:
-        ValueError: a meter has no feeder, or no capacity where the rules ask for it; totals pass 64 bits; or
+        TypeError: `feeder_of` is neither a mapping nor a function.
+        ValueError: a meter has no feeder, or no capacity if the rules need it; totals exceed 64 bits; or
             coverage is not between 0 and 1.
     """
-    names, feeder = _feeders(slots.meters, feeder_of)
+    names, feeder = _feeders(slots.meters, _as_mapping(slots.meters, feeder_of))
     order = np.lexsort((slots.end_ms, slots.start_ms, feeder[slots.meter]))
     keys = (feeder[slots.meter][order], slots.start_ms[order], slots.end_ms[order])
     first = np.flatnonzero(np.any([np.diff(key, prepend=key[0] - 1) != 0 for key in keys], axis=0))
@@ -84,16 +94,16 @@ def by_feeder(
     cell, kinds = np.repeat(np.arange(first.size), homes), len(slots.descriptors)
     counts = np.bincount(cell * kinds + slots.terms[order], minlength=first.size * kinds)
     errors = _errors(counts.reshape(-1, kinds), slots.descriptors, coverage)
-    told = homes >= rules.at_least
+    shown = homes >= rules.at_least
     if rules.share is not None and rules.capacity is not None:
         capacity_u = rules.capacities_u(slots.meters)[slots.meter][order]
-        told &= ~over_capacity(capacity_u, first, rules.share)
+        shown &= ~over_capacity(capacity_u, first, rules.share)
     elif rules.share is not None:
-        told &= ~dominated(slots, feeder, len(names), rules)[keys[0][first]]
+        shown &= ~dominated(slots, feeder, len(names), rules)[keys[0][first]]
     sums = np.add.reduceat(slots.value_u[order], first)
-    numbers = figures(homes, sums, errors, told)._asdict()
-    place = np.array(names)[keys[0][first]], keys[1][first], keys[2][first]
-    return Cells(*place, homes, told=told, coverage=coverage, unit=slots.unit, **numbers)
+    numbers = figures(homes, sums, errors, shown)._asdict()
+    keys_of_cells = np.array(names)[keys[0][first]], keys[1][first], keys[2][first]
+    return Cells(*keys_of_cells, homes, shown=shown, coverage=coverage, unit=slots.unit, **numbers)
 
 
 class Figures(NamedTuple):
@@ -106,16 +116,16 @@ class Figures(NamedTuple):
     high: Floats
 
 
-def figures(homes: Integers, sum_u: Integers, errors: Floats, told: Flags) -> Figures:
-    """The numbers of cells, from exact sums and their `errors` (cells, 2)."""
+def figures(homes: Integers, sum_u: Integers, errors: Floats, shown: Flags) -> Figures:
+    """Compute the numbers of cells from exact sums and their `errors`, shape (cells, 2)."""
     mean = sum_u / (MICRO * homes)
-    found = sum_u / MICRO, mean, errors[:, 0], mean - errors[:, 1], mean + errors[:, 1]
-    return Figures(*(np.where(told, one, np.nan) for one in found))
+    columns = sum_u / MICRO, mean, errors[:, 0], mean - errors[:, 1], mean + errors[:, 1]
+    return Figures(*(np.where(shown, column, np.nan) for column in columns))
 
 
 @lru_cache(maxsize=1 << 14)
 def error_of(noise: Noise, coverage: float) -> tuple[float, float]:
-    """Of the mean over the meters of a cell: the standard deviation of its noise, the half width.
+    """Compute the standard deviation and the half width of the mean over the meters of a cell.
 
     Raises:
         ValueError: coverage is not between 0 and 1.
@@ -126,35 +136,52 @@ def error_of(noise: Noise, coverage: float) -> tuple[float, float]:
 
 
 def noise_of(terms: Descriptor) -> tuple[LInfLaplace, Rounding]:
-    """Return what the error of a record under these terms follows from."""
+    """Return the mechanism and the rounding of terms, which determine the error of a record."""
     return terms.mechanism, terms.rounding
 
 
 def _errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float) -> Floats:
-    """Return `error_of` each cell, of which `counts` says how many meters are under each descriptor."""
-    alike, cell = np.unique(counts, axis=0, return_inverse=True)
-    found = [
-        error_of(tuple((*noise_of(one), n) for one, n in zip(descriptors, row, strict=True) if n), coverage)
-        for row in alike.tolist()
+    """Compute `error_of` each cell; `counts` is its number of meters under each descriptor."""
+    distinct, cell = np.unique(counts, axis=0, return_inverse=True)
+    errors = [
+        error_of(
+            tuple((*noise_of(descriptor), n) for descriptor, n in zip(descriptors, row, strict=True) if n),
+            coverage,
+        )
+        for row in distinct.tolist()
     ]
-    return np.array(found)[cell.reshape(-1)]
+    return np.array(errors)[cell.reshape(-1)]
+
+
+def _as_mapping(
+    meters: tuple[str, ...], feeder_of: Mapping[str, str] | Callable[[str], str] | None
+) -> Mapping[str, str] | None:
+    """Return the feeder of each meter as a mapping."""
+    if feeder_of is None or isinstance(feeder_of, Mapping):
+        return feeder_of
+    if not callable(feeder_of):
+        raise TypeError(
+            "feeder_of is a mapping or a function from a meter's name to its feeder's, "
+            f"not {type(feeder_of).__name__}"
+        )
+    return {meter: feeder_of(meter) for meter in meters}
 
 
 def _feeders(
     meters: tuple[str, ...], feeder_of: Mapping[str, str] | None
 ) -> tuple[tuple[str, ...], Integers]:
-    """The feeders' names in order, and that of each meter."""
+    """Return the feeders' names in order, and the index of each meter's feeder."""
     if feeder_of is None:
         return ("",), np.zeros(len(meters), np.int64)
     missing = sum(meter not in feeder_of for meter in meters)
     if missing:
         raise ValueError(f"{missing} meters have no feeder")
     names = tuple(sorted({feeder_of[meter] for meter in meters}))
-    places = {name: place for place, name in enumerate(names)}
-    return names, np.array([places[feeder_of[meter]] for meter in meters], np.int64)
+    indices = {name: index for index, name in enumerate(names)}
+    return names, np.array([indices[feeder_of[meter]] for meter in meters], np.int64)
 
 
 def _check(value_u: Integers) -> None:
     largest = max(abs(int(value_u.min())), abs(int(value_u.max())))
     if largest * value_u.size >= _LARGEST:
-        raise ValueError("totals of these may pass 64 bits: take fewer at once")
+        raise ValueError("the totals of these slots may exceed 64 bits; process fewer at once")

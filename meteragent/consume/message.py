@@ -1,7 +1,7 @@
-"""Descriptors and records as they are received: complete, exact, in agreement with themselves, or refused.
+"""Received descriptors and records: complete, exact and consistent, or refused.
 
-Fields that this version does not know are no mistake: later versions add some. Records are JSON objects or
-SenML packs (`consume.senml`); one that came as a pack has the fields of the JSON record that says the same.
+Unknown fields are not an error, because later versions add some. Records are JSON objects or SenML packs
+(`consume.senml`); a pack has the fields of the equivalent JSON record.
 """
 
 import json
@@ -27,10 +27,10 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.wire.descriptor import facts_id
 
 Message = bytes | str | Mapping[str, Any] | list[Any]
-"""A message as it came, or already parsed by a JSON library; a list is a SenML pack."""
+"""A message as it arrived, or already parsed by a JSON library; a list is a SenML pack."""
 
 _OF_ONE_METER = {"id", "meter", "valid_from", "store"}
-"""What a descriptor's id does not depend on."""
+"""The fields of a descriptor on which its id does not depend."""
 
 _EXACT = re.compile(r"-?\d{1,60}(\.\d{1,30}|/\d{1,60})?", re.ASCII)
 _JSON_NUMBER = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
@@ -41,14 +41,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Descriptor:
-    """Under which terms records were released: the mechanism, its promise, its grid.
+    """The terms under which records were released: the mechanism, its promise, its grid.
 
-    `level`, `radius` and the mechanism's parameters are exact, in `unit`; `facts` are all fields as
-    they came. Meters under the same terms have descriptors with one id, which are equal.
+    `level`, `radius` and the mechanism's parameters are exact, in `unit`; `facts` are all fields as received.
+    Meters under the same terms have equal descriptors with the same id.
 
-    Slots are `step_ms` long, or the `bands` of a mean day: by name, how long each is in its window.
-    Windows are aligned to the Unix epoch, or those of the local calendar of `timezone`.
-    `rounding` is how slot values become whole quanta; a descriptor that does not say it is half-up.
+    Slots are `step_ms` long, or are the `bands` of a mean day: the duration of each in its window, by name.
+    Windows are aligned to the Unix epoch, or follow the local calendar of `timezone`. `rounding` turns slot
+    values into whole quanta; a descriptor without it is half-up.
     """
 
     id: str
@@ -69,7 +69,7 @@ class Descriptor:
 
     @classmethod
     def parse(cls, message: Message) -> Self:
-        """A descriptor that is complete, agrees with itself and has the id of its facts.
+        """Parse a descriptor; it must be complete and consistent, and have the id of its facts.
 
         Raises:
             RecordError: it is not; the text names the field.
@@ -77,7 +77,7 @@ class Descriptor:
         fields = _Fields("descriptor", message, float)
         if fields.text("id") != _id_of(fields.facts):
             raise fields.error("id", "is not that of its facts")
-        found = cls(
+        descriptor = cls(
             id=fields.text("id"),
             meter=fields.text("meter"),
             valid_from_ms=fields.parsed("valid_from", parse_time),
@@ -94,13 +94,13 @@ class Descriptor:
             rounding=fields.parsed("rounding", _rounding) if "rounding" in fields.facts else "half-up",
             facts=fields.facts,
         )
-        for name, agrees in found._agreements(fields):
+        for name, agrees in descriptor._agreements(fields):
             if not agrees:
-                raise fields.error(name, "does not agree with the rest, or is not known here")
-        return found
+                raise fields.error(name, "contradicts other fields, or is unknown to this version")
+        return descriptor
 
     def _agreements(self, fields: "_Fields") -> Iterator[tuple[str, bool]]:
-        """What must be so, in this order; each is asked for only when those before it hold."""
+        """Yield the conditions of consistency by field; each may rely on the ones before it."""
         noise = self.mechanism
         yield "metric", fields.text("metric") == "linf"
         yield "mechanism", fields.text("mechanism") == "linf-laplace"
@@ -123,22 +123,22 @@ class Descriptor:
             yield "ci95", math.isclose(fields.number("ci95"), half, rel_tol=1e-3)
 
     def slot_ms(self, band: str | None = None) -> int:
-        """How long a slot lasts in all; the band, where slots are bands."""
+        """Return the duration of a slot, or of a band if slots are bands."""
         return self.step_ms if band is None else self.bands[band]
 
     def kwh_per_unit(self, band: str | None = None) -> Fraction:
-        """The energy of one slot, in kWh, per unit of its value; of the band, where slots are bands."""
+        """Return the energy in kWh per unit of a slot's value, or of a band's if slots are bands."""
         kilo = Fraction(UNIT_FACTOR[self.unit], 1000)
         return kilo * self.slot_ms(band) / HOUR_MS if self.kind is Kind.POWER else kilo
 
     def window_ms(self, time_ms: int) -> int:
-        """The start of the window that a slot starting at `time_ms` lies in."""
+        """Return the start of the window that contains the slot starting at `time_ms`."""
         if self.timezone is None:
             return time_ms - time_ms % self.length_ms
         return self.calendar(self.timezone).start_ms(time_ms)
 
     def calendar(self, timezone: str) -> Calendar:
-        """The calendar whose days, weeks or months windows are; a day and a half is more than any day."""
+        """Return the calendar of the windows: days up to 1.5 days (longer than any day), weeks, or months."""
         days = self.length_ms / DAY_MS
         return Calendar(timezone, "1d" if days < 1.5 else "1w" if days < 8 else "1mo")
 
@@ -161,10 +161,10 @@ class Record:
 
     @classmethod
     def parse(cls, message: Message) -> Self:
-        """A record with all its fields.
+        """Parse a record.
 
         Raises:
-            RecordError: a field is missing or not what it must be; the text names it.
+            RecordError: a field is missing or invalid; the text names it.
         """
         fields = _Fields("record", message, Decimal)
         return cls(
@@ -180,22 +180,22 @@ class Record:
 
 
 class _Fields:
-    """The fields of one message, asked for by name and type; `v` must be 1."""
+    """The fields of one message by name and type; `v` must be 1."""
 
-    def __init__(self, what: str, message: Message, parse_float: Callable[[str], Any]) -> None:
-        self._what = what
+    def __init__(self, subject: str, message: Message, parse_float: Callable[[str], Any]) -> None:
+        self._subject = subject
         self.facts = load(message, parse_float)
         if self.number("v") != 1:
             raise self.error("v", "is not 1: a later version wrote it")
 
-    def error(self, name: str, why: str) -> RecordError:
-        return RecordError(f"a {self._what} whose {name!r} {why}")
+    def error(self, name: str, reason: str) -> RecordError:
+        return RecordError(f"a {self._subject} whose {name!r} {reason}")
 
     def text(self, name: str) -> str:
         value = self.facts.get(name)
         if isinstance(value, str):
             return value
-        raise self.error(name, "is missing or no text")
+        raise self.error(name, "is missing or not a text")
 
     def number(self, name: str) -> Fraction:
         value = self.facts.get(name)
@@ -203,7 +203,7 @@ class _Fields:
             return Fraction(value)
         if isinstance(value, float | Decimal) and _JSON_NUMBER.fullmatch(str(value)):
             return Fraction(str(value))  # of a float: the decimal that was written
-        raise self.error(name, "is missing or no number")
+        raise self.error(name, "is missing or not a number")
 
     def parsed(self, name: str, parse: Callable[[str], T]) -> T:
         text = self.text(name)
@@ -213,10 +213,10 @@ class _Fields:
 
 
 def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mapping[str, Any]:
-    """The fields of a message.
+    """Decode the fields of a message.
 
     Raises:
-        RecordError: it is no JSON object, and no SenML pack of one record.
+        RecordError: it is neither a JSON object nor a SenML pack of one record.
     """
     facts: Any = message
     if isinstance(message, bytes | str):
@@ -226,7 +226,7 @@ def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mappi
         return senml.fields(facts)
     if isinstance(facts, Mapping):
         return facts
-    raise RecordError("a message that is no JSON object")
+    raise RecordError("a message that is not a JSON object")
 
 
 def _id_of(facts: Mapping[str, Any]) -> str | None:
@@ -243,14 +243,14 @@ def _mechanism(fields: _Fields) -> LInfLaplace:
     if n.denominator == 1:
         with suppress(ValueError):
             return LInfLaplace(epsilon, quantum, n.numerator)
-    raise RecordError("a descriptor whose 'epsilon', 'quantum' and 'n' make no mechanism")
+    raise RecordError("a descriptor whose 'epsilon', 'quantum' and 'n' do not make a mechanism")
 
 
 def _bands(fields: _Fields) -> Mapping[str, int]:
-    """How long each band of a mean day is in its window, in ms; none where slots are not bands."""
-    found = fields.facts.get("bands", {})
+    """Return the duration of each band in its window, in ms; empty if slots are not bands."""
+    durations = fields.facts.get("bands", {})
     with suppress(ValueError, TypeError, AttributeError):
-        return {name: _duration_ms(text) for name, text in found.items()}
+        return {name: _duration_ms(text) for name, text in durations.items()}
     raise fields.error("bands", "cannot be read")
 
 
@@ -272,7 +272,7 @@ def _exact(text: str) -> Fraction:
     return Fraction(text)
 
 
-@lru_cache(maxsize=64)  # each record has one, mostly the same
+@lru_cache(maxsize=64)  # each record has a duration, mostly the same
 def _duration_ms(text: str) -> int:
     match = _ISO_DURATION.fullmatch(text)
     hours, minutes, seconds = (Fraction(part or 0) for part in match.groups()) if match else (0, 0, 0)

@@ -1,4 +1,4 @@
-"""A private register: the running sum of what left, to stand beside a meter's own."""
+"""A private register: the running sum of the records, to compare with a meter's own register."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,15 @@ from meteragent.consume.series import Floats, Integers, Series, frozen, parts_of
 from meteragent.privacy.totals import half_width_of_total
 
 _STEP = 1.02
-"""An interval is found whenever the deviation has grown so much."""
+"""The factor by which the deviation grows until the next interval is computed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Register:
-    """The energy from `start_ms` to each of `time_ms`, in kWh: private, with its error.
+    """The private energy from `start_ms` to each of `time_ms`, in kWh, with its error.
 
-    It is not promised to grow: a slot's noise can be larger than its energy. `low` .. `high` holds the energy
-    measured up to a time with probability `coverage`, for each time by itself.
+    It may fall, because a slot's noise can be larger than its energy. `low` .. `high` holds the energy
+    measured up to a time with probability `coverage`, for each time separately.
     """
 
     start_ms: int
@@ -31,34 +31,34 @@ class Register:
 def total(
     series: Series, start_ms: int | None = None, end_ms: int | None = None, coverage: float = 0.95
 ) -> Register:
-    """The running sum at the end of every slot; of the bands of a mean day, at the end of every window.
+    """Compute the running sum at the end of every slot, or for the bands of a mean day, of every window.
 
-    From the first record to the last, or from `start_ms` to `end_ms`.
+    It runs from the first record to the last, or from `start_ms` to `end_ms`.
 
     A sum's interval never shrinks as slots are added: given the radii, errors are symmetric and unimodal
-    (Anderson 1955). So what is found for one time is valid for all before it; it is found whenever
-    the deviation has grown by 2 %. Intervals are never too narrow, and about 2 % too wide at most; the last
-    is exact, that of `Series.energy`.
+    (Anderson 1955). So the interval of one time is valid for all earlier times, and a new one is computed
+    only each time the deviation has grown by 2 %. Intervals are never too narrow, and at most about 2 % too
+    wide; the last one is exact, that of `Series.energy`.
 
     Raises:
         ValueError: whole slots do not fill the time, because of a gap or of a slot across an end; or
             coverage is not between 0 and 1.
     """
     start_ms = int(series.time_ms[0]) if start_ms is None else start_ms
-    known = series.between(start_ms, int(series.end_ms[-1]) if end_ms is None else end_ms)
-    last = np.append(np.flatnonzero(np.diff(known.end_ms)), len(known.records) - 1)
-    kwh = np.cumsum(known.kwh_per_unit * known.values)[last]
-    sd = np.sqrt(np.cumsum((known.kwh_per_unit * known.sds) ** 2))[last]
+    series_part = series.between(start_ms, int(series.end_ms[-1]) if end_ms is None else end_ms)
+    last = np.append(np.flatnonzero(np.diff(series_part.end_ms)), len(series_part.records) - 1)
+    kwh = np.cumsum(series_part.kwh_per_unit * series_part.values)[last]
+    sd = np.sqrt(np.cumsum((series_part.kwh_per_unit * series_part.sds) ** 2))[last]
     half = np.empty(last.size)
     done = last.size
     while done:
         first = int(np.searchsorted(sd, sd[done - 1] / _STEP, side="right"))
-        parts = parts_of(known, known.kwh_per_unit[: last[done - 1] + 1])
+        parts = parts_of(series_part, series_part.kwh_per_unit[: last[done - 1] + 1])
         half[min(first, done - 1) : done] = half_width_of_total(parts, coverage)
         done = min(first, done - 1)
     return Register(
         start_ms,
-        time_ms=frozen(known.end_ms[last]),
+        time_ms=frozen(series_part.end_ms[last]),
         kwh=frozen(kwh),
         sd=frozen(sd),
         low=frozen(kwh - half),

@@ -1,34 +1,36 @@
-"""Which totals are told: small groups and dominance, on public facts or honestly on private values.
+"""Rules for showing totals: thresholds and dominance, by public facts or by tests on private values.
 
 What the rules can add
 ----------------------
-A record is private before it is here, and whatever is made of records, or withheld for what they say, is as
-private as they are. So these rules are no part of the promise to a home. They are for those who must keep a
-rule for aggregates too, and they say nothing of what follows from several of them (totals of two groups that
-differ in one home differ by that home's private value: its noise is what protects it then).
+A record is private before it arrives here, and everything computed from records, or withheld because of
+them, is as private as they are. So these rules are no part of the promise to a home. They serve those who
+must also follow a rule for aggregates. They do not bound what several aggregates reveal together: totals of
+two groups that differ in one home differ by that home's private value, and then only its noise protects it.
 
-Statistics offices withhold a cell with fewer than k contributors (threshold), one of which the n largest make
+Statistics offices withhold a cell with fewer than k contributors (threshold), one in which the n largest have
 more than k % (dominance), or one where the total less the two largest is below p % of the largest (p % rule);
-the "15/15" of energy regulators asks for 15 customers of whom none has more than 15 % (Hundepool et al.,
-Handbook on Statistical Disclosure Control; CPUC decision 14-05-016). All but the threshold are about true
-contributions. Who receives private records has none.
+the "15/15" rule of energy regulators requires 15 customers, none of whom has more than 15 % (Hundepool et
+al., Handbook on Statistical Disclosure Control; CPUC decision 14-05-016). All but the threshold concern true
+contributions, which a receiver of private records does not have.
 
-Threshold. Which meters have records is public, so `at_least` is decided as it stands.
+Threshold. Which meters have records is public, so `at_least` is applied directly.
 
 Dominance by public facts. With `capacity` (what each home's connection allows, or its yearly band) a cell is
-withheld if a home has more than `share` of the sum of the capacities in it. It is exact, and about capacity.
+withheld if a home has more than `share` of the sum of the capacities in it. This is exact, but about
+capacity.
 
-Dominance on private values. Let E_i be what home i used in all the time that is asked for, E the feeder's
-sum and D_i = E_i - s E, which is above zero just if i has more than the share s. D_i is a sum of the records
-with weights, so its error has a known law (`privacy.totals`): let it pass h_i with the chance `error`. The
-feeder is told only if D_i + h_i <= 0 for *all* i. If some home does dominate, then to be told its own D_i
-must be too low by more than h_i: the chance of that is at most `error`, however many homes there are (each
-has to pass, so nothing adds up). What is in doubt is withheld: noise makes this rule withhold more, never
-less, and short times and small groups are hardly ever told. A feeder of m homes with m s < 1 is withheld
-without looking: somebody has more than s of any total above zero.
+Dominance on private values. Let E_i be the energy of home i over the requested time, E the feeder's sum and
+D_i = E_i - s E, which is above zero exactly if i has more than the share s. D_i is a weighted sum of records,
+so its error has a known law (`privacy.totals`); let h_i be the bound that it exceeds with probability
+`error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. If some home does dominate, the feeder is
+shown only if the error puts that home's D_i too low by more than h_i. The probability of this is at most
+`error`, regardless of the number of homes (each home has to pass, so the probabilities do not add up). In
+doubt a feeder is withheld: noise makes this rule withhold more, never less, and feeders over short times or
+of few homes are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test, because some
+home has more than s of any total above zero.
 
-It is about the energy of the whole time. That a home has most of a single slot (a car that charges at night)
-cannot be seen in one slot's noise, and nobody else can see it either: that is the promise.
+The rule is about the energy of the whole time. If a home has most of a single slot (a car that charges at
+night), the noise of one slot hides it here, as it hides it from everybody else: that is the promise.
 """
 
 from collections import Counter
@@ -46,16 +48,16 @@ from meteragent.domain.units import MICRO
 from meteragent.privacy.totals import Weighted, half_width_of_total
 
 Flags = NDArray[np.bool_]
-Made = tuple[tuple[int, int, int], ...]
-"""What a sum is made of: of `windows` windows under the terms at a place, `slots` slots of each."""
+Composition = tuple[tuple[int, int, int], ...]
+"""The composition of a sum: triples (terms, slots, windows), the number of windows with that many slots."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Which cells are told: of `at_least` homes, and of none that has more than `share` of it.
+    """The rules for a cell to be shown: at least `at_least` homes, none of which has more than `share` of it.
 
-    With `capacity`, by meter, `share` is of public capacities; else of private energies, and a feeder of
-    which a home has more is told with a chance of at most `error`.
+    With `capacity`, by meter, `share` refers to public capacities. Otherwise it refers to private energies,
+    and a feeder with a dominant home is shown with probability `error` at most.
     """
 
     at_least: int = 1
@@ -64,72 +66,72 @@ class Rules:
     error: float = 0.05
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what is no rule."""
+        """Check the parameters; raises ValueError."""
         if self.at_least < 1 or not 0 < self.error < 0.5:
-            raise ValueError("at_least is 1 or more, error between 0 and 0.5")
+            raise ValueError("at_least must be 1 or more, and error between 0 and 0.5")
         if self.share is not None and not 0 < self.share < 1:
-            raise ValueError("share is a part of a total: between 0 and 1")
+            raise ValueError("share must be between 0 and 1")
         if self.capacity is not None and self.share is None:
-            raise ValueError("capacity needs a share: how much of it one home may have")
+            raise ValueError("capacity needs share, the largest part of it that one home may have")
 
     def capacities_u(self, meters: tuple[str, ...]) -> Integers:
-        """Of each meter, in whole millionths; raises ValueError where one has none, or none above zero."""
-        known = self.capacity or {}
-        found = np.rint(np.array([known.get(meter, 0.0) for meter in meters], np.float64) * MICRO)
-        if not (found > 0).all():
-            raise ValueError(f"{int((~(found > 0)).sum())} meters have no capacity above zero")
-        return found.astype(np.int64)
+        """Return each meter's capacity in whole millionths; raises ValueError if one has none above zero."""
+        capacities = self.capacity or {}
+        capacity_u = np.rint(np.array([capacities.get(meter, 0.0) for meter in meters], np.float64) * MICRO)
+        if not (capacity_u > 0).all():
+            raise ValueError(f"{int((~(capacity_u > 0)).sum())} meters have no capacity above zero")
+        return capacity_u.astype(np.int64)
 
 
 EVERYTHING = Rules()
-"""Every cell is told."""
+"""The rules under which every cell is shown."""
 
 
 def over_capacity(capacity_u: Integers, first: Integers, share: float) -> Flags:
-    """Whether somebody has more than `share` of each cell's capacity; cells begin at `first`."""
+    """Return, for each cell, whether a home has more than `share` of its capacity; cells begin at `first`."""
     return np.asarray(np.maximum.reduceat(capacity_u, first) > share * np.add.reduceat(capacity_u, first))
 
 
 def dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
-    """Of each feeder, whether it cannot be ruled out that a home has more than `share` of its energy.
+    """Return, for each feeder, whether a home may have more than `share` of its energy.
 
-    `feeder` is that of each meter; each has slots.
+    `feeder` is the index of each meter's feeder; each meter has slots.
     """
-    energies, made = energy_kwh(_sums_u(slots), slots.descriptors), _made(slots)
-    found = np.zeros(feeders, np.bool_)
-    for place in range(feeders):
-        homes = np.flatnonzero(feeder == place)
-        found[place] = cannot_rule_out(
-            energies[homes], [made[home] for home in homes], slots.descriptors, rules
+    energies, compositions = energy_kwh(_sums_u(slots), slots.descriptors), _made(slots)
+    results = np.zeros(feeders, np.bool_)
+    for index in range(feeders):
+        homes = np.flatnonzero(feeder == index)
+        results[index] = cannot_rule_out(
+            energies[homes], [compositions[home] for home in homes], slots.descriptors, rules
         )
-    return found
+    return results
 
 
 def cannot_rule_out(
-    energies: Floats, made: list[Made], descriptors: tuple[Descriptor, ...], rules: Rules
+    energies: Floats, compositions: list[Composition], descriptors: tuple[Descriptor, ...], rules: Rules
 ) -> bool:
-    """Whether one of a feeder's homes, with energies made so, may have more than `share` of their sum."""
+    """Return whether the test cannot rule out that a home of a feeder has more than `share` of the sum."""
     share = rules.share or 0.0
     if energies.size * share < 1:
         return True
     total = Counter[tuple[int, int]]()
-    for home in made:
+    for home in compositions:
         total.update({(terms, slots): windows for terms, slots, windows in home})
-    of_all = tuple(sorted((*key, windows) for key, windows in total.items()))
-    half = {home: _half_width(home, of_all, descriptors, share, rules.error) for home in set(made)}
+    feeder = tuple(sorted((*key, windows) for key, windows in total.items()))
+    half = {home: _half_width(home, feeder, descriptors, share, rules.error) for home in set(compositions)}
     excess = energies - share * energies.sum()
-    return bool((excess + np.array([half[home] for home in made]) > 0).any())
+    return bool((excess + np.array([half[home] for home in compositions]) > 0).any())
 
 
 @lru_cache(maxsize=1024)
 def _half_width(
-    own: Made, of_all: Made, descriptors: tuple[Descriptor, ...], share: float, error: float
+    home: Composition, feeder: Composition, descriptors: tuple[Descriptor, ...], share: float, error: float
 ) -> float:
-    """What the error of D_i passes with the chance `error`, in kWh."""
-    others = Counter({(terms, slots): windows for terms, slots, windows in of_all})
-    others.subtract({(terms, slots): windows for terms, slots, windows in own})
+    """Compute the bound that the error of D_i exceeds with probability `error`, in kWh."""
+    others = Counter({(terms, slots): windows for terms, slots, windows in feeder})
+    others.subtract({(terms, slots): windows for terms, slots, windows in home})
     parts = [
-        *((terms, slots, windows, 1 - share) for terms, slots, windows in own),
+        *((terms, slots, windows, 1 - share) for terms, slots, windows in home),
         *((terms, slots, windows, share) for (terms, slots), windows in others.items() if windows),
     ]
     weighted = [
@@ -145,28 +147,28 @@ def _half_width(
 
 
 def energy_kwh(sums_u: Integers, descriptors: tuple[Descriptor, ...]) -> Floats:
-    """What each meter used, from the exact sums of its values under each terms, shape (meters, terms)."""
-    found = np.zeros(len(sums_u))
+    """Compute each meter's energy from the exact sums of its values by terms, shape (meters, terms)."""
+    energies = np.zeros(len(sums_u))
     for column, terms in zip(sums_u.T, descriptors, strict=True):
-        found += column / MICRO * float(terms.kwh_per_unit())
-    return found
+        energies += column / MICRO * float(terms.kwh_per_unit())
+    return energies
 
 
 def _sums_u(slots: Slots) -> Integers:
-    """The sums of each meter's values under each terms."""
-    found = np.zeros((len(slots.meters), len(slots.descriptors)), np.int64)
-    np.add.at(found, (slots.meter, slots.terms), slots.value_u)
-    return found
+    """Add up each meter's values by terms."""
+    sums = np.zeros((len(slots.meters), len(slots.descriptors)), np.int64)
+    np.add.at(sums, (slots.meter, slots.terms), slots.value_u)
+    return sums
 
 
-def _made(slots: Slots) -> list[Made]:
-    """What each meter's energy is made of."""
+def _made(slots: Slots) -> list[Composition]:
+    """Return the composition of each meter's energy."""
     starts, place = np.unique(slots.window_ms, return_inverse=True)
-    of_terms, terms = slots.meter * len(slots.descriptors) + slots.terms, len(slots.descriptors)
-    windows, counts = np.unique(of_terms * starts.size + place.reshape(-1), return_counts=True)
+    meter_terms, terms = slots.meter * len(slots.descriptors) + slots.terms, len(slots.descriptors)
+    windows, counts = np.unique(meter_terms * starts.size + place.reshape(-1), return_counts=True)
     base = int(counts.max()) + 1
-    kinds, often = np.unique(windows // starts.size * base + counts, return_counts=True)
-    found: list[list[tuple[int, int, int]]] = [[] for _ in slots.meters]
-    for kind, number in zip(kinds.tolist(), often.tolist(), strict=True):
-        found[kind // base // terms].append((kind // base % terms, kind % base, number))
-    return [tuple(one) for one in found]
+    kinds, windows_of_kind = np.unique(windows // starts.size * base + counts, return_counts=True)
+    compositions: list[list[tuple[int, int, int]]] = [[] for _ in slots.meters]
+    for kind, number in zip(kinds.tolist(), windows_of_kind.tolist(), strict=True):
+        compositions[kind // base // terms].append((kind // base % terms, kind % base, number))
+    return [tuple(composition) for composition in compositions]

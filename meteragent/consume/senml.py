@@ -1,8 +1,8 @@
-"""Records that came as SenML packs (RFC 8428), as the fields that a JSON record has.
+"""Records in SenML packs (RFC 8428), converted to the fields of a JSON record.
 
-A pack holds one record: the value as ``<meter>/power`` or ``<meter>/energy``, and beside it, under the same
-name with ``_for``, ``_sd``, ``_terms`` and ``_band``, what else a record says (`meteragent.wire`). The base
-fields may stand as they were sent, or resolved by whoever passed the pack on.
+A pack holds one record: the value as ``<meter>/power`` or ``<meter>/energy``, and the other fields of a
+record under the same name with ``_for``, ``_sd``, ``_terms`` and ``_band`` (`meteragent.wire`). Base fields
+may be as sent, or already resolved by a program that forwarded the pack.
 """
 
 import re
@@ -24,14 +24,14 @@ _TIME_MAX_S = 10**11
 _NUMERAL = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
 
 Named = dict[str, tuple[Fraction, Mapping[str, Any]]]
-"""What a pack says, by resolved name: the time, and the other fields."""
+"""The content of a pack by resolved name: the time, and the other fields."""
 
 
 def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
-    """The fields of the JSON record that says the same; numbers as they stand in the pack.
+    """Return the fields of the equivalent JSON record, with the numbers of the pack.
 
     Raises:
-        RecordError: it is no pack of one record; the text names what is missing.
+        RecordError: it is not a pack of one record; the text names the missing field.
     """
     named = _resolved(pack)
     main = [name for name in named if name.rpartition("/")[2] in _QUANTITIES]
@@ -41,7 +41,7 @@ def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
     times = {time for time, _ in named.values()}
     if len(times) != 1:
         raise RecordError("a SenML pack of several times")
-    found = {
+    document = {
         "v": 1,
         "meter": _meter(name.rpartition("/")[0]),
         "t": iso_time(_ms(times.pop(), "time", _ABSOLUTE_S)),
@@ -52,53 +52,53 @@ def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
         "d": _field(named, f"{name}_terms", "vs"),
     }
     if f"{name}_band" in named:
-        found["band"] = _field(named, f"{name}_band", "vs")
-    return found
+        document["band"] = _field(named, f"{name}_band", "vs")
+    return document
 
 
 def _resolved(pack: Sequence[Any]) -> Named:
-    """The records of a pack by name; base values and what must be understood are refused."""
+    """Resolve the records of a pack by name; refuse base values, and fields that must be understood."""
     named: Named = {}
     base: dict[str, Any] = {"bn": "", "bt": 0}
-    for one in pack:
-        if not isinstance(one, Mapping) or any(label.endswith("_") or label in ("bv", "bs") for label in one):
-            raise RecordError("a SenML pack that needs what is not known here")
-        if _number(one.get("bver", 10)) not in _VERSIONS:
+    for fields in pack:
+        if not isinstance(fields, Mapping) or any(key.endswith("_") or key in ("bv", "bs") for key in fields):
+            raise RecordError("a SenML pack with base values or with a field that must be understood")
+        if _number(fields.get("bver", 10)) not in _VERSIONS:
             raise RecordError("a SenML pack of another version")
-        base |= {label: found for label, found in one.items() if label in ("bn", "bt", "bu")}
-        start_s, after_s = _number(base["bt"]), _number(one.get("t", 0))
-        name = f"{base['bn']}{one.get('n', '')}"
+        base |= {key: value for key, value in fields.items() if key in ("bn", "bt", "bu")}
+        start_s, after_s = _number(base["bt"]), _number(fields.get("t", 0))
+        name = f"{base['bn']}{fields.get('n', '')}"
         if start_s is None or after_s is None or name in named:
             raise RecordError("a SenML pack whose times or names cannot be read")
-        named[name] = start_s + after_s, {"u": base.get("bu"), **one}
+        named[name] = start_s + after_s, {"u": base.get("bu"), **fields}
     return named
 
 
 def _field(named: Named, name: str, label: str) -> Any:
-    found = named[name][1] if name in named else {}
-    if found.get(label) is None:
+    record = named[name][1] if name in named else {}
+    if record.get(label) is None:
         raise RecordError(f"a SenML pack without {name.rpartition('/')[2]!r}")
-    return found[label]
+    return record[label]
 
 
-def _number(found: Any) -> Fraction | None:
-    """A number, or the digits of one where they were kept as text; None when it is none."""
-    if isinstance(found, bool) or not isinstance(found, int | float | str | Decimal):
+def _number(value: Any) -> Fraction | None:
+    """Parse a JSON number or numeric string; None if neither."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
-    if _NUMERAL.fullmatch(str(found)) is None:
+    if _NUMERAL.fullmatch(str(value)) is None:
         return None
-    return Fraction(str(found))
+    return Fraction(str(value))
 
 
-def _ms(seconds: Fraction | None, what: str, above_s: int) -> int:
-    """Seconds in whole ms; raises RecordError where they are not, or not above the bound."""
+def _ms(seconds: Fraction | None, subject: str, above_s: int) -> int:
+    """Convert seconds to whole ms; raises RecordError if they are not whole, or not above the bound."""
     if seconds is None or not above_s < seconds < _TIME_MAX_S or (seconds * 1000).denominator != 1:
-        raise RecordError(f"a SenML pack whose {what} cannot be read")
+        raise RecordError(f"a SenML pack whose {subject} cannot be read")
     return int(seconds * 1000)
 
 
 def _meter(name: str) -> str:
-    """A meter's own name from that in SenML."""
+    """Decode a meter's own name from its SenML name."""
     if not name.startswith(UTF8):
         return name
     with suppress(ValueError):

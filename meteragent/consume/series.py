@@ -1,8 +1,8 @@
 """The records of meters over time, and estimates from them: of a slot, of energy, of the mean of homes.
 
-What is estimated is the slot values that the meter's agent had, after fill and clamp. An interval holds
-that with the stated probability, by the law of the noise that the descriptor names (`privacy.totals`):
-independent from window to window and from meter to meter, dependent within a window.
+The estimated quantities are the slot values of the meter's agent, after fill and clamp. An interval holds the
+quantity with the stated probability, by the law of the noise that the descriptor names (`privacy.totals`):
+independent between windows and between meters, dependent within a window.
 """
 
 import math
@@ -25,7 +25,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Cut = Literal["even"] | None
-"""What to make of a slot of which a part is asked for: nothing, or as if the load were even."""
+"""The treatment of a slot that lies partly in the requested time: refuse it, or assume an even load."""
 T = TypeVar("T", bound=NDArray[Any])
 
 
@@ -33,7 +33,7 @@ T = TypeVar("T", bound=NDArray[Any])
 class Estimate:
     """A value, the standard deviation of its noise, and an interval; all in `unit`.
 
-    `low` .. `high` holds what was measured with probability `coverage`.
+    `low` .. `high` holds the measured value with probability `coverage`.
     """
 
     value: float
@@ -46,10 +46,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Series:
-    """The records of one meter in order of time, one per slot, and the descriptors they name.
+    """The records of one meter in order of time, one per slot, and the descriptors that they name.
 
-    They have one kind and one unit; slots do not overlap; what is missing is in `gaps`. The bands of
-    a mean day follow one another in the order of their names, each with the time of its whole window.
+    They have one kind and one unit; slots do not overlap; `gaps` lists the missing time. The bands of
+    a mean day are in the order of their names, each with the time of its whole window.
     """
 
     meter: str
@@ -58,11 +58,11 @@ class Series:
 
     @classmethod
     def of(cls, records: Iterable[Record], descriptors: Mapping[str, Descriptor]) -> Self:
-        """The series of one meter from its records, in any order, repeated or not.
+        """Make the series of one meter from its records, in any order, repeated or not.
 
         Raises:
-            RecordError: there is none; two differ about one slot, overlap, or are of two meters or
-                units; a descriptor is missing or does not fit.
+            RecordError: there is no record; two records contradict each other about a slot, overlap, or are
+                from two meters or in two units; a descriptor is missing or does not match.
         """
         by_slot: dict[tuple[int, str], Record] = {}
         for record in records:
@@ -71,11 +71,11 @@ class Series:
                 raise RecordError("two records of one slot that differ")
         ordered = tuple(by_slot[slot] for slot in sorted(by_slot))
         if len({(record.meter, record.unit) for record in ordered}) != 1:
-            raise RecordError("records of no meter, of several, or in several units")
-        if any(_overlap(one, other) for one, other in pairwise(ordered)):
+            raise RecordError("a series needs records of exactly one meter, in one unit")
+        if any(_overlap(record, following) for record, following in pairwise(ordered)):
             raise RecordError("records whose slots overlap")
-        named = {record.descriptor for record in ordered}
-        return cls(ordered[0].meter, ordered, {id_: descriptors[id_] for id_ in sorted(named)})
+        ids = {record.descriptor for record in ordered}
+        return cls(ordered[0].meter, ordered, {id_: descriptors[id_] for id_ in sorted(ids)})
 
     @property
     def unit(self) -> str:
@@ -84,24 +84,24 @@ class Series:
 
     @cached_property
     def time_ms(self) -> Integers:
-        """Where slots start, in milliseconds since the Unix epoch."""
+        """The starts of the slots, in milliseconds since the Unix epoch."""
         return frozen(np.array([record.time_ms for record in self.records], np.int64))
 
     @cached_property
     def end_ms(self) -> Integers:
-        """Where slots end."""
+        """The ends of the slots."""
         return frozen(np.array([record.time_ms + record.step_ms for record in self.records], np.int64))
 
     @cached_property
     def values(self) -> Floats:
-        """The private values, in `unit`: right on average, and often negative where little is used."""
+        """The private values, in `unit`: unbiased, and often negative at low consumption."""
         return frozen(np.array([float(record.value) for record in self.records]))
 
     @cached_property
     def window_ms(self) -> Integers:
-        """Where the windows start that the slots lie in."""
-        found = [self.terms(record).window_ms(record.time_ms) for record in self.records]
-        return frozen(np.array(found, np.int64))
+        """The start of each slot's window."""
+        starts = [self.terms(record).window_ms(record.time_ms) for record in self.records]
+        return frozen(np.array(starts, np.int64))
 
     @cached_property
     def kwh_per_unit(self) -> Floats:
@@ -113,25 +113,25 @@ class Series:
         """The standard deviation of the noise of each value, in `unit`."""
         return frozen(self._by_slot(lambda terms, _: sd(terms.mechanism, terms.rounding)))
 
-    def _by_slot(self, tell: Callable[[Descriptor, str | None], float]) -> Floats:
-        """What follows from the descriptor and the band, for each slot."""
-        known: dict[tuple[str, str | None], float] = {}
+    def _by_slot(self, compute: Callable[[Descriptor, str | None], float]) -> Floats:
+        """Compute a number of each slot from its descriptor and band, once for equal ones."""
+        results: dict[tuple[str, str | None], float] = {}
         for record in self.records:
             key = record.descriptor, record.band
-            if key not in known:
-                known[key] = tell(self.terms(record), record.band)
-        return np.array([known[record.descriptor, record.band] for record in self.records])
+            if key not in results:
+                results[key] = compute(self.terms(record), record.band)
+        return np.array([results[record.descriptor, record.band] for record in self.records])
 
     @property
     def gaps(self) -> tuple[tuple[int, int], ...]:
-        """The stretches between the first and the last record without one: (start, end) in ms."""
+        """The stretches without a record between the first and the last: (start, end) in ms."""
         holes = np.flatnonzero(self.end_ms[:-1] < self.time_ms[1:])
         return tuple((int(self.end_ms[i]), int(self.time_ms[i + 1])) for i in holes)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """The records as columns of one length, for `pandas.DataFrame(..)` or `pyarrow.table(..)`.
+        """Return the records as columns of one length, for `pandas.DataFrame(..)` or `pyarrow.table(..)`.
 
-        `time` (UTC) is datetime64[ms], `duration_s` of seconds; `band` is empty where slots are not bands.
+        `time` (UTC) is datetime64[ms], `duration_s` is in seconds; `band` is empty if slots are not bands.
         """
         return {
             "time": self.time_ms.astype("datetime64[ms]"),
@@ -143,32 +143,32 @@ class Series:
         }
 
     def value(self, time_ms: int, coverage: float = 0.95, band: str | None = None) -> Estimate:
-        """The value of the slot that starts at `time_ms`, in `unit`; raises as `mean_value`."""
+        """Estimate the value of the slot that starts at `time_ms`, in `unit`; raises as `mean_value`."""
         return mean_value([self], time_ms, coverage, band)
 
     def energy(self, start_ms: int, end_ms: int, coverage: float = 0.95, cut: Cut = None) -> Estimate:
-        """The energy from `start_ms` to `end_ms`, in kWh; raises as `mean_energy`."""
+        """Estimate the energy from `start_ms` to `end_ms`, in kWh; raises as `mean_energy`."""
         return mean_energy([self], start_ms, end_ms, coverage, cut)
 
     def terms(self, record: Record) -> Descriptor:
-        """The descriptor that a record names."""
+        """Return the descriptor that a record names."""
         return self.descriptors[record.descriptor]
 
     def between(self, start_ms: int, end_ms: int) -> Self:
-        """The records of the slots that fill the time from `start_ms` to `end_ms`.
+        """Select the records of the slots that fill the time from `start_ms` to `end_ms`.
 
         Raises:
             ValueError: there are none, one is missing, or a slot lies across an end.
         """
         first, last = np.searchsorted(self.time_ms, (start_ms, end_ms))
-        found = replace(self, records=self.records[first:last])
-        filled = last > first and found.time_ms[0] == start_ms and found.end_ms[-1] == end_ms
-        if not filled or found.gaps or not _whole(found):
+        series = replace(self, records=self.records[first:last])
+        filled = last > first and series.time_ms[0] == start_ms and series.end_ms[-1] == end_ms
+        if not filled or series.gaps or not _whole(series):
             raise ValueError(f"no records of whole slots that fill the time from {start_ms} to {end_ms} ms")
-        return found
+        return series
 
     def around(self, start_ms: int, end_ms: int) -> Self:
-        """The records of the slots that fill the time from `start_ms` to `end_ms`, and what they go beyond.
+        """Select the records of the slots that cover the time from `start_ms` to `end_ms`, and possibly more.
 
         Raises:
             ValueError: there are none, or one is missing.
@@ -180,7 +180,7 @@ class Series:
         return self.between(min(start_ms, int(self.time_ms[first])), max(end_ms, int(self.end_ms[last - 1])))
 
     def of_window(self, start_ms: int) -> Self:
-        """The records of the window that starts at `start_ms`.
+        """Select the records of the window that starts at `start_ms`.
 
         Raises:
             ValueError: there are none.
@@ -191,24 +191,24 @@ class Series:
         return replace(self, records=self.records[first:last])
 
     def slot(self, time_ms: int, band: str | None = None) -> Self:
-        """The record of the slot that starts at `time_ms`, alone; of the band, where slots are bands.
+        """Select the record of the slot that starts at `time_ms`, or of its band if slots are bands.
 
         Raises:
             ValueError: there is none.
         """
         first, last = np.searchsorted(self.time_ms, (time_ms, time_ms + 1))
-        found = tuple(record for record in self.records[first:last] if record.band == band)
-        if not found:
+        records = tuple(record for record in self.records[first:last] if record.band == band)
+        if not records:
             of_band = f" of the band {band!r}" if band else ""
             raise ValueError(f"no record of a slot{of_band} that starts at {time_ms} ms")
-        return replace(self, records=found)
+        return replace(self, records=records)
 
 
 def collect(messages: Iterable[Message]) -> dict[str, Series]:
-    """Each meter's series, from all messages of one stream: records and descriptors, in any order.
+    """Collect each meter's series from all messages of one stream: records and descriptors, in any order.
 
     Raises:
-        RecordError: a message is neither, or they do not agree (`Series.of`).
+        RecordError: a message is neither, or messages contradict each other (`Series.of`).
     """
     records: dict[str, list[Record]] = defaultdict(list)
     descriptors: dict[str, Descriptor] = {}
@@ -226,18 +226,18 @@ def collect(messages: Iterable[Message]) -> dict[str, Series]:
 def mean_value(
     meters: Iterable[Series], time_ms: int, coverage: float = 0.95, band: str | None = None
 ) -> Estimate:
-    """The mean over meters of the slot that starts at `time_ms`, in their unit; unbiased.
+    """Estimate the mean over meters of the slot that starts at `time_ms`, in their unit; unbiased.
 
-    Of a mean day the slot is a `band`, and `time_ms` where its window starts.
+    In a mean day the slot is a `band`, and `time_ms` is the start of its window.
 
     Raises:
         ValueError: there is no meter, one has no record of that slot, or they differ in kind, unit or
             duration; or coverage is not between 0 and 1.
     """
     slots = [series.slot(time_ms, band) for series in meters]
-    terms = [one.terms(one.records[0]) for one in slots]
-    if len({(one.kind, one.unit, one.slot_ms(band)) for one in terms}) != 1:
-        raise ValueError("no meters, or meters that differ in kind, unit or duration, have no mean value")
+    terms = [descriptor.terms(descriptor.records[0]) for descriptor in slots]
+    if len({(descriptor.kind, descriptor.unit, descriptor.slot_ms(band)) for descriptor in terms}) != 1:
+        raise ValueError("a mean value needs at least one meter, and one kind, unit and duration")
     share = np.array([1 / len(slots)])
     return _weighted(slots, [share] * len(slots), slots[0].unit, coverage)
 
@@ -245,21 +245,21 @@ def mean_value(
 def mean_energy(
     meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float = 0.95, cut: Cut = None
 ) -> Estimate:
-    """The mean over meters of the energy from `start_ms` to `end_ms`, in kWh; unbiased.
+    """Estimate the mean over meters of the energy from `start_ms` to `end_ms`, in kWh; unbiased.
 
-    The records say nothing of how a load goes within a slot, so a time that cuts one has no total. With
-    `cut="even"` the part of a slot that lies inside counts with its share, as if the load were even
-    there: then the interval holds that share of the slot's measured energy, and how uneven the load
-    was is not in it.
+    Records do not describe the course of the load within a slot, so a time that cuts a slot has no total.
+    With `cut="even"` such a slot counts in proportion to its part inside, as if its load were even. Then the
+    interval holds that proportion of the slot's measured energy; it does not include the error of that
+    assumption.
 
     Raises:
-        ValueError: there is no meter, or the records of one do not fill that time, with whole slots
-            unless `cut` says otherwise; bands of a mean day are cut; or coverage is not between 0 and 1.
+        ValueError: there is no meter, or the records of one do not fill that time (with whole slots, unless
+            `cut` allows parts); bands of a mean day are cut; or coverage is not between 0 and 1.
     """
     find = Series.between if cut is None else Series.around
     stretches = [find(series, start_ms, end_ms) for series in meters]
     if not stretches:
-        raise ValueError("no meters have no mean energy")
+        raise ValueError("a mean energy needs at least one meter")
     shares = [_shares(series, start_ms, end_ms) for series in stretches]
     weights = [
         series.kwh_per_unit * share / len(stretches) for series, share in zip(stretches, shares, strict=True)
@@ -268,48 +268,50 @@ def mean_energy(
 
 
 def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
-    """Which part of each slot lies within a time."""
+    """Compute the part of each slot that lies within a time."""
     inside = np.minimum(series.end_ms, end_ms) - np.maximum(series.time_ms, start_ms)
     shares = np.asarray(inside / (series.end_ms - series.time_ms))
     if any(record.band and share < 1 for record, share in zip(series.records, shares, strict=True)):
-        raise ValueError("the bands of a mean day cannot be cut: they say nothing of single days")
+        raise ValueError("the bands of a mean day cannot be cut: they do not describe single days")
     return shares
 
 
 def _weighted(meters: Sequence[Series], weights: Sequence[Floats], unit: str, coverage: float) -> Estimate:
-    """The sum over meters of the weighted sum of their values."""
-    both = list(zip(meters, weights, strict=True))
-    value = sum(float(weight @ series.values) for series, weight in both)
-    parts = [part for series, weight in both for part in parts_of(series, weight)]
+    """Estimate the sum over meters of the weighted sums of their values."""
+    pairs = list(zip(meters, weights, strict=True))
+    value = sum(float(weight @ series.values) for series, weight in pairs)
+    parts = [part for series, weight in pairs for part in parts_of(series, weight)]
     half = half_width_of_total(parts, coverage)
     return Estimate(value, sd_of_total(parts), value - half, value + half, coverage, unit)
 
 
 def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
-    """A weighted sum of a series' first records, as parts: slots by their windows, like windows together."""
+    """Split a weighted sum of a series' first records into windows, equal ones together."""
     windows: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
-    first = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
-    for record, window_ms, weight in first:
+    rows = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
+    for record, window_ms, weight in rows:
         windows[record.descriptor, window_ms].append(weight)
-    alike = Counter((id_, tuple(sorted(found))) for (id_, _), found in windows.items())
-    for (id_, found), count in alike.items():
+    equal_windows = Counter(
+        (id_, tuple(sorted(weights_of_window))) for (id_, _), weights_of_window in windows.items()
+    )
+    for (id_, weights_of_window), count in equal_windows.items():
         terms = series.descriptors[id_]
-        yield Weighted(terms.mechanism, found, count, terms.rounding)
+        yield Weighted(terms.mechanism, weights_of_window, count, terms.rounding)
 
 
 def _whole(series: Series) -> bool:
-    """Whether the bands of each window are all there, and all of its time."""
-    lasting: defaultdict[int, int] = defaultdict(int)
+    """Return whether the bands of each window are complete and fill it."""
+    duration_ms: defaultdict[int, int] = defaultdict(int)
     for record in series.records:
-        lasting[record.time_ms] += series.terms(record).slot_ms(record.band)
-    return all(lasting[record.time_ms] == record.step_ms for record in series.records)
+        duration_ms[record.time_ms] += series.terms(record).slot_ms(record.band)
+    return all(duration_ms[record.time_ms] == record.step_ms for record in series.records)
 
 
-def _overlap(one: Record, other: Record) -> bool:
-    """Whether two records that follow one another speak for the same time: bands of one window do not."""
-    bands = one.band is not None and other.band is not None
-    same = (one.time_ms, one.step_ms) == (other.time_ms, other.step_ms)
-    return one.time_ms + one.step_ms > other.time_ms and not (bands and same)
+def _overlap(record: Record, following: Record) -> bool:
+    """Return whether two consecutive records overlap; bands of one window do not."""
+    bands = record.band is not None and following.band is not None
+    same = (record.time_ms, record.step_ms) == (following.time_ms, following.step_ms)
+    return record.time_ms + record.step_ms > following.time_ms and not (bands and same)
 
 
 def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:
@@ -326,6 +328,6 @@ def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:
 
 
 def frozen(array: T) -> T:
-    """The same array, fixed."""
+    """Make an array read-only and return it."""
     array.setflags(write=False)
     return array

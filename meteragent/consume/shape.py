@@ -1,9 +1,9 @@
-"""A window as what it is: a curve that has a value at any time, or a mean day.
+"""A window as a curve, which has a value at any time, or as a mean day.
 
-A band holds at once: all numbers of a window are within the half width with the stated probability. A
-curve that is made of them by positive functions that sum to 1 (steps, hats) is then as close to the
-curve that is made so of the measured means, everywhere (THEORY 4.3). How far a load is from its means
-within a block is not in the band: it was not sent (`privacy.curve.error_bound`).
+A band is simultaneous: all values of a window are within the half width with the stated probability. A curve
+made of them by positive functions that sum to 1 (steps, hats) is then as close, everywhere, to the curve made
+in the same way of the measured means (THEORY 4.3). The band does not include the distance between a load and
+its means within a block, because that was not sent (`privacy.curve.error_bound`).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from meteragent.privacy.totals import half_width_of_window
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A window's block means, in `unit`, between k + 1 `edges_ms`; all within `half_width` at once."""
+    """A window's block means, in `unit`, between k + 1 `edges_ms`; all within `half_width` together."""
 
     edges_ms: Integers
     values: Floats
@@ -30,13 +30,14 @@ class Curve:
     def at(
         self, times_ms: ArrayLike, kind: Literal["steps", "hats"] = "steps"
     ) -> tuple[Floats, Floats, Floats]:
-        """The curve at any times of the window, and its band: (values, low, high), shaped as the times.
+        """Evaluate the curve at any times of the window: (values, low, high), shaped as the times.
 
-        "steps" is what the descriptor says; "hats" goes straight from block middle to block middle. Both are
-        post-processing. The band holds the same curve of the measured means at all times at once.
+        "steps" is the reconstruction that the descriptor names; "hats" interpolates linearly between the
+        middles of blocks. Both are post-processing. The band holds the same curve of the measured means at
+        all times together.
 
         Raises:
-            ValueError: a time outside the window, or another kind.
+            ValueError: a time is outside the window, or the kind is unknown.
         """
         values = reconstruct(self.values, self.edges_ms, times_ms, kind)
         return values, values - self.half_width, values + self.half_width
@@ -46,7 +47,7 @@ class Curve:
 class MeanDay:
     """The mean day of a window that starts at `time_ms`: a value for each band, in `unit`.
 
-    `duration_ms` is how long each band is in the window in all. All values are within `half_width` at once.
+    `duration_ms` is the duration of each band in the window. All values are within `half_width` together.
     """
 
     time_ms: int
@@ -59,15 +60,15 @@ class MeanDay:
 
 
 def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
-    """The window that starts at `time_ms` as a curve.
+    """Make a curve of the window that starts at `time_ms`.
 
     Raises:
-        ValueError: no such window, or one of its blocks is missing; its slots are bands; or coverage is not
-            between 0 and 1.
+        ValueError: there is no such window, or one of its blocks is missing; its slots are bands; or coverage
+            is not between 0 and 1.
     """
     window = _window(series, time_ms)
     if window.records[0].band is not None:
-        raise ValueError("a mean day is no curve: see mean_day")
+        raise ValueError("a mean day is not a curve: use mean_day")
     edges_ms = np.append(window.time_ms, window.end_ms[-1])
     terms = window.terms(window.records[0])
     half = half_width_of_window(terms.mechanism, coverage, terms.rounding)
@@ -75,25 +76,25 @@ def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
 
 
 def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
-    """The mean day of the window that starts at `time_ms`.
+    """Make the mean day of the window that starts at `time_ms`.
 
     Raises:
-        ValueError: no such window, or one of its bands is missing; its slots are no bands; or coverage is not
-            between 0 and 1.
+        ValueError: there is no such window, or one of its bands is missing; its slots are not bands; or
+            coverage is not between 0 and 1.
     """
     window = _window(series, time_ms)
     terms = window.terms(window.records[0])
     bands = tuple(record.band for record in window.records if record.band is not None)
     if not bands:
-        raise ValueError("slots that are no bands make no mean day: see curve")
+        raise ValueError("slots that are not bands do not make a mean day: use curve")
     duration_ms = frozen(np.array([terms.bands[band] for band in bands], np.int64))
     half = half_width_of_window(terms.mechanism, coverage, terms.rounding)
     return MeanDay(time_ms, bands, duration_ms, window.values, half, coverage, window.unit)
 
 
 def _window(series: Series, time_ms: int) -> Series:
-    """All records of the window that starts at a time."""
-    found = series.of_window(time_ms)
-    if len(found.records) != found.terms(found.records[0]).mechanism.n:
+    """Select the records of the window that starts at a time, which must be complete."""
+    window = series.of_window(time_ms)
+    if len(window.records) != window.terms(window.records[0]).mechanism.n:
         raise ValueError(f"a record of the window that starts at {time_ms} ms is missing")
-    return found
+    return window

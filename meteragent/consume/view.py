@@ -1,11 +1,10 @@
-"""A view without negative values which keeps the totals, for whoever must have one.
+"""A view without negative values that keeps the totals, for applications that cannot handle negative values.
 
-Negative values are right: they keep sums and means unbiased, and cutting them off makes every total too high.
-Here the values of a day are lowered together by one amount, those that would fall below zero are zero, and
-the amount is such that the day's energy stays what it was: of all values that are nowhere negative and have
-that energy these are the nearest, by squares weighted with duration. It is post-processing and costs no
-privacy. Slots by themselves are biased: small ones upwards, large ones downwards; intervals do not hold for
-them.
+Negative values are correct: they keep sums and means unbiased, and clipping them makes every total too high.
+Here all values of a day are lowered by one amount, and those that would fall below zero become zero. The
+amount is chosen so that the day's energy stays the same: of all non-negative values with that energy, these
+are the nearest, in squares weighted with duration. This is post-processing and costs no privacy. Single slots
+are biased, small ones upwards and large ones downwards, and intervals do not hold for them.
 """
 
 from dataclasses import dataclass
@@ -19,11 +18,11 @@ from meteragent.domain.units import DAY_MS
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Values that are nowhere negative, in the series' unit and order.
+    """Non-negative values, in the series' unit and order.
 
-    The energy of each UTC day is that of the series; of each window, where windows are days of the local
-    calendar or longer than a day. `raised_ms` names the days and windows of which that cannot be, because
-    their energy is negative: all their values are zero.
+    The energy of each UTC day is that of the series, or of each window if windows are days of the local
+    calendar or longer than a day. `raised_ms` lists the days and windows for which this is impossible because
+    their energy is negative; all their values are zero.
     """
 
     values: Floats
@@ -31,32 +30,32 @@ class View:
 
 
 def nonnegative(series: Series) -> View:
-    """The view of a series; of what there is, where records of a day are missing."""
+    """Make the view of a series; if records of a day are missing, of the existing ones."""
     days_ms = np.array([_day_ms(series, i) for i in range(len(series.records))], np.int64)
     values, raised_ms = series.values.copy(), []
     for day_ms in np.unique(days_ms):
-        mine = days_ms == day_ms
-        weights = series.kwh_per_unit[mine]
-        values[mine] = without_deficit(series.values[mine], weights)
-        if weights @ series.values[mine] < 0:
+        in_day = days_ms == day_ms
+        weights = series.kwh_per_unit[in_day]
+        values[in_day] = without_deficit(series.values[in_day], weights)
+        if weights @ series.values[in_day] < 0:
             raised_ms.append(day_ms)
     return View(frozen(values), frozen(np.array(raised_ms, np.int64)))
 
 
-def _day_ms(series: Series, place: int) -> int:
-    """The start of the day or window whose total a slot is in."""
-    record = series.records[place]
+def _day_ms(series: Series, index: int) -> int:
+    """Return the start of the day or window whose total includes a slot."""
+    record = series.records[index]
     terms = series.terms(record)
     if terms.timezone is None and terms.length_ms <= DAY_MS:
         return record.time_ms - record.time_ms % DAY_MS
-    return int(series.window_ms[place])
+    return int(series.window_ms[index])
 
 
 def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
-    """max(x - c, 0) with the c >= 0 that keeps the weighted sum; zeros where that is negative.
+    """Compute max(x - c, 0) with the c >= 0 that keeps the weighted sum; zeros if that sum is negative.
 
-    The projection onto {y >= 0: w y = w x} in the norm of sum w y^2 (Held, Wolfe and Crowder 1974, for equal
-    weights). No value grows but to zero.
+    This is the projection onto {y >= 0: w y = w x} in the norm of sum w y^2 (Held, Wolfe and Crowder 1974,
+    for equal weights). No value grows, except to zero.
 
     Args:
         values: x, shape (m).
@@ -74,7 +73,8 @@ def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
     if total <= 0:
         return np.zeros_like(x)
     order = np.argsort(-x)
-    # With the k largest left, c is their weighted sum's excess over the total, by their weight.
+    # If the k largest values stay positive, c is the excess of their weighted sum over the total, divided by
+    # their weight.
     c = (np.cumsum((w * x)[order]) - total) / np.cumsum(w[order])
-    left = int(np.flatnonzero(x[order] > c)[-1])
-    return np.asarray(np.maximum(x - max(c[left], 0.0), 0))  # c may be a rounding below zero
+    smallest = int(np.flatnonzero(x[order] > c)[-1])
+    return np.asarray(np.maximum(x - max(c[smallest], 0.0), 0))  # c may be a rounding error below zero

@@ -1,4 +1,4 @@
-"""What the windows of a step are charged: counted as they open, added up once a commit."""
+"""The charges of a feed: counted as windows open, summed once per commit."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -12,45 +12,49 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What limits a stream's charges, in 1/W: its own budget, and all that its charges count in.
+    """The limits of a stream's charges, in 1/W: its own budget, and every budget that they count towards.
 
-    A budget is over all streams of a meter, so the streams share `odometers`; `own` is one of them.
+    A budget covers all streams of a meter, so the streams share `odometers`; `own_budget` is one of them.
     """
 
-    own: Odometer | None = None
+    own_budget: Odometer | None = None
     odometers: tuple[Odometer, ...] = ()
 
     def spend(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
-        """Count a window that is to open, unless the budget forbids it; whether it may."""
-        if self.own is not None and self.own.would_exceed(meter, start_ms, epsilon):
+        """Count a window that is to open, unless the budget forbids it; return whether it may open."""
+        if self.own_budget is not None and self.own_budget.would_exceed(meter, start_ms, epsilon):
             return False
         for odometer in self.odometers:
+            # Not `add`: a budget of another stream counts this window too, but cannot forbid it.
             odometer.restore(meter, start_ms, epsilon)
         return True
 
 
 class Charges:
-    """The charges since the last commit: windows are counted by their terms' names, fractions are slow."""
+    """The charges since the last commit.
 
-    __slots__ = ("_counted", "_epsilon", "_spending")
+    Windows are counted by the ids of their terms and summed in `take`, because fractions are slow.
+    """
+
+    __slots__ = ("_epsilon", "_spending", "_windows")
 
     def __init__(self, spending: Spending) -> None:
         self._spending = spending
-        self._counted: defaultdict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+        self._windows: defaultdict[tuple[int, str], Counter[str]] = defaultdict(Counter)
         self._epsilon: dict[str, Fraction] = {}
 
     def add(self, meter: str, start_ms: int, terms: Terms) -> bool:
-        """Charge a window that is to open, unless the budget forbids it; whether it may."""
+        """Charge a window that is to open, unless the budget forbids it; return whether it may open."""
         if not self._spending.spend(meter, start_ms, terms.epsilon_per_w):
             return False
         self._epsilon[terms.id] = terms.epsilon_per_w
-        self._counted[grid.day(start_ms), terms.id][meter] += 1
+        self._windows[grid.day(start_ms), terms.id][meter] += 1
         return True
 
     def take(self) -> dict[Charge, Counter[str]]:
-        """What was charged since the last time."""
+        """Return the charges since the last call."""
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
-        for (day_ms, terms_id), windows in self._counted.items():
+        for (day_ms, terms_id), windows in self._windows.items():
             charges[Charge(day_ms, self._epsilon[terms_id])].update(windows)
-        self._counted.clear()
+        self._windows.clear()
         return dict(charges)

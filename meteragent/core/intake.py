@@ -1,8 +1,8 @@
-"""Messages as readings of meters: what a message holds, and what its readings mean to their meter.
+"""From messages to readings of meters.
 
-A message may hold several readings; they are taken in in order of their time, each is counted by what
-became of it, and the message is free when all of them are. Of a meter with phases, each reading changes
-the sum, which is what counts.
+A message may hold several readings. They are processed in order of their times, each is counted by its
+outcome, and the message is free when all of them are. For a meter with phases, each reading changes the sum,
+and the sum is what counts.
 """
 
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ from meteragent.domain.reading import Message, Token
 from meteragent.domain.units import Kind
 
 
-class Found(NamedTuple):
-    """A reading, and the meter and the phase that it is of."""
+class MeterReading(NamedTuple):
+    """A reading with its meter and phase."""
 
     meter: str
     phase: str | None
@@ -28,27 +28,27 @@ class Found(NamedTuple):
 
 
 class Intake:
-    """How a stream's messages are read; it keeps what stands of each meter's phases.
+    """Reads a stream's messages; keeps the phases of each meter.
 
-    `shares` says whether tokens may stand for more than a message.
+    `shares` is set once a token may be a `Share`.
     """
 
     def __init__(self, stream: Stream) -> None:
         self.shares = bool(stream.source.phases)
         self._stream = stream
         self._phases: dict[str, Phases] = {}
-        self._places: dict[str, tuple[str, str | None]] = {}
+        self._origins: dict[str, tuple[str, str | None]] = {}
 
-    def take(self, messages: Iterable[Message], counts: Counts, free: list[Token]) -> list[Found]:
+    def take(self, messages: Iterable[Message], counts: Counts, free: list[Token]) -> list[MeterReading]:
         """Return the readings of messages that arrived in one millisecond.
 
-        `free` takes the tokens of the others. What waited in a broker arrives at once, and of readings that
-        this stamps with the same time only their order tells which is the newest. The newest counts: a power
-        that is used from then on, a register that holds what those before it held, the only interval that is
-        known to have just ended.
+        `free` collects the tokens of the other messages. Messages that waited in a broker arrive together.
+        Where several readings are stamped with the same time on arrival, only their order shows which is the
+        newest, and the newest counts: a power that is drawn from then on, a register that includes the
+        earlier ones, the only interval that is known to have just ended.
         """
-        found: list[Found] = []
-        stamped: dict[tuple[str, str | None, int], Found] = {}
+        timed: list[MeterReading] = []
+        stamped: dict[tuple[str, str | None, int], MeterReading] = {}
         for message in messages:
             try:
                 meter, phase, readings = self.read(message)
@@ -58,73 +58,77 @@ class Intake:
                 continue
             for reading in readings:
                 if not reading.stamped:
-                    found.append(Found(meter, phase, reading))
+                    timed.append(MeterReading(meter, phase, reading))
                     continue
                 key = meter, phase, reading.time_ms
                 if (older := stamped.pop(key, None)) is not None:
                     counts.add("replaced")
                     free.append(older.reading.token)
-                stamped[key] = Found(meter, phase, reading)
-        return found + sorted(stamped.values(), key=lambda one: one.reading.time_ms) if stamped else found
+                stamped[key] = MeterReading(meter, phase, reading)
+        return timed + sorted(stamped.values(), key=lambda item: item.reading.time_ms) if stamped else timed
 
     def read(self, message: Message) -> tuple[str, str | None, list[Pending]]:
-        """The meter, its phase and the readings in a message; raises PayloadError when there are none."""
+        """Return the meter, the phase and the readings of a message; raises PayloadError if it has none."""
         topic, payload, retain, received_ms, token = message
         if retain:
             raise PayloadError("retained")
         if len(payload) > self._stream.max_payload:
             raise PayloadError("refused_size")
-        place = self._places.get(topic) or self._place(topic)
-        found = self._stream.decode(payload)
-        if not found:
+        origin = self._origins.get(topic) or self._origin(topic)
+        decoded = self._stream.decode(payload)
+        if not decoded:
             raise PayloadError("refused_missing")
-        if len(found) > 1:
-            token, self.shares = Share((token,), len(found)), True
+        if len(decoded) > 1:
+            token, self.shares = Share((token,), len(decoded)), True
         readings: list[Pending] = []
-        for time_ms, value_u in found:
+        for time_ms, value_u in decoded:
+            # A negative time is that long before the arrival; no time means the arrival itself
             if time_ms is None or time_ms < 0:
                 readings.append(Pending(received_ms + (time_ms or 0), value_u, token, stamped=True))
             else:
                 readings.append(Pending(time_ms, value_u, token))
         if len(readings) > 1:
             readings.sort(key=lambda reading: reading.time_ms)
-        return *place, readings
+        return *origin, readings
 
-    def _place(self, topic: str) -> tuple[str, str | None]:
-        """The meter and the phase that a topic names, worked out once; raises PayloadError for another's."""
+    def _origin(self, topic: str) -> tuple[str, str | None]:
+        """Return the meter and the phase that a topic names, parsed once per topic.
+
+        Raises PayloadError for a topic that belongs to no meter of this stream and shard.
+        """
         source = self._stream.source
-        place = source.place(topic)
-        if place is None:
+        origin = source.place(topic)
+        if origin is None:
             raise PayloadError("refused_topic")
-        if self._stream.pseudonym_key is None and not identity.holds_name(place[0]):
+        if self._stream.pseudonym_key is None and not identity.holds_name(origin[0]):
             raise PayloadError("refused_name")
-        if not source.holds(place[0]):
+        if not source.holds(origin[0]):
             raise PayloadError("other_shard")
-        if len(self._places) >= self._stream.max_meters * max(1, len(source.phases)):
-            self._places.clear()
-        self._places[topic] = place
-        return place
+        if len(self._origins) >= self._stream.max_meters * max(1, len(source.phases)):
+            self._origins.clear()
+        self._origins[topic] = origin
+        return origin
 
     def accept(
         self, meter: str, phase: str, timeline: Timeline, reading: Pending
     ) -> tuple[Outcome, list[Token], Pending | None]:
-        """Give a phase's reading to its meter: what became of it, what is free by that, and the sum."""
+        """Give a phase's reading to its meter; return its outcome, the tokens that are free, and the sum."""
         phases = self._phases.get(meter)
         if phases is None:
             phases = self._phases[meter] = phases_of(self._stream.source.phases, self._stream.terms)
-        outcome, total, free = phases.hear(phase, reading)
+        outcome, total, free = phases.accept(phase, reading)
         if outcome is None:
             return timeline.refusal(reading.time_ms), free, None
         if outcome is Outcome.ACCEPTED and (total is None or self._stream.terms.kind is Kind.REGISTER):
-            timeline.hear(reading.time_ms)
+            timeline.note_activity(reading.time_ms)
         if total is None:
             return outcome, free, None
-        counted, more = timeline.revise(total)
-        if counted is not Outcome.ACCEPTED and self._stream.terms.kind is Kind.REGISTER:
-            return outcome, [*free, *more], None  # told again after a stop: the sum is from before
-        return counted, [*free, *more], total
+        sum_outcome, tokens = timeline.replace_sum(total)
+        if sum_outcome is not Outcome.ACCEPTED and self._stream.terms.kind is Kind.REGISTER:
+            return outcome, [*free, *tokens], None  # redelivered after a stop: this sum counted before it
+        return sum_outcome, [*free, *tokens], total
 
     def forget(self, meter: str) -> list[Token]:
-        """Forget a meter's phases; what is free by that."""
+        """Forget a meter's phases; return the tokens that this frees."""
         phases = self._phases.pop(meter, None)
         return [] if phases is None else phases.forget()

@@ -1,4 +1,4 @@
-"""How meters leave: under which name, on which topic, and with which delay; worked out once a meter."""
+"""The public id, topic and delay under which each meter is released, derived once per meter."""
 
 from typing import NamedTuple
 
@@ -7,34 +7,34 @@ from meteragent.domain import identity
 
 
 class Name(NamedTuple):
-    """A meter's name in what leaves, its sink topic, and its fixed delay (law 4)."""
+    """A meter's public id, its sink topic, and its fixed delay (law 4)."""
 
-    label: str
+    public_id: str
     topic: str
     delay_ms: int
 
 
 class Names:
-    """The names of a stream's meters, by the meter."""
+    """The names of a stream's meters, by meter."""
 
-    __slots__ = ("_known", "_stream")
+    __slots__ = ("_names", "_stream")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._known: dict[str, Name] = {}
+        self._names: dict[str, Name] = {}
 
     def __getitem__(self, meter: str) -> Name:
-        known = self._known.get(meter)
-        if known is None:
-            known = self._known[meter] = self._name(meter)
-        return known
+        name = self._names.get(meter)
+        if name is None:
+            name = self._names[meter] = self._name(meter)
+        return name
 
     def _name(self, meter: str) -> Name:
         stream = self._stream
-        label = meter if stream.pseudonym_key is None else identity.pseudonym(stream.pseudonym_key, meter)
+        public_id = meter if stream.pseudonym_key is None else identity.pseudonym(stream.pseudonym_key, meter)
         delay_ms = identity.delay_ms(stream.secret, stream.name, meter, stream.spread_ms)
-        return Name(label, identity.render(stream.sink_topic, label), delay_ms)
+        return Name(public_id, identity.render(stream.sink_topic, public_id), delay_ms)
 
     def forget(self, meter: str) -> None:
         """Forget a meter that is gone."""
-        self._known.pop(meter, None)
+        self._names.pop(meter, None)

@@ -1,7 +1,7 @@
-"""Tokens that stand for more than one thing, and when the message behind them is free.
+"""Tokens with several uses, and when the message behind them is free.
 
-A message may hold several readings, and a reading of a phase is used by several sums. Each use holds the
-same `Share`; when all have given it back, so are the tokens in it: those of messages, or shares again.
+A message may hold several readings, and a reading of a phase is part of several sums. Each use holds the
+same `Share`. When all have returned it, the tokens in it are free: those of messages, or shares again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,22 +10,22 @@ from meteragent.domain.reading import Token
 
 
 class Share:
-    """A token with `left` uses; the `tokens` in it are free after the last of them."""
+    """A token with a number of `uses`; the `tokens` in it are free after the last of them."""
 
-    __slots__ = ("left", "tokens")
+    __slots__ = ("tokens", "uses")
 
-    def __init__(self, tokens: Sequence[Token], left: int) -> None:
+    def __init__(self, tokens: Sequence[Token], uses: int) -> None:
         self.tokens = tokens
-        self.left = left
+        self.uses = uses
 
     def give_back(self) -> Sequence[Token]:
-        """One use less; what is free by that."""
-        self.left -= 1
-        return () if self.left else self.tokens
+        """End one use; return the tokens that this frees."""
+        self.uses -= 1
+        return () if self.uses else self.tokens
 
 
 def give_back(tokens: Iterable[Token]) -> list[Token]:
-    """The tokens of messages that are free when these are given back, in order."""
+    """Return the tokens of messages that are free when these are given back, in order."""
     free: list[Token] = []
     for token in tokens:
         if isinstance(token, Share):

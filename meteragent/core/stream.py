@@ -1,4 +1,4 @@
-"""What the core is told of a stream, and what it answers."""
+"""The core's view of a stream, and its answer to a feed."""
 
 from dataclasses import dataclass, field
 
@@ -13,12 +13,15 @@ from meteragent.wire.record import Form
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What the core needs to know of a stream.
+    """A stream as the core needs it.
 
-    `schedule` says when windows start and under which terms. `secret` keys the spread of the meters'
-    delays, `pseudonym_key` their names when there is one. `format` is that of records: json or senml.
-    `total`: the running total leaves, too. `claim_key` makes the mark of the store in descriptors; with
-    `listens` no window opens under a topic before the shell knows that it is no other store's.
+    schedule       when windows start, and under which terms
+    secret         keys the spread of the meters' delays
+    pseudonym_key  keys the meters' public ids; None: meters leave under their own names
+    claim_key      makes the store's mark in descriptors
+    listens        no window opens under a topic before the shell knows that no other store owns it
+    total          running totals are released, too
+    format         the format of records
     """
 
     name: str
@@ -40,13 +43,13 @@ class Stream:
 
     @property
     def terms(self) -> Terms:
-        """The terms of an ordinary window: how readings count."""
+        """The terms of an ordinary window, by which readings count."""
         return self.schedule.usual
 
 
 @dataclass(slots=True)
 class Effects:
-    """What the shell must do: write `commit`, then acknowledge the tokens, and listen to the sink topics."""
+    """Instructions to the shell: write `commit`, then acknowledge the tokens and listen to sink topics."""
 
     commit: Commit
     acknowledge: list[Token] = field(default_factory=list)

@@ -1,4 +1,37 @@
-"""One meter of one stream: pending readings and open windows (the package says how it works)."""
+"""One meter of one stream: from readings to the accumulators of its open slots.
+
+Theory of operation
+-------------------
+A timeline integrates power over slots. `integrated_until_ms` splits time in two: what lies before it has
+been added to the accumulators and is never looked at again; what lies after it still depends on the
+*pending* readings, which are kept in order of their times. Integrating moves the split forward. Time is an
+argument; the timeline states when the next slot opens and closes (`next_open_ms`, `closing`). A reading's
+*span* is the time that it describes (rule 1). The pending reading whose span reaches across the split is the
+*standing* one: it is integrated up to there, and how much longer it counts is not yet known.
+
+Why a reading waits: the span of a power reading ends where the next one begins, and readings may arrive out
+of order within `lateness`. So spans are integrated up to the watermark, which is the newest accepted time
+less `lateness` and never beyond the clock (`integrate_to_watermark`), and, when a slot closes, up to its
+end, whatever is still under way (`integrate_until`). With a `lateness` of 0 the watermark is the time of
+the reading itself, which ends the span of the standing one at once. Nearly all readings of power meters
+are of this kind and take a short way (`extend_standing`).
+
+Rules
+1. A power reading stands until the next one, for at most `hold`; an interval reading covers the `interval`
+   that ends at its time, except what an earlier one covers; a register's reading and the next one show what
+   was used between them (`register`). The rest is gap.
+2. Time is integrated once: a reading whose span lies wholly before the split is refused, and one whose
+   span lies partly before it counts from there (law 7).
+3. A reading's token is returned when its whole span is integrated, never before. Where readings share a
+   message, or one is the sum of several phases, `share` knows when the message is free.
+4. At most n noise values are ever drawn for one window, each slot's when it opens (THEORY 2.1). R is
+   dropped with the last of them: while it is known, an accumulator reveals more than its noise allows. The
+   noise of a slot that is lost (`register`) is never used; its replacement is drawn from a new noise bound
+   and masks a constant.
+5. At most `PENDING` readings are pending; beyond that, those closest to a neighbour are dropped.
+6. A slot is integrated only after it has opened: the split never passes the clock, except to the end of a
+   slot that is lost.
+"""
 
 from array import array
 from bisect import bisect_left
@@ -7,20 +40,20 @@ from enum import StrEnum
 from operator import itemgetter
 from typing import NamedTuple
 
-from meteragent.core.window import Used, Window
+from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.commit import OpenWindow, TimelineState
 from meteragent.domain.reading import Token
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 
-_SEEN, _FORGOTTEN = 144, 16
-"""So many times of covered readings are remembered, to tell `duplicate` from `late`; how many go at once."""
+_RECENT, _DROP = 144, 16
+"""How many integrated times are remembered, to tell `duplicate` from `late`; how many are dropped at once."""
 PENDING = 4096
-"""Pending readings of a meter at most: a sender may stamp one for each millisecond of `ahead`."""
+"""The most pending readings of a meter: a sender may stamp one for each millisecond of `ahead`."""
 
 
 class Outcome(StrEnum):
-    """What became of a reading; the name of its counter."""
+    """The fate of a reading, which is the name of its counter."""
 
     ACCEPTED = "accepted"
     LATE = "late"
@@ -29,10 +62,10 @@ class Outcome(StrEnum):
 
 
 class Pending(NamedTuple):
-    """A reading whose span is not wholly covered, and the token that acknowledges it.
+    """A reading whose span is not wholly integrated, and the token that acknowledges it.
 
-    `since_ms` is from when on it may stand for `hold`, if that is not its time: of a sum, the time of
-    the oldest reading in it. `stamped` says that its time follows from its arrival.
+    `hold` begins at `since_ms`, for the sum of several phases the time of its oldest reading, or else at
+    the reading's time. `stamped`: its time follows from its arrival.
     """
 
     time_ms: int
@@ -43,16 +76,16 @@ class Pending(NamedTuple):
 
 
 class Timeline:
-    """One meter of one stream, of power or of interval energy: pending readings and open windows."""
+    """The pending readings and open windows of one meter of one stream, of power or interval energy."""
 
     __slots__ = (
-        "covered_ms",
         "idle",
+        "integrated_until_ms",
         "newest_ms",
         "next_ms",
         "observe",
         "pending",
-        "seen",
+        "recent_ms",
         "standing_ms",
         "terms",
         "thinned",
@@ -60,9 +93,9 @@ class Timeline:
     )
 
     def __init__(self, terms: Terms, first_ms: int) -> None:
-        """A meter first seen: its first window starts at `first_ms`, a boundary of its grid."""
+        """Begin a meter whose first window starts at `first_ms`, a boundary of its grid."""
         self.terms = terms
-        self.covered_ms = first_ms
+        self.integrated_until_ms = first_ms
         self.next_ms: int | None = first_ms
         self.standing_ms: int | None = None
         self.newest_ms: int | None = None
@@ -70,24 +103,29 @@ class Timeline:
         self.thinned = 0
         self.pending: list[Pending] = []
         self.windows: list[Window] = []
-        self.seen = array("q")
-        self.observe: Callable[[int, int, int | Used | None], None] | None = None
+        self.recent_ms = array("q")
+        self.observe: Callable[[int, int, int | RegisterUse | None], None] | None = None
 
     @classmethod
-    def restore(cls, terms: Terms, next_ms: int, state: TimelineState, known: dict[str, Terms]) -> "Timeline":
-        """The timeline as the store kept it, with today's terms; old windows keep theirs.
+    def restore(
+        cls, terms: Terms, next_ms: int, state: TimelineState, stored_terms: dict[str, Terms]
+    ) -> "Timeline":
+        """Restore a timeline from the store under today's terms; open windows keep their own.
 
-        Where the readings no longer mean the same (kind, unit or interval differ), what is left
-        of the open windows is gap.
+        Where the meaning of the readings has changed (kind, unit or interval), the rest of the open windows
+        is gap.
         """
         self = cls(terms, next_ms)
-        self.covered_ms = state.covered_ms
+        self.integrated_until_ms = state.integrated_until_ms
         self.standing_ms = state.standing_ms
         self.newest_ms = state.newest_ms
         self.idle = state.idle
         for w in state.windows:
-            old = terms if known[w.terms] == terms else known[w.terms]
-            window = Window(w.start_ms, old, w.terms, w.topic, w.label, w.noise_bound, w.drawn, dict(w.slots))
+            # One object for equal terms: `_rules` compares by identity
+            old = terms if stored_terms[w.terms] == terms else stored_terms[w.terms]
+            window = Window(
+                w.start_ms, old, w.terms, w.topic, w.public_id, w.noise_bound, w.drawn, dict(w.slots)
+            )
             window.masked = w.masked
             self.windows.append(window)
         if any(_meaning(w.terms) != _meaning(terms) for w in self.windows):
@@ -95,27 +133,29 @@ class Timeline:
         return self
 
     def _seal(self) -> None:
-        """Fill the open windows with gap to their ends: no reading can speak for them."""
+        """Fill the open windows with gap to their ends: no reading can count in them any more."""
         for window in self.windows:
-            window.seal(self.covered_ms)
-        self.covered_ms = max(self.covered_ms, self.windows[-1].end_ms)
+            window.seal(self.integrated_until_ms)
+        self.integrated_until_ms = max(self.integrated_until_ms, self.windows[-1].end_ms)
 
     def state(self) -> TimelineState:
-        """What the store keeps of it."""
-        windows = tuple([self._kept(window) for window in self.windows])
-        next_ms = self.next_ms if self.next_ms is not None else self.covered_ms
-        return TimelineState(self.covered_ms, self.standing_ms, self.newest_ms, next_ms, self.idle, windows)
+        """Return what the store keeps of the timeline: no pending reading."""
+        windows = tuple([self._window_state(window) for window in self.windows])
+        next_ms = self.next_ms if self.next_ms is not None else self.integrated_until_ms
+        return TimelineState(
+            self.integrated_until_ms, self.standing_ms, self.newest_ms, next_ms, self.idle, windows
+        )
 
-    def _kept(self, window: Window) -> OpenWindow:
+    def _window_state(self, window: Window) -> OpenWindow:
         return window.state()
 
     def counts(self) -> list[str]:
-        """What is to be counted of the readings whose spans were covered since the last call."""
+        """Return the counters to increase for the spans integrated since the last call."""
         return []
 
     @property
     def _rules(self) -> Terms:
-        """How readings count now: as the oldest open window says (law 1), else today's terms."""
+        """The terms by which readings count: the oldest open window's (law 1), else today's."""
         if not self.windows or self.windows[0].terms is self.terms:
             return self.terms
         oldest = self.windows[0].terms
@@ -124,139 +164,147 @@ class Timeline:
     # --- readings in ---------------------------------------------------------------------------
 
     def accept(self, reading: Pending) -> tuple[Outcome, list[Token]]:
-        """Take in a reading; says what became of it and which tokens are free."""
+        """Take in a reading; return its fate and the tokens that are free."""
         time_ms = reading.time_ms
-        if self._wholly_covered(reading):
+        if self._is_integrated(reading):
             return self.refusal(time_ms), [reading.token]
         pending = self.pending
         if pending and time_ms <= pending[-1].time_ms:
-            at = bisect_left(pending, time_ms, key=itemgetter(0))
-            held = pending[at]
-            if held.time_ms == time_ms:
-                if reading.stamped and self._gives_way(held):
-                    pending[at] = reading
-                    return Outcome.ACCEPTED, [held.token]
-                return Outcome.DUPLICATE, [self._again(at, reading)]
-            pending.insert(at, reading)
+            index = bisect_left(pending, time_ms, key=itemgetter(0))
+            next_one = pending[index]
+            if next_one.time_ms == time_ms:
+                if reading.stamped and self._gives_way(next_one):
+                    pending[index] = reading
+                    return Outcome.ACCEPTED, [next_one.token]
+                return Outcome.DUPLICATE, [self._redelivered(index, reading)]
+            pending.insert(index, reading)
         else:
             pending.append(reading)
-        self.hear(time_ms)
-        free = self._thin() if len(pending) > PENDING else []
-        return Outcome.ACCEPTED, [*free, *self._free()] if time_ms <= self.covered_ms else free
+        self.note_activity(time_ms)
+        tokens = self._thin() if len(pending) > PENDING else []
+        # A reading before the split cuts the standing one short, which may thereby be finished
+        return Outcome.ACCEPTED, [*tokens, *self._free()] if time_ms <= self.integrated_until_ms else tokens
 
     def _thin(self) -> list[Token]:
         """Drop the pending readings that follow another most closely; return their tokens.
 
-        Those that stay are about a 2,048th of their time apart or more, but for the last. Which ones go
-        depends on times alone, never on a value. A power stands a little longer for that, a register loses
-        nothing but when it was used; an interval's energy that no other covers is gap.
+        The others are about a 2,048th of their time apart or more, except the last. Which ones are dropped
+        depends on times alone, never on a value. So a power stands a little longer, and a register loses only
+        when energy was used; the energy of an interval that no other reading covers is gap.
         """
         first, *between, last = self.pending
         apart_ms = 2 * (last.time_ms - first.time_ms) // PENDING
-        kept, tokens = [first], []
+        remaining, tokens = [first], []
         for reading in between:
-            if reading.time_ms - kept[-1].time_ms < apart_ms:
+            if reading.time_ms - remaining[-1].time_ms < apart_ms:
                 tokens.append(reading.token)
             else:
-                kept.append(reading)
-        self.pending[:] = *kept, last
+                remaining.append(reading)
+        self.pending[:] = *remaining, last
         self.thinned += len(tokens)
         return tokens
 
-    def _gives_way(self, _held: Pending) -> bool:
-        """Whether a pending reading gives way to a newer one that its arrival stamps with the same time."""
+    def _gives_way(self, _pending: Pending) -> bool:
+        """Return whether a pending reading is replaced by a newer one that was stamped with the same time."""
         return True
 
-    def revise(self, reading: Pending) -> tuple[Outcome, list[Token]]:
-        """Take in the sum of a meter's phases: a later one of the same time takes the place of the first."""
+    def replace_sum(self, reading: Pending) -> tuple[Outcome, list[Token]]:
+        """Take in the sum of a meter's phases; it replaces a sum of the same time."""
         if self.pending and self.pending[-1].time_ms == reading.time_ms:
-            held, self.pending[-1] = self.pending[-1], reading
-            return Outcome.ACCEPTED, [held.token]
+            former, self.pending[-1] = self.pending[-1], reading
+            return Outcome.ACCEPTED, [former.token]
         return self.accept(reading)
 
-    def hear(self, time_ms: int) -> None:
-        """Note that the meter said something: its clock, and that it is not silent."""
+    def note_activity(self, time_ms: int) -> None:
+        """Note that the meter sent a reading: this advances the meter's clock, and the meter is not idle."""
         if self.newest_ms is None or self.newest_ms < time_ms:
             self.newest_ms = time_ms
         self.idle = 0
 
-    def _wholly_covered(self, reading: Pending) -> bool:
+    def _is_integrated(self, reading: Pending) -> bool:
+        """Return whether the span of a reading lies wholly before the split (rule 2)."""
         time_ms, rules = reading.time_ms, self._rules
         if rules.kind is Kind.INTERVAL_ENERGY:
-            return time_ms <= self.covered_ms
+            return time_ms <= self.integrated_until_ms
         older = self.standing_ms is not None and time_ms < self.standing_ms
         from_ms = time_ms if reading.since_ms is None else reading.since_ms
-        return older or from_ms + rules.hold_ms <= self.covered_ms
+        return older or from_ms + rules.hold_ms <= self.integrated_until_ms
 
     def refusal(self, time_ms: int) -> Outcome:
-        """Why a reading of time that is covered is refused."""
-        if time_ms in self.seen:
+        """Return why a reading whose time is already integrated is refused."""
+        if time_ms in self.recent_ms:
             return Outcome.DUPLICATE
-        waits = not self.windows and self.next_ms == self.covered_ms
+        waits = not self.windows and self.next_ms == self.integrated_until_ms
         return Outcome.EARLY if waits else Outcome.LATE
 
-    def _again(self, at: int, reading: Pending) -> Token:
-        """A pending time seen again: the token to acknowledge at once.
+    def _redelivered(self, index: int, reading: Pending) -> Token:
+        """Return the token to acknowledge at once when the time of a pending reading arrives again.
 
-        A redelivery takes the place of its first delivery, whose connection may be gone; a
-        correction (another value) is refused.
+        A redelivery replaces its first delivery, whose connection may be gone; a correction (another
+        value) is refused.
         """
-        held = self.pending[at]
-        if held.value_u != reading.value_u:
+        former = self.pending[index]
+        if former.value_u != reading.value_u:
             return reading.token
-        self.pending[at] = reading
-        return held.token
+        self.pending[index] = reading
+        return former.token
 
-    def follow(self, reading: Pending, clock_ms: int) -> Pending | None:
-        """`accept` and `cover_spans` in one step, of a power after the one that stands, in the same slot.
+    def extend_standing(self, reading: Pending, clock_ms: int) -> Pending | None:
+        """Accept a power reading and integrate to its time in one step, if it follows in the same open slot.
 
-        Gives the one that stood, whose token is free. None: it is another case, and nothing has changed.
+        The short way through `accept` and `integrate_to_watermark`. Return the reading that stood until now,
+        whose token is free; None if the short way does not apply, and nothing has changed.
         """
         if len(self.pending) != 1 or len(self.windows) != 1:
             return None
-        [held], [window], time_ms, from_ms = self.pending, self.windows, reading.time_ms, self.covered_ms
-        end_ms = held.time_ms + window.terms.hold_ms
+        [standing], [window] = self.pending, self.windows
+        time_ms, from_ms = reading.time_ms, self.integrated_until_ms
+        end_ms = standing.time_ms + window.terms.hold_ms
         if not (
-            held.time_ms == self.newest_ms
-            and held.time_ms <= from_ms < min(time_ms, end_ms)
+            standing.time_ms == self.newest_ms
+            and standing.time_ms <= from_ms < min(time_ms, end_ms)
             and time_ms <= clock_ms
-            and (place := window.holding(from_ms, time_ms)) is not None
-            and held.since_ms is None
+            and (slot_index := window.slot_of_power(from_ms, time_ms)) is not None
+            and standing.since_ms is None
         ):
             return None
-        window.put(place, min(time_ms, end_ms) - from_ms, held.value_u)
+        # The same as the general way: `accept` would append `reading`, for it is newer than all others; the
+        # watermark is its time, as there is no lateness and the clock has reached it; up to there lies only
+        # the standing reading's span, for at most `hold`, then gap, in one slot; and `_free` would drop it.
+        window.put(slot_index, min(time_ms, end_ms) - from_ms, standing.value_u)
         if end_ms < time_ms:
-            window.put(place, time_ms - end_ms, None)
+            window.put(slot_index, time_ms - end_ms, None)
         if self.observe is not None:
-            self.observe(from_ms, min(time_ms, end_ms), held.value_u)
+            self.observe(from_ms, min(time_ms, end_ms), standing.value_u)
             self.observe(min(time_ms, end_ms), time_ms, None)
-        self.covered_ms = self.standing_ms = self.newest_ms = time_ms
+        self.integrated_until_ms = self.standing_ms = self.newest_ms = time_ms
         self.idle = 0
-        self._remember(held.time_ms)
+        self._remember(standing.time_ms)
         self.pending[0] = reading
-        return held
+        return standing
 
-    # --- covering ------------------------------------------------------------------------------
+    # --- integrating ---------------------------------------------------------------------------
 
-    def cover_spans(self, clock_ms: int) -> list[Token]:
-        """Cover the spans that the newest time has passed by `lateness` (rule 5: to the clock).
+    def integrate_to_watermark(self, clock_ms: int) -> list[Token]:
+        """Integrate the spans that end by the watermark; return the tokens that are free.
 
-        Returns the tokens that are free.
+        The watermark is the newest accepted time less `lateness`, at most `clock_ms` (rule 6). The standing
+        reading is integrated to its own time only, as long as what follows it is unknown.
         """
         if self.newest_ms is None:
             return []
-        frontier_ms = min(self.newest_ms - self._rules.lateness_ms, clock_ms)
-        if frontier_ms <= self.covered_ms:
-            return self.cover(frontier_ms)  # nothing, but for a register that finds its slot again
-        passed = self._up_to(frontier_ms)
-        if passed == 0:
+        watermark_ms = min(self.newest_ms - self._rules.lateness_ms, clock_ms)
+        if watermark_ms <= self.integrated_until_ms:
+            return self.integrate_until(watermark_ms)  # does nothing, unless a register resumes its slot
+        count = self._count_up_to(watermark_ms)
+        if count == 0:
             return []
-        until_ms, end_ms = self.pending[passed - 1].time_ms, self._end_ms(passed - 1)
-        return self.cover(max(until_ms, end_ms) if end_ms <= frontier_ms else until_ms)
+        until_ms, end_ms = self.pending[count - 1].time_ms, self._end_ms(count - 1)
+        return self.integrate_until(max(until_ms, end_ms) if end_ms <= watermark_ms else until_ms)
 
-    def cover(self, until_ms: int) -> list[Token]:
-        """Add everything up to a time to the slots; returns the tokens that are free."""
-        at_ms = self.covered_ms
+    def integrate_until(self, until_ms: int) -> list[Token]:
+        """Add all time up to `until_ms` to the slots; return the tokens that are free."""
+        at_ms = self.integrated_until_ms
         if until_ms <= at_ms:
             return []
         for start_ms, end_ms, value in self._spans(until_ms):
@@ -268,83 +316,83 @@ class Timeline:
                 at_ms = min(end_ms, until_ms)
         if at_ms < until_ms:
             self._add(at_ms, until_ms, None)
-        self.covered_ms = until_ms
+        self.integrated_until_ms = until_ms
         return self._free()
 
-    def _add(self, start_ms: int, end_ms: int, value: int | Used | None) -> None:
+    def _add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
         for window in self.windows:
             window.add(start_ms, end_ms, value)
         if self.observe is not None:
             self.observe(start_ms, end_ms, value)
 
-    def _spans(self, until_ms: int) -> Iterator[tuple[int, int, int | Used | None]]:
-        """What pending readings say of time before `until_ms`: (start, end, value), in order of both."""
+    def _spans(self, until_ms: int) -> Iterator[tuple[int, int, int | RegisterUse | None]]:
+        """Yield the spans that begin before `until_ms`: (start, end, value), in order of both."""
         rules = self._rules
         before_ms = rules.interval_ms if rules.kind is Kind.INTERVAL_ENERGY else 0
-        for at, reading in enumerate(self.pending):
+        for index, reading in enumerate(self.pending):
             start_ms = reading.time_ms - before_ms
             if start_ms >= until_ms:
                 return
-            yield start_ms, self._end_ms(at), reading.value_u
+            yield start_ms, self._end_ms(index), reading.value_u
 
-    def _up_to(self, time_ms: int) -> int:
-        """How many of the pending readings are of a time or before: few, for then they are done with."""
-        passed = 0
+    def _count_up_to(self, time_ms: int) -> int:
+        """Count the pending readings up to a time; they are few, for those before the split are dropped."""
+        count = 0
         for reading in self.pending:
             if reading.time_ms > time_ms:
                 break
-            passed += 1
-        return passed
+            count += 1
+        return count
 
-    def _end_ms(self, at: int) -> int:
-        """Where the span of a pending reading ends."""
-        reading, rules = self.pending[at], self._rules
+    def _end_ms(self, index: int) -> int:
+        """Return where the span of a pending reading ends."""
+        reading, rules = self.pending[index], self._rules
         if rules.kind is Kind.INTERVAL_ENERGY:
             return reading.time_ms
         since_ms = reading.since_ms
         end_ms = (reading.time_ms if since_ms is None else since_ms) + rules.hold_ms
-        if at + 1 < len(self.pending):
-            return min(end_ms, self.pending[at + 1].time_ms)
+        if index + 1 < len(self.pending):
+            return min(end_ms, self.pending[index + 1].time_ms)
         return end_ms
 
     def _free(self) -> list[Token]:
-        """Drop the pending readings whose span is wholly covered; returns their tokens (rule 3)."""
-        done = self._up_to(self.covered_ms)
-        if done == 0:
+        """Drop the pending readings whose span is wholly integrated; return their tokens (rule 3)."""
+        count = self._count_up_to(self.integrated_until_ms)
+        if count == 0:
             return []
-        self.standing_ms = max(self.standing_ms or 0, self.pending[done - 1].time_ms)
-        if self._end_ms(done - 1) > self.covered_ms:
-            done -= 1
-        free, self.pending = self.pending[:done], self.pending[done:]
-        for reading in free:
+        self.standing_ms = max(self.standing_ms or 0, self.pending[count - 1].time_ms)
+        if self._end_ms(count - 1) > self.integrated_until_ms:
+            count -= 1
+        dropped, self.pending = self.pending[:count], self.pending[count:]
+        for reading in dropped:
             self._remember(reading.time_ms)
-        return [p.token for p in free]
+        return [p.token for p in dropped]
 
     def _remember(self, time_ms: int) -> None:
-        """Note the time of a reading whose span is covered."""
-        if len(self.seen) == _SEEN:
-            del self.seen[:_FORGOTTEN]
-        self.seen.append(time_ms)
+        """Note the time of a reading whose span is integrated."""
+        if len(self.recent_ms) == _RECENT:
+            del self.recent_ms[:_DROP]
+        self.recent_ms.append(time_ms)
 
     # --- the schedule --------------------------------------------------------------------------
 
     def next_open_ms(self) -> int | None:
-        """When the next slot or window opens; None when the meter is to be forgotten."""
+        """Return when the next slot or window opens; None if the meter is to be forgotten."""
         if self.windows and self.windows[-1].drawn < self.windows[-1].terms.n:
             return self.windows[-1].slot_start_ms(self.windows[-1].drawn)
         return self.next_ms
 
     def next_close_ms(self) -> int | None:
-        """When the next slot closes: its end + lateness; None when no slot is open."""
+        """Return when the next slot closes: its end + lateness; None if no slot is open."""
         closing = self.closing()
         return None if closing is None else closing[0]
 
     def closing(self) -> tuple[int, Window, int] | None:
-        """When the next slot closes, its window and its place there; None when no slot is open."""
+        """Return when the next slot closes, its window and its index there; None if no slot is open."""
         for window in self.windows:
             if window.slots:
-                place = window.next_slot
-                return window.slot_end_ms(place) + window.terms.lateness_ms, window, place
+                slot_index = window.next_slot
+                return window.slot_end_ms(slot_index) + window.terms.lateness_ms, window, slot_index
         return None
 
 

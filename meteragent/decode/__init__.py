@@ -1,8 +1,10 @@
-"""Payload -> readings: one module per wire format, and profiles for known devices.
+"""Payloads to readings: one module per wire format, and profiles for known devices.
 
-A decoder takes the payload's bytes and returns the readings in it, in the stream's unit, or raises
-PayloadError with the name of the counter that counts it. It never logs and never chains the
-parser's exception, which would hold the payload: parsers are called by `attempt`.
+`config.source.decoder` makes the decoder of a stream from its configuration, and `core.intake` calls it.
+
+A decoder takes the bytes of a payload and returns the readings in it, in the stream's unit, or raises
+PayloadError with the name of the counter that counts it. It never logs, and never chains a parser's
+exception, which would hold the payload: it calls parsers through `parse_without_context`.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,10 +20,10 @@ _Out = TypeVar("_Out")
 Decoder = Callable[[bytes], Sequence[Reading]]
 
 
-class Found(NamedTuple):
+class PayloadNumber(NamedTuple):
     """A number in a payload, as the meter wrote it, in the meter's own unit.
 
-    `time_ms` as in Reading; `id` is the meter that the payload names, where its format does.
+    `time_ms` is as in Reading; `id` is the meter that the payload names, if its format has one.
     """
 
     time_ms: int | None
@@ -29,19 +31,21 @@ class Found(NamedTuple):
     id: str | None = None
 
 
-def one(decode: Callable[[bytes], Reading]) -> Decoder:
-    """The decoder of payloads that hold one reading each."""
+def single_reading(decode: Callable[[bytes], Reading]) -> Decoder:
+    """Make a decoder of payloads that hold one reading each."""
     return lambda payload: (decode(payload),)
 
 
-def attempt(reason: str, mistake: type[Exception], parse: Callable[[_In], _Out], found: _In) -> _Out:
-    """`parse(found)`; a `mistake` in it is a PayloadError that keeps nothing of it.
+def parse_without_context(
+    reason: str, mistake: type[Exception], parse: Callable[[_In], _Out], value: _In
+) -> _Out:
+    """Call a parser; if it raises a `mistake`, raise PayloadError without any trace of it.
 
-    Raised outside the handler, because `from None` would leave the parser's exception, and the
+    PayloadError is raised outside the handler: `from None` would leave the parser's exception, and the
     payload in it, in `__context__`.
     """
-    try:  # as `suppress`, which takes longer than many a payload
-        return parse(found)
+    try:  # not `suppress`, which takes longer than parsing many a payload
+        return parse(value)
     except (mistake, RecursionError):
         pass
     raise PayloadError(reason)

@@ -1,9 +1,9 @@
-"""JMESPath on exact numbers: its functions count decimals as they stand in a document.
+"""JMESPath on exact numbers: its functions calculate with the decimals of a document.
 
-The library's own functions know integers and binary floats only. These read a document's decimals
-and return decimals: sums and extremes are exact, a mean is exact where it terminates within 64 digits and
-rounded half up there where it does not. Comparisons in filters are the library's, and exact too; but a
-fraction written in an expression (`` `0.1` ``) is a binary float there, and `==` with one seldom holds.
+The library's own functions support integers and binary floats only. The functions here take a document's
+decimals and return decimals: sums and extremes are exact; a mean is exact if it terminates within 64 digits,
+and otherwise rounded half up to 64 digits. Comparisons in filters are the library's and exact, too, but a
+fraction written in an expression (`` `0.1` ``) is a binary float, for which `==` seldom holds.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,35 +20,35 @@ _MEAN = Context(prec=64, rounding=ROUND_HALF_UP)
 _TYPES = {str: "string", bool: "boolean", list: "array", dict: "object", type(None): "null"}
 
 
-def _number(found: Any) -> Decimal:
-    """A number of the document, or one written in the expression; raises TypeError for anything else."""
-    if isinstance(found, Decimal):
-        return found
-    if isinstance(found, int | float) and not isinstance(found, bool):
-        return Decimal(repr(found))
+def _number(value: Any) -> Decimal:
+    """Convert a number of document or expression to a decimal; raises TypeError for anything else."""
+    if isinstance(value, Decimal):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Decimal(repr(value))
     raise TypeError("not a number")
 
 
-def _alike(found: Iterable[Any]) -> list[Any]:
-    """Things that can be put in order: all texts, or all numbers; raises TypeError for others."""
-    things = list(found)
-    return things if all(isinstance(one, str) for one in things) else [_number(one) for one in things]
+def _alike(values: Iterable[Any]) -> list[Any]:
+    """Return values that can be sorted, all texts or all numbers; raises TypeError for others."""
+    items = list(values)
+    return items if all(isinstance(item, str) for item in items) else [_number(item) for item in items]
 
 
 class _Functions(functions.Functions):
-    """JMESPath's functions of numbers; each raises TypeError for what is none."""
+    """JMESPath's functions of numbers; each raises TypeError for other values."""
 
     @functions.signature({"types": []})
-    def _func_abs(self, one: Any) -> Decimal:
-        return _number(one).copy_abs()
+    def _func_abs(self, value: Any) -> Decimal:
+        return _number(value).copy_abs()
 
     @functions.signature({"types": []})
-    def _func_ceil(self, one: Any) -> Decimal:
-        return _number(one).to_integral_value(ROUND_CEILING)
+    def _func_ceil(self, value: Any) -> Decimal:
+        return _number(value).to_integral_value(ROUND_CEILING)
 
     @functions.signature({"types": []})
-    def _func_floor(self, one: Any) -> Decimal:
-        return _number(one).to_integral_value(ROUND_FLOOR)
+    def _func_floor(self, value: Any) -> Decimal:
+        return _number(value).to_integral_value(ROUND_FLOOR)
 
     @functions.signature({"types": ["array"]})
     def _func_sum(self, numbers: list[Any]) -> Decimal:
@@ -59,54 +59,54 @@ class _Functions(functions.Functions):
         return _MEAN.divide(self._func_sum(numbers), len(numbers)) if numbers else None
 
     @functions.signature({"types": ["array"]})
-    def _func_max(self, things: list[Any]) -> Any:
-        return max(_alike(things), default=None)
+    def _func_max(self, values: list[Any]) -> Any:
+        return max(_alike(values), default=None)
 
     @functions.signature({"types": ["array"]})
-    def _func_min(self, things: list[Any]) -> Any:
-        return min(_alike(things), default=None)
+    def _func_min(self, values: list[Any]) -> Any:
+        return min(_alike(values), default=None)
 
     @functions.signature({"types": ["array"]})
-    def _func_sort(self, things: list[Any]) -> list[Any]:
-        return sorted(_alike(things))
+    def _func_sort(self, values: list[Any]) -> list[Any]:
+        return sorted(_alike(values))
 
     @functions.signature({"types": ["array"]}, {"types": ["expref"]})
-    def _func_max_by(self, things: list[Any], key: Any) -> Any:
-        return max(_keyed(things, key), key=_first, default=(None, None))[1]
+    def _func_max_by(self, values: list[Any], key: Any) -> Any:
+        return max(_keyed(values, key), key=_first, default=(None, None))[1]
 
     @functions.signature({"types": ["array"]}, {"types": ["expref"]})
-    def _func_min_by(self, things: list[Any], key: Any) -> Any:
-        return min(_keyed(things, key), key=_first, default=(None, None))[1]
+    def _func_min_by(self, values: list[Any], key: Any) -> Any:
+        return min(_keyed(values, key), key=_first, default=(None, None))[1]
 
     @functions.signature({"types": ["array"]}, {"types": ["expref"]})
-    def _func_sort_by(self, things: list[Any], key: Any) -> list[Any]:
-        return [one for _, one in sorted(_keyed(things, key), key=_first)]
+    def _func_sort_by(self, values: list[Any], key: Any) -> list[Any]:
+        return [value for _, value in sorted(_keyed(values, key), key=_first)]
 
     @functions.signature({"types": []})
-    def _func_to_number(self, one: Any) -> Decimal | None:
+    def _func_to_number(self, value: Any) -> Decimal | None:
         try:
-            return number_in(one) if isinstance(one, str) else _number(one)
+            return number_in(value) if isinstance(value, str) else _number(value)
         except (TypeError, PayloadError):
             return None
 
     @functions.signature({"types": []})
-    def _func_type(self, one: Any) -> str:
-        return _TYPES.get(type(one), "number")
+    def _func_type(self, value: Any) -> str:
+        return _TYPES.get(type(value), "number")
 
 
 def _first(pair: tuple[Any, Any]) -> Any:
     return pair[0]
 
 
-def _keyed(things: list[Any], key: Any) -> list[tuple[Any, Any]]:
-    """Things behind what an expression finds in each."""
-    return list(zip(_alike(key.visit(key.expression, one) for one in things), things, strict=True))
+def _keyed(values: list[Any], key: Any) -> list[tuple[Any, Any]]:
+    """Return pairs of a sort key, the result of an expression on a value, and that value."""
+    return list(zip(_alike(key.visit(key.expression, value) for value in values), values, strict=True))
 
 
 def searcher(expression: str) -> Callable[[Any], Any]:
-    """A function that finds an expression in a document; raises JMESPathError when it is none.
+    """Compile an expression to a function of documents; raises JMESPathError for an invalid expression.
 
-    What the function itself raises is not stated by the library.
+    The library does not document which exceptions the function raises.
     """
     compiled, options = jmespath.compile(expression), jmespath.Options(custom_functions=_Functions())
     return lambda document: compiled.search(document, options)

@@ -1,6 +1,6 @@
 """The profile `number`: the payload is one number as text, such as ``512.3``.
 
-It has no time: the time of arrival counts.
+It has no time, so the time of arrival counts.
 """
 
 import math
@@ -10,7 +10,7 @@ from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import partial
 
-from meteragent.decode import Found, attempt
+from meteragent.decode import PayloadNumber, parse_without_context
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MICRO
 from meteragent.privacy.exact import round_half_up
@@ -20,7 +20,7 @@ _NOT_FINITE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.ASCII | re.IGNOREC
 _HUGE = Decimal(10) ** 12
 _BEYOND = Decimal(10) ** 100
 _EXACT = Context(prec=240, rounding=ROUND_FLOOR)
-"""Numbers up to 10**100 add up exactly in it, as long as they have at most 130 decimals."""
+"""A context in which numbers up to 10**100 with at most 130 decimals add up exactly."""
 _MICRO = Decimal(10) ** 6
 _HALF = Decimal("0.5")
 _FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
@@ -30,14 +30,14 @@ _ZERO = Decimal(0)
 
 
 def text_of(payload: bytes) -> str:
-    """The payload as text; raises PayloadError when it is empty or not UTF-8."""
+    """Decode a payload as text; raises PayloadError if it is empty or not UTF-8."""
     if not payload.strip():
         raise PayloadError("refused_empty")
-    return attempt("refused_encoding", UnicodeDecodeError, bytes.decode, payload)
+    return parse_without_context("refused_encoding", UnicodeDecodeError, bytes.decode, payload)
 
 
 def finite(text: str) -> Decimal:
-    """A finite number written in decimal; exponents beyond any use become 0 or 10**100."""
+    """Parse a finite decimal number; one with an exponent beyond any use becomes 0 or 10**100."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -48,23 +48,23 @@ def finite(text: str) -> Decimal:
 
 
 def total(numbers: Iterable[Decimal]) -> Decimal:
-    """The sum of numbers, exact; those beyond 10**100 are brought to it first."""
+    """Add numbers exactly; those beyond 10**100 are clamped to it first."""
     result = Decimal(0)
-    for one in numbers:
-        result = _EXACT.add(result, min(max(one, -_BEYOND), _BEYOND))
+    for number in numbers:
+        result = _EXACT.add(result, min(max(number, -_BEYOND), _BEYOND))
     return result
 
 
 def micro(value: Decimal) -> int:
-    """floor(value * 10**6 + 1/2): a value in whole millionths, exact (DESIGN 2); bounded as by `scaled`."""
+    """Round a value to whole millionths: floor(value * 10**6 + 1/2), exact (DESIGN 2); `scaled` by 1."""
     return _floored(value, _MICRO)
 
 
 def scaled(factor: Fraction) -> Callable[[Decimal], int]:
-    """What makes floor(value * factor * 10**6 + 1/2) of a value, exact.
+    """Make a function that scales a value and rounds it, exactly: floor(value * factor * 10**6 + 1/2).
 
-    Values beyond 10**12 are brought to it first (`window.range` clamps them anyway), and those below
-    10**-20 to 0, so that no payload makes an integer of a million digits.
+    Values beyond 10**12 are clamped to it first (`window.range` clamps them anyway), and those below 10**-20
+    become 0, so that no payload makes an integer of a million digits.
     """
     unit = factor * MICRO
     if unit.denominator == 1 and unit.numerator < _UNIT_MAX:
@@ -73,34 +73,34 @@ def scaled(factor: Fraction) -> Callable[[Decimal], int]:
 
 
 def _floored(value: Decimal, unit: Decimal) -> int:
-    """By decimals: of 64 digits, rounded down, at most 49 are those of the whole number."""
+    """Round in decimals: of the 64 digits, rounded down, at most 49 belong to the whole number."""
     return math.floor(_FLOOR.fma(_bounded(value), unit, _HALF))
 
 
 def _ratio(value: Decimal, unit: Fraction) -> int:
-    """The same of any unit."""
+    """Round as `_floored`, for any unit."""
     return round_half_up(Fraction(_bounded(value)) * unit)
 
 
 def _bounded(value: Decimal) -> Decimal:
-    """A value of a size that can be reckoned with."""
+    """Clamp a value to a size that is safe to calculate with."""
     if value.copy_abs() > _HUGE:  # abs() would round, and overflow
         return _HUGE.copy_sign(value)
     return value if value.adjusted() > _VANISHING else _ZERO
 
 
-def bare(payload: bytes) -> tuple[Found]:
-    """Return the one number that a payload is; raises PayloadError as `read`."""
-    return (Found(None, read(payload)),)
+def bare(payload: bytes) -> tuple[PayloadNumber]:
+    """Read a payload that is one number; raises PayloadError as `read`."""
+    return (PayloadNumber(None, read(payload)),)
 
 
 def read(payload: bytes) -> Decimal:
-    """A bare number; raises PayloadError when it is empty, not UTF-8, no number or not finite."""
+    """Read a bare number; raises PayloadError if it is empty, not UTF-8, not a number or not finite."""
     return number_in(text_of(payload))
 
 
 def number_in(text: str) -> Decimal:
-    """The number that a text is; raises PayloadError when it is none, or not finite."""
+    """Parse a text as a number; raises PayloadError if it is none, or not finite."""
     if _NOT_FINITE.fullmatch(text):
         raise PayloadError("refused_not_finite")
     if not _NUMBER.fullmatch(text):

@@ -1,15 +1,15 @@
-"""What a profile is: what a known device says, how it is read, and what of it must never leave.
+"""Profiles: the quantities in a known device's messages, their readers, and the fields that must never leave.
 
-A profile names quantities. Each is one number of a device's messages, or several of the same kind,
-with its kind and unit as the device's documentation states them: the configuration repeats both,
-and a profile refuses others (law 5). Whatever else a message holds is not looked at (default deny).
+A profile names quantities. Each is one number of a device's messages, or several of the same kind, with the
+kind and unit that the device's documentation states. The configuration repeats both, and a profile refuses
+others (law 5). All other content of a message is ignored (default deny).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from meteragent.decode import Decoder, Found
+from meteragent.decode import Decoder, PayloadNumber
 from meteragent.decode.number import scaled
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Reading
@@ -18,18 +18,19 @@ from meteragent.domain.units import UNIT_FACTOR, Kind
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number that a device's messages hold.
+    """A quantity in a device's messages.
 
-    `read` gives what it finds in a payload, or raises PayloadError. `scale` is how many W or Wh one of
-    its own unit is; None: the payload does not say, the unit is the configuration's. `interval_ms` is
-    what an interval energy covers, where the device's documentation states it. Not `timed`: the messages
-    have no time that says which instant it is, so the arrival counts. `step_wh` is the step in which an
-    energy is counted, where it is known; one that `is_count` has steps of 1. `counters` of them are summed.
+    `read` returns the numbers in a payload, or raises PayloadError. `scale` is the number of W or Wh in one
+    of the device's units; None: the payload does not state its unit, so the configuration does. `interval_ms`
+    is the time that an interval energy covers, if the device's documentation states it. If it is not `timed`,
+    the messages have no unambiguous time, so the arrival counts. `step_wh` is the step in which an energy is
+    counted, if it is known; a quantity that `is_count` has steps of 1. `counters` is the number of counters
+    that are summed.
     """
 
     kind: Kind
     scale: Fraction | None
-    read: Callable[[bytes], Sequence[Found]]
+    read: Callable[[bytes], Sequence[PayloadNumber]]
     interval_ms: int | None = None
     timed: bool = True
     step_wh: Fraction | None = None
@@ -41,16 +42,19 @@ class Quantity:
 class Profile:
     """A family of devices on MQTT.
 
-    `topics` are the usual templates, the first the one to try; `quantities` by name, the first of a kind
-    being its default; `named` makes the quantity of another name, where the users of a family name what
-    their devices send (None: it cannot be one). `every_ms` is how far apart readings usually are,
-    `period_ms` how far apart powers are at most (0: they are sent on change; None: the operator has to state
-    it), `hold_ms` how long a power reading stands where nothing is written; `quantum_w` is the device's
-    resolution, and a power stands within `dead_band_w` of what the device last sent (DESIGN 2); where that is
-    not `dead_band_known`, the operator has to state it. `identifies` says what the {meter} of its topics is,
-    when that names a device or a contract: then it must not leave as it is. `needs_id`: its messages name
-    meters, several of which come on one topic. `personal` are the fields that identify a person, a place or a
-    contract, and are dropped; `traps` are what to know before trusting a number.
+    `topics` are the usual templates, with the one to try first at the beginning. `quantities` are by name;
+    the first of a kind is its default. `named` makes the quantity of any other name, for families whose users
+    name their quantities themselves; it returns None for an impossible name.
+
+    `every_ms` is the usual time between readings and `period_ms` the longest time between powers (0: they are
+    sent on change; None: the operator has to state it). `hold_ms` is the default of `source.hold`.
+    `quantum_w` is the device's resolution. The power is within `dead_band_w` of the last one sent (DESIGN 2);
+    if that is not `dead_band_known`, the operator has to state it.
+
+    `identifies` describes the {meter} of its topics if that names a device or a contract and so must not
+    leave unchanged. If it `needs_id`, messages of several meters, which they name, come on one topic.
+    `personal` are the fields that identify a person, a place or a contract; they are dropped. `traps` are
+    facts to know before trusting a number.
     """
 
     name: str
@@ -70,30 +74,34 @@ class Profile:
     traps: tuple[str, ...] = ()
 
     def quantity(self, kind: Kind, name: str | None) -> Quantity | None:
-        """The quantity of a name; without one the first of the kind. None when there is none."""
+        """Return the quantity of a name, or without a name the first of the kind; None if there is none."""
         if name is not None:
-            found = self.quantities.get(name)
-            if found is not None and found.kind is kind:
-                return found
+            quantity = self.quantities.get(name)
+            if quantity is not None and quantity.kind is kind:
+                return quantity
             return None if self.named is None else self.named(kind, name)
-        return next((one for one in self.quantities.values() if one.kind is kind), None)
+        return next((quantity for quantity in self.quantities.values() if quantity.kind is kind), None)
 
 
 def decoder(
-    read: Callable[[bytes], Sequence[Found]], scale: Fraction | None, unit: str, meter_id: str | None = None
+    read: Callable[[bytes], Sequence[PayloadNumber]],
+    scale: Fraction | None,
+    unit: str,
+    meter_id: str | None = None,
 ) -> Decoder:
-    """What `read` finds as readings in `unit`; `scale` is how many W or Wh a number is (None: one unit).
+    """Make a decoder that converts the numbers of `read` to readings in `unit`.
 
-    Of a payload that names meters, only what is of `meter_id` counts: a radio hears the neighbours
-    too. The decoder raises PayloadError.
+    `scale` is the number of W or Wh in one of the device's units; None: its unit is `unit`. If the payload
+    names meters, only readings of `meter_id` count, because a radio hears the neighbours, too. The decoder
+    raises PayloadError.
     """
     micro = scaled(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])
 
     def decode(payload: bytes) -> list[Reading]:
-        found = read(payload)
-        mine = found if meter_id is None else [one for one in found if one.id == meter_id]
-        if found and not mine:
+        numbers = read(payload)
+        own_numbers = numbers if meter_id is None else [number for number in numbers if number.id == meter_id]
+        if numbers and not own_numbers:
             raise PayloadError("refused_meter")
-        return [Reading(one.time_ms, micro(one.number)) for one in mine]
+        return [Reading(number.time_ms, micro(number.number)) for number in own_numbers]
 
     return decode

@@ -1,19 +1,19 @@
-"""SenML packs in JSON (RFC 8428, 8798, 9100): the records of a pack, resolved, and which of them are meant.
+"""SenML packs in JSON (RFC 8428, 8798, 9100): the resolved records of a pack, and the selection among them.
 
 Theory of operation
 -------------------
-Base fields hold from the record that has them to the next that has them. A record's name is bn + n, its
-time bt + t, its unit u or else bu, its value bv + v and its sum bs + s; what is missing counts as 0. Times
-from 2**28 on are seconds since the Unix epoch; those before are relative to the arrival, and 0 is the
-arrival itself. A relative time in the future is a plan, not a measurement, and refused.
+A base field applies from its record until a later record replaces it. A record's name is bn + n, its time bt
++ t, its unit u or else bu, its value bv + v and its sum bs + s; a missing number counts as 0. Times from
+2**28 on are seconds since the Unix epoch; smaller ones are relative to the arrival, and 0 is the arrival
+itself. A relative time in the future is a plan, not a measurement, and is refused.
 
-What is asked for is a name, or its end behind a ``:`` or ``/``; or no name, and then the records of a
-fitting unit, if they have one name. Nothing is guessed: two names that fit are refused.
+The configuration selects records by their name, or by its end after a ``:`` or ``/``. Without a name it
+selects the records with a unit of the right kind, if these have one name. Nothing is guessed: if two names
+match, the pack is refused.
 
-The rules
----------
-1. A field that ends in ``_`` must be understood: a pack with one is refused, as is one of another version.
-2. Numbers are exact: power is given in W and energy in J, of which all units are whole multiples.
+Rules:
+1. A field that ends in ``_`` must be understood, so a pack with one is refused, as is one of another version.
+2. Numbers are exact: power is converted to W and energy to J, of which all units are whole multiples.
 3. A sum (`s`) is the integral of a power over time, in J: a register.
 """
 
@@ -22,7 +22,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from meteragent.decode import Found
+from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of, number_of
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import Kind
@@ -30,7 +30,7 @@ from meteragent.domain.units import Kind
 WATTS = {"W": 1, "kW": 1000}
 JOULES = {"J": 1, "Wh": 3600, "kWh": 3_600_000}
 J_IN_WH = Fraction(1, 3600)
-"""The scale of energies, which are given in J."""
+"""The scale of energies, which are read in J."""
 
 _VERSIONS = (10, 26)  # RFC 9100: 10 is RFC 8428, + 2**4 the secondary units of RFC 8798
 _ABSOLUTE_S = 2**28
@@ -40,7 +40,7 @@ _LARGE = Decimal(10) ** 30
 
 
 class Record(NamedTuple):
-    """A resolved record. `value` and `sum` are as they stand, None where there is none."""
+    """A resolved record. `value` and `sum` may be of any type; None if they are missing."""
 
     name: str
     unit: str | None
@@ -50,17 +50,17 @@ class Record(NamedTuple):
 
 
 def records(payload: bytes) -> Iterator[Record]:
-    """The records of a pack; raises PayloadError where it is none, or must not be read as one."""
+    """Yield the resolved records of a pack; raises PayloadError if it is not one that can be read."""
     pack = document_of(payload)
     if not isinstance(pack, list) or not all(isinstance(fields, dict) for fields in pack):
         raise PayloadError("refused_type")
-    if any(label.endswith("_") for fields in pack for label in fields):
+    if any(key.endswith("_") for fields in pack for key in fields):
         raise PayloadError("refused_extension")
     if any("bver" in fields and fields["bver"] not in _VERSIONS for fields in pack):
         raise PayloadError("refused_extension")
     base: dict[str, Any] = {}
     for fields in pack:
-        base |= {label: found for label, found in fields.items() if label in ("bn", "bt", "bu", "bv", "bs")}
+        base |= {key: value for key, value in fields.items() if key in ("bn", "bt", "bu", "bv", "bs")}
         yield _resolved(fields, base)
 
 
@@ -71,55 +71,61 @@ def _resolved(fields: dict[str, Any], base: dict[str, Any]) -> Record:
         raise PayloadError("refused_type")
     time_ms = _time_ms(_added(base.get("bt", Decimal(0)), fields.get("t", Decimal(0))))
     value, total = _based(fields, "v", base.get("bv")), _based(fields, "s", base.get("bs"))
-    other = any(label in fields for label in ("vs", "vb", "vd"))
-    return Record(base_name + name, unit, time_ms, "" if other and "v" not in fields else value, total)
+    has_other_value = any(key in fields for key in ("vs", "vb", "vd"))
+    return Record(
+        base_name + name, unit, time_ms, "" if has_other_value and "v" not in fields else value, total
+    )
 
 
-def _based(fields: dict[str, Any], label: str, base: Any) -> Any:
-    """A field and its base: their sum where both are numbers, else the field as it stands."""
-    found = fields.get(label)
-    if base is None or (label in fields and not isinstance(found, Decimal)):
-        return found
-    return _added(base, Decimal(0) if found is None else found)
+def _based(fields: dict[str, Any], key: str, base: Any) -> Any:
+    """Add a field and its base if both are numbers; otherwise return the field unchanged."""
+    value = fields.get(key)
+    if base is None or (key in fields and not isinstance(value, Decimal)):
+        return value
+    return _added(base, Decimal(0) if value is None else value)
 
 
-def _added(one: Any, other: Any) -> Decimal:
-    return _EXACT.add(_bounded(number_of(one)), _bounded(number_of(other)))
+def _added(number: Any, base: Any) -> Decimal:
+    return _EXACT.add(_bounded(number_of(number)), _bounded(number_of(base)))
 
 
 def _bounded(number: Decimal) -> Decimal:
-    """A number of a size that can be reckoned with exactly."""
+    """Clamp a number to a size for which arithmetic is exact."""
     return _LARGE.copy_sign(number) if number.copy_abs() > _LARGE else number
 
 
 def _time_ms(time_s: Decimal) -> int | None:
-    """As Reading has it: since the epoch, or, negative, so long before the arrival; None is the arrival."""
+    """Convert a time to that of a Reading: since the epoch, negative before arrival, or None for arrival."""
     if time_s.copy_abs() > _TIME_MAX_S or 0 < time_s < _ABSOLUTE_S:
         raise PayloadError("refused_time")
     return int(_EXACT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None
 
 
-def reader(kind: Kind, name: str | None, *, of_sum: bool = False) -> Callable[[bytes], Sequence[Found]]:
-    """What finds the records that are meant, all times of them: in W, or in J (`J_IN_WH`).
+def reader(
+    kind: Kind, name: str | None, *, of_sum: bool = False
+) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make a reader of the selected records, at all of their times: in W, or in J (`J_IN_WH`).
 
-    Without a name those of a fitting unit; `of_sum`: the sum of a power, which is a register. A named record
-    of a power is a register by its sum too.
+    Without a name it selects records with a unit of the kind. `of_sum` selects the sum of a power, which is a
+    register. A named record of a power has a register in its sum, too.
     """
     units = WATTS if kind is Kind.POWER or of_sum else JOULES
 
-    def read(payload: bytes) -> list[Found]:
+    def read(payload: bytes) -> list[PayloadNumber]:
         pack = list(records(payload))
         if name is None:
-            meant = [
-                one for one in pack if one.unit in units and (one.sum if of_sum else one.value) is not None
+            selected = [
+                record
+                for record in pack
+                if record.unit in units and (record.sum if of_sum else record.value) is not None
             ]
         else:
-            meant = [one for one in pack if _is_named(one.name, name)]
-        if not meant:
+            selected = [record for record in pack if _is_named(record.name, name)]
+        if not selected:
             raise PayloadError("other")
-        if len({one.name for one in meant}) > 1:
+        if len({record.name for record in selected}) > 1:
             raise PayloadError("refused_ambiguous")
-        return [Found(one.time_ms, _number(one, kind, of_sum=of_sum)) for one in meant]
+        return [PayloadNumber(record.time_ms, _number(record, kind, of_sum=of_sum)) for record in selected]
 
     return read
 
@@ -129,11 +135,11 @@ def _is_named(full: str, name: str) -> bool:
 
 
 def _number(record: Record, kind: Kind, *, of_sum: bool) -> Decimal:
-    """What is meant of a record, in W or in J."""
+    """Return the selected number of a record, in W or in J."""
     if kind is Kind.REGISTER and (of_sum or record.unit in WATTS):
-        factor, found = WATTS.get(record.unit or ""), record.sum
+        factor, number = WATTS.get(record.unit or ""), record.sum
     else:
-        factor, found = (WATTS if kind is Kind.POWER else JOULES).get(record.unit or ""), record.value
+        factor, number = (WATTS if kind is Kind.POWER else JOULES).get(record.unit or ""), record.value
     if factor is None:
         raise PayloadError("refused_unit")
-    return _EXACT.multiply(_bounded(number_of(found)), Decimal(factor))
+    return _EXACT.multiply(_bounded(number_of(number)), Decimal(factor))

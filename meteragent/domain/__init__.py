@@ -1,1 +1,1 @@
-"""What a configuration means: units, terms, grids, names, and what one step of the core commits."""
+"""The meaning of a configuration: units, terms, grids, names, and the commit of one step of the core."""

@@ -1,7 +1,7 @@
-"""The budget of a meter: what it may spend in a period, over all of its streams.
+"""The budget of a meter: the most privacy that it may spend in a period, over all of its streams.
 
-`config` reads it, `core.charges` asks the odometer before a window opens, and `store.ledger` checks it again
-in the transaction that debits.
+`config` reads it, `core.charges` checks it against the odometer before a window opens, and `store.ledger`
+checks it again in the transaction that debits.
 """
 
 from fractions import Fraction
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Budget(NamedTuple):
-    """At most `epsilon_per_w` (1/W) over all channels of a meter in each period.
+    """At most `epsilon_per_w` (1/W) over all streams of a meter in each period.
 
     Periods are whole days, aligned to the Unix epoch.
     """

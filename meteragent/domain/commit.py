@@ -1,8 +1,8 @@
-"""The public side: value types of what may be stored and may leave.
+"""The public side: value types of all that may be stored and may leave.
 
-A commit is all that one step of the core asks the store to write, in one transaction. Everything
-in it is either public (times, terms, charges) or hidden by noise that was drawn before the first
-reading was added (accumulators; THEORY 3.4). A raw reading has no place in these types.
+A commit is everything that one step of the core asks the store to write, in one transaction. Each item in it
+is either public (times, terms, charges) or hidden by noise that was drawn before the first reading was added
+(accumulators; THEORY 3.4). No field of these types can hold a raw reading.
 """
 
 from collections import Counter
@@ -16,26 +16,26 @@ from meteragent.privacy.exact import round_half_up
 
 
 class Slot(NamedTuple):
-    """An open slot of a window: its place and *noise + dither + energy so far* (law 3)."""
+    """An open slot of a window: its index, and *noise + dither + energy so far* (law 3)."""
 
-    place: int
+    slot_index: int
     accumulator: int
 
 
 class OpenWindow(NamedTuple):
     """A window between its opening and its last slot's close.
 
-    `noise_bound` is the secret R of THEORY 2.1, None once all n slots were drawn; `drawn` slots have had
-    their uniform drawn from it, in order of their index and at most n ever; `slots` are those drawn and not
-    yet closed. `topic` and `label` are where and under which name its records leave. `masked` is the place
-    where the register at `covered_ms` minus the accumulator is kept: the register at the slot's start minus
-    noise and dither.
+    `noise_bound` is the secret R of THEORY 2.1, None once noise was drawn for all n slots. `drawn` is the
+    number of slots whose uniform was drawn from R, in order of their index and at most n ever; `slots` are
+    those of them that are still open. Its records leave on `topic` under the public name. `masked` is the
+    index of the slot that holds a difference instead of an accumulator: the register at the covered time
+    minus the accumulator, which equals the register at the slot's start minus noise and dither.
     """
 
     start_ms: int
     terms: str
     topic: str
-    label: str
+    public_id: str
     noise_bound: int | None
     drawn: int
     slots: tuple[Slot, ...]
@@ -43,15 +43,15 @@ class OpenWindow(NamedTuple):
 
 
 class TimelineState(NamedTuple):
-    """What a restart needs of one meter of one stream.
+    """The state of one meter of one stream that a restart needs.
 
-    Time before `covered_ms` has been accounted for; `standing_ms` is the time of the newest
-    reading that took part in that (earlier ones are wholly covered); `newest_ms` the newest
-    timestamp accepted; `next_ms` where the next window starts; `idle` how many windows have
-    opened since the last accepted reading.
+    All time before `integrated_until_ms` is accounted for. `standing_ms` is the time of the newest reading
+    included in that account (earlier ones are wholly covered), `newest_ms` the newest timestamp accepted,
+    `next_ms` the start of the next window, and `idle` the number of windows opened since the last accepted
+    reading.
     """
 
-    covered_ms: int
+    integrated_until_ms: int
     standing_ms: int | None
     newest_ms: int | None
     next_ms: int
@@ -60,10 +60,10 @@ class TimelineState(NamedTuple):
 
 
 class Total(NamedTuple):
-    """The running sum of all that left under a name since `since_ms`, up to `end_ms` without a hole.
+    """The running sum of all records under a name from `since_ms` to `end_ms`, without a gap.
 
-    `sum` is in millionths of `unit` (an energy) times milliseconds, over an hour; `variance` that of its
-    noise, in the unit squared.
+    `sum` is in millionths of `unit` (an energy) times milliseconds per hour; `variance` is the variance of
+    its noise, in the unit squared.
     """
 
     since_ms: int
@@ -79,21 +79,21 @@ class Total(NamedTuple):
 
     @classmethod
     def after(
-        cls, before: "Total | None", terms: Terms, window_ms: int, place: int, left: tuple[int, float]
+        cls, before: "Total | None", terms: Terms, window_ms: int, slot_index: int, release: tuple[int, float]
     ) -> "Total":
-        """The sum with one more slot of a window that left, as quanta and standard deviation.
+        """Add a released slot of a window, given as (quanta, standard deviation), to the sum.
 
-        It begins anew where a slot is missing before, or the unit is another.
+        The sum starts again at 0 if a slot before this one is missing, or the unit has changed.
         """
-        (from_ms, _), *_ = terms.stretches(place)
-        to_ms = terms.stretches(place)[-1][1]
+        (from_ms, _), *_ = terms.stretches(slot_index)
+        to_ms = terms.stretches(slot_index)[-1][1]
         if terms.bands:
             from_ms, to_ms = 0, terms.length_ms
         unit = ENERGY_UNIT[terms.unit]
         if before is None or before.unit != unit or window_ms + from_ms > before.end_ms:
             before = cls(window_ms + from_ms, window_ms + from_ms, unit, 0, 0.0)
-        quanta, deviation = left
-        per_ms = terms.slot_ms(place) if terms.kind is Kind.POWER else HOUR_MS
+        quanta, deviation = release
+        per_ms = terms.slot_ms(slot_index) if terms.kind is Kind.POWER else HOUR_MS
         return before._replace(
             end_ms=max(before.end_ms, window_ms + to_ms),
             sum=before.sum + quanta * terms.quantum_u * per_ms,
@@ -102,7 +102,7 @@ class Total(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """A message that will leave, byte for byte: not before `due_ms` (wall clock)."""
+    """A message to send, byte for byte, at `due_ms` (wall clock) or later."""
 
     topic: str
     payload: bytes
@@ -111,7 +111,7 @@ class Outgoing(NamedTuple):
 
 
 class Descriptor(NamedTuple):
-    """The latest descriptor of a sink topic, sent again at every connect (retained)."""
+    """The latest descriptor of a sink topic, retained and sent again at every connect."""
 
     topic: str
     id: str
@@ -119,7 +119,7 @@ class Descriptor(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A kind of window that was opened: on a UTC day (its start, ms), at epsilon in 1/W."""
+    """The charge of a window: the UTC day on which it starts (that day's start, ms), and epsilon in 1/W."""
 
     day_ms: int
     epsilon_per_w: Fraction
@@ -127,17 +127,16 @@ class Charge(NamedTuple):
 
 @dataclass(slots=True)
 class Commit:
-    """What one step of the core asks the store to write in one transaction.
+    """Everything that one step of the core asks the store to write in one transaction.
 
-    `marks`: per meter, the end of the last interval ever opened (law 1; never lowered).
-    `charges`: how many windows of each kind were opened, by meter (law 2).
-    `states`: per meter, its new state; None deletes it (the meter is forgotten). They are in the order in
-    which something came to their meters, as are their rows in the store: who reports together lies together.
-    `terms`: terms that a state refers to, by id; `descriptors`: new ones; `outgoing`: in order. `totals`:
-    running totals by the name under which a meter leaves.
+    `marks`: per meter, the end of the last interval ever opened (law 1; never lowered). `charges`: the number
+    of windows opened, by charge and meter (law 2). `states`: per meter, its new state; None deletes it (the
+    meter is forgotten). States are in the order in which messages of their meters arrived, as are their rows
+    in the store, so meters that report together share pages. `terms`: terms that a state refers to, by id.
+    `descriptors`: new descriptors. `outgoing`: messages in order. `totals`: running totals by public name.
     """
 
-    channel: str
+    stream: str
     clock_ms: int
     marks: dict[str, int] = field(default_factory=dict)
     charges: dict[Charge, Counter[str]] = field(default_factory=dict)
@@ -148,16 +147,16 @@ class Commit:
     totals: dict[str, Total] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Whether there is anything to write."""
+        """Return whether there is anything to write."""
         return bool(self.marks or self.charges or self.states or self.outgoing or self.descriptors)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the store knows of one channel when the agent starts.
+    """The content of the store for one stream when the agent starts.
 
-    `floor_ms`: no window of any meter opens before it (after a lost or restored store);
-    `announced`: the id of the latest descriptor of each sink topic; `totals`: by the name of a meter.
+    `floor_ms`: the time before which no window of any meter opens (after a lost or restored store).
+    `announced`: the id of the latest descriptor of each sink topic. `totals`: running totals by public name.
     """
 
     marks: dict[str, int]

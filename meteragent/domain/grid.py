@@ -1,9 +1,27 @@
-"""Time <-> slot arithmetic: the epoch grid, the local calendar, and how times and durations are written.
+"""Time and slots: the epoch grid, the local calendar, and times and durations as text.
 
-Times are whole milliseconds since the Unix epoch, durations whole milliseconds; both are exact. On the
-calendar a window is a local day, week (from Monday) or month: from its first midnight to the next one's.
-Where clocks are put forward over midnight, the day starts at that moment; where midnight comes twice, at
-the first; a day that a country skipped has no time, and so no window. All of it is public.
+Theory of operation
+-------------------
+Times are whole milliseconds since the Unix epoch, durations whole milliseconds; both are exact. There are
+two grids, `Epoch` and `Calendar`. Both follow from the configuration and public time-zone rules alone, so a
+window's boundaries reveal nothing.
+
+`Epoch` cuts time at multiples of one length. `Calendar` cuts it at local midnights: a window is a day, a week
+(from Monday) or a month, from the first instant of its first day to the first instant of the next window.
+
+A local time does not name one instant: some local times occur twice, some never. `Calendar`
+has one rule for this, `_instant_ms`, which maps a local day and minute to an instant:
+
+- an ambiguous time (clocks are put back) is its first occurrence;
+- a time that never occurs (clocks are put forward) is the instant of the change. So a day whose midnight is
+  skipped starts at that instant, and two bands that meet inside the skipped hour meet there;
+- a day that a country skipped, as Samoa did on 2011-12-30, has no instants. It has no window of its own, and
+  its bands are empty.
+
+What must hold in any zone: the windows of a grid do not overlap and leave no gap (`end_ms` of one is the
+start of the next), and `first_ms` returns the start of one of them. Law 1 relies on this, because a mark is
+the end of a window. If a zone's rules change in a later version of its data, windows of the old and the new
+rules may overlap; the mark then keeps the overlapping window from opening.
 """
 
 import re
@@ -24,28 +42,28 @@ _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]
 
 
 def floor(time_ms: int, step_ms: int) -> int:
-    """The last boundary of the epoch grid at or before a time."""
+    """Round a time down to a boundary of the epoch grid."""
     return time_ms - time_ms % step_ms
 
 
 def ceil(time_ms: int, step_ms: int) -> int:
-    """The first boundary of the epoch grid at or after a time."""
+    """Round a time up to a boundary of the epoch grid."""
     return time_ms + -time_ms % step_ms
 
 
 class Grid(Protocol):
-    """Where windows start and end."""
+    """A division of time into windows."""
 
     def first_ms(self, time_ms: int) -> int:
-        """The first start of a window at or after a time."""
+        """Return the first start of a window at or after a time."""
         ...
 
     def start_ms(self, time_ms: int) -> int:
-        """The start of the window that a time lies in."""
+        """Return the start of the window that a time lies in."""
         ...
 
     def end_ms(self, start_ms: int) -> int:
-        """The end of the window that starts at `start_ms`: the next one's start."""
+        """Return the end of the window that starts at `start_ms`, which is the next one's start."""
         ...
 
 
@@ -56,20 +74,20 @@ class Epoch:
     length_ms: int
 
     def first_ms(self, time_ms: int) -> int:
-        """The first multiple of the length at or after a time."""
+        """Return the first multiple of the length at or after a time."""
         return ceil(time_ms, self.length_ms)
 
     def start_ms(self, time_ms: int) -> int:
-        """The multiple of the length at or before a time."""
+        """Return the last multiple of the length at or before a time."""
         return floor(time_ms, self.length_ms)
 
     def end_ms(self, start_ms: int) -> int:
-        """One length later."""
+        """Return the time one length later."""
         return start_ms + self.length_ms
 
 
 CALENDAR_UNITS = ("1d", "1w", "1mo")
-"""The windows that follow the local calendar, as they are written."""
+"""The lengths of windows that follow the local calendar, as in a configuration."""
 
 
 class Hours(NamedTuple):
@@ -80,12 +98,12 @@ class Hours(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As records say it: ``00:00/06:00``."""
+        """The hours as in records: ``00:00/06:00``."""
         return "/".join(f"{minute // 60:02}:{minute % 60:02}" for minute in self)
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """The same without midnight inside: one part, or two."""
+        """The hours without midnight inside: one part, or two."""
         if self.from_min < self.to_min:
             return ((self.from_min, self.to_min),)
         return tuple(part for part in ((0, self.to_min), (self.from_min, 24 * 60)) if part[0] < part[1])
@@ -95,47 +113,47 @@ class Hours(NamedTuple):
 class Calendar:
     """Windows on the local calendar of a time zone: one day, one week or one month each.
 
-    `unit` is one of CALENDAR_UNITS. A zone's rules may change; what was opened is not opened again,
-    because windows open only at or after the end of the last one (law 1).
+    `unit` is one of CALENDAR_UNITS. A zone's rules may change, but no interval is opened again, because
+    windows open only at or after the end of the last one (law 1).
     """
 
     timezone: str
     unit: str
 
     def first_ms(self, time_ms: int) -> int:
-        """The first start of a unit at or after a time."""
+        """Return the first start of a unit at or after a time."""
         day = self._first_day(self._date(time_ms))
         while (start_ms := self._instant_ms(day)) < time_ms:
             day = self._next(day)
         return start_ms
 
     def start_ms(self, time_ms: int) -> int:
-        """The start of the unit that a time lies in."""
+        """Return the start of the unit that a time lies in."""
         return self._instant_ms(self._first_day(self._date(time_ms)))
 
     def end_ms(self, start_ms: int) -> int:
-        """The start of the next unit that has any time in it."""
+        """Return the start of the next unit that is not empty."""
         day = self._next(self._first_day(self._date(start_ms)))
         while (end_ms := self._instant_ms(day)) <= start_ms:
             day = self._next(day)
         return end_ms
 
     def stretches(self, start_ms: int, hours: Hours) -> tuple[tuple[int, int], ...]:
-        """Where hours of the day lie in a window: (from, to) in ms after its start, one or two a day."""
-        found: list[tuple[int, int]] = []
+        """Locate hours of the day in a window: (from, to) in ms after its start, one or two a day."""
+        stretches: list[tuple[int, int]] = []
         for day in self._days(start_ms):
             minutes = [minute for part in hours.parts for minute in part]
             instants_ms = [self._instant_ms(day, minute) for minute in minutes]
             for from_ms, to_ms in zip(instants_ms[::2], instants_ms[1::2], strict=True):
                 if from_ms < to_ms:
-                    found.append((from_ms - start_ms, to_ms - start_ms))
-        return tuple(found)
+                    stretches.append((from_ms - start_ms, to_ms - start_ms))
+        return tuple(stretches)
 
     def _days(self, start_ms: int) -> Iterator[date]:
         """Yield the local days of a window."""
         day, end_ms = self._date(start_ms), self.end_ms(start_ms)
         while (begin_ms := self._instant_ms(day)) < end_ms:
-            if self._date(begin_ms) == day:  # else a change of zone skipped it, as Samoa did 2011-12-30
+            if self._date(begin_ms) == day:  # otherwise a change of zone skipped the day
                 yield day
             day += timedelta(days=1)
 
@@ -143,36 +161,37 @@ class Calendar:
         return (_EPOCH + timedelta(milliseconds=time_ms)).astimezone(ZoneInfo(self.timezone)).date()
 
     def _first_day(self, day: date) -> date:
-        """The first day of the unit that a day lies in."""
+        """Return the first day of the unit that a day lies in."""
         if self.unit == "1mo":
             return day.replace(day=1)
         return day - timedelta(days=day.weekday()) if self.unit == "1w" else day
 
     def _next(self, day: date) -> date:
-        """The first day of the next unit."""
+        """Return the first day of the next unit."""
         if self.unit == "1mo":
             return (day.replace(day=1) + timedelta(days=31)).replace(day=1)
         return day + timedelta(days=7 if self.unit == "1w" else 1)
 
     def _instant_ms(self, day: date, minute: int = 0) -> int:
-        """Return when a local day has got so far; a time that is skipped is when clocks were put forward."""
+        """Convert a minute of a local day to an instant; a skipped time is the instant of the change."""
         zone = ZoneInfo(self.timezone)
         local, ahead = datetime.combine(day, time(), zone) + timedelta(minutes=minute), timedelta(0)
-        # Of a time that is skipped: one minute after the last time before it that is not.
+        # A skipped time does not survive the round trip through UTC. Step back to the last minute that does;
+        # the clocks were put forward one minute after that.
         while (moment := local.astimezone(UTC)).astimezone(zone) != local:
             local, ahead = local - timedelta(minutes=1), timedelta(minutes=1)
         return (moment + ahead - _EPOCH) // _MILLISECOND
 
 
 def day(time_ms: int) -> int:
-    """The start of the UTC day that holds a time."""
+    """Return the start of the UTC day that a time lies in."""
     return floor(time_ms, DAY_MS)
 
 
 def parse_duration(text: str) -> int:
-    """A duration such as ``30min``, ``10s``, ``24h`` or ``30d`` in milliseconds.
+    """Parse a duration such as ``30min``, ``10s``, ``24h`` or ``30d`` to milliseconds.
 
-    Raises ValueError when it is not a whole number followed by ms, s, min, h or d.
+    Raises ValueError for anything but a whole number followed by ms, s, min, h or d.
     """
     match = _DURATION.fullmatch(text)
     if match is None:
@@ -181,16 +200,36 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(duration_ms: int) -> str:
-    """A duration as people write it in the configuration: the largest unit that fits, ``30min``."""
+    """Format a duration as in a configuration, in the largest unit that divides it: ``30min``."""
     for unit in ("d", "h", "min", "s"):
         if duration_ms and duration_ms % _DURATION_MS[unit] == 0:
             return f"{duration_ms // _DURATION_MS[unit]}{unit}"
     return f"{duration_ms}ms" if duration_ms else "0s"
 
 
-@lru_cache(maxsize=256)  # records say few different ones
+_PARTS_MS = (("day", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS), ("s", 1000), ("ms", 1))
+
+
+def duration_text(duration_ms: int, units: int = len(_PARTS_MS)) -> str:
+    """Write a duration for people: ``30 min``, ``1 day``, ``2 days 4 h``.
+
+    Of a long one only the largest `units` units are written, rounded down: ``2,191 days 23 h``.
+    """
+    parts: list[str] = []
+    rest_ms, units_left = duration_ms, units
+    for unit, unit_ms in _PARTS_MS:
+        count, rest_ms = divmod(rest_ms, unit_ms)
+        if count:
+            parts.append(f"{count:,} {unit}{'s' if unit == 'day' and count > 1 else ''}")
+        units_left -= bool(parts)
+        if units_left == 0:
+            break
+    return " ".join(parts) or "0 s"
+
+
+@lru_cache(maxsize=256)  # records have few different durations
 def iso_duration(duration_ms: int) -> str:
-    """A duration in ISO 8601 with time designators only: ``PT30M``, ``PT24H``, ``PT0.5S``."""
+    """Format a duration in ISO 8601 with time designators only: ``PT30M``, ``PT24H``, ``PT0.5S``."""
     hours, rest = divmod(duration_ms, HOUR_MS)
     minutes, rest = divmod(rest, MINUTE_MS)
     seconds, millis = divmod(rest, 1000)
@@ -202,16 +241,16 @@ def iso_duration(duration_ms: int) -> str:
 
 @lru_cache(maxsize=256)  # all meters' slots start at the same times
 def iso_time(time_ms: int) -> str:
-    """A time in RFC 3339, UTC, with milliseconds only where there are any."""
+    """Format a time in RFC 3339, UTC, with milliseconds only if they are not 0."""
     seconds, millis = divmod(time_ms, 1000)
     text = (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
     return f"{text}.{millis:03d}Z" if millis else f"{text}Z"
 
 
 def parse_time(text: str) -> int:
-    """An RFC 3339 time with its zone, in milliseconds (rounded down).
+    """Parse an RFC 3339 time with its zone to milliseconds, rounded down.
 
-    Raises ValueError for anything else, a time without a zone included.
+    Raises ValueError for anything else, including a time without a zone.
     """
     if _RFC3339.fullmatch(text) is None:
         raise ValueError("not an RFC 3339 time with a zone, such as 2026-11-20T12:00:00Z")

@@ -1,4 +1,4 @@
-"""Presets, and what people state (an energy to hide) as what the mechanism needs (a radius on a lattice)."""
+"""Presets, and the conversion of an energy to hide, which people state, to a radius on a lattice."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,9 +9,10 @@ from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Names for numbers, in W and Wh, that are both private and useful (DESIGN 5).
+    """Named settings, in W and Wh, that are both private and useful (DESIGN 5).
 
-    `length` is a window in ms, or a unit of the calendar; `blocks` are its slots (of a profile, the day's).
+    `length` is a window in ms, or a unit of the calendar; `blocks` is the number of slots in a window, or for
+    a profile in a day.
     """
 
     length: int | str
@@ -34,12 +35,12 @@ PRESETS = {
 
 
 def units_per_watt(kind: Kind, unit: str, duration_ms: int) -> Fraction:
-    """Return how many of the unit one watt is, over a duration where the unit is an energy."""
+    """Convert one watt to the unit, over a duration if the unit is an energy."""
     hours = Fraction(1) if kind is Kind.POWER else Fraction(duration_ms, HOUR_MS)
     return hours / UNIT_FACTOR[unit]
 
 
 def radius_that_hides(hide_wh: Fraction, slot_ms: int, units_per_w: Fraction, quantum: Fraction) -> Fraction:
-    """Return hide / slot as a radius in the unit, rounded up to the lattice (DESIGN 2)."""
+    """Compute hide / slot as a radius in the unit, rounded up to the lattice (DESIGN 2)."""
     power_w = hide_wh * HOUR_MS / slot_ms
     return -(-power_w * units_per_w // quantum) * quantum

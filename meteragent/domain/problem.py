@@ -1,6 +1,6 @@
-"""What can be wrong with the agent: each problem has a stable code, a cause and a cure.
+"""The problems that an agent can have: each has a stable code, a cause and a cure.
 
-A problem never holds a value, and is never of one named meter (law 4): at most it counts.
+A problem never holds a value and never names a meter (law 4); at most it states a number of meters.
 """
 
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a code stands for: its cause, which may have fields to fill in, its cure, and a section.
+    """The meaning of a code: its cause, which may have fields to fill in, its cure, and a section.
 
-    `section` is the anchor of the section of the runbook, deploy/README.md, that says more.
+    `section` is the anchor of the section of the runbook, deploy/README.md, with more detail.
     """
 
     cause: str
@@ -20,30 +20,30 @@ class Meaning:
 
 PROBLEMS = {
     "no_clock": Meaning(
-        "everything stands: no clock",
-        "Set the system's clock: it shows an earlier time than the store has seen. Nothing is lost.",
+        "processing paused: no clock",
+        "Set the system's clock: it shows an earlier time than the store's newest. Nothing is lost.",
         "the-clock-is-wrong",
     ),
     "clock_jumped": Meaning(
-        "the clock jumped {step} ahead: taken for a resumed snapshot, open windows dropped",
-        "If a snapshot of this machine was resumed, nothing is left to do; the ledger says from when on its "
-        "charges are complete. Else find out what sets the clock.",
+        "the clock jumped {step} ahead: treated as a resumed snapshot, open windows dropped",
+        "If a snapshot of this machine was resumed, there is nothing to do; the ledger states the time from "
+        "which its charges are complete. Otherwise find out what sets the clock.",
         "the-clock-jumped",
     ),
     "store_full": Meaning(
-        "everything stands: no room in the store",
+        "processing paused: no room in the store",
         "Bring the sink's broker back, or raise store.max_mb and restart.",
         "the-store-is-full",
     ),
     "wal_not_erased": Meaning(
         "another program reads the store and keeps its log from being erased",
-        "Find it (`fuser -v` on the store's file) and end it, or have it read in short transactions: while "
-        "it reads, sums of earlier moments stay on the disk. After ten minutes everything stands.",
+        "Find it (`fuser -v` on the store's file) and end it, or let it read in short transactions: while "
+        "it reads, earlier sums of open slots stay on the disk. After ten minutes processing pauses.",
         "the-log-is-not-erased",
     ),
     "unerased_stands": Meaning(
-        "everything stands: another program has kept the store's log from being erased for ten minutes",
-        "Find it (`fuser -v` on the store's file) and end it: then everything goes on.",
+        "processing paused: another program has kept the store's log from being erased for ten minutes",
+        "Find it (`fuser -v` on the store's file) and end it: then processing continues.",
         "the-log-is-not-erased",
     ),
     "source_down": Meaning(
@@ -58,33 +58,33 @@ PROBLEMS = {
         "a-connection-is-lost",
     ),
     "topic_refused": Meaning(
-        "the sink's broker refuses {topics} topics: their messages wait, and are tried each hour",
-        "At the sink's broker, allow the agent's user to publish to all of sink.topic and below it; the "
-        "broker's log names the topic. A restart tries it at once.",
+        "the sink's broker refuses {topics} topics: their messages wait, and are sent again each hour",
+        "At the sink's broker, allow the agent's user to publish to sink.topic and to all topics below it; "
+        "the broker's log names the topic. A restart sends the messages again at once.",
         "the-broker-refuses",
     ),
     "messages_wait": Meaning(
         "{waiting} messages wait, the first for {since}",
-        "Look in the log whether the sink's broker refuses them. After a long outage this is the backlog, "
-        "and ends by itself.",
+        "Check the log for refusals by the sink's broker. After a long outage this is the backlog, which "
+        "clears by itself.",
         "records-wait",
     ),
     "other_agent": Meaning(
         "another agent releases {meters} of the meters to the same sink: their windows do not open here",
-        "Stop one of the two. If the other is gone for good, stop this one, run `meteragent ledger CONFIG "
-        "--restored-at now` and start it again.",
+        "Stop one of the two agents. If the other has been removed for good, stop this one, run `meteragent "
+        "ledger CONFIG --restored-at now` and start it again.",
         "another-agent-releases-a-meter",
     ),
     "no_readings": Meaning(
         "no reading has been accepted for more than {limit}; {came}",
         "Check that the meter is on, that it publishes on source.topic and that the broker lets the agent "
-        "read it: `meteragent discover` shows what comes.",
+        "read it: `meteragent discover` shows the messages that arrive.",
         "no-reading-is-accepted",
     ),
     "wrong_profile": Meaning(
         "none of {count} messages holds a reading: {reasons}",
-        "Compare source.profile, source.value and source.topic with what the meter sends: `meteragent tap` "
-        "shows it, `meteragent discover` proposes a configuration.",
+        "Compare source.profile, source.value and source.topic with the meter's messages: `meteragent tap` "
+        "shows them, `meteragent discover` proposes a configuration.",
         "messages-are-refused",
     ),
     "clock_behind": Meaning(
@@ -94,23 +94,23 @@ PROBLEMS = {
     ),
     "all_late": Meaning(
         "all {count} readings came too late to count",
-        "The meter's clock is behind, or this machine's is ahead: set it. If messages take long, raise "
-        "window.lateness.",
+        "The meter's clock is behind, or this machine's is ahead: set it. If messages take a long time to "
+        "arrive, raise window.lateness.",
         "readings-are-late",
     ),
     "all_clamped": Meaning(
-        "all of the last {count} readings lay outside window.range",
-        "Check source.unit and source.scale: watts read as kilowatts are 1,000 times too large. Where solar "
+        "all of the last {count} readings were outside window.range",
+        "Check source.unit and source.scale: watts read as kilowatts are 1,000 times too large. If solar "
         "power is fed in, window.range must reach below 0.",
         "values-are-clamped",
     ),
 }
-"""Every problem, by its code. Codes are stable: alarms and scripts ask for them."""
+"""Every problem, by its code. Codes are stable, because alarms and scripts use them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that a person should look at; of one stream, or of the agent (`stream` None)."""
+    """A condition that needs a person's attention, in one stream or in the agent (`stream` None)."""
 
     code: str
     cause: str
@@ -124,13 +124,13 @@ class Problem:
 
 
 def problem(code: str, stream: str | None = None, **fields: object) -> Problem:
-    """Make a problem; `fields` fill in its cause. Raises KeyError for a code that `PROBLEMS` lacks."""
+    """Make a problem, with its cause filled in from `fields`; raises KeyError for an unknown code."""
     meaning = PROBLEMS[code]
     return Problem(code, meaning.cause.format(**fields), meaning.cure, stream)
 
 
 class Alarms:
-    """The problems that parts of the agent have raised and not cleared, one of a code and stream."""
+    """The problems that parts of the agent have raised and not cleared, one for each code and stream."""
 
     def __init__(self) -> None:
         self._active: dict[tuple[str, str | None], Problem] = {}
@@ -140,10 +140,10 @@ class Alarms:
         self._active[code, stream] = problem(code, stream, **fields)
 
     def clear(self, code: str, stream: str | None = None) -> None:
-        """Clear a problem; one that was never raised is no error."""
+        """Clear a problem; clearing one that was never raised is no error."""
         self._active.pop((code, stream), None)
 
     @property
     def active(self) -> tuple[Problem, ...]:
-        """The problems as they stand, oldest first."""
+        """The present problems, oldest first."""
         return tuple(self._active.values())

@@ -1,8 +1,8 @@
-"""The shape of a window: what its slots are, and where each of them lies.
+"""The shape of a window: the kind of its slots, and the place of each of them.
 
-A window is divided into equal slots (`linf`), into the blocks of a curve (`curve`: slots too, whose numbers
-are read as one function), or into bands of the day over all days of the window (`profile`). How a
-configuration, a record and a descriptor say it follows `Space`.
+A window is divided into equal slots (`linf`), into the blocks of a curve (`curve`: equal slots whose values
+are read as one function), or into bands of the day over all days of the window (`profile`). Configurations,
+records and descriptors use the names of `Space`.
 """
 
 from enum import StrEnum
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Space(StrEnum):
-    """What the slots of a window are: a vector, the blocks of a curve, or the bands of a mean day."""
+    """The meaning of a window's slots: a vector, the blocks of a curve, or the bands of a mean day."""
 
     LINF = "linf"
     CURVE = "curve"
@@ -18,19 +18,19 @@ class Space(StrEnum):
 
 
 class Band(NamedTuple):
-    """Hours of the day as one slot, and where it lies: (from, to) in ms after its window's start."""
+    """Hours of the day as one slot; its stretches are (from, to) in ms after its window's start."""
 
     name: str
     stretches: tuple[tuple[int, int], ...]
 
     @property
     def duration_ms(self) -> int:
-        """How long the slot lasts in all."""
+        """The duration of the slot, over all its stretches."""
         return sum(end_ms - start_ms for start_ms, end_ms in self.stretches)
 
 
 def stretches(bands: tuple[Band, ...], step_ms: int, slot_index: int) -> tuple[tuple[int, int], ...]:
-    """Return where a slot lies in its window: (from, to) in ms after the window's start, in order."""
+    """Return the stretches of a slot in its window: (from, to) in ms after the window's start, in order."""
     if bands:
         return bands[slot_index].stretches
     return ((slot_index * step_ms, (slot_index + 1) * step_ms),)

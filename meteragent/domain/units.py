@@ -6,7 +6,7 @@ Values are whole millionths of a unit (names end in `_u`), times are whole milli
 from enum import StrEnum
 
 MICRO = 10**6
-"""Millionths in one."""
+"""The number of millionths in one unit."""
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -14,7 +14,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 class Kind(StrEnum):
-    """What a reading means; stated, never guessed (law 5)."""
+    """The meaning of a reading; stated, never guessed (law 5)."""
 
     POWER = "power"
     INTERVAL_ENERGY = "interval_energy"
@@ -22,10 +22,10 @@ class Kind(StrEnum):
 
 
 UNIT_FACTOR = {"W": 1, "kW": 1000, "Wh": 1, "kWh": 1000}
-"""How many W or Wh one of the unit is."""
+"""The number of W or Wh in one of the unit."""
 
 ENERGY_UNIT = {"W": "Wh", "kW": "kWh", "Wh": "Wh", "kWh": "kWh"}
-"""The energy that one of the unit is, over an hour if it is a power."""
+"""The unit of energy that belongs to a unit: for a power, its energy over an hour."""
 
 UNITS = {Kind.POWER: ("W", "kW"), Kind.INTERVAL_ENERGY: ("Wh", "kWh"), Kind.REGISTER: ("Wh", "kWh")}
-"""The units that fit a kind."""
+"""The units of each kind."""

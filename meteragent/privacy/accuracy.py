@@ -1,32 +1,34 @@
-"""The error that a release adds, before it is added: what a descriptor and `check` say.
+"""The error that a release will add, as a descriptor and `check` state it.
 
-All results are floats in the unit of the quantum (W for a quantum in W), per slot unless said. They depend on
-how values become whole quanta, the `rounding`: half up before the noise, or dithered (`mechanism.dithered`).
+All results are floats in the unit of the quantum (W for a quantum in W), per slot unless stated otherwise.
+They depend on how values become whole quanta, the `rounding`: half up before the noise, or dithered
+(`mechanism.dithered`).
 
 Theory of operation
 -------------------
-With R as in THEORY 2.1 a slot's noise in quanta is uniform on {-R..R}. So Var z = E[R(R+1)]/3, and if
-the rounding before the noise is off by U, uniform on the quantum's cell (-1/2, 1/2), then z + U is
-uniform on (-(R+1/2), R+1/2), a law without steps:
+With R as in THEORY 2.1 a slot's noise in quanta is uniform on {-R..R}. So Var z = E[R(R+1)]/3. If the error
+of the rounding before the noise is U, uniform on the quantum's cell (-1/2, 1/2), then z + U is uniform on
+(-(R+1/2), R+1/2), a continuous distribution:
 
     P(|z + U| > h) = sum over r = R + 1/2 > h of P(R) (1 - h/r),        P(R) ~ r^n e^(-a r).
 
-Dithered, a value that is f of a quantum above a whole one leaves with the error z + B - f, B ~ Bernoulli(f):
-mean 0, variance Var z + f(1 - f), which is Var z + 1/6 on average over f and Var z + 1/4 at most (THEORY-2
-A.8). The interval +-(H + 1/2) covers it with probability
+With dithering, a value that is f of a quantum above a whole one leaves with error z + B - f, B ~
+Bernoulli(f): mean 0, variance Var z + f(1 - f), which is Var z + 1/6 on average over f and Var z + 1/4 at
+most (THEORY-2 A.8). The interval +-(H + 1/2) covers it with probability
 
     F(H) - f (p(H) - p(H+1)),   f <= 1/2,   F(H) = P(|z| <= H),  p(H) = P(z = H),
 
 for f < 1/2, by symmetry with 1 - f for f > 1/2, and no less at f = 1/2. So with H the least for which
-F(H) - (p(H) - p(H+1))/2 >= coverage it is honest for every load: this holds for a slot of any n, because a
-slot's own noise is symmetric and falls away from 0. In terms of R, p(H) - p(H+1) = P(R = H)/(2H + 1).
+F(H) - (p(H) - p(H+1))/2 >= coverage, the interval is honest for every load. This holds for a slot of any n,
+because the noise of a slot is symmetric and its mass falls away from 0. In terms of R,
+p(H) - p(H+1) = P(R = H)/(2H + 1).
 
-Sums over the lattice are used while they have at most 2^17 terms. With more, a is so small that sums
-over half-integers are integrals. Those are THEORY 1.2: r is Gamma(n+1, 1/a), so that E r^2 =
-(n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson's formula the moments
-differ by 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1) each, relatively, which is below 1e-10 for n >= 2
-(n = 1 is in closed form); h, whose sum has a kink, differs by less than 1e-6. Dithered, it is then rounded up
-to H + 1/2; (p(H) - p(H+1))/2 is below a^2/4 there, less than the integrals lose.
+Sums over the lattice are used if they have at most 2^17 terms. With more terms, a is so small that
+integrals replace the sums over half-integers. They are those of THEORY 1.2: r is Gamma(n+1, 1/a), so that
+E r^2 = (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson's formula each moment
+differs by 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1), relatively, which is below 1e-10 for n >= 2
+(n = 1 has a closed form); h, whose sum has a kink, differs by less than 1e-6. Dithered, h is then rounded up
+to H + 1/2; there (p(H) - p(H+1))/2 is below a^2/4, less than the error of the integrals.
 """
 
 import math
@@ -39,20 +41,20 @@ from numpy.typing import NDArray
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 Rounding = Literal["half-up", "dithered"]
-"""How values become whole quanta: by floor(x/q + 1/2), or by floor(x/q + u) with u uniform on [0, 1)."""
+"""The way from values to whole quanta: floor(x/q + 1/2), or floor(x/q + u) with u uniform on [0, 1)."""
 
 _TERMS_LIMIT = 1 << 17
 
 
 class _Lattice(NamedTuple):
-    """The law of r = R + 1/2: points and probabilities, but for a mass of about e^-60 at the end."""
+    """The distribution of r = R + 1/2: points and probabilities, without a mass of about e^-60 at the end."""
 
     r: NDArray[np.float64]
     probability: NDArray[np.float64]
 
 
 def _lattice(n: int, a: float) -> _Lattice | None:
-    """The law of R as a table, or None where it would be too long (and is not needed)."""
+    """Tabulate the distribution of R; return None if that would be too long (an integral replaces it)."""
     # n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60 at this end, r = (1+y) n/a.
     end = (n + 60 + math.sqrt(3600 + 120 * n)) / a
     if end > _TERMS_LIMIT:
@@ -64,11 +66,11 @@ def _lattice(n: int, a: float) -> _Lattice | None:
 
 
 def sd(mechanism: LInfLaplace, rounding: Rounding = "half-up") -> float:
-    """Return the standard deviation of what a slot adds.
+    """Return the standard deviation of a slot's error.
 
-    Half up, that of the noise, q sqrt(E[R(R+1)]/3): for n = 1 q / (sqrt2 sinh(a/2)), for a << 1
-    sqrt((n+1)(n+2)/3)/epsilon. What is lost by rounding is a bias, which it does not count. Dithered,
-    q sqrt(Var z + 1/6): the root of the variance's mean over loads (THEORY-2 A.8).
+    With half-up rounding, it is that of the noise, q sqrt(E[R(R+1)]/3): q / (sqrt2 sinh(a/2)) for n = 1, and
+    about sqrt((n+1)(n+2)/3)/epsilon for a << 1; the rounding error is a bias and not included. With
+    dithering, it is q sqrt(Var z + 1/6), the root of the variance's mean over loads (THEORY-2 A.8).
     """
     deviation = _deviation(mechanism)
     if rounding == "dithered":
@@ -94,35 +96,35 @@ def _deviation(mechanism: LInfLaplace) -> float:
 def sd_of_sum(mechanism: LInfLaplace, m: int, rounding: Rounding = "half-up") -> float:
     """Return the standard deviation of a sum of m slot values: sqrt(m) sd.
 
-    The slots of one window are uncorrelated (THEORY 1.2: their signs are free; dithers are independent),
-    windows are independent; so it holds for any m slots, of one window, one meter or many.
+    It holds for any m slots, of one window, one meter or many: the slots of a window are uncorrelated
+    (THEORY 1.2: their signs are independent; so are dithers), and windows are independent.
     """
     return math.sqrt(m) * sd(mechanism, rounding)
 
 
 @lru_cache(maxsize=256)
 def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Rounding = "half-up") -> float:
-    """Return the h such that the slot's mean lies within value +- h with probability `coverage`.
+    """Return the h such that a slot's mean lies within value +- h with probability `coverage`.
 
-    The error is counted against the mean before it was rounded to the quantum.
+    The error is measured against the mean before it was rounded to the quantum.
 
-    Half up, its rounding is taken as uniform on the quantum's cell: q (z + U). So h is a continuous function
-    of all parameters; with negligible noise it is the cell's own coverage q/2, and for n = 1 and a << 1 it is
-    -ln(1 - coverage)/epsilon, as the Laplace law has it. At the worst place in its cell the mean is covered
-    less often: .945 instead of .95 at a = .2, .865 at a = 2.
+    With half-up rounding, the rounding error is taken as uniform on its cell: q (z + U). So h is a continuous
+    function of all parameters; with negligible noise it is coverage * q/2, and for n = 1 and a << 1 it is
+    -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell the mean is
+    covered less often: .945 instead of .95 at a = .2, .865 at a = 2.
 
-    Dithered, h is (H + 1/2) q for a whole H, and covers at least `coverage` wherever the mean lies (THEORY-2
-    A.8).
+    With dithering, h is (H + 1/2) q for a whole H, and covers the mean with at least `coverage` wherever it
+    lies (THEORY-2 A.8).
 
     Raises:
-        ValueError: coverage is not between 0 and 1.
+        ValueError: the coverage is not between 0 and 1.
     """
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
     n, a = mechanism.n, float(mechanism.a)
     table = _lattice(n, a)
     if rounding == "dithered" and table is not None:
-        return float(mechanism.quantum) * _dithered(table, coverage)
+        return float(mechanism.quantum) * _dithered_half_width(table, coverage)
     low, high = 0.0, (n + 60 + math.sqrt(3600 + 120 * n)) / a + 1
     while (middle := (low + high) / 2) not in (low, high):
         beyond = _erlang_tail(n, a * middle) if table is None else _lattice_tail(table, middle)
@@ -132,10 +134,10 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
     return float(mechanism.quantum) * high
 
 
-def _dithered(table: _Lattice, coverage: float) -> float:
+def _dithered_half_width(table: _Lattice, coverage: float) -> float:
     """Return H + 1/2 with H the least for which F(H) - (p(H) - p(H+1))/2 >= coverage.
 
-    With h = H + 1/2, 1 - F(H) is the sum over r > h of P(r) (1 - h/r), and the rest P(h)/(4h).
+    With h = H + 1/2, 1 - F(H) is the sum over r > h of P(r) (1 - h/r), and (p(H) - p(H+1))/2 is P(h)/(4h).
     """
     mass, share = (
         np.append(np.cumsum(p[::-1])[::-1][1:], 0) for p in (table.probability, table.probability / table.r)
@@ -145,13 +147,13 @@ def _dithered(table: _Lattice, coverage: float) -> float:
 
 
 def _lattice_tail(table: _Lattice, h: float) -> float:
-    """P(|z + U| > h) = sum over r > h of P(r) (1 - h/r)."""
-    # Not as a dot product: its threads cost 100 times the sum where other programs use the cores.
+    """Return P(|z + U| > h) = sum over r > h of P(r) (1 - h/r)."""
+    # Not a dot product: its threads cost 100 times as much as the sum when other programs use the cores.
     return float(np.sum(table.probability * np.maximum(1 - h / table.r, 0)))
 
 
 def _erlang_tail(n: int, x: float) -> float:
-    """P(|Z| > x) at epsilon = 1: the mean of Erlang(1..n)'s tails, e^-x sum_{i<n} (1 - i/n) x^i/i!."""
+    """Return P(|Z| > x) at epsilon = 1: the mean of Erlang(1..n)'s tails, e^-x sum_{i<n} (1 - i/n) x^i/i!."""
     i = np.arange(n)
     log_factorial = np.concatenate(([0.0], np.cumsum(np.log(i[1:]))))
     return float(np.exp(i * math.log(x) - x - log_factorial) @ (1 - i / n))

@@ -1,4 +1,4 @@
-"""Bayesian adversaries: what d-privacy means for what anybody concludes, and families that say it all.
+"""Bayesian adversaries: d-privacy as a bound on their conclusions, and families of bounds equivalent to it.
 
 Theory of operation
 -------------------
@@ -6,39 +6,38 @@ An adversary with a prior pi about the input x of a channel sees an output z and
 Two conclusions are e^d_P apart in odds, d_P the largest |ln| of the ratio of their probabilities.
 
 Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi replaces x before the mechanism sees it,
-by at most d(phi) = sup d(x, phi(x)). Let sigma and sigma' be the conclusions from z of adversaries with one
-prior, where the input was x and where it was phi(x). With L = P(z|.) and rho(x) = L(x)/L(phi(x)),
+and moves it by at most d(phi) = sup d(x, phi(x)). Two adversaries with the same prior see z; sigma is the
+conclusion where the input was x, sigma' where it was phi(x). With L = P(z|.) and rho(x) = L(x)/L(phi(x)),
 
     sigma(x)/sigma'(x) = rho(x) / (a mean of rho, weighted by the prior and L o phi).
 
 A mechanism that is d-private has |ln rho| <= d(phi), so d_P(sigma, sigma') <= 2 d(phi) for every prior.
-Over all priors the supremum is exactly max ln rho - min ln rho: a prior that holds nearly all its mass on
-the point of the least rho and the rest on that of the greatest comes as near as wanted. The theorem is about
-events, and for one hiding function they matter: what is merged from two outputs can tell more than either,
-because the point where rho is least may be another for each.
+Over all priors the supremum is exactly max ln rho - min ln rho: a prior with nearly all of its mass on the
+point of the least rho and the rest on the point of the greatest comes arbitrarily close. The theorem is about
+events, and for a single hiding function that matters: the union of two outputs can reveal more than either,
+because rho may be least at different points.
 
-Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diameter d(N). Given that, the
-odds between posterior and prior are L(x) / (the prior's mean of L on N): so |ln| of it is at most d(N), and
-the supremum over all priors is exactly max_N ln L - min_N ln L.
+Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diameter d(N). Then the odds
+between posterior and prior are L(x) / (the prior's mean of L on N): |ln| of it is at most d(N), and the
+supremum over all priors is exactly max_N ln L - min_N ln L.
 
-Families. Do the bounds of a family of neighbourhoods, all together, say as much as d-privacy? They say
-|ln L(x) - ln L(y)| <= d(N) for x, y in N, hence along every chain of neighbourhoods the sum of their
-diameters: privacy for the metric of the shortest chains (`chain_metric`), which is never below d. Where the
-two are equal the family is maximally tight (Definition 3) and Theorem 4 restricted to it is an equivalence
-(Proposition 2). Where they differ at x, y, the channel to {0, 1} with P(1|z) = e^-chain(x, z) / 2 keeps all
-bounds of the family and is not d-private: so the condition is also needed.
+Families. Are the bounds of a family of neighbourhoods together equivalent to d-privacy? They bound
+|ln L(x) - ln L(y)| by d(N) for x, y in N, hence along every chain of neighbourhoods by the sum of the
+diameters: they are privacy for the metric of the shortest chains (`chain_metric`), which is never below d.
+Where the two metrics are equal the family is maximally tight (Definition 3), and Theorem 4 restricted to it
+is an equivalence (Proposition 2). Where they differ at x, y, the channel to {0, 1} with
+P(1|z) = e^-chain(x, z) / 2 keeps all bounds of the family and is not d-private: the condition is necessary.
 
 For hiding functions it suffices that some of them exchange x and y, as then rho(x) = 1/rho(y) and the
 supremum is at least 2 |ln L(x)/L(y)|: a family whose exchanges chain up to d is maximally tight
-(Definition 2). Functions that only replace do not suffice: rho = 1 where phi does nothing, and the bound of
-2 epsilon for all phi_i,w, "row i becomes w", is kept by a mechanism that is 2 epsilon-private and no better.
+(Definition 2). Functions that only replace do not suffice: rho = 1 where phi changes nothing, and a mechanism
+that is 2 epsilon-private and no better keeps the bound of 2 epsilon for all phi_i,w, "row i becomes w".
 So the converse of Theorem 1 holds with exchanges, and with replacements up to a factor of two.
 
-"Maximally tight" is defined here by what is proved above: that the bounds of the family say all.
+"Maximally tight" is defined here by what is proved above: the bounds of the family imply d-privacy.
 
-For example: counts 0 .. 3 released by the truncated geometric. From the output 0 somebody who holds 0 and 1
-for equally likely concludes by how much they differ, and whoever knows that it is one of the two learns no
-more than e^1/2, whatever the prior:
+For example, the truncated geometric mechanism releases a count of 0 .. 3. An adversary who holds 0 and 1 for
+equally likely sees the output 0. For any prior on the two, posterior and prior differ by e^1/2 at most:
 
     >>> from meteragent.privacy import Hiding, Neighbourhood, TruncatedGeometric, is_maximally_tight
     >>> mechanism = TruncatedGeometric("1/2", quantum=1, k=3)
@@ -52,13 +51,13 @@ more than e^1/2, whatever the prior:
     >>> known.holds(channel, metric, "1/3"), known.witness(channel, metric, "1/3")
     (False, Witness(prior={0: Fraction(1, 4), 1: Fraction(3, 4)}, event=(0,)))
 
-Had the count been exchanged before, 0 for 1 and 2 for 3, conclusions differ by 2 epsilon d(phi) = 1 at most:
+If the count is first exchanged, 0 for 1 and 2 for 3, the conclusions differ by 2 epsilon d(phi) = 1 at most:
 
     >>> exchange = Hiding({0: 1, 1: 0, 2: 3, 3: 2}.__getitem__)
     >>> exchange.largest_odds(channel).log(), exchange.holds(channel, metric, "1/2")
     (1.0, True)
 
-Neighbouring pairs tell all that privacy says on a line:
+On a line, the bounds of neighbouring pairs are equivalent to privacy:
 
     >>> is_maximally_tight([Neighbourhood({i, i + 1}) for i in range(3)], channel.inputs, metric)
     True
@@ -81,36 +80,36 @@ Point = Hashable
 Law = Mapping[Any, Number]
 
 
-class _Likely(NamedTuple):
-    """How likely an output is to either of two adversaries, were the input x."""
+class _Likelihoods(NamedTuple):
+    """The likelihood of an event, given the input x, for each of two adversaries."""
 
     x: Point
-    one: Number
-    other: Number
+    first: Number
+    second: Number
 
 
 class Conclusions(NamedTuple):
-    """Where two adversaries with the same prior end: two laws of the input."""
+    """The conclusions of two adversaries with the same prior: two laws of the input."""
 
-    one: Law
-    other: Law
+    first: Law
+    second: Law
 
 
 class Witness(NamedTuple):
-    """A prior and an event, its outputs, at which two conclusions are further apart than they may be."""
+    """A prior and an event (its outputs) that break a bound on the distance of two conclusions."""
 
     prior: dict[Point, Fraction]
     event: tuple[Point, ...]
 
 
-def odds_apart(one: Law, other: Law) -> Number | None:
-    """e^d_P: the largest ratio, either way, of what two laws give a point; None where it is infinite.
+def odds_apart(first: Law, second: Law) -> Number | None:
+    """Return e^d_P, the largest ratio, either way, of a point's probabilities; None where it is infinite.
 
-    On a finite set points suffice for events (Chatzikokolakis 2013, section 2).
+    On a finite set single points suffice, events give no more (Chatzikokolakis 2013, section 2).
     """
     ratios = []
-    for x in one.keys() | other.keys():
-        p, q = (law.get(x, _NONE) for law in (one, other))
+    for x in first.keys() | second.keys():
+        p, q = (law.get(x, _ZERO) for law in (first, second))
         if p.sign != q.sign:
             return None
         if p.sign:
@@ -122,36 +121,36 @@ def odds_apart(one: Law, other: Law) -> Number | None:
 
 
 class Comparison(ABC):
-    """Two adversaries with one prior, who end with two conclusions: a `Hiding` or a `Neighbourhood`."""
+    """A comparison of the conclusions of two adversaries with the same prior: `Hiding` or `Neighbourhood`."""
 
     @abstractmethod
     def loss(self, points: Sequence[Point], metric: Metric) -> Distance:
-        """What d-privacy lets the conclusions differ by, as d_P, at epsilon 1."""
+        """Return the largest distance d_P of the conclusions under d-privacy, at epsilon 1."""
 
     @abstractmethod
     def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
-        """Pairs of points, and the distance at which this comparison bounds the odds between them."""
+        """Yield pairs of points, with the distance at which this comparison bounds the odds between them."""
 
     @abstractmethod
     def _events(self, channel: Channel) -> Iterable[tuple[Point, ...]]:
-        """The events that have to be looked at."""
+        """Return the events that suffice for the supremum over all events."""
 
     @abstractmethod
-    def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likely]:
-        """What either adversary weighs its prior with."""
+    def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likelihoods]:
+        """Yield for each input the likelihoods by which the two adversaries weigh their prior."""
 
     def conclusions(self, channel: Channel, prior: Distribution, *event: Point) -> Conclusions:
         """Return both conclusions from an event, one output or several; the prior may have any sum.
 
         Raises:
             TypeError: a probability of the prior is not exact.
-            ValueError: the event holds what is no output or cannot occur for one of them, or a hiding
-                function leaves the channel's inputs.
+            ValueError: the event contains a point that is no output, or cannot occur for one adversary, or a
+                hiding function leaves the channel's inputs.
         """
-        likely = list(self._likelihoods(channel, event))
-        one = {x: p * number("a weight", prior.get(x, 0)) for x, p, _ in likely}
-        other = {x: q * number("a weight", prior.get(x, 0)) for x, _, q in likely}
-        return Conclusions(_normalised(one), _normalised(other))
+        likelihoods = list(self._likelihoods(channel, event))
+        first = {x: p * number("a weight", prior.get(x, 0)) for x, p, _ in likelihoods}
+        second = {x: q * number("a weight", prior.get(x, 0)) for x, _, q in likelihoods}
+        return Conclusions(_normalise(first), _normalise(second))
 
     def largest_odds(self, channel: Channel) -> Number | None:
         """Return the supremum of `odds_apart` of both conclusions over priors and events; None if infinite.
@@ -159,19 +158,19 @@ class Comparison(ABC):
         It is exact, and attained only where it is 1.
 
         Raises:
-            ValueError: a hiding function, and more than 20 outputs: their events are too many.
+            ValueError: more than 20 outputs, whose events are too many for a hiding function.
         """
         largest = exp(0)
         for event in self._events(channel):
-            if most_and_least := self._extremes(channel, event):
-                (_, p, q), (_, r, s) = most_and_least
+            if extremes := self._extremes(channel, event):
+                (_, p, q), (_, r, s) = extremes
                 if not q.sign * r.sign:
                     return None
                 largest = max(largest, p * s / (q * r))
         return largest
 
     def holds(self, channel: Channel, metric: Metric, epsilon: Exact) -> bool:
-        """Return whether no prior and no event take the conclusions further apart than epsilon `loss`.
+        """Return whether the conclusions are at most epsilon `loss` apart for every prior and event.
 
         Raises:
             TypeError: epsilon is not exact.  ValueError: it is not above zero.
@@ -181,16 +180,17 @@ class Comparison(ABC):
     def witness(self, channel: Channel, metric: Metric, epsilon: Exact) -> Witness | None:
         """Return a prior and an event that break the bound; None if it holds.
 
-        The prior is on two points: those where the likelihoods differ the most, either way, with the
-        second the more probable the closer the bound is to the supremum.
+        The prior is on the two points with the largest and the least ratio of likelihoods. It approaches the
+        supremum as the second point takes more of the mass, so the first point's share is halved until the
+        bound breaks.
 
         Raises:
             TypeError: epsilon is not exact.  ValueError: it is not above zero.
         """
         bound = self._bound(channel, metric, epsilon)
         for event in self._events(channel):
-            if most_and_least := self._extremes(channel, event):
-                (x, p, q), (y, r, s) = most_and_least
+            if extremes := self._extremes(channel, event):
+                (x, p, q), (y, r, s) = extremes
                 if bound.admits(p * s / (q * r) if q.sign * r.sign else None):
                     continue
                 share = Fraction(1, 2)
@@ -203,55 +203,55 @@ class Comparison(ABC):
         loss = self.loss(channel.inputs, metric)
         return _Bound(None if loss == math.inf else exp(positive("epsilon", epsilon) * Fraction(loss)))
 
-    def _extremes(self, channel: Channel, event: Iterable[Point]) -> tuple[_Likely, _Likely] | None:
-        """Where the first adversary's likelihood is greatest beside the second's, and where it is least.
+    def _extremes(self, channel: Channel, event: Iterable[Point]) -> tuple[_Likelihoods, _Likelihoods] | None:
+        """Return the points with the largest and the least ratio of the two likelihoods.
 
-        None where one of them never sees this event.
+        None if the event cannot occur for one of the adversaries.
         """
-        seen = [at for at in self._likelihoods(channel, event) if at.one.sign or at.other.sign]
-        if not any(at.one.sign for at in seen) or not any(at.other.sign for at in seen):
+        possible = [x for x in self._likelihoods(channel, event) if x.first.sign or x.second.sign]
+        if not any(x.first.sign for x in possible) or not any(x.second.sign for x in possible):
             return None
-        return max(seen, key=_BY_RATIO), min(seen, key=_BY_RATIO)
+        return max(possible, key=_BY_RATIO), min(possible, key=_BY_RATIO)
 
 
 @dataclass(frozen=True)
 class Hiding(Comparison):
     """A hiding function phi: X -> X (Chatzikokolakis 2013, section 3 and Theorem 3).
 
-    One adversary's output comes from the input, the other's from phi of it; `loss` is 2 d(phi).
+    The first adversary's output comes from the input x, the second's from phi(x); `loss` is 2 d(phi).
     """
 
     phi: Callable[[Any], Point]
 
     def reach(self, points: Iterable[Point], metric: Metric) -> Distance:
-        """d(phi): the furthest that phi takes a point."""
+        """Return d(phi), the largest distance by which phi moves a point."""
         return max(metric(x, self.phi(x)) for x in points)
 
     def loss(self, points: Sequence[Point], metric: Metric) -> Distance:
-        """2 d(phi)."""
+        """Return 2 d(phi)."""
         return 2 * self.reach(points, metric)
 
     def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
-        """The points that phi exchanges, at d(phi): there the conclusions differ by twice their |ln odds|."""
+        """Yield the points that phi exchanges, at d(phi); conclusions differ by twice their |ln odds|."""
         reach = self.reach(points, metric)
         return ((x, y, reach) for x in points if (y := self.phi(x)) != x and self.phi(y) == x)
 
     def _events(self, channel: Channel) -> Iterable[tuple[Point, ...]]:
-        """All of them: the odds of a union can exceed those of its parts, unlike those of a neighbourhood."""
+        """Return all events: unlike a neighbourhood's, the odds of a union can exceed those of its parts."""
         events = filter(None, all_events(channel.outputs))
         return (tuple(z for z in channel.outputs if z in event) for event in events)
 
-    def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likely]:
-        seen = dict(zip(channel.inputs, channel.likelihood(event), strict=True))
-        for x, likelihood in seen.items():
-            if (hidden := self.phi(x)) not in seen:
+    def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likelihoods]:
+        likelihoods = dict(zip(channel.inputs, channel.likelihood(event), strict=True))
+        for x, likelihood in likelihoods.items():
+            if (hidden := self.phi(x)) not in likelihoods:
                 raise ValueError(f"the hiding function takes {x!r} to {hidden!r}, which is no input")
-            yield _Likely(x, likelihood, seen[hidden])
+            yield _Likelihoods(x, likelihood, likelihoods[hidden])
 
 
 @dataclass(frozen=True)
 class Neighbourhood(Comparison):
-    """A set N that the input is known to be in (Chatzikokolakis 2013, section 3 and Theorem 4).
+    """A set N that is known to contain the input (Chatzikokolakis 2013, section 3 and Theorem 4).
 
     The conclusions are posterior and prior, both given N; `loss` is the diameter of N.
     """
@@ -259,58 +259,59 @@ class Neighbourhood(Comparison):
     members: frozenset[Point]
 
     def loss(self, points: Sequence[Point], metric: Metric) -> Distance:  # noqa: ARG002  # of all inputs
-        """d(N): the diameter."""
+        """Return d(N), the diameter."""
         return max((metric(x, y) for x, y in permutations(self.members, 2)), default=Fraction(0))
 
     def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
-        """Any two members, at d(N)."""
+        """Yield all pairs of members, at d(N)."""
         diameter = self.loss(points, metric)
         return ((x, y, diameter) for x, y in permutations(self.members, 2))
 
     def _events(self, channel: Channel) -> Iterable[tuple[Point, ...]]:
-        """Single outputs suffice: a ratio of sums is at most the largest ratio."""
+        """Return the single outputs, which suffice: a ratio of sums is at most the largest ratio."""
         return ((output,) for output in channel.outputs)
 
-    def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likely]:
+    def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likelihoods]:
         for x, likelihood in zip(channel.inputs, channel.likelihood(event), strict=True):
             if x in self.members:
-                yield _Likely(x, likelihood, exp(0))
+                yield _Likelihoods(x, likelihood, exp(0))
 
 
 @dataclass(frozen=True)
 class _Bound:
-    """The largest odds that are allowed; None: any."""
+    """The largest odds that are allowed; None where any are."""
 
     odds: Number | None
 
     def admits(self, odds: Number | None) -> bool:
+        """Return whether the odds, None for infinite ones, are within the bound."""
         return self.odds is None or (odds is not None and odds <= self.odds)
 
 
-def _normalised(weights: Law) -> Law:
-    total = sum(weights.values(), _NONE)
+def _normalise(weights: Law) -> Law:
+    total = sum(weights.values(), _ZERO)
     if not total.sign:
-        raise ValueError("this output cannot occur under this prior: there is nothing to conclude")
+        raise ValueError("this event cannot occur under this prior: there is nothing to conclude")
     return {x: weight / total for x, weight in weights.items()}
 
 
-def _order(a: _Likely, b: _Likely) -> int:
-    """Which ratio one/other is the greater; x/0 is above all."""
-    return (a.one * b.other - b.one * a.other).sign
+def _compare(a: _Likelihoods, b: _Likelihoods) -> int:
+    """Compare the ratios first/second without division: x/0 is above all others."""
+    return (a.first * b.second - b.first * a.second).sign
 
 
-_BY_RATIO = cmp_to_key(_order)
-_NONE = exp(0) - 1
+_BY_RATIO = cmp_to_key(_compare)
+_ZERO = exp(0) - 1
 
 
 # Families -----------------------------------------------------------------------------------------
 
 
 def chain_metric(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> Metric:
-    """The length of the shortest chain of links between two points; infinity where there is none.
+    """Return the metric of the shortest chain of links between two points; infinity where there is none.
 
-    A channel that keeps all bounds of the family is private for it; for neighbourhoods, and for no smaller
-    metric: a channel keeps all bounds exactly when it is. It is at least `metric`, if that is a metric.
+    A channel that keeps all bounds of the family is private for this metric. For neighbourhoods the converse
+    holds too. It is at least `metric`, if that satisfies the triangle inequality.
     """
     lengths: dict[tuple[Point, Point], Distance] = {}
     for comparison in family:
@@ -321,11 +322,11 @@ def chain_metric(family: Iterable[Comparison], points: Sequence[Point], metric: 
 
 
 def is_maximally_tight(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> bool:
-    """Whether the bounds of a family, all together, say all that d-privacy says: no chain is longer than d.
+    """Return whether the bounds of a family together imply d-privacy: no shortest chain is longer than d.
 
     Chatzikokolakis 2013, Definitions 2 and 3: then a channel is epsilon-d-private if (and only if) every
-    bound of the family holds (Proposition 2). For neighbourhoods the condition is also needed; hiding
-    functions could do without exchanges on some spaces.
+    bound of the family holds (Proposition 2). For neighbourhoods the condition is also necessary; on some
+    spaces families of hiding functions without exchanges could imply d-privacy too.
     """
     chain = chain_metric(family, points, metric)
     return not any(exceeds(chain(x, y), metric(x, y)) for x, y in combinations(points, 2))

@@ -1,25 +1,25 @@
-"""Audit: whether a mechanism on windows keeps its word, looked at in three ways (THEORY 6).
+"""Audit of a mechanism on windows: does it keep its promise? Three kinds of checks (THEORY 6).
 
 A mechanism on windows of n whole quanta claims `loss(d)`, with a = loss(one quantum), and states its law by
-`log_mass`. What is done with that claim:
+`log_mass`. The claim is checked
 
-1. Exactly. The ratio of masses at adversarial windows and outputs never exceeds the loss; what leaves lies
-   on the lattice; equal bits make equal noise, whatever the windows.
+1. Exactly. The ratio of masses at adversarial windows and outputs never exceeds the loss; outputs lie on the
+   lattice; equal bits make equal noise, whatever the windows.
 2. By its law. Where `log_mass` is that of the l_inf Laplace mechanism, P(z) ~ e^(-a max|z_i|), draws must
-   follow it: the largest |z_i| of a window, that of one slot, of two, of half of them, signs, low bits,
-   windows in succession. Two-sided: too much noise is no leak, but not what was said.
-   A mechanism with the attribute `rounding` "dithered" claims that law on whole quanta, and between them the
-   mixture of THEORY-2 A.1: its draws are tried at fractions of a quantum too (`dither`).
-3. As a black box that may lie about 2. Windows a shift apart are released; for an event A that was chosen
-   on one half of the draws, the other half bounds ln P(A | x')/P(A | x) from below (Clopper and Pearson).
-   For the l_inf law, shifts along signs s and A = {midrange of s o z >= shift} are best: there it is the
+   follow it: the largest |z_i| of a window, of one slot, of two, of half of the slots; signs, low bits,
+   consecutive windows. The tests are two-sided: too much noise leaks nothing, but it is not the stated law.
+   A mechanism whose attribute `rounding` is "dithered" claims that law on whole quanta, and between them the
+   mixture of THEORY-2 A.1: its draws are tested at fractions of a quantum too (`dither`).
+3. As a black box that may state a wrong law. Windows a shift apart are released; an event A is chosen on one
+   half of the draws, and the other half bounds ln P(A | x')/P(A | x) from below (Clopper and Pearson).
+   For the l_inf law, shifts along signs s and A = {midrange of s o z >= shift} are best: along them it is the
    Laplace mechanism (THEORY 1.2). Other shifts and events find other leaks: noise that all slots share is
    perfect along (1 .. 1) and void along e_i - e_j.
 
 `alarm` bounds the chance that an honest mechanism is refused: half of it is split evenly over the tests of
-the law, half over the events. Chi-square's p is that of its limit (every cell expects 20); all others are
-exact or upper bounds. A failed check refutes the claim at that level; passing is evidence, not proof: what
-is rarer than 1/samples is seen by the ratio only, and that trusts `log_mass`.
+the law, half over the events. Chi-square's p is that of its limit (every cell expects 20); all other p are
+exact or upper bounds. A failed check refutes the claim at that level. A passed check is evidence, not proof:
+only the ratio can see what is rarer than 1/samples, and it trusts `log_mass`.
 """
 
 import math
@@ -45,26 +45,27 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 ALARM = 1e-6
-"""The chance to refuse an honest mechanism, unless another is asked for."""
+"""The default chance to refuse an honest mechanism."""
 
-_SURE = -27.0  # ln of the chance that other bits make equal noise, if they do
-_MIXTURE_SLACK = 1e-4  # in a log mass: what `WindowLaw` loses where it takes an integral
-_LAST_DIGITS = 1e-12  # relative: what floats may lose of a log mass
+_SURE = -27.0  # ln of the largest chance of equal noise from different bits that still counts as impossible
+_MIXTURE_SLACK = 1e-4  # of a log mass: the error of `WindowLaw` where it replaces a sum by an integral
+_LAST_DIGITS = 1e-12  # relative: the rounding error of a log mass
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: whether it is as it must be, in words and in figures."""
+    """One check: whether it passed, its finding in words, and its figures."""
 
     name: str
     passed: bool
-    found: str
+    finding: str
     figures: Mapping[str, Any]
 
     def plain(self) -> dict[str, Any]:
-        """As data for JSON, which knows no infinite numbers: they are strings."""
+        """Convert to data for JSON; infinite numbers, which JSON lacks, become strings."""
         infinite = {k: str(v) for k, v in self.figures.items() if isinstance(v, float) and math.isinf(v)}
-        return {**asdict(self), "figures": {**self.figures, **infinite}}
+        figures = {**self.figures, **infinite}
+        return {"name": self.name, "passed": self.passed, "found": self.finding, "figures": figures}
 
 
 # The audit ----------------------------------------------------------------------------------------
@@ -72,11 +73,13 @@ class Check:
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found of one mechanism; `figures()` is all of it for JSON.
+    """The result of an audit; `figures()` is all of it for JSON.
 
-    epsilon, claimed: loss(quantum)/quantum, in 1/unit. lower, shown: the loss is at least so much, but for
-    a chance of `alarm`. detects: a loss so many times the claim would have been shown with a chance of 0.9,
-    of an l_inf law (None: none would); detects_scale: noise so much larger or smaller, relatively, would be.
+    epsilon: the claim, loss(quantum)/quantum, in 1/unit.
+    lower: a lower bound of the true epsilon, wrong with a chance of `alarm` at most.
+    detects: the factor by which the loss of an l_inf law must exceed the claim to be detected with a chance
+        of 0.9; infinite where no loss would be.
+    detects_scale: the relative error of the noise's scale that is detected with that chance.
     """
 
     epsilon: Fraction
@@ -93,14 +96,14 @@ class Audit:
         return all(check.passed for check in self.checks)
 
     def figures(self) -> dict[str, Any]:
-        """As plain data; exact numbers are strings."""
+        """Convert to plain data; exact numbers become strings."""
         exact = {"epsilon": str(self.epsilon), "detects": self.detects if self.detects < math.inf else None}
         checks = [check.plain() for check in self.checks]
         return {**asdict(self), **exact, "checks": checks, "holds": self.holds, "miss": MISS}
 
 
-def _detects(trials: int, x: float, alarm: float) -> float:
-    """The factor f for which `midrange_power` is about 0.9: by the normal approximation of both bounds."""
+def _detection_factor(trials: int, x: float, alarm: float) -> float:
+    """Return the factor f for which `midrange_power` is about 0.9, by normal approximation."""
     z, beyond, f = float(stats.norm.isf(alarm / 2)), float(stats.norm.isf(MISS)), 1.0
     for _ in range(50):
         if f * x > 50:
@@ -113,25 +116,25 @@ def _detects(trials: int, x: float, alarm: float) -> float:
 def audit(
     mechanism: WindowMechanism, *, samples: int | None = None, alarm: float = ALARM, bits: Bits | None = None
 ) -> Audit:
-    """Whether a mechanism on windows keeps its word, as the module's text has it.
+    """Audit whether a mechanism on windows keeps its promise, by the checks that the module describes.
 
-    `samples` windows, two or more, for the law, and as many for each side of each shift (20,000, fewer where
-    windows are long); `bits` are the operating system's unless given.
+    `samples` windows, two or more, are drawn for the law, and as many on each side of each shift. The default
+    is 20,000, fewer where windows are long. `bits` default to the operating system's.
 
     Raises:
-        ValueError: it does not take windows of its n, or the loss of a quantum is not above zero.
+        ValueError: the mechanism refuses windows of n slots, or the loss of a quantum is not above zero.
     """
     count = max(4000, min(20_000, (1 << 22) // mechanism.n)) if samples is None else samples
     bench = _Bench(mechanism, bits or BulkBits(), min(256, count))
-    exact = [_lattice(bench), _reproducible(bench), _added(bench), _ratio(bench)]
-    law, shifts = list(_law(bench, count, alarm / 2)), _shifts(bench)
-    each = alarm / 2 / len(shifts) / len(_STATISTICS)
-    events = [_event(bench, kind, shift, count, each) for kind, shift in shifts.items()]
+    exact = [_check_lattice(bench), _check_bits(bench), _check_noise(bench), _check_ratio(bench)]
+    law, shifts = list(_check_law(bench, count, alarm / 2)), _choose_shifts(bench)
+    event_alarm = alarm / 2 / len(shifts) / len(_STATISTICS)
+    events = [_check_event(bench, kind, shift, count, event_alarm) for kind, shift in shifts.items()]
     lower = max(0.0, *(event.figures["lower"] for event in events))
     return Audit(
         epsilon=mechanism.loss(bench.quantum) / bench.quantum,
-        lower=lower / float(bench.telling * bench.quantum),
-        detects=_detects(count // 2, bench.loss(bench.telling), each),
+        lower=lower / float(bench.shift_quanta * bench.quantum),
+        detects=_detection_factor(count // 2, bench.loss(bench.shift_quanta), event_alarm),
         detects_scale=(math.sqrt(2 * math.log(4 * bench.tests / alarm)) + stats.norm.isf(MISS))
         / math.sqrt(count * bench.n),
         samples=count,
@@ -141,31 +144,33 @@ def audit(
 
 
 class _Bench:
-    """A mechanism, what it claims, where its draws come from, and how many are few."""
+    """A mechanism under test: its claim, the source of its draws, the number of draws of a quick check."""
 
-    def __init__(self, mechanism: WindowMechanism, bits: Bits, few: int) -> None:
-        self.mechanism, self.bits, self.few = mechanism, bits, few
+    def __init__(self, mechanism: WindowMechanism, bits: Bits, quick: int) -> None:
+        self.mechanism, self.bits, self.quick = mechanism, bits, quick
         self.n, self.quantum = mechanism.n, mechanism.quantum
-        self.per, rest = divmod(self.quantum, Fraction(getattr(mechanism, "step", self.quantum)))
+        self.steps, rest = divmod(self.quantum, Fraction(getattr(mechanism, "step", self.quantum)))
         self.a = self.loss(1)
         if not self.a > 0 or rest:
-            raise ValueError("the loss of a quantum must be above zero, and a quantum a multiple of the step")
-        self.law, self.telling = WindowLaw(self.n, self.a), max(1, round(2 / self.a))
+            raise ValueError(
+                "the loss of a quantum must be above zero, and the quantum a multiple of the mechanism's step"
+            )
+        self.law, self.shift_quanta = WindowLaw(self.n, self.a), max(1, round(2 / self.a))
         self.dithered = getattr(mechanism, "rounding", "half-up") == "dithered"
-        self.tests = _LAW_TESTS + TESTS * (self.dithered and self.per > 1)
-        # Half a quantum, where ways to round differ; dithered, whole quanta, where no dither shows.
-        self.base = np.full(self.n, 0 if self.dithered else self.per // 2)
+        self.tests = _LAW_TESTS + TESTS * (self.dithered and self.steps > 1)
+        # Half a quantum, where ways to round differ; dithered, whole quanta, where the dither does nothing.
+        self.base = np.full(self.n, 0 if self.dithered else self.steps // 2)
 
     def loss(self, k: Fraction | int) -> float:
-        """The claim for windows k quanta apart."""
+        """Return the claimed loss of windows k quanta apart."""
         return float(self.mechanism.loss(k * self.quantum))
 
     def quanta(self, window: Integers) -> Integers:
-        """What a window is on the lattice: floor(x/q + 1/2); dithered, floor(x/q)."""
-        return np.asarray(window // self.per if self.dithered else round_half_up(window, self.per))
+        """Return a window on the lattice: floor(x/q + 1/2), or floor(x/q) of a dithered mechanism."""
+        return np.asarray(window // self.steps if self.dithered else round_half_up(window, self.steps))
 
     def noise(self, window: Integers, count: int, bits: Bits | None = None) -> NDArray[Any]:
-        """What `count` releases of a window add to it, in quanta."""
+        """Return the noise of `count` releases of a window, in quanta."""
         windows = np.tile(window, (count, 1))
         released = self.mechanism.release(windows, bits=bits or self.bits)
         if released.shape != windows.shape:
@@ -176,67 +181,68 @@ class _Bench:
 # 1. Exactly ---------------------------------------------------------------------------------------
 
 
-def _lattice(bench: _Bench) -> Check:
-    noise = bench.noise(bench.base, bench.few)
+def _check_lattice(bench: _Bench) -> Check:
+    """Check that released values are whole quanta."""
+    noise = bench.noise(bench.base, bench.quick)
     off = float(np.mean(noise != np.rint(noise)))
     return Check("on the lattice", off == 0, f"{off:.0%} of the values are not whole quanta", {"off": off})
 
 
-def _reproducible(bench: _Bench) -> Check:
-    """Its randomness is the bits given: equal ones make equal noise, others (nearly always) do not."""
-    one, same, other = (bench.noise(bench.base, bench.few, SeededBits(seed)) for seed in (1, 1, 2))
-    certain = bench.few * bench.law.log_most > _SURE  # no window is likelier than zeros
-    passed = bool((one == same).all()) and (certain or bool((one != other).any()))
-    return Check("bits", passed, "what leaves is decided by the bits given" if passed else "it is not", {})
+def _check_bits(bench: _Bench) -> Check:
+    """Check that the output depends on the bits alone: equal bits make equal noise, different ones do not."""
+    first, repeat, different = (bench.noise(bench.base, bench.quick, SeededBits(seed)) for seed in (1, 1, 2))
+    # Nearly noiseless windows repeat whatever the bits: no window is likelier than zeros.
+    certain = bench.quick * bench.law.log_most > _SURE
+    passed = bool((first == repeat).all()) and (certain or bool((first != different).any()))
+    finding = "equal bits make equal noise" if passed else "noise does not depend on the bits as it must"
+    return Check("bits", passed, finding, {})
 
 
-def _added(bench: _Bench) -> Check:
-    """Equal bits make equal noise, whatever the windows: it is added to them, rounded half up.
-
-    Dithered, to windows of whole quanta: what others get is random too.
-    """
-    few, i = min(64, bench.few), np.arange(bench.n) * (bench.per if bench.dithered else 1)
-    right = bench.noise(bench.base, few, SeededBits(3))
-    others = [bench.base * 0, bench.base + bench.per, bench.base - 3 * i, (1 << 40) * bench.per + 7 * i]
-    moved = sum(bool((bench.noise(x, few, SeededBits(3)) != right).any()) for x in others)
-    found = f"with equal bits {moved} of {len(others)} other windows got other noise"
-    return Check("same noise for any window", not moved, found, {"windows": len(others), "moved": moved})
+def _check_noise(bench: _Bench) -> Check:
+    """Check that equal bits add equal noise to any window (if dithered, to any of whole quanta)."""
+    count, i = min(64, bench.quick), np.arange(bench.n) * (bench.steps if bench.dithered else 1)
+    expected = bench.noise(bench.base, count, SeededBits(3))
+    windows = [bench.base * 0, bench.base + bench.steps, bench.base - 3 * i, (1 << 40) * bench.steps + 7 * i]
+    changed = sum(bool((bench.noise(x, count, SeededBits(3)) != expected).any()) for x in windows)
+    finding = f"with equal bits {changed} of {len(windows)} other windows got different noise"
+    figures = {"windows": len(windows), "moved": changed}
+    return Check("same noise for any window", not changed, finding, figures)
 
 
-def _ratio(bench: _Bench) -> Check:
-    """The largest |ln P(y | x)/P(y | x')| in parts of the loss, over adversarial x, x' and y."""
-    uneven = bench.base + bench.per * (np.arange(bench.n) % 3)
+def _check_ratio(bench: _Bench) -> Check:
+    """Check the largest |ln P(y | x)/P(y | x')|, relative to the loss, over adversarial x, x' and y."""
+    uneven = bench.base + bench.steps * (np.arange(bench.n) % 3)
     worst, noise = 0.0, bench.noise(bench.base, 8)
-    moves = [(bench.base, 1), (uneven, 1), (bench.base, bench.telling), (uneven, 2)]
-    moves = [(x, k * bench.per) for x, k in moves]
+    moves = [(bench.base, 1), (uneven, 1), (bench.base, bench.shift_quanta), (uneven, 2)]
+    moves = [(x, k * bench.steps) for x, k in moves]
     if bench.dithered:
-        parts = [0, *fractions(bench.per)]
-        moves += [(uneven + x, k + whole) for x in parts for k in parts[1:] for whole in (0, bench.per)]
+        parts = [0, *fractions(bench.steps)]
+        moves += [(uneven + x, k + quanta) for x in parts for k in parts[1:] for quanta in (0, bench.steps)]
     for shift in map(np.array, directions(bench.n)):
-        for x, steps in moves:
-            other = x + steps * shift
-            outputs = _outputs(bench, x, other, shift, noise)
-            here, there = (bench.mechanism.log_mass(outputs, window) for window in (x, other))
-            worst = max(worst, ratio_excess(here, there, bench.loss(Fraction(int(steps), bench.per))))
+        for x, length in moves:
+            other = x + length * shift
+            outputs = _choose_outputs(bench, x, other, shift, noise)
+            p, q = (bench.mechanism.log_mass(outputs, window) for window in (x, other))
+            worst = max(worst, ratio_excess(p, q, bench.loss(Fraction(int(length), bench.steps))))
     return Check("density ratio", worst <= 1, f"at most {worst:.6g} times the loss", {"worst": worst})
 
 
-def _outputs(bench: _Bench, x: Integers, other: Integers, shift: Integers, noise: Any) -> NDArray[Any]:
-    """Where a ratio may be large: at the windows, beside them, at corners far away, and what noise makes."""
+def _choose_outputs(bench: _Bench, x: Integers, other: Integers, shift: Integers, noise: Any) -> NDArray[Any]:
+    """Return outputs where a ratio may be large: both windows, neighbours, far corners, noisy windows."""
     centres = [bench.quanta(x), bench.quanta(other)]
     single = np.eye(1, bench.n, dtype=np.int64)[0]
-    far = [k * shift for k in (1, -1, -bench.telling, 9 * bench.telling * bench.n)]
+    far = [k * shift for k in (1, -1, -bench.shift_quanta, 9 * bench.shift_quanta * bench.n)]
     near = [c + move for c in centres for move in (0 * shift, single, -single, *far)]
     return np.concatenate([np.array(near), *(c + noise for c in centres)])
 
 
 def ratio_excess(p: Floats, q: Floats, loss: float) -> float:
-    """The largest |p - q| of log masses in parts of the loss; infinite where only one is of nothing.
+    """Return the largest |p - q| of log masses, relative to the loss; infinite where only one mass is 0.
 
-    What floats lose in the last digits is forgiven.
+    Rounding errors in the last digits are forgiven.
     """
-    some = ~(np.isneginf(p) & np.isneginf(q))
-    p, q = p[some], q[some]
+    possible = ~(np.isneginf(p) & np.isneginf(q))
+    p, q = p[possible], q[possible]
     change = np.abs(p - q)
     slack = _LAST_DIGITS * (1 + np.where(np.isfinite(p), np.abs(p), 0))
     change[(change > loss) & (change <= loss + slack)] = loss
@@ -248,43 +254,46 @@ def ratio_excess(p: Floats, q: Floats, loss: float) -> float:
 _LAW_TESTS, _CELLS = 10, 20
 
 
-def _law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:
-    """Draws against the l_inf law, if it is the mechanism's."""
+def _check_law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:
+    """Yield the checks of draws against the l_inf law, if the mechanism states it."""
     zero, i = bench.base * 0, np.arange(9)
-    said = bench.mechanism.log_mass(np.outer(i, np.eye(1, bench.n, dtype=np.int64)), zero)
-    right = bench.law.log_mass(i)
-    if not np.allclose(said, right, rtol=1e-9, atol=1e-4):
-        yield Check("law", True, "log_mass is not that of l_inf Laplace: `conformance` looks at draws", {})
+    stated = bench.mechanism.log_mass(np.outer(i, np.eye(1, bench.n, dtype=np.int64)), zero)
+    expected = bench.law.log_mass(i)
+    if not np.allclose(stated, expected, rtol=1e-9, atol=1e-4):
+        yield Check("law", True, "log_mass is not that of l_inf Laplace: `conformance` tests the draws", {})
         return
     if bench.dithered:
-        yield _mixture(bench)
+        yield _check_mixture(bench)
     z = np.rint(bench.noise(bench.base, count)).astype(np.int64)
     for name, p in _law_tests(bench, z):
         yield Check(f"law: {name}", p > alarm / bench.tests, f"p = {p:.2g}", {"p": p})
     if bench.dithered:
-        for name, p in dither_tests(bench.mechanism, bench.law, bench.per, count, bench.bits):
+        for name, p in dither_tests(bench.mechanism, bench.law, bench.steps, count, bench.bits):
             yield Check(f"dither: {name}", p > alarm / bench.tests, f"p = {p:.2g}", {"p": p})
 
 
-def _mixture(bench: _Bench) -> Check:
-    """Whether log_mass at fractions of a quantum is that of the mixture."""
-    outputs, wrong = np.outer(np.arange(-4, 5), np.eye(1, bench.n, dtype=np.int64)), 0.0
-    for part in fractions(bench.per).tolist():
-        said = bench.mechanism.log_mass(outputs, bench.base + part)
-        right = bench.law.log_most + log_share(outputs, part / bench.per, bench.a)
-        wrong = max(wrong, float(np.abs(said - right).max()))
-    passed = wrong < _MIXTURE_SLACK
-    found = (
-        f"log_mass is at most {wrong:.2g} off that of the mixture" if math.isfinite(wrong) else "it is not"
+def _check_mixture(bench: _Bench) -> Check:
+    """Check that log_mass at fractions of a quantum is that of the mixture."""
+    outputs, error = np.outer(np.arange(-4, 5), np.eye(1, bench.n, dtype=np.int64)), 0.0
+    for part in fractions(bench.steps).tolist():
+        stated = bench.mechanism.log_mass(outputs, bench.base + part)
+        expected = bench.law.log_most + log_share(outputs, part / bench.steps, bench.a)
+        error = max(error, float(np.abs(stated - expected).max()))
+    passed = error < _MIXTURE_SLACK
+    finding = (
+        f"log_mass differs from the mixture's by at most {error:.2g}"
+        if math.isfinite(error)
+        else "log_mass is not that of the mixture"
     )
-    return Check("dither: stated law", passed, found, {"off": wrong})
+    return Check("dither: stated law", passed, finding, {"off": error})
 
 
 def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:
+    """Yield each test of the noise z of many windows against the law, with its p."""
     law, n, row = bench.law, bench.n, np.arange(len(z))
     size = np.abs(z)
     largest = size.max(axis=1)
-    # A slot of each window, in turn, and another one.
+    # Of each window one slot, in turn, and a second one.
     first, second = row % n, (row % n + 1 + row // n % max(1, n - 1)) % n
     yield "largest of a window", _cells_p(largest, law, n)
     yield "its scale", min(1.0, 2 * math.exp(-len(z) * law.divergence(float(largest.mean()))))
@@ -305,26 +314,27 @@ def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:
 
 
 def _cells_p(values: Integers, law: WindowLaw, k: int) -> float:
-    """Chi-square in cells that the law fills about evenly."""
-    place, alone = _places(values, law, k, _CELLS)
-    return chi_square(np.bincount(place, minlength=alone.size), alone)
+    """Return chi-square's p in cells that the law fills about evenly."""
+    cell, probabilities = _assign_cells(values, law, k, _CELLS)
+    return chi_square(np.bincount(cell, minlength=probabilities.size), probabilities)
 
 
 def _succession_p(pairs: Integers, law: WindowLaw) -> float:
-    """Chi-square of pairs of independent values in 4 x 4 cells: what two share fills them unevenly."""
-    place, alone = _places(pairs, law, law.n, 4)
-    counts = np.bincount(place[:, 0] * alone.size + place[:, 1], minlength=alone.size**2)
-    return chi_square(counts, np.outer(alone, alone).ravel())
+    """Return chi-square's p of pairs in 4 x 4 cells, which dependent values fill unevenly."""
+    cell, probabilities = _assign_cells(pairs, law, law.n, 4)
+    counts = np.bincount(cell[:, 0] * probabilities.size + cell[:, 1], minlength=probabilities.size**2)
+    return chi_square(counts, np.outer(probabilities, probabilities).ravel())
 
 
-def _places(values: Integers, law: WindowLaw, k: int, cells: int) -> tuple[Integers, Floats]:
+def _assign_cells(values: Integers, law: WindowLaw, k: int, cells: int) -> tuple[Integers, Floats]:
+    """Return the cell of each value, the largest |z_i| of k slots, and the probability of each cell."""
     ends = law.quantiles(np.arange(1, cells) / cells, k)
     return np.searchsorted(ends, values), np.diff(law.at_most(ends, k), prepend=0, append=1)
 
 
-def _extreme_p(most: int, count: int, law: WindowLaw) -> float:
-    """Two-sided, of the largest of independent values: what is clamped has too small a one."""
-    below, within = law.at_most([most - 1, most], law.n).clip(1e-300, 1).tolist()
+def _extreme_p(largest: int, count: int, law: WindowLaw) -> float:
+    """Return the two-sided p of the largest of `count` windows, which is too small where noise is clamped."""
+    below, within = law.at_most([largest - 1, largest], law.n).clip(1e-300, 1).tolist()
     return float(2 * min(0.5, within**count, -math.expm1(count * math.log(below))))
 
 
@@ -337,11 +347,11 @@ _STATISTICS: Mapping[str, Callable[[Any, Any, int], Any]] = {
     "least": lambda u, _, __: u.min(axis=1),
     "difference": lambda u, rest, __: u[:, 0] - rest[:, 0],
 }
-"""Of s o (y - x) where the shift s is not 0, of the slots where it is, and of its size in quanta."""
+"""Functions of s o (y - x) where the shift s is not 0, of y - x where it is 0, and of the shift in quanta."""
 
 
-def _shifts(bench: _Bench) -> dict[str, Integers]:
-    """Signs, half of them, single slots and pairs: each kind of shift that some wrong noise does not hide."""
+def _choose_shifts(bench: _Bench) -> dict[str, Integers]:
+    """Return a shift of each kind: for each there is a wrong noise that the other kinds do not find."""
     n, i = bench.n, np.arange(bench.n)
     signs = 1 - 2 * (bench.bits.array(2 * n, np.uint8).astype(np.int64).reshape(2, n) & 1)
     first, second = (bench.bits.integer(64) % m for m in (n, max(1, n - 1)))
@@ -352,24 +362,25 @@ def _shifts(bench: _Bench) -> dict[str, Integers]:
     return shifts if n > 1 else {"one slot": single}
 
 
-def _event(bench: _Bench, kind: str, shift: Integers, count: int, alarm: float) -> Check:
-    """The most that any statistic shows of a shift."""
-    k, other = bench.telling, bench.base + bench.telling * bench.per * shift
+def _check_event(bench: _Bench, kind: str, shift: Integers, count: int, alarm: float) -> Check:
+    """Check the largest lower bound of the loss that any statistic proves for a shift against the claim."""
+    k, other = bench.shift_quanta, bench.base + bench.shift_quanta * bench.steps * shift
     near = bench.noise(bench.base, count)
     far = bench.noise(other, count) + bench.quanta(other) - bench.quanta(bench.base)
     u = [z[:, shift != 0] * shift[shift != 0] for z in (near, far)]
     rest = [z[:, shift == 0] if (shift == 0).any() else v for z, v in zip((near, far), u, strict=True)]
-    shown = [
-        (_shown(of(u[0], rest[0], k), of(u[1], rest[1], k), alarm), name) for name, of in _STATISTICS.items()
+    bounds = [
+        (_prove_loss(statistic(u[0], rest[0], k), statistic(u[1], rest[1], k), alarm), name)
+        for name, statistic in _STATISTICS.items()
     ]
-    (lower, best), claim = max(shown), bench.loss(k)
-    found = f"at least {lower:.3f} (by the {best}) of {claim:.3f}"
+    (lower, best), claim = max(bounds), bench.loss(k)
+    finding = f"at least {lower:.3f} (by the {best}) of {claim:.3f}"
     figures = {"claim": claim, "lower": lower, "statistic": best, "windows": count, "quanta": k}
-    return Check(f"black box: {kind}", lower <= claim, found, figures)
+    return Check(f"black box: {kind}", lower <= claim, finding, figures)
 
 
-def _shown(t0: Any, t1: Any, alarm: float) -> float:
-    """The bound of ln P1/P0 by the event {T >= c} or {T < c} that tells most in one half of the draws."""
+def _prove_loss(t0: Any, t1: Any, alarm: float) -> float:
+    """Return a lower bound of ln P1/P0, by the event {T >= c} or {T < c} chosen on half of the draws."""
     half = len(t0) // 2
     cuts = np.unique(np.quantile([t0[:half], t1[:half]], np.arange(65) / 64, method="nearest"))
 
@@ -378,6 +389,6 @@ def _shown(t0: Any, t1: Any, alarm: float) -> float:
         return np.array([above, half - above])
 
     chosen, tested = ([counts(t[part]) for t in (t0, t1)] for part in (slice(half), slice(half, 2 * half)))
-    both = [lower_bound(chosen[1 - i], chosen[i], half, alarm) for i in (0, 1)]
-    world, tail, cut = np.unravel_index(int(np.argmax(both)), np.shape(both))
+    bounds = [lower_bound(chosen[1 - i], chosen[i], half, alarm) for i in (0, 1)]
+    world, tail, cut = np.unravel_index(int(np.argmax(bounds)), np.shape(bounds))
     return float(lower_bound(tested[1 - world][tail, cut], tested[world][tail, cut], half, alarm))

@@ -1,9 +1,9 @@
-"""Where random bits come from: two small interfaces, the system's source, and a seeded one.
+"""Sources of random bits: two small interfaces, the operating system's source, and a seeded one.
 
-`Bits` is a stream: a bit is handed out once and never again, whatever else happens: threads, forks, copies.
-Two windows whose noise came from the same bits would give away their difference. `RowBits` is a book for
-each of many rows: what stands at an address stays there, and each address is for one purpose. Fresh bits
-can be read that way (`FreshRows`), and those of a key must be (`meteragent.privacy.keyed`).
+`Bits` is a stream: each bit is handed out once and never again, whatever threads, forks and copies there are.
+Two windows whose noise came from the same bits would give away their difference. `RowBits` is random-access
+memory for each of many rows: the content of an address never changes, and each address serves one purpose.
+Fresh bits can be read that way (`FreshRows`); bits of a key must be (`meteragent.privacy.keyed`).
 """
 
 import hashlib
@@ -20,67 +20,67 @@ UnsignedArray = NDArray[np.unsignedinteger[Any]]
 Width = type[np.unsignedinteger[Any]]
 
 _BLOCK_BYTES = 1 << 12
-"""What is fetched at once; arrays that need more are fetched by themselves."""
+"""The size of a buffered block; an array that needs more is fetched on its own."""
 
 
 class Bits(Protocol):
     """A stream of independent fair bits; each is handed out once."""
 
     def integer(self, k: int) -> int:
-        """An integer of k bits, uniform on {0 .. 2^k - 1}; 0 for k = 0."""
+        """Draw an integer of k bits, uniform on {0 .. 2^k - 1}; 0 for k = 0."""
         ...
 
     def array(self, count: int, dtype: Width) -> UnsignedArray:
-        """`count` integers, uniform on all values of `dtype`: np.uint8, 16, 32 or 64."""
+        """Draw `count` integers, uniform on all values of `dtype`: np.uint8, 16, 32 or 64."""
         ...
 
 
 class SecretBits(Bits, Protocol):
-    """Bits that noise is made of: those that were fetched and not handed out can be dropped."""
+    """Bits of which noise is made: those that were fetched but not handed out can be dropped."""
 
     def discard(self) -> None:
-        """Drop what was fetched and not handed out."""
+        """Drop the bits that were fetched but not handed out."""
         ...
 
 
 Rows = NDArray[np.int64]
-"""Which rows: their numbers, 0 .. count - 1."""
+"""Numbers of rows, 0 .. count - 1."""
 
 PAGES = 1 << 10
-"""How many pages each row has."""
+"""The number of pages of each row."""
 
 PAGE_BYTES = 1 << 26
-"""How long a page is."""
+"""The length of a page."""
 
 
 class RowBits(Protocol):
     """Independent fair bits for each of `count` rows: a row has pages, a page has words.
 
-    A word is found by its row, page and place; words of one page are all of one width. What an address holds
-    is independent of what all others hold, so a sampler that gives each of its draws an address of its own
-    uses no bit twice.
+    A word's address is its row, its page and its place in the page; all words of a page have one width.
+    Contents of different addresses are independent, so a sampler that gives each of its draws an address of
+    its own uses no bit twice.
     """
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         ...
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """The first `count` words of a page, for each of some rows: (rows.size, count)."""
+        """Read the first `count` words of a page of each row of `rows`: (rows.size, count)."""
         ...
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """One word of a page for each of some rows, at one place or at a place for each: (rows.size,)."""
+        """Read one word of a page of each row of `rows`, at one place or one place each: (rows.size,)."""
         ...
 
     def stream(self, row: int, page: int) -> Bits:
-        """One row's page from its beginning, as a stream."""
+        """Return one row's page, from its beginning, as a stream."""
         ...
 
 
 def check_address(page: int, size: int) -> None:
-    """Refuse what no page holds: a sampler that needs more must stop, not begin again.
+    """Refuse an address beyond a row's pages: a sampler that needs more bits must stop, not read some twice.
 
     Raises:
         OverflowError: there is no such page, or it is shorter than `size` bytes.
@@ -90,53 +90,53 @@ def check_address(page: int, size: int) -> None:
 
 
 class FreshRows:
-    """Rows of fresh bits: whatever the address, what is read was never read before."""
+    """Rows of fresh bits: every read, whatever its address, returns bits that were never read before."""
 
     def __init__(self, count: int, bits: Bits) -> None:
         if count < 0:
-            raise ValueError(f"a count is not negative: {count}")
+            raise ValueError(f"a count must not be negative: {count}")
         self.count, self._bits = count, bits
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """Fresh words in the shape of some rows' first `count`."""
+        """Draw `count` fresh words for each row of `rows`: (rows.size, count)."""
         check_address(page, count * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size * count, dtype).reshape(rows.size, count)
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """A fresh word for each of some rows."""
+        """Draw a fresh word for each row of `rows`: (rows.size,)."""
         check_address(page, (int(np.max(at, initial=0)) + 1) * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size, dtype)
 
     def stream(self, row: int, page: int) -> Bits:  # noqa: ARG002  any row's is as fresh
-        """The bits themselves."""
+        """Return the bits themselves."""
         check_address(page, 0)
         return self._bits
 
 
 class BytesBits(ABC):
-    """Bits of bytes that come in order."""
+    """Bits taken from a sequence of bytes."""
 
     @abstractmethod
     def _take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Take the next `size` bytes."""
 
     def integer(self, k: int) -> int:
-        """An integer of k bits, uniform on {0 .. 2^k - 1}; 0 for k = 0."""
+        """Draw an integer of k bits, uniform on {0 .. 2^k - 1}; 0 for k = 0."""
         return int.from_bytes(self._take(k + 7 >> 3), "little") >> (-k & 7)
 
     def array(self, count: int, dtype: Width) -> UnsignedArray:
-        """`count` integers, uniform on all values of `dtype`; read-only.
+        """Draw `count` integers, uniform on all values of `dtype`; the array is read-only.
 
         Raises:
             ValueError: count < 0.
         """
         if count < 0:
-            raise ValueError(f"a count is not negative: {count}")
+            raise ValueError(f"a count must not be negative: {count}")
         return np.frombuffer(self._take(count * np.dtype(dtype).itemsize), dtype=dtype)
 
 
 class BufferedBits(BytesBits):
-    """Bits from blocks of bytes."""
+    """Bits taken from a buffer that is filled a block at a time."""
 
     block_bytes = _BLOCK_BYTES
 
@@ -145,30 +145,30 @@ class BufferedBits(BytesBits):
 
     @abstractmethod
     def _fresh(self, size: int) -> bytes:
-        """`size` bytes never seen before."""
+        """Return `size` bytes that were never returned before."""
 
     def _bulk(self, size: int) -> bytes:
-        """The same for a whole array."""
+        """Return fresh bytes for an array that is too large for the buffer."""
         return self._fresh(size)
 
     def _take(self, size: int) -> bytes:
         if size > _BLOCK_BYTES:
             return self._bulk(size)
-        # One call that reads and moves on, so that two threads cannot take the same bytes.
-        taken = self._buffer.read(size)
-        if len(taken) < size:
+        # `read` copies and advances in one call, so two threads cannot take the same bytes.
+        data = self._buffer.read(size)
+        if len(data) < size:
             buffer = BytesIO(self._fresh(self.block_bytes))
-            taken = buffer.read(size)
+            data = buffer.read(size)
             self._buffer = buffer
-        return taken
+        return data
 
 
 class SystemBits(BufferedBits):
-    """Bits of the operating system's cryptographic source (`os.urandom`), 4 KiB at a time.
+    """Bits of the operating system's cryptographic source (`os.urandom`), fetched 4 KiB at a time.
 
-    No generator stands between: what a copy of this process knows says nothing of the bits to come, but for
-    those that wait in the buffer, which `discard` drops. A child process and a pickled copy start with an
-    empty buffer, so no two of them see the same bits.
+    There is no generator in the process: a copy of its memory says nothing about later bits, except those
+    that wait in the buffer, which `discard` drops. A child process and a pickled copy start with an empty
+    buffer, so no two processes draw the same bits.
     """
 
     def __init__(self) -> None:
@@ -182,11 +182,12 @@ class SystemBits(BufferedBits):
         return type(self), ()
 
     def discard(self) -> None:
-        """Drop what was fetched and not handed out."""
+        """Drop the bits that were fetched but not handed out."""
         self._buffer = BytesIO()
 
 
 _SYSTEM_BITS: weakref.WeakSet[SystemBits] = weakref.WeakSet()
+"""All sources of this process: after a fork the child empties their buffers."""
 
 
 def _discard_all() -> None:
@@ -201,7 +202,8 @@ if hasattr(os, "register_at_fork"):
 class SeededBits(BufferedBits):
     """Reproducible bits (SHAKE-128 of seed and position), for tests and simulations.
 
-    Not secret: who knows or guesses the seed knows the noise. Any integer is a seed, also 0.
+    They are not secret: anyone who knows or guesses the seed knows the noise. Any integer is a seed, 0
+    included.
     """
 
     block_bytes = 1 << 16
@@ -218,4 +220,4 @@ class SeededBits(BufferedBits):
         return hashlib.shake_128(f"{self._seed}:{self._blocks}".encode()).digest(size)
 
     def discard(self) -> None:
-        """Do nothing: what comes is known to whoever knows the seed, and depends on nothing else."""
+        """Discard nothing: all bits follow from the seed, and anyone who has the seed knows them."""

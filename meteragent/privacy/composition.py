@@ -1,24 +1,24 @@
-"""What has been spent: composition on the same data and on disjoint parts of it.
+"""The cost of several releases: composition on the same data and on disjoint parts of it.
 
-On the same data. Mechanisms that are independent add (Pauwels 2016, Proposition 3), and so do mechanisms that
-are chosen after seeing what left before (Proposition 4). Windows w released at epsilon_w together are (sum of
-epsilon_w) d-private, also when each epsilon_w was chosen after seeing what was released before (Rogers et al.
-2016, 1605.08294: the filter that stops when the sum would exceed the budget; THEORY 5.2). So add the deltas
-of pairs (epsilon, delta) and the rho of zCDP (Whitehouse et al. 2023, 2203.05481). Epsilons of one unit add;
-levels of different radii do not. Overlapping windows count in full, each (THEORY 5.3): a reading in two of
-them has both epsilons.
+On the same data. The costs of independent mechanisms add (Pauwels 2016, Proposition 3), and so do those of
+mechanisms that are chosen after seeing earlier releases (Proposition 4). Windows w released at epsilon_w are
+together (sum of epsilon_w) d-private, also if each epsilon_w is chosen after seeing earlier releases (Rogers
+et al. 2016, 1605.08294: the filter that stops when the sum would exceed the budget; THEORY 5.2). The deltas
+of pairs (epsilon, delta) and the rho of zCDP add in the same way (Whitehouse et al. 2023, 2203.05481).
+Epsilons of one unit add; levels of different radii do not. Each of several overlapping windows counts in full
+(THEORY 5.3): a reading in two of them costs both epsilons.
 
-On disjoint parts (McSherry 2009, "parallel composition"; not in Pauwels 2016, whose Proposition 3 bears that
-name and adds). Of releases from disjoint parts x_1 .. x_m of the data the loss is
+On disjoint parts (McSherry 2009, "parallel composition"; not in Pauwels 2016, whose Proposition 3 has that
+name but adds). The loss of releases from disjoint parts x_1 .. x_m of the data is
 
     sum over i of epsilon_i d(x_i, x'_i)  <=  max(epsilon_i) * sum of d(x_i, x'_i):
 
 the largest epsilon, where the distance is the *sum* over parts, or where neighbours differ in one part only
-(one household of a street; an event inside one window), and then so with delta and rho. Under d_inf all
-parts may differ at once, so the windows of one meter are in sequence for whatever lasts: that is why the
-ledger adds them.
+(one household of a street; an event inside one window). The same then holds for delta and rho. Under d_inf
+all parts may differ at once, so a difference that lasts is in all windows of a meter, and their costs add:
+that is why the ledger adds them.
 
-What many windows cost at a radius if a small delta is accepted is less than the sum:
+If a small delta is accepted, many windows cost less at a radius than the sum:
 `meteragent.privacy.divergence.Composed`.
 """
 
@@ -32,15 +32,15 @@ from meteragent.privacy.exact import Exact, positive, rational
 
 @dataclass(frozen=True, init=False)
 class Cost:
-    """What releases cost together: a pure or approximate part (epsilon, delta), and a zCDP part rho.
+    """The cost of releases: a pure or approximate part (epsilon, delta), and a zCDP part rho.
 
-    On the same data costs add, `a + b`; on disjoint parts each component is the larger of both,
-    `a | b` (when that holds: see above). All three are exact and of one unit: epsilon per unit of distance,
-    or at one radius; rho at one radius. A cost with rho is (epsilon + zcdp_epsilon(rho, delta'), delta +
+    On the same data costs add, `a + b`. On disjoint parts each component is the larger of the two, `a | b`
+    (the module says when this holds). All three are exact and in one unit: epsilon per unit of distance, or
+    at one radius; rho at one radius. A cost with rho is (epsilon + zcdp_epsilon(rho, delta'), delta +
     delta')-private for any delta' (`meteragent.privacy.divergence`).
 
     Raises:
-        TypeError: a part is not exact.  ValueError: one is negative.
+        TypeError: a part is not exact.  ValueError: a part is negative.
     """
 
     epsilon: Fraction
@@ -51,7 +51,7 @@ class Cost:
         for name, value in (("epsilon", epsilon), ("delta", delta), ("rho", rho)):
             exact = rational(name, value)
             if exact < 0:
-                raise ValueError(f"{name} is not negative: {exact}")
+                raise ValueError(f"{name} must not be negative: {exact}")
             object.__setattr__(self, name, exact)
 
     @property
@@ -68,7 +68,7 @@ class Cost:
         return Cost(*(part * times for part in self._parts))
 
     def __le__(self, other: "Cost") -> bool:
-        """Whether no part is above the other's: the order is partial."""
+        """Return whether no part is above the other's; the order is partial."""
         return all(a <= b for a, b in zip(self._parts, other._parts, strict=True))
 
     def __str__(self) -> str:
@@ -76,9 +76,9 @@ class Cost:
 
 
 class BudgetExceeded(Exception):
-    """A charge that is refused: `spent` + `epsilon` would be above `budget`; nothing was recorded.
+    """The refusal of a charge: `spent` + `epsilon` would be above `budget`. Nothing was recorded.
 
-    Epsilons of an `Odometer`, whole costs of a `Filter`.
+    The three are epsilons from an `Odometer`, costs from a `Filter`.
     """
 
     def __init__(self, spent: Fraction | Cost, epsilon: Fraction | Cost, budget: Fraction | Cost) -> None:
@@ -89,10 +89,10 @@ class BudgetExceeded(Exception):
 
 
 class Filter:
-    """Adds up costs, chosen as one goes, and refuses what would take any part of them above the budget.
+    """The sum of adaptively chosen costs, which refuses a cost that would take any part above the budget.
 
-    At the end what left is within the budget, also when each mechanism and its cost were chosen after
-    seeing all releases before. None only counts: an odometer. In memory and deterministic.
+    All releases together stay within the budget, also if each mechanism and its cost are chosen after seeing
+    all earlier releases. Without a budget (None) it only counts: an odometer. In memory and deterministic.
     """
 
     def __init__(self, budget: Cost | None = None) -> None:
@@ -101,18 +101,18 @@ class Filter:
 
     @property
     def spent(self) -> Cost:
-        """The sum of what was accepted."""
+        """The sum of all accepted costs."""
         return self._spent
 
     def would_exceed(self, cost: Cost) -> bool:
-        """Whether `cost` more would be above the budget; at the budget is not above it."""
+        """Return whether adding `cost` would exceed the budget; reaching it is allowed."""
         return self.budget is not None and not self._spent + cost <= self.budget
 
     def add(self, cost: Cost) -> None:
         """Charge `cost`, or refuse and record nothing.
 
         Raises:
-            BudgetExceeded: a part of it would be above the budget.
+            BudgetExceeded: a part of the sum would be above the budget.
         """
         if self.budget is not None and self.would_exceed(cost):
             raise BudgetExceeded(self._spent, cost, self.budget)
@@ -120,27 +120,27 @@ class Filter:
 
 
 class Odometer:
-    """Adds up epsilon, exactly, per key (a meter) and period; refuses what exceeds the budget.
+    """The exact sum of epsilons for each key (a meter) and period, which refuses charges above the budget.
 
-    Periods have `length_ms` and are aligned to the Unix epoch: time_ms // length_ms * length_ms is
-    the start of the one that a time lies in. `budget` is the most epsilon a key may spend in a
-    period; None only counts. In memory and deterministic: who keeps it also stores the charges.
+    Periods last `length_ms` and are aligned to the Unix epoch: a time lies in the one that starts at
+    time_ms // length_ms * length_ms. `budget` is the most epsilon that a key may spend in a period; None only
+    counts. In memory and deterministic: the caller stores the charges, and restores them.
     """
 
     def __init__(self, length_ms: int, budget: Exact | None = None) -> None:
         if length_ms < 1:
-            raise ValueError(f"a period lasts at least 1 ms, not {length_ms}")
+            raise ValueError(f"a period must last at least 1 ms, not {length_ms}")
         self._length_ms = length_ms
         self._budget = None if budget is None else positive("budget", budget)
         self._spent: defaultdict[int, dict[Hashable, Fraction]] = defaultdict(dict)
         self._floor_ms: int | None = None
 
     def period_ms(self, time_ms: int) -> int:
-        """The start of the period that `time_ms` lies in; times before 1970 are negative."""
+        """Return the start of the period that contains `time_ms`; times before 1970 are negative."""
         return time_ms // self._length_ms * self._length_ms
 
     def spent(self, key: Hashable, time_ms: int) -> Fraction:
-        """The epsilon spent by `key` in the period of `time_ms`.
+        """Return the epsilon spent by `key` in the period of `time_ms`.
 
         Raises:
             ValueError: the period has been forgotten.
@@ -148,10 +148,10 @@ class Odometer:
         return self._spent.get(self._remembered_ms(time_ms), {}).get(key, Fraction(0))
 
     def would_exceed(self, key: Hashable, time_ms: int, epsilon: Exact) -> bool:
-        """Whether `epsilon` more would be above the budget; at the budget is not above it.
+        """Return whether adding `epsilon` would exceed the budget; reaching it is allowed.
 
         Raises:
-            ValueError: epsilon <= 0, or the period has been forgotten.  TypeError: it is not exact.
+            ValueError: epsilon <= 0, or the period has been forgotten.  TypeError: epsilon is not exact.
         """
         charge = positive("epsilon", epsilon)
         return self._budget is not None and self.spent(key, time_ms) + charge > self._budget
@@ -160,8 +160,8 @@ class Odometer:
         """Charge `epsilon`, or refuse and record nothing.
 
         Raises:
-            BudgetExceeded: it would be above the budget.
-            ValueError: epsilon <= 0, or the period has been forgotten.  TypeError: it is not exact.
+            BudgetExceeded: the sum would be above the budget.
+            ValueError: epsilon <= 0, or the period has been forgotten.  TypeError: epsilon is not exact.
         """
         charge = positive("epsilon", epsilon)
         if self._budget is not None and self.would_exceed(key, time_ms, charge):
@@ -169,12 +169,12 @@ class Odometer:
         self.restore(key, time_ms, charge)
 
     def restore(self, key: Hashable, time_ms: int, epsilon: Exact) -> None:
-        """Record what was spent before, as it was: also where it is above the present budget."""
+        """Record an earlier charge, even if it takes the sum above the present budget."""
         spent = self.spent(key, time_ms) + positive("epsilon", epsilon)
         self._spent[self._remembered_ms(time_ms)][key] = spent
 
     def forget_before(self, period_start_ms: int) -> None:
-        """Drop the periods before the one of `period_start_ms`: for good, they can be charged no more."""
+        """Drop the periods before the one of `period_start_ms` for good: they can no longer be charged."""
         floor_ms = self.period_ms(period_start_ms)
         if self._floor_ms is None or floor_ms > self._floor_ms:
             self._floor_ms = floor_ms

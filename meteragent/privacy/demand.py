@@ -1,7 +1,7 @@
-"""Names of a package that are loaded when they are first asked for (PEP 562).
+"""Lazy imports: a package's names are loaded on first use (PEP 562).
 
-A gateway needs one mechanism of many. The stub beside the package's `__init__.py` says which module each name
-is from: type checkers read it, and so does this, so that it is written once.
+A gateway needs one mechanism of many. The stub beside the package's `__init__.py` says which module defines
+each name. Type checkers read it, and so does this module, so the list is written once.
 """
 
 import ast
@@ -11,9 +11,9 @@ from pathlib import Path
 
 
 def on_demand(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """What a package's `__getattr__`, `__dir__` and `__all__` are, by the imports in its stub."""
+    """Make a package's `__getattr__`, `__dir__` and `__all__` from the imports in its stub."""
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
-    homes = {
+    modules = {
         alias.name: node.module
         for node in stub.body
         if isinstance(node, ast.ImportFrom)
@@ -21,8 +21,8 @@ def on_demand(package: str, file: str) -> tuple[Callable[[str], object], Callabl
     }
 
     def load(name: str) -> object:
-        if name not in homes:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{homes[name]}"), name)
+        return getattr(import_module(f"{package}.{modules[name]}"), name)
 
-    return load, lambda: sorted(homes), sorted(homes)
+    return load, lambda: sorted(modules), sorted(modules)

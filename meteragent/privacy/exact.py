@@ -1,9 +1,9 @@
 """Exact arithmetic: parameters that are rational numbers, and e^-x and ln x between two integers.
 
-A privacy parameter is written as a `Fraction`, a `Decimal`, an int or a string such as "0.1" or
-"1/220"; a float is refused, because the number it holds is not the number that was written. What is
-irrational, a power of e or a logarithm, is never rounded either: it is enclosed between integers
-that are certified to lie below and above it, as closely as asked.
+A privacy parameter is written as a `Fraction`, a `Decimal`, an int or a string such as "0.1" or "1/220". A
+float is refused, because the number it holds is not the number that was written. Irrational numbers, powers
+of e and logarithms, are not rounded either: they are enclosed between integers that are certified to lie
+below and above them, as closely as the caller asks.
 """
 
 from decimal import Decimal
@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 Exact = Fraction | Decimal | int | str
-"""What an exact number may be written as."""
+"""The types in which an exact number may be written."""
 
 GUARD_BITS = 12
-"""Extra bits of a working precision: enough that the error counts below cost less than one unit."""
+"""Extra bits of working precision: enough that the errors counted below cost less than one unit."""
 
 
 def rational(name: str, value: Any) -> Fraction:
-    """`value` as a Fraction, if it is exact; `name` is what the error calls it.
+    """Return `value` as a Fraction; `name` is the parameter's name in an error's text.
 
     Raises:
-        TypeError: `value` is not exact (a float, a bool, no number); the text shows what to write.
-        ValueError: a string or a Decimal that is no finite number.
+        TypeError: `value` is not exact (a float, a bool, not a number); the text shows what to write.
+        ValueError: `value` is a string or a Decimal that is not a finite number.
     """
     if isinstance(value, Fraction):
         return value
@@ -46,15 +46,15 @@ def round_half_up(
     numerator: NDArray[np.integer | np.object_], denominator: int | NDArray[np.integer | np.object_]
 ) -> NDArray[Any]: ...
 def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
-    """Return floor(numerator / denominator + 1/2), exactly; of arrays of integers, element by element."""
+    """Return floor(numerator / denominator + 1/2), exactly; element by element for arrays of integers."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 
 def positive(name: str, value: Any) -> Fraction:
-    """`value` as a Fraction above zero.
+    """Return `value` as a Fraction above zero.
 
     Raises:
-        TypeError: it is not exact.  ValueError: it is not above zero.
+        TypeError: `value` is not exact.  ValueError: it is not above zero.
     """
     exact = rational(name, value)
     if exact <= 0:
@@ -66,16 +66,16 @@ def not_negative(name: str, value: Any) -> Fraction:
     """Return `value` as a Fraction of at least zero.
 
     Raises:
-        TypeError: it is not exact.  ValueError: it is below zero.
+        TypeError: `value` is not exact.  ValueError: it is negative.
     """
     exact = rational(name, value)
     if exact < 0:
-        raise ValueError(f"{name} must not be below zero: {exact}")
+        raise ValueError(f"{name} must not be negative: {exact}")
     return exact
 
 
 def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
-    """Levels for a sweep: k >= 2 from `lo` to `hi`, equally far apart, exactly.
+    """Return k >= 2 levels for a sweep from `lo` to `hi`, equally far apart, exactly.
 
     Raises:
         TypeError: an end is not exact.  ValueError: lo is not above zero, hi not above lo, or k < 2.
@@ -87,10 +87,10 @@ def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
 
 
 def exp_neg_bounds(num: int, den: int, k: int) -> tuple[int, int]:
-    """Integers lo <= 2^k e^(-num/den) <= hi, a few units apart, for num/den >= -1 and den > 0.
+    """Return integers lo <= 2^k e^(-num/den) <= hi, a few units apart, for num/den >= -1 and den > 0.
 
-    Taylor's series of y = num/den / 2^h with |y| <= 1/2, then h squarings, all in units of 2^-w.
-    Each floor loses less than one unit, and what it passes on to later terms shrinks by |y|/i: a
+    Sums Taylor's series of y = num/den / 2^h with |y| <= 1/2, then squares h times, all in units of 2^-w.
+    Each floor loses less than one unit, and the error that it passes on to later terms shrinks by |y|/i. So a
     term is less than 2 units off, and the terms left out sum to less than 4.
     """
     if num >= k * den:
@@ -112,10 +112,10 @@ def exp_neg_bounds(num: int, den: int, k: int) -> tuple[int, int]:
 
 
 def ln_bounds(x: Fraction, k: int) -> tuple[int, int]:
-    """Integers lo <= 2^k ln x <= hi, a few units apart, for a rational x > 0.
+    """Return integers lo <= 2^k ln x <= hi, a few units apart, for a rational x > 0.
 
-    ln x = h ln 2 + ln y with y = x / 2^h in [2/3, 4/3), and ln y = 2 artanh((y-1)/(y+1)), a series
-    in powers of at most 1/5; ln 2 = 2 artanh(1/3).
+    ln x = h ln 2 + ln y with y = x / 2^h in [2/3, 4/3), and ln y = 2 artanh((y-1)/(y+1)), a series in powers
+    of at most 1/5; ln 2 = 2 artanh(1/3).
     """
     h = x.numerator.bit_length() - x.denominator.bit_length()
     y = x / Fraction(2) ** h
@@ -126,11 +126,14 @@ def ln_bounds(x: Fraction, k: int) -> tuple[int, int]:
     w = k + abs(h).bit_length() + GUARD_BITS
     (two_lo, two_hi), (lo, hi) = _artanh_bounds(Fraction(1, 3), w), _artanh_bounds((y - 1) / (y + 1), w)
     lo, hi = lo + h * (two_lo if h >= 0 else two_hi), hi + h * (two_hi if h >= 0 else two_lo)
-    return 2 * lo >> w - k, (2 * hi >> w - k) + 1
+    return 2 * lo >> w - k, (2 * hi >> w - k) + 1  # the factor 2 of 2 artanh
 
 
 def _artanh_bounds(x: Fraction, w: int) -> tuple[int, int]:
-    """Integers below and above 2^w artanh x, |x| <= 1/3: every power and every term loses under 2 units."""
+    """Return integers below and above 2^w artanh x for |x| <= 1/3.
+
+    Every power and every term loses under 2 units.
+    """
     size, den, sign = abs(x.numerator), x.denominator, 1 if x >= 0 else -1
     power = size * (1 << w) // den
     total, i = 0, 0
@@ -143,12 +146,12 @@ def _artanh_bounds(x: Fraction, w: int) -> tuple[int, int]:
 
 
 def power_bounds(lo: int, hi: int, n: int, w: int) -> tuple[int, int]:
-    """Integers below and above 2^w x^n, for lo <= 2^w x <= hi, 0 <= lo and n >= 1."""
+    """Return integers below and above 2^w x^n, for lo <= 2^w x <= hi, 0 <= lo and n >= 1."""
     return _power(lo, n, w, 0), _power(hi, n, w, 1)
 
 
 def _power(base: int, n: int, w: int, up: int) -> int:
-    """2^w (base/2^w)^n by squaring; every product rounded down, or up by at most one unit."""
+    """Compute 2^w (base/2^w)^n by squaring; round every product down, or up by at most one unit."""
     result = 1 << w
     while True:
         if n & 1:

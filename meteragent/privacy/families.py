@@ -1,9 +1,9 @@
-"""Families of hiding functions and of neighbourhoods: those of the papers, and what suffices of them.
+"""Families of hiding functions and of neighbourhoods: the paper's, and smaller ones that are equivalent.
 
-The papers' families Phi_1, N_1 (Chatzikokolakis 2013, section 5.1), Phi_inf, N_inf (6.1) and Phi_2, N_2 (6.2)
-take *any* map of a row and *any* set of its values; they grow as |V|^|V| and 2^|V|. A family that is
-contained in another and maximally tight makes the other so, and `row_exchanges`, `row_segments`,
-`database_exchanges` and `boxes` are such: they say as much and can be walked through on larger sets.
+The families Phi_1, N_1 (Chatzikokolakis 2013, section 5.1), Phi_inf, N_inf (6.1) and Phi_2, N_2 (6.2) take
+*any* map of a row and *any* set of its values; they grow as |V|^|V| and 2^|V|. A family that contains a
+maximally tight one is maximally tight itself. `row_exchanges`, `row_segments`, `database_exchanges` and
+`boxes` are such subfamilies: they imply the same privacy and can be enumerated on larger sets.
 
 `replacements` are Phi_h of Theorem 1, "row i becomes w" for a fixed w. They are not maximally tight: together
 they characterise differential privacy only up to a factor of two.
@@ -20,14 +20,17 @@ Database = tuple[Any, ...]
 
 
 def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """phi_i,w of Chatzikokolakis 2013, Theorem 1: row i becomes w. d_h(phi) = 1; not maximally tight."""
+    """Return phi_i,w of Chatzikokolakis 2013, Theorem 1: row i becomes w.
+
+    d_h(phi) = 1; not maximally tight.
+    """
     return tuple(_rowwise(n, {i: dict.fromkeys(values, w)}) for i in range(n) for w in values)
 
 
 def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
     """Return the exchanges in Phi_1: v becomes w in row i, and w becomes v. d_1(phi) = |v - w|.
 
-    As much as all of Phi_1 says (`row_maps`), and maximally tight for d_h, d_1 and the normalised d_1 on V^n.
+    They imply the same as all of Phi_1 (`row_maps`): maximally tight for d_h, d_1 and normalised d_1 on V^n.
     """
     pairs = list(combinations(values, 2))
     return tuple(_rowwise(n, {i: {v: w, w: v}}) for i in range(n) for v, w in pairs)
@@ -36,24 +39,27 @@ def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 def database_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
     """Return the exchanges in Phi_inf: v_i and w_i change places in every row. d_inf(phi) = d_inf(v, w).
 
-    As much as all of Phi_inf says (`database_maps`): maximally tight for d_inf on V^n (Chatzikokolakis 2013,
-    section 6.1), and for the others, as where v and w differ in one row it is in Phi_1.
+    They imply the same as all of Phi_inf (`database_maps`): maximally tight for d_inf on V^n (Chatzikokolakis
+    2013, section 6.1), and for the other metrics, because where v and w differ in one row it is in Phi_1.
     """
     pairs = combinations(product(values, repeat=n), 2)
     return tuple(_rowwise(n, {i: {v[i]: w[i], w[i]: v[i]} for i in range(n)}) for v, w in pairs)
 
 
 def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """N_h: all but row i is known (Chatzikokolakis 2013, Theorem 2). d_h(N) = 1; maximally tight for d_h."""
+    """Return N_h: all but row i is known (Chatzikokolakis 2013, Theorem 2).
+
+    d_h(N) = 1; maximally tight for d_h.
+    """
     return tuple(
         dict.fromkeys(Neighbourhood(_row(values, x, i)) for x in product(values, repeat=n) for i in range(n))
     )
 
 
 def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return the intervals in N_1: all but row i is known, and that it lies between v and w.
+    """Return the intervals in N_1: all but row i is known, and row i lies between v and w.
 
-    As much as all of N_1 says (`row_sets`) for numbers V; d_1(N) = |v - w|. Whole rows say less.
+    For numbers V they imply the same as all of N_1 (`row_sets`); d_1(N) = |v - w|. `whole_rows` imply less.
     """
     between = [[u for u in values if v <= u <= w] for v, w in combinations(sorted(values), 2)]
     databases = list(product(values, repeat=n))
@@ -62,17 +68,17 @@ def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
 
 
 def boxes(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return the boxes in N_inf: each row is known to lie between two values. d_inf(N) is the widest of them.
+    """Return the boxes in N_inf: each row is known to lie between two values. d_inf(N) is the largest width.
 
-    As much as all of N_inf says (`database_sets`) for numbers V: maximally tight for d_inf on V^n
-    (Chatzikokolakis 2013, section 6.1), and for the others, as intervals of one row are among them.
+    For numbers V they imply the same as all of N_inf (`database_sets`): maximally tight for d_inf on V^n
+    (Chatzikokolakis 2013, section 6.1), and for the other metrics, because they include intervals of one row.
     """
     sides = [[u for u in values if v <= u <= w] for v in values for w in values if v <= w]
     members = (frozenset(product(*box)) for box in product(sides, repeat=n))
     return tuple(Neighbourhood(box) for box in members if len(box) > 1)
 
 
-# The papers' families in full: they grow so fast that they are for small sets ---------------------------
+# The paper's families in full: they grow fast, and are for small sets -----------------------------------
 
 
 def row_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
@@ -82,7 +88,7 @@ def row_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 
 
 def row_sets(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return N_1: all but row i is known, and that it lies in U, any subset of V (section 5.1)."""
+    """Return N_1: all but row i is known, and row i lies in U, any subset of V (section 5.1)."""
     members = (_row(u, x, i) for u in _subsets(values) for x in product(values, repeat=n) for i in range(n))
     return tuple(dict.fromkeys(map(Neighbourhood, members)))
 
@@ -116,11 +122,11 @@ def _subsets(values: Sequence[Any]) -> list[frozenset[Any]]:
 
 
 def _row(segment: Iterable[Any], x: Database, i: int) -> frozenset[Point]:
-    """The databases that are x but for row i, which has any value of the segment."""
+    """Return the databases that equal x but for row i, which has any value of the segment."""
     return frozenset((*x[:i], u, *x[i + 1 :]) for u in segment)
 
 
 def _rowwise(n: int, maps: dict[int, dict[Any, Any]]) -> Hiding:
-    """Row i of a database goes through maps[i]; what that does not name stays."""
+    """Return the hiding function that applies maps[i] to row i; values without an image stay as they are."""
     steps = [maps.get(i, {}) for i in range(n)]
     return Hiding(lambda x: tuple(step.get(u, u) for u, step in zip(x, steps, strict=True)))

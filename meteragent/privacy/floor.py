@@ -1,53 +1,53 @@
-"""Floors: the error that no private mechanism can be below.
+"""Floors: lower bounds of the error of any private mechanism.
 
 Theory of operation
 -------------------
-Finite and bounded spaces (Holohan 2014, on expected error). X_x is what leaves of x, a point of the space;
+Finite and bounded spaces (Holohan 2014, on expected error). X_x is the output for x, a point of the space;
 the *maximal expected error* is the largest over x of E d(x, X_x). Let E be that of any (epsilon, delta)
 sanitisation.
 
 *Two points* x, x' at distance r (Theorem 6: the diameter). For 0 <= s < r let B = {y: d(x, y) <= s}; in B
 d(x', y) >= r - s. With p = P(X_x not in B) and q = P(X_x' in B), 1 - p <= e^epsilon q + delta. Integrate
 over s: p gives at most E d(x, X_x), as that is the integral of P(d > s), and q at most E d(x', X_x'). So
-r (1-delta) <= E + e^epsilon E. The paper takes one ball only, of radius r/2, and has half of that:
+r (1-delta) <= E + e^epsilon E. The paper uses only one ball, of radius r/2, and gets half of that:
 
     E >= r (1-delta)/(1+e^epsilon)    here;    E >= r/2 (1-delta)/(1+e^epsilon)    in Theorem 6.
 
 Ours is attained, on two points, by randomised response. For a metric promise take two points at distance
 x/epsilon, as far apart as the space has them: x/(1+e^x)/epsilon, largest at x = 1.2785 (THEORY 1.4).
 
-*Many points* (Theorem 7): m+1 points, each at least kappa from each other, and outputs among them. With
-c = 1 - E/kappa, P(X_i = i) >= c for each i, so P(X_0 = i) >= e^-epsilon (c - delta); what these leave of 1
-for i = 0 is at least c: c + m e^-epsilon (c - delta) <= 1, which is
+*Many points* (Theorem 7): m+1 points, any two at least kappa apart, and outputs among them. With
+c = 1 - E/kappa, P(X_i = i) >= c for each i, so P(X_0 = i) >= e^-epsilon (c - delta); as all these and
+P(X_0 = 0) >= c sum to 1 at most, c + m e^-epsilon (c - delta) <= 1, which is
 
     E >= kappa m (1-delta)/(m + e^epsilon).
 
 The categorical mechanism attains it. Theorem 7 is printed for outputs anywhere in the space that holds the
 points, and is false there: the centre of a triangle with sides of 1 is within 0.577 of its three corners, and
-the formula says 0.664 at epsilon = 0.01. The proof's balls of radius kappa are disjoint on the points, not
-around them. With balls of radius kappa/2 it holds for outputs anywhere, with kappa/2 for kappa; so does the
-floor of two points at distance kappa, and the larger of both is the floor.
+the formula says 0.664 at epsilon = 0.01. The proof's balls of radius kappa are disjoint on the points, but
+not in the space around them. With balls of radius kappa/2 it holds for outputs anywhere, with kappa/2 for
+kappa; so does the floor of two points at distance kappa, and the larger of the two is the floor.
 
-Lemma 4 says that E > 0 for delta < 1. It needs two points; then it follows from the floor of two points.
+Lemma 4 says that E > 0 for delta < 1. It needs two points, and then follows from the floor of two points.
 
 Windows (THEORY 1.4). Noise on R^n whose law is epsilon d_inf-private has, for every loss rho that grows
 with |z|, a mean loss per reading of at least that of the l_inf Laplace law, under which |z| is
 Erlang(K)/epsilon, K uniform on 1..n; and a largest error that is stochastically no less than
-Gamma(n)/epsilon. A mechanism that is not additive has a window where it does no better. With C the integral
-of rho from 0 and G ~ Gamma(n),
+Gamma(n)/epsilon. A mechanism that does not just add noise has a window where it is no better. With C the
+integral of rho from 0 and G ~ Gamma(n),
 
     E rho(|z|) = E C(G/epsilon) epsilon/n,
 
 since |z| is uniform on [0, g/epsilon], g ~ Gamma(n+1), and Gamma(n+1)'s density over g is Gamma(n)'s over n.
-A weaker bound in one line: moving each z_i away from 0, by w clip(z_i/tau, -1, 1), multiplies volumes by
-(1 + w/tau)^(number of |z_i| < tau) and the density by at least e^(-epsilon w). For w -> 0 that is
+A weaker bound has a short proof: moving each z_i away from 0, by w clip(z_i/tau, -1, 1), multiplies volumes
+by (1 + w/tau)^(number of |z_i| < tau) and the density by at least e^(-epsilon w). For w -> 0 that is
 
     sum over i of P(|z_i| < tau) <= epsilon tau.
 
 The limits. Readings of a range [0, P] always have an answer within P/2, so a floor above that says only that
-nothing useful can leave. On the lattice the floor holds for |z| and z^2 as far as checked (n <= 7,
-`optimality.best_noise`) and fails for "wrong at all": the law exp(-a (second + delta largest)/(1+delta)) of
-the |z_i| in order is exactly right more often.
+no useful release is possible. On the lattice the floor holds for |z| and z^2 as far as checked (n <= 7,
+`optimality.best_noise`). It fails for the loss "1 unless exact": the law exp(-a (second + delta largest) /
+(1+delta)) of the sorted |z_i| is exactly right more often.
 """
 
 import math
@@ -78,11 +78,10 @@ def expected_error(
 ) -> Number:
     """Return E d(Q(x), X_x) at x = `point`, exactly: the sum over outputs y of P(y|x) d(Q(x), y).
 
-    Of the identity query unless another one is given, whose answers the channel releases (Holohan 2014,
-    section 2.3).
+    `query` is Q, whose answers the channel releases; the default is the identity (Holohan 2014, section 2.3).
 
     Raises:
-        ValueError: `point` is no input, or an output that may leave is infinitely far.
+        ValueError: `point` is no input, or a possible output is infinitely far from the answer.
     """
     total, truth = number("zero", 0), query(point)
     for output, mass in zip(channel.outputs, channel.row(point), strict=True):
@@ -92,19 +91,20 @@ def expected_error(
 
 
 def maximal_expected_error(channel: Channel, metric: Metric) -> Number:
-    """The largest over the inputs x of E d(x, X_x), exactly (Holohan 2014).
+    """Return the largest E d(x, X_x) over the inputs x, exactly (Holohan 2014, Equation 13).
 
     Raises:
-        ValueError: an output that may leave is infinitely far from the input.
+        ValueError: a possible output is infinitely far from its input.
     """
     return max(expected_error(channel, metric, x) for x in channel.inputs)
 
 
 def two_point_floor(distance: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
-    """The least maximal expected error where two points are `distance` apart: r (1-delta)/(1+e^epsilon).
+    """Return the least maximal expected error if two points are `distance` apart: r (1-delta)/(1+e^epsilon).
 
-    For any (epsilon, delta) mechanism and any outputs in a space that holds both. With the diameter for
-    the distance, twice the bound of Holohan 2014, Theorem 6, and attained by randomised response.
+    It holds for any (epsilon, delta) mechanism and any outputs in a space that contains both points.
+    Randomised response attains it. With the diameter for the distance it is twice the bound of Holohan 2014,
+    Theorem 6.
 
     Raises:
         TypeError: a parameter is not exact.
@@ -114,7 +114,9 @@ def two_point_floor(distance: Exact, epsilon: Exact, delta: Exact = 0) -> Number
 
 
 def diameter_floor(diameter: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
-    """Holohan 2014, Theorem 6, as it stands: diam(D)/2 (1-delta)/(1+e^epsilon), half of `two_point_floor`.
+    """Return the bound of Holohan 2014, Theorem 6, as printed: diam(D)/2 (1-delta)/(1+e^epsilon).
+
+    It is half of `two_point_floor`.
 
     Raises:
         TypeError: a parameter is not exact.
@@ -126,32 +128,32 @@ def diameter_floor(diameter: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
 def finite_floor(
     m: int, kappa: Exact, epsilon: Exact, delta: Exact = 0, *, outputs: Outputs = "points"
 ) -> Number:
-    """Return the least maximal expected error on m+1 points, each at least kappa from each other.
+    """Return a lower bound of the maximal expected error on m+1 points, any two at least kappa apart.
 
         kappa m (1-delta)/(m + e^epsilon)        (Holohan 2014, Theorem 7)
 
     holds for (epsilon, delta) mechanisms whose `outputs` are among the points; the categorical mechanism
-    attains it for the discrete metric. For outputs "anywhere" in a space around the points it is the larger
-    of half of that and of `two_point_floor(kappa)`.
+    attains it for the discrete metric. For outputs "anywhere" in a space around the points the bound is the
+    larger of half of that and `two_point_floor(kappa)`.
 
     Raises:
         TypeError: a parameter is not exact.
         ValueError: m < 1, kappa is not above zero, epsilon is below zero, or delta is not in [0, 1].
     """
     if m < 1:
-        raise ValueError(f"there are at least two points, m + 1 of them: m is not {m}")
-    least, odds = positive("kappa", kappa), exp(not_negative("epsilon", epsilon))
-    among = least * m * _sure(delta) / (m + odds)
-    return among if outputs == "points" else max(among / 2, two_point_floor(least, epsilon, delta))
+        raise ValueError(f"at least two points, m + 1 of them, are needed: m must not be {m}")
+    separation, odds = positive("kappa", kappa), exp(not_negative("epsilon", epsilon))
+    floor = separation * m * _sure(delta) / (m + odds)
+    return floor if outputs == "points" else max(floor / 2, two_point_floor(separation, epsilon, delta))
 
 
 def metric_floor(epsilon: Exact, diameter: float = math.inf) -> float:
-    """The least maximal expected error of any epsilon d-private mechanism on a space that is connected.
+    """Bound the maximal expected error of epsilon d-private mechanisms on a connected space from below.
 
         x/(1+e^x)/epsilon,        x = min(1.2785, epsilon diameter)
 
-    The largest `two_point_floor` over pairs of points (THEORY 1.4, last line, doubled); 0.2785/epsilon where
-    the diameter allows. It is far below the truth in many spaces: under d_inf see `WindowFloor`.
+    It is the largest `two_point_floor` over pairs of points (THEORY 1.4, last line, doubled): 0.2785/epsilon
+    where the diameter allows. In many spaces it is far below the truth: under d_inf see `WindowFloor`.
 
     Raises:
         TypeError: epsilon is not exact.  ValueError: it is not above zero.
@@ -165,7 +167,7 @@ _BEST_LEVEL = 1.2784645427610738  # where x = 1 + e^-x, the largest x/(1+e^x)
 
 
 def _sure(delta: Exact) -> Fraction:
-    """1 - delta."""
+    """Return 1 - delta."""
     exact = rational("delta", delta)
     if not 0 <= exact <= 1:
         raise ValueError(f"delta lies in [0, 1], not {exact}")
@@ -183,11 +185,12 @@ def _finite(distance: Distance) -> Fraction:
 
 @dataclass(frozen=True, init=False)
 class WindowFloor:
-    """What no epsilon d_inf-private mechanism for windows of n real readings is below (THEORY 1.4).
+    """Lower bounds of the errors of epsilon d_inf-private mechanisms on windows of n readings (THEORY 1.4).
 
-    epsilon in 1/unit; lengths are in the unit. The l_inf Laplace mechanism attains each of these at once.
-    For mechanisms that add noise on R^n, and in the worst window for any other; a bounded range [0, P] has
-    room for it only where the floor is well below P/2, the error of an answer that tells nothing.
+    epsilon is in 1/unit; lengths are in the unit. The l_inf Laplace mechanism attains all of them at once.
+    They hold for mechanisms that add noise on R^n, and in the worst window for any other. For readings of a
+    bounded range [0, P] they apply only where they are well below P/2, the error of an answer without any
+    information.
 
     Raises:
         TypeError: epsilon is not exact.  ValueError: it is not above zero, or n < 1.
@@ -198,7 +201,7 @@ class WindowFloor:
 
     def __init__(self, n: int, epsilon: Exact) -> None:
         if n < 1:
-            raise ValueError(f"a window has at least one reading, not {n}")
+            raise ValueError(f"a window needs at least one reading, not {n}")
         object.__setattr__(self, "n", n)
         object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
 
@@ -218,10 +221,10 @@ class WindowFloor:
         return self.n / self.epsilon
 
     def mean_loss(self, loss: Callable[[Floats], Floats]) -> float:
-        """The mean of loss(|error|) of a reading, for any loss that does not fall with |error|.
+        """Integrate the mean of loss(|error|) of a reading, for any loss that does not fall with |error|.
 
-        `loss` takes an array of |error|, in the unit, and is integrated numerically: right to 1e-5 of
-        itself, and where it jumps to 1e-3/epsilon in where it does.
+        `loss` takes an array of |error|, in the unit. The numerical result is right to 1e-5 of itself; a jump
+        of the loss is placed to within 1e-3/epsilon.
         """
         n, epsilon = self.n, float(self.epsilon)
         low, high = max(0.0, n - math.sqrt(80 * n)), n + 40 + math.sqrt(1600 + 80 * n)
@@ -235,9 +238,9 @@ class WindowFloor:
         return float(np.sum(integral[inside] * weight) / np.sum(weight)) / n
 
     def within(self, reach: Exact) -> Fraction:
-        """The most readings of a window that are within `reach` of the truth, on the mean: epsilon reach.
+        """Bound the mean number of readings of a window that are within `reach` of the truth: epsilon reach.
 
-        By the bound of one line, and at most n.
+        It is the weaker bound of the module's docstring, and at most n.
 
         Raises:
             TypeError: reach is not exact.  ValueError: it is not above zero.
@@ -246,9 +249,12 @@ class WindowFloor:
 
     @staticmethod
     def longest(epsilon: Exact, error: Exact) -> int:
-        """The most readings of a window whose mean |error| can be `error`: floor(2 epsilon error) - 1, or 0.
+        """Return the length of the longest window whose mean |error| can be `error`.
 
-        With `error` half the readings' range, those beyond which noise tells no more than nothing.
+        It is floor(2 epsilon error) - 1, or 0.
+
+        With `error` half the readings' range, longer windows are no more useful than an answer without
+        information.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: it is not above zero.

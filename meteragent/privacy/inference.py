@@ -1,14 +1,14 @@
-"""Bounds on any attacker who must tell two load shapes apart: what `check` says as "right in N of 100".
+"""Bounds on the success of any attacker who must distinguish load shapes, which `check` reports in per cent.
 
 Theory of operation
 -------------------
-The attacker knows both shapes, each is as likely as the other, and sees all that left in the windows in
-which they differ. Whatever test it uses, it is right with a chance of at most (1 + TV)/2, TV the total
-variation distance of what it sees under one and under the other.
+The attacker knows both shapes, which are equally likely, and sees all releases of the windows in which they
+differ. Whatever test it uses, it is right with a chance of at most (1 + TV)/2, TV the total variation
+distance between the laws of the releases under the two shapes.
 
-One window. What leaves of two windows k quanta apart (d_inf) is dominated by the pair of discrete Laplace
-laws k quanta apart: anything that can be done with it can be done with the pair (THEORY 5.1, with unit
-steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and that at k of
+One window. The releases of two windows k quanta apart (d_inf) are dominated by the pair of discrete Laplace
+laws k quanta apart: whatever can be inferred from them can be inferred from the pair (THEORY 5.1, with unit
+steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and
 1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). It is attained.
 
 Several windows. The pairs' product P, Q dominates any adaptive sequence of releases. With L = ln(P/Q) and
@@ -21,19 +21,19 @@ mu = e^(-ak/2)/(1+e^-a) times 1 at z = 0 and z = k and 1 - e^-a between. So mu's
 
     phi(t) = e^(-ak/2)/(1+e^-a) (2 cos kt + (1-e^-a) sin((k-1)t)/sin t),
 
-that of a product of pairs is the product, and 1 - TV the integral of it times that of e^(-|L|/2). By the
-midpoint rule of P points that is a sum of a few thousand terms. The rule counts e^(-|L|/2) with the copies
-of it a distance of 2aP apart, every second with a minus: too little where |L| <= 3aP, by 6 e^(-aP) in all,
-and too much only beyond (Chernoff: mu(|L| > l) <= 2 e^(-l/2)), by 2 e^(-3aP/2). The points are so many
-that the first is below 1e-9 and the second below 1e-14. What a rounded sum may be off, which is less than
-1e-13 per window, is added. So a bound is never below the truth, and hardly above.
+the transform of a product of pairs is the product of the transforms, and 1 - TV the integral of it times the
+transform of e^(-|L|/2). By the midpoint rule with P points that is a sum of a few thousand terms. The rule
+integrates e^(-|L|/2) together with its copies at distances of 2aP, every second one negative: it is too small
+where |L| <= 3aP, by 6 e^(-aP) in all, and too large only beyond (Chernoff: mu(|L| > l) <= 2 e^(-l/2)), by
+2 e^(-3aP/2). P is large enough that the first is below 1e-9 and the second below 1e-14. The rounding error of
+the sum, less than 1e-13 per window, is added. So a bound is never below the truth, and hardly above.
 
-Too fine a lattice is replaced by one 2, 4, 8 .. times as coarse, with distances rounded up: k quanta are
-ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a lattice of
-a c. So the coarser bound is the greater one.
+A lattice that is too fine is replaced by one that is 2, 4, 8 .. times as coarse, with distances rounded up:
+k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
+lattice with a c for a. So the coarser bound is the greater one.
 
-Many shapes, each as likely: which of N was it? Say A_i is where the attacker names shape i, and k quanta
-are the largest distance. As P_i(A_i) <= e^(ak) P_j(A_i) for all j, success is at most
+Many shapes: which of N equally likely ones was it? Let A_i be the releases for which the attacker names shape
+i, and k quanta the largest distance. As P_i(A_i) <= e^(ak) P_j(A_i) for all j, success is at most
 e^(ak)/(e^(ak) + N-1). And some window c of the lattice, slot by slot in the middle of all N, is within
 ceil(k/2) quanta of each. With B the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart
 (`LatticePair.power`), which is concave, P_i(A_i) <= B(P_c(A_i)), and the mean over i is at most B(1/N), since
@@ -53,32 +53,33 @@ from meteragent.privacy.divergence import LatticePair
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 _POINTS_LIMIT = 1 << 14  # of the midpoint rule; half of them are computed, the other half mirrors them
-_REACH = 23.0  # a P is at least that: 6 e^-23 < 1e-9
-_ROUNDING = 1e-13
+_REACH = 23.0  # the least a P: 6 e^-23 < 1e-9
+_ROUNDING = 1e-13  # the error of the sum, for each window
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
 def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: int = 1) -> float:
-    """The largest chance to be right for anyone who tells two load shapes apart, each as likely.
+    """Return the largest chance of success of any attacker who distinguishes two equally likely load shapes.
 
     The shapes differ in one window by each of `distances` (d_inf, in the unit of the quantum, before
-    rounding), and so again `times` times: an event of several windows, every day for `times` days.
-    Between 1/2, a coin, and 1; not below the truth (but for the last bits of a float), and within 1e-8
-    above the discrete Laplace pairs' own value where a = epsilon q >= 0.0015. A finer lattice is
-    replaced by a coarser one: that adds less than 0.003 to a window's loss. The bound grows with every
-    distance and `times`, and with epsilon but for that rounding (THEORY 5.1, 7).
+    rounding), and this repeats `times` times: an event of several windows, every day for `times` days.
+
+    The bound lies between 1/2, a coin toss, and 1. It is not below the truth (but for the last bits of a
+    float), and within 1e-8 above the discrete Laplace pairs' own value where a = epsilon q >= 0.0015. A finer
+    lattice is replaced by a coarser one, which adds less than 0.003 to a window's loss. The bound grows with
+    every distance and with `times`, and with epsilon but for that rounding (THEORY 5.1, 7).
 
     Raises:
-        TypeError: a distance is not exact.  ValueError: one is negative, or times < 1.
+        TypeError: a distance is not exact.  ValueError: a distance is negative, or times < 1.
     """
     if times < 1:
         raise ValueError(f"an event happens at least once, not {times} times")
     a = float(mechanism.a)
     steps: Counter[int] = Counter()
-    for distance, alike in groupby(distances):
-        steps[int(mechanism.loss(distance) / mechanism.a)] += sum(1 for _ in alike)
+    for distance, group in groupby(distances):
+        steps[int(mechanism.loss(distance) / mechanism.a)] += sum(1 for _ in group)
     coarse = 1
     while a * coarse * _POINTS_LIMIT < _REACH:
         coarse *= 2
@@ -95,12 +96,13 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
 
 
 def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates: int) -> float:
-    """The largest chance to be right for anyone who sees one window and says which load shape it was.
+    """Return the largest chance of success of any attacker who identifies the load shape of one window.
 
-    One of `candidates` known shapes, each as likely, any two of which differ by at most `diameter` (d_inf, in
-    the unit of the quantum, before rounding). The smaller of two bounds: e^(ak)/(e^(ak) + N-1), and that of
-    a shape in the middle of all, which for a << 1 and N >= 2 e^(ak/2) is e^(ak/2)/N (THEORY 7). At odd
-    k it is the lattice's, above the limit's for real numbers, which an attacker can beat there.
+    The shape is one of `candidates` known and equally likely ones, any two of which differ by at most
+    `diameter` (d_inf, in the unit of the quantum, before rounding). The bound is the smaller of
+    e^(ak)/(e^(ak) + N-1) and the bound by a shape in the middle of all, which for a << 1 and
+    N >= 2 e^(ak/2) is e^(ak/2)/N (THEORY 7). For odd k the lattice's bound is used: it is above that of the
+    limit, real numbers, which an attacker on the lattice can exceed.
 
     Raises:
         TypeError: the diameter is not exact.  ValueError: it is negative, or there is no candidate.
@@ -114,7 +116,7 @@ def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates:
 
 
 def _product_variation(a: float, counts: Mapping[int, int], times: int) -> float:
-    """TV of the product of `counts[k]` pairs k >= 1 quanta apart, `times` times over; never too small.
+    """Return TV of the product of `counts[k]` pairs k >= 1 quanta apart, `times` times; never too small.
 
     1 - TV = mean of (product of phi)(t) kernel(t) over t = pi (j + 1/2) / P, 0 <= j < P/2.
     """
@@ -126,13 +128,13 @@ def _product_variation(a: float, counts: Mapping[int, int], times: int) -> float
         shape, log_top = _transform(a, k, odd, sines)
         product *= shape if count == 1 else shape**count
         log_scale += count * log_top
-    uneven = times * sum(k * count for k, count in counts.items()) % 2 == 1
-    overlap = math.exp(times * log_scale) * float(np.mean(product**times * _kernel(a, uneven, odd, sines)))
+    is_odd = times * sum(k * count for k, count in counts.items()) % 2 == 1
+    overlap = math.exp(times * log_scale) * float(np.mean(product**times * _kernel(a, is_odd, odd, sines)))
     return 1 - overlap + times * sum(counts.values()) * _ROUNDING
 
 
 def _transform(a: float, k: int, odd: Integers, sines: Floats) -> tuple[Floats, float]:
-    """The transform phi/phi(0) at t = pi odd / (2P), and ln phi(0); `sines` is a turn in 4P steps."""
+    """Return phi/phi(0) at t = pi odd / (2P), and ln phi(0); `sines` has a full turn in 4P steps."""
     rest = -math.expm1(-a)
     top = 2 + (k - 1) * rest
     angle = odd * (k % sines.size)
@@ -141,10 +143,10 @@ def _transform(a: float, k: int, odd: Integers, sines: Floats) -> tuple[Floats, 
     return shape / top, math.log(top) - a * k / 2 - math.log1p(math.exp(-a))
 
 
-def _kernel(a: float, uneven: bool, odd: Integers, sines: Floats) -> Floats:
-    """The sum of e^(-a|m|/2) cos(mt) over all odd m, or over all even m."""
+def _kernel(a: float, is_odd: bool, odd: Integers, sines: Floats) -> Floats:
+    """Return the sum of e^(-a|m|/2) cos(mt) over all odd m, or over all even m."""
     rest = -math.expm1(-a)
     below: Floats = rest**2 + 4 * math.exp(-a) * sines[odd] ** 2
-    if uneven:
+    if is_odd:
         return 2 * math.exp(-a / 2) * rest * sines[odd + sines.size // 4] / below
     return -math.expm1(-2 * a) / below

@@ -1,21 +1,23 @@
-"""Bits of a key: for each row those that its tag stands for, the same whenever and wherever they are read.
+"""Bits of a key: each row's bits follow from its tag, the same whenever and wherever they are read.
 
-A row's pages are one stream of blocks: block b is AES-256, under the noise key, of the row's tag (12 bytes)
-and b (4 bytes, the highest first), as in counter mode (NIST SP 800-38A); page p begins at block p 2^22. Words
-are little-endian. All blocks that are asked for at once are one call.
+A row's pages are one stream of blocks. Block b is AES-256, under the noise key, of the row's tag (12 bytes)
+and b (4 bytes, big-endian), as in counter mode (NIST SP 800-38A); page p begins at block p 2^22. Words are
+little-endian. All blocks of one request are encrypted in one call.
 
-What is lost against true randomness, for an adversary who has not the key and sees q blocks of N rows:
+An adversary who does not have the key, and sees q blocks of N rows, tells these bits from true randomness
+with an advantage of at most the sum of:
 
-* AES-256 is told from a random permutation with an advantage that nobody knows how to make noticeable;
-* blocks of a permutation never repeat, those of true bits do: at most q^2 / 2^129;
-* two of N rows have the same tag of 96 bits, and so related noise, with at most N^2 / 2^97 if tags are those
-  of `tags`, of rows that differ: AES-256 in PMAC, told from a random function with at most (s + 1)^2 / 2^127
-  for s blocks in all (Black, Rogaway 2002, Theorem 1) and what AES is told with.
+* the advantage of telling AES-256 from a random permutation, which no known attack makes noticeable;
+* q^2 / 2^129, because blocks of a permutation never repeat and true random blocks do;
+* N^2 / 2^97 for two of the N rows to have the same tag of 96 bits, and so related noise. This needs tags made
+  by `tags` of rows that differ: AES-256 in PMAC is told from a random function with an advantage of at most
+  (s + 1)^2 / 2^127 for s blocks in all (Black, Rogaway 2002, Theorem 1), plus that of telling AES-256 from a
+  random permutation.
 
 With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q and s below 2^38) the
-last two are below 2^-52 and 2^-32 + 2^-51. Every statement about the law of the noise then holds but for
-these chances, and for adversaries who compute: the promise becomes computational (Mironov, Pandey, Reingold,
-Vadhan 2009). Who has the key can take the noise off: see SECURITY.md.
+last two are below 2^-52 and 2^-32. Every statement about the law of the noise then holds up to these
+probabilities, and against adversaries whose computing power is bounded: the promise becomes computational
+(Mironov, Pandey, Reingold, Vadhan 2009). Whoever has the key can remove the noise: see SECURITY.md.
 """
 
 from collections.abc import Callable
@@ -34,21 +36,22 @@ TAG_BYTES = 12
 
 _BLOCK = 16
 _BLOCK_WORDS = 2  # of 64 bits, as all words of tags and of addresses
-_CACHED = 1 << 16  # words at a time, so that what is in work stays in the processor's cache
-_PADDING = 0x80  # the byte after what a last half block has, and zeros
+_CACHED = 1 << 16  # words at a time, so that the working set stays in the processor's cache
+_PADDING = 0x80  # the byte that follows a last half block; zeros follow it
 _DOUBLE, _HALF = 0x87, 1 << 127 | 0x43  # x^128 and 1/x in the field of 2^128 elements
 _PAGE_BLOCKS = PAGE_BYTES // _BLOCK
-_STREAM_BLOCKS = 16  # a stream is read for a few words, mostly
+_STREAM_BLOCKS = 16  # fetched at a time: few words of a stream are read, mostly
 
 
 class KeyedRows:
-    """The bits of `tags`, 12 bytes for each row, end to end, under a key of 32 bytes (`bits.RowBits`).
+    """Rows whose bits follow from a key of 32 bytes and a tag for each row (`bits.RowBits`).
 
-    It is neither copied to another process nor shown.
+    `tags` are 12 bytes for each row, end to end. The key is neither shown nor sent to another process:
+    pickling raises TypeError.
 
     Raises:
         ImportError: the package `cryptography` is missing; the text names the extra.
-        ValueError: the key or the tags have another length.
+        ValueError: the key or the tags have the wrong length.
     """
 
     def __init__(self, key: bytes, tags: bytes) -> None:
@@ -61,10 +64,10 @@ class KeyedRows:
         self._tags = addresses.view("<u8").astype(np.uint64, copy=False)
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """The first `count` words of a page, for each of some rows: (rows.size, count).
+        """Read the first `count` words of a page of each row of `rows`: (rows.size, count).
 
         Raises:
-            OverflowError: the page does not hold them.
+            OverflowError: the page is shorter, or there is no such page.
         """
         size = count * np.dtype(dtype).itemsize
         check_address(page, size)
@@ -73,20 +76,23 @@ class KeyedRows:
         return self._blocks(rows, blocks[np.newaxis], dtype)[:, :count]
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """One word of a page for each of some rows, at one place or at a place for each: (rows.size,).
+        """Read one word of a page of each row of `rows`, at one place or one place each: (rows.size,).
 
         Raises:
-            OverflowError: the page does not hold them.
+            OverflowError: the page is shorter, or there is no such page.
         """
         places = np.broadcast_to(np.asarray(at, np.int64), rows.shape)
         check_address(page, (int(places.max(initial=0)) + 1) * np.dtype(dtype).itemsize)
         block, place = np.divmod(places, _BLOCK // np.dtype(dtype).itemsize)
         blocks = (page * _PAGE_BLOCKS + block).astype(np.uint32)
-        read = self._blocks(rows, blocks[:, np.newaxis], dtype)
-        return np.asarray(read[np.arange(rows.size), place])
+        words = self._blocks(rows, blocks[:, np.newaxis], dtype)
+        return np.asarray(words[np.arange(rows.size), place])
 
     def stream(self, row: int, page: int) -> Bits:
-        """One row's page from its beginning, as a stream; beyond its end: OverflowError."""
+        """Return one row's page, from its beginning, as a stream.
+
+        Reading past the page's end raises OverflowError.
+        """
 
         def read(first: int, count: int) -> bytes:
             check_address(page, (first + count) * _BLOCK)
@@ -97,7 +103,10 @@ class KeyedRows:
         return _Stream(read)
 
     def _blocks(self, rows: Rows, blocks: NDArray[np.uint32], dtype: Width) -> UnsignedArray:
-        """Whole blocks for each of some rows, as words: `blocks` are the same for all, or a row for each."""
+        """Return whole blocks of each row of `rows`, as words.
+
+        `blocks` are numbers of blocks: one row of them for all rows, or one for each.
+        """
         first, second = self._tags.take(rows, axis=0).T[:, :, np.newaxis]
         last = blocks.astype(">u4").view("<u4").astype(np.uint64) << np.uint64(32)
         addresses = np.empty((rows.size, blocks.shape[1], _BLOCK_WORDS), np.uint64)
@@ -111,30 +120,31 @@ class KeyedRows:
 
 
 class _Stream(BytesBits):
-    """Bits of a page: `read(first, count)` gives its blocks, some at a time."""
+    """Bits of a page, of which `read(first, count)` returns blocks."""
 
     def __init__(self, read: Callable[[int, int], bytes]) -> None:
-        self._read, self._left, self._next = read, b"", 0
+        self._read, self._buffer, self._next_block = read, b"", 0
 
     def _take(self, size: int) -> bytes:
-        missing = -(-max(0, size - len(self._left)) // (_STREAM_BLOCKS * _BLOCK)) * _STREAM_BLOCKS
+        missing = -(-max(0, size - len(self._buffer)) // (_STREAM_BLOCKS * _BLOCK)) * _STREAM_BLOCKS
         if missing:
-            self._left += self._read(self._next, missing)
-            self._next += missing
-        taken, self._left = self._left[:size], self._left[size:]
-        return taken
+            self._buffer += self._read(self._next_block, missing)
+            self._next_block += missing
+        data, self._buffer = self._buffer[:size], self._buffer[size:]
+        return data
 
 
 def tags(key: bytes, *parts: Words) -> bytes:
-    """The tags of rows of 64-bit words: the columns of all `parts`, (count, some) each, side by side.
+    """Compute the tags of rows of 64-bit words, 12 bytes each, end to end.
 
-    A row's tag is the first 12 bytes of its words' PMAC with AES-256, the words little-endian (Black, Rogaway
-    2002). A MAC whose blocks wait for each other, such as CMAC, would go through a long row block by block:
-    here all blocks of all rows go together.
+    A row is the concatenation of its rows in `parts`, arrays of shape (count, any width). Its tag is the
+    first 12 bytes of the PMAC of its words, little-endian, with AES-256 (Black, Rogaway 2002). A MAC that
+    chains its blocks, such as CMAC, would process a long row block by block; PMAC encrypts all blocks of all
+    rows together.
 
     Raises:
         ImportError: the package `cryptography` is missing; the text names the extra.
-        ValueError: the key has another length.
+        ValueError: the key has the wrong length.
     """
     if len(key) != KEY_BYTES:
         raise ValueError(f"a tag key has {KEY_BYTES} bytes")
@@ -142,63 +152,66 @@ def tags(key: bytes, *parts: Words) -> bytes:
 
 
 def pmac(encrypted: "Encrypted", *parts: Words) -> NDArray[np.uint8]:
-    """The PMAC of each row, (count, 16): E(E(m_1 + o_1) + .. + m_b + o_b), + being XOR, E `encrypted`."""
+    """Compute the PMAC of each row, (count, 16): E(E(m_1 + o_1) + .. + m_b + o_b).
+
+    + is XOR, E is `encrypted`, m_1 .. m_b are a row's blocks of 16 bytes, and o_1 .. o_b their offsets.
+    """
     count, width = len(parts[0]), sum(part.shape[1] for part in parts)
     offsets = _offsets(encrypted, width)
-    found, step = np.empty((count, _BLOCK), np.uint8), max(1, _CACHED // offsets.size)
+    macs, step = np.empty((count, _BLOCK), np.uint8), max(1, _CACHED // offsets.size)
     for first in range(0, count, step):
-        some = slice(first, first + step)
-        rows = np.empty((len(found[some]), offsets.size), np.uint64)
-        rows[:, width:], at = _PADDING, 0
+        batch = slice(first, first + step)
+        rows = np.empty((len(macs[batch]), offsets.size), np.uint64)
+        rows[:, width:], start = _PADDING, 0
         for part in parts:
-            end = at + part.shape[1]
-            np.bitwise_xor(part[some], offsets[at:end], out=rows[:, at:end])
-            at = end
-        *before, last = blocks = _bytes(rows).view(f"V{_BLOCK}").T.copy()
-        summed = last.view("<u8")
-        if before:
-            hidden = encrypted(blocks[:-1]).view("<u8").reshape(len(before), -1)
-            summed ^= np.bitwise_xor.reduce(hidden)  # of whole columns: many times as fast as along rows
-        found[some] = encrypted(summed).reshape(-1, _BLOCK)
-    return found
+            end = start + part.shape[1]
+            np.bitwise_xor(part[batch], offsets[start:end], out=rows[:, start:end])
+            start = end
+        *earlier, last = blocks = _bytes(rows).view(f"V{_BLOCK}").T.copy()
+        total = last.view("<u8")
+        if earlier:
+            ciphertexts = encrypted(blocks[:-1]).view("<u8").reshape(len(earlier), -1)
+            total ^= np.bitwise_xor.reduce(ciphertexts)  # first axis: many times as fast as along rows
+        macs[batch] = encrypted(total).reshape(-1, _BLOCK)
+    return macs
 
 
 def _offsets(encrypted: "Encrypted", width: int) -> Words:
-    """The offsets of the blocks of rows of so many words: those of the last block mark whether it is full."""
+    """Compute the offsets of a row's blocks, of `width` words; the last marks whether its block is full."""
     zero = int.from_bytes(encrypted(np.zeros(_BLOCK, np.uint8)).tobytes(), "big")
     full = zero >> 1 ^ (_HALF if zero & 1 else 0)
-    doubled, offset, found = [zero], 0, []
+    doubled, offset, offsets = [zero], 0, []
     for place in range(1, -(-width // _BLOCK_WORDS)):
-        at = (place & -place).bit_length() - 1
-        while len(doubled) <= at:
+        twos = (place & -place).bit_length() - 1  # place = odd 2^twos: a Gray code changes this bit
+        while len(doubled) <= twos:
             doubled.append((doubled[-1] << 1) % (1 << 128) ^ (_DOUBLE if doubled[-1] >> 127 else 0))
-        offset ^= doubled[at]
-        found.append(offset)
-    found.append(0 if width % _BLOCK_WORDS else full)
-    data = b"".join(one.to_bytes(_BLOCK, "big") for one in found)
+        offset ^= doubled[twos]
+        offsets.append(offset)
+    offsets.append(0 if width % _BLOCK_WORDS else full)
+    data = b"".join(value.to_bytes(_BLOCK, "big") for value in offsets)
     return np.frombuffer(data, "<u8").astype(np.uint64)
 
 
 def _bytes(words: Words) -> NDArray[Any]:
-    """Words with the lowest byte first."""
+    """Return words as little-endian words."""
     return words.astype("<u8", copy=False)
 
 
 Encrypted = Callable[[NDArray[Any]], NDArray[np.uint8]]
-"""AES under a key of each 16 bytes of an array, as bytes."""
+"""AES, under a key, of each 16 bytes of an array, as bytes."""
 
 
 def _cipher(key: bytes) -> Encrypted:
-    """AES-256 of each 16 bytes of an array, as bytes."""
+    """Make the function that applies AES-256 under `key` to each 16 bytes of an array."""
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415
     except ImportError:
-        raise ImportError("noise from a key needs the extra: pip install 'meteragent[archive]'") from None
-    # Each block is encrypted by itself: that is what a function from addresses to bits needs.
+        raise ImportError("noise from a key needs cryptography, of the extra 'archive'") from None
+    # ECB encrypts each block by itself, as a function from addresses to bits needs.
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
 
     def encrypted(blocks: NDArray[Any]) -> NDArray[np.uint8]:
-        out = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)  # it asks for so much room
+        out = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)  # the size that `update_into` demands
         encryptor.update_into(blocks.reshape(-1).view(np.uint8).data, out.data)
         return out[: blocks.nbytes]
 

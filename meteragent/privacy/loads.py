@@ -1,93 +1,85 @@
-"""From loads to readings: how much more a change of the load is in what a meter says of it.
+"""From loads to readings: how far readings can move for a change of the load.
 
 Theory of operation
 -------------------
-Noise protects what readings say. A meter does not say the load: it samples power now and then, or counts
-energy in steps. Here is how far slot values can move for a change of the load itself. All is exact and
-public; units are the caller's, as long as energy = power * time.
+Noise protects readings. A meter's readings are not the load: it samples power from time to time, or counts
+energy in steps. This module bounds how far slot values can move for a change of the load itself. All bounds
+are exact and public; units are the caller's, as long as energy = power * time.
 
-A *move* of X is the difference of two loads that agree but on one stretch of time within a slot, where it has
-one sign, rises and then falls (an appliance that is used once; a constant power is the plainest case), is at
-most p and is X in all: f >= 0, f <= p, the integral of f is X.
+A *move* of X is the difference f of two loads that agree except on one stretch of time within a slot. There f
+has one sign, rises and then falls (an appliance that is used once; a constant power is the simplest case), is
+at most p, and is X in all: f >= 0, f <= p, the integral of f is X.
 
-**Sampled power.** Readings at times that do not depend on the load, each standing until the next one and for
-at most T, the period or the hold, whichever is less. Then the energy that the readings say moves by at most
+**Sampled power.** Readings at times that do not depend on the load; each holds until the next one, and for at
+most T, the period or the hold, whichever is less. Then the energy by the readings moves by at most
 
     X + p T                                                                                  (`sampled`)
 
-Proof. Reading j stands for w_j <= T; the energy moves by the sum of w_j f(t_j), which is the integral over
+Proof. Reading j holds for w_j <= T; the energy moves by the sum of w_j f(t_j), which is the integral over
 heights h in [0, p) of the sum of those w_j with f(t_j) > h. As f rises and then falls, {f > h} is a stretch
-of length l(h), and readings taken in a stretch of length l stand for at most l + T in all: to its end, and
+of length l(h), and readings taken in a stretch of length l hold for at most l + T in all: to its end, and
 the last one T beyond. So the sum is at most the integral of l(h) + T over [0, p), which is X + p T.
 
-It is reached in the limit: p for an instant at one reading, and the rest of X spread over times that start
-and end with a reading. A constant power q over a stretch d, with readings exactly T apart, is at most
-q T (floor(d / T) + 1). A difference that rises and falls k times moves at most X + k p T: without a bound on
-k only the range bounds it, because what happens at the instants of readings alone is no energy. The mean over
+The bound is reached in the limit: p for an instant at one reading, and the rest of X spread over times that
+start and end with a reading. A constant power q over a stretch d, with readings exactly T apart, is at most
+q T (floor(d / T) + 1). A difference that rises and falls k times moves at most X + k p T. Without a bound on
+k only the range bounds it, because a change at the instants of readings alone has no energy. The mean over
 a slot of length s never moves by more than p, the energy by p s.
 
-**Reported on change.** If what the device last said is within b of what it samples, two courses of what is
-said differ by at most 2 b more than the samples (`stream.reported_radius`): 2 b s in a slot.
+**Reported on change.** If the device's last report is within b of what it samples, two courses of reports
+differ by at most 2 b more than the samples (`stream.reported_radius`): 2 b s in a slot.
 
 **Counted energy.** A register that shows whole steps of s: s floor(E / s + phase). From the start of the move
-on, the registers of both loads differ by D(t), a multiple of s in [0, s ceil(X / s)], and what is
-interpolated between readings lies between its values. So the slot of the move moves by at most s ceil(X / s),
-and every later one by at most s, for as long as the register runs: the move has shifted the phase. Loads that
+on, the registers of both loads differ by D(t), a multiple of s in [0, s ceil(X / s)], and interpolation
+between readings stays between the values of D. So the slot of the move moves by at most s ceil(X / s), and
+every later one by at most s, for as long as the register runs: the move has shifted the phase. Loads that
 differ by at most X in *each* slot can have D low at a slot's start and high at its end: less than X + 2 s, so
-s (ceil(X / s) + 1). Where a value is made of m truncations (intervals that are each rounded by themselves,
+s (ceil(X / s) + 1). Where a value is made of m truncations (intervals that are each rounded on their own,
 tariffs or phases that are summed, stretches of a band) of parts x_1 + .. + x_m = X,
 
     s sum ceil(x_i / s) <= s (ceil(X / s) + m - 1)                                            (`counted`)
 
 because the left side is a whole number below X / s + m, in steps. Both bounds are reached. A step larger than
-the range allows between two readings (p T) is clamped and counts p T; smaller ones are not clamped as long
-as no reading is within a step of the top of the range, which is assumed.
+the range allows between two readings (p T) is clamped and counts p T. Smaller steps are assumed not to be
+clamped: no reading lies within a step of the top of the range.
 """
 
 from fractions import Fraction
 from math import ceil
 
-from meteragent.privacy.exact import Exact, rational
-
-
-def _not_negative(name: str, number: Exact) -> Fraction:
-    """Return a number exactly; raises ValueError where it is below zero."""
-    found = rational(name, number)
-    if found < 0:
-        raise ValueError(f"{name} is not negative: {found}")
-    return found
+from meteragent.privacy.exact import Exact, not_negative
 
 
 def sampled(moved: Exact, power: Exact, period: Exact) -> Fraction:
-    """Return the largest energy that a move can be in samples of power: X + p T.
+    """Return the largest energy by which a move can change samples of power: X + p T.
 
     Args:
         moved: X, the energy moved.
-        power: p, the most that the power may change by: the width of its range.
-        period: T, how long a reading stands: the time between readings, or the hold if that is less.
+        power: p, the largest change of the power: the width of its range.
+        period: T, the longest time for which a reading holds: the time between readings, or the hold if less.
 
     Raises:
         TypeError: an argument is not exact.  ValueError: one is negative.
     """
-    return _not_negative("moved", moved) + _not_negative("power", power) * _not_negative("period", period)
+    return not_negative("moved", moved) + not_negative("power", power) * not_negative("period", period)
 
 
-def counted(moved: Exact, step: Exact, counts: int = 1, most: Exact | None = None) -> Fraction:
-    """Return the largest energy that a move can be in counted energy: s (ceil(X / s) + m - 1).
+def counted(moved: Exact, step: Exact, counts: int = 1, step_limit: Exact | None = None) -> Fraction:
+    """Return the largest energy by which a move can change counted energy: s (ceil(X / s) + m - 1).
 
     Args:
         moved: X, the energy moved.
-        step: s, the step of the count; 0 for one without steps.
-        counts: m, how many numbers are truncated in the value.
-        most: what the range allows between two readings: a larger step is clamped to it.
+        step: s, the step of the count; 0 for a count without steps.
+        counts: m, the number of truncations in the value.
+        step_limit: the largest energy that the range allows between two readings, to which a step is clamped.
 
     Raises:
         TypeError: an argument is not exact.  ValueError: one is negative, or there is no count.
     """
-    energy, size = _not_negative("moved", moved), _not_negative("step", step)
+    energy, size = not_negative("moved", moved), not_negative("step", step)
     if counts < 1:
         raise ValueError(f"a value has at least one count, not {counts}")
     if size == 0 or energy == 0:
         return energy
-    each = size if most is None else min(size, _not_negative("most", most))
-    return each * (ceil(energy / size) + counts - 1)
+    largest_step = size if step_limit is None else min(size, not_negative("step_limit", step_limit))
+    return largest_step * (ceil(energy / size) + counts - 1)

@@ -1,11 +1,11 @@
-"""Metrics: what privacy is measured in (Chatzikokolakis, Andres, Bordenabe, Palamidessi 2013, sections 2, 5).
+"""Metrics, the measure of privacy (Chatzikokolakis, Andres, Bordenabe, Palamidessi 2013, sections 2, 5).
 
 Theory of operation
 -------------------
 A metric is any function of two points. A distance is a `Fraction` where it is rational, and a float only
-where it is irrational or `math.inf`: extended metrics are metrics here, and points at an infinite distance
-promise each other nothing. A point's number may be an int, a Fraction, a Decimal or a float, which is taken
-for the rational number that it holds (a point is data; it is parameters that must be written exactly).
+where it is irrational or `math.inf`. Extended metrics are allowed: nothing is promised between points at an
+infinite distance. The number of a point may be an int, a Fraction, a Decimal or a float, which counts as the
+rational number that it holds (only parameters must be written exactly; a point is data).
 
 Databases are tuples of rows. With d_V the metric of a row, d_1 is the sum of d_V over the rows, d_inf the
 largest of them, d_h is d_1 with the discrete metric, and the normalised d_1 is d_1 / d_V(V), the row
@@ -29,73 +29,73 @@ Distance = Fraction | float
 
 Metric = Callable[[Any, Any], Distance]
 
-_SLACK = 1e-12  # relative: what the rounding of irrational distances may seem to break
+_SLACK = 1e-12  # relative: rounded irrational distances may seem to break an inequality by this
 
 
 def root(square: Fraction) -> Distance:
-    """The square root of a rational number >= 0: a Fraction if it is rational."""
+    """Return the square root of a rational number >= 0: a Fraction if it is rational."""
     numerator, denominator = math.isqrt(square.numerator), math.isqrt(square.denominator)
     if numerator**2 == square.numerator and denominator**2 == square.denominator:
         return Fraction(numerator, denominator)
     return math.sqrt(square)
 
 
-# Of single values ---------------------------------------------------------------------------------
+# Metrics of single values -------------------------------------------------------------------------
 
 
 def discrete(x: Any, y: Any) -> Distance:
-    """0 between equal points, else 1: the metric of differential privacy on categories."""
+    """Return 0 for equal points, else 1: the metric of differential privacy on categories."""
     return Fraction(bool(x != y))
 
 
 def absolute(x: Any, y: Any) -> Distance:
-    """|x - y|, exactly."""
+    """Return |x - y|, exactly."""
     return abs(Fraction(_number(x) - _number(y)))
 
 
 def symmetric_difference(x: Any, y: Any) -> Distance:
-    """How many elements are in one of two sets only (Holohan, Leith, Mason 2014, Example 1)."""
+    """Count the elements that are in only one of two sets (Holohan, Leith, Mason 2014, Example 1)."""
     return Fraction(len(frozenset(x) ^ frozenset(y)))
 
 
 def _number(x: Any) -> Fraction | int:
-    """A point's number, a float being the rational that it holds; nan and inf raise."""
+    """Return the number of a point exactly, a float as the rational that it holds; nan and inf raise."""
     if type(x) is int:
         return x
     return int(x) if isinstance(x, Integral) else Fraction(x)
 
 
-# Of rows ------------------------------------------------------------------------------------------
+# Metrics of rows ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Rowwise:
-    """The metric of databases (or vectors) that sums a row's metric, or takes its largest.
+    """The metric of databases (or vectors) that is the sum, or the largest, of a metric over the rows.
 
     Raises:
-        ValueError: when called, points that have not equally many rows.
+        ValueError: when called, the points have different numbers of rows.
     """
 
     row: Metric
     norm: Literal["l1", "linf"] = "l1"
 
     def __call__(self, x: Any, y: Any) -> Distance:
-        """The distance between two databases."""
+        """Return the distance between two databases."""
         rows = (self.row(u, v) for u, v in _matched(x, y))
         return sum(rows, Fraction(0)) if self.norm == "l1" else max(rows, default=Fraction(0))
 
 
 hamming = Rowwise(discrete)
-"""d_h: in how many rows two databases differ."""
+"""d_h: the number of rows in which two databases differ."""
 
 
 def _removals(u: Any, v: Any) -> Distance:
-    """How many rows are set to absent or filled to come from one value to another."""
+    """Count the steps from one value of a row to another, each of which removes or adds the row."""
     return Fraction(0 if u == v else 1 if u is None or v is None else 2)
 
 
 removal = Rowwise(_removals)
-"""d_r: how many rows are removed or added; d_h <= d_r <= 2 d_h (Chatzikokolakis 2013, section 2)."""
+"""d_r: the number of rows removed or added; d_h <= d_r <= 2 d_h (Chatzikokolakis 2013, section 2)."""
 
 manhattan = Rowwise(absolute)
 """d_1: the sum of |x_i - y_i|."""
@@ -105,7 +105,7 @@ chebyshev = Rowwise(absolute, "linf")
 
 
 def normalised_manhattan(width: Exact) -> Rowwise:
-    """d_1 / width, for rows that are numbers of a domain as wide as that: at most d_h, row by row.
+    """Return the metric d_1 / width, for rows that are numbers of a domain of this width: at most d_h.
 
     Raises:
         TypeError: width is not exact.  ValueError: it is not above zero.
@@ -114,26 +114,26 @@ def normalised_manhattan(width: Exact) -> Rowwise:
 
 
 def euclidean(x: Any, y: Any) -> Distance:
-    """d_2: the root of the sum of (x_i - y_i)^2; a float only where that is irrational.
+    """Return d_2, the root of the sum of (x_i - y_i)^2; a float only where it is irrational.
 
     Raises:
-        ValueError: points of different dimensions.
+        ValueError: the points have different dimensions.
     """
     return root(Fraction(sum((_number(u) - _number(v)) ** 2 for u, v in _matched(x, y))))
 
 
 def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
     if len(x) != len(y):
-        raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: equally many are needed")
+        raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: give both as many rows")
     return zip(x, y, strict=True)
 
 
-# Made of others -----------------------------------------------------------------------------------
+# Metrics made of others ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, init=False)
 class Scaled:
-    """factor times a metric: epsilon d is a metric too, and epsilon-d-privacy is privacy for it.
+    """A metric times a factor: epsilon d is a metric too, and epsilon-d-privacy is privacy for it.
 
     Raises:
         TypeError: factor is not exact.  ValueError: it is not above zero.
@@ -147,54 +147,55 @@ class Scaled:
         object.__setattr__(self, "factor", positive("factor", factor))
 
     def __call__(self, x: Any, y: Any) -> Distance:
-        """The scaled distance."""
+        """Return the scaled distance."""
         return self.factor * self.metric(x, y)
 
 
 @dataclass(frozen=True)
 class Nullable:
-    """A metric that also knows None, a value that is absent, at `null_distance` from every other value.
+    """A metric extended by None, an absent value, at `null_distance` from every other value.
 
-    Chatzikokolakis 2013, section 5, takes the largest distance, the domain's width. From half of it on
-    (and of nothing less) this is a metric: the way over None must not be a short cut.
+    Chatzikokolakis 2013, section 5, takes the largest distance, the domain's width. The result is a metric if
+    and only if `null_distance` is at least half of that: the way over None must not be a short cut.
     """
 
     metric: Metric
     null_distance: Distance
 
     def __call__(self, x: Any, y: Any) -> Distance:
-        """The distance between two values, either of which may be None."""
+        """Return the distance between two values, either of which may be None."""
         if x is None or y is None:
             return Fraction(0) if x is y else self.null_distance
         return self.metric(x, y)
 
 
 class GraphMetric:
-    """The metric of a graph: the number of edges of a shortest path; where there is none, infinity.
+    """The metric of a graph: the number of edges of a shortest path; infinity where there is no path.
 
-    `edges` are pairs of vertices, in no direction. A vertex that no edge names is connected with none.
+    `edges` are undirected pairs of vertices. A vertex without an edge is connected with no other.
     """
 
     def __init__(self, edges: Iterable[tuple[Hashable, Hashable]]) -> None:
         self._paths = shortest_paths(dict.fromkeys(map(tuple, edges), Fraction(1)))
 
     def __call__(self, x: Hashable, y: Hashable) -> Distance:
-        """The distance between two vertices."""
+        """Return the distance between two vertices."""
         return Fraction(0) if x == y else self._paths.get(x, {}).get(y, math.inf)
 
 
 class Induced:
-    """The metric that a query carries from its points to its answers: the largest that makes it 1-Lipschitz.
+    """The metric that a query induces on its answers: the largest under which the query is 1-Lipschitz.
 
-    Two answers are as far apart as the shortest chain of answers between them, a link being as long as
-    the nearest two points that have the answers at its ends. A mechanism H is private for it exactly when
-    H after the query is private for `metric`: the ratio of H's odds at two answers is one at two points for
-    every link, and no more is asked. Chatzikokolakis 2013, Theorem 6, is the case d_Y = Delta times this.
+    The distance of two answers is the length of the shortest chain of answers between them. The length of a
+    link is the distance of the nearest two points that have the answers at its ends. A mechanism H is private
+    for this metric if and only if H after the query is private for `metric`: both bound the same odds, those
+    between the answers of two points, link by link. Chatzikokolakis 2013, Theorem 6, is the case that d_Y is
+    Delta times this metric.
     """
 
     def __init__(self, metric: Metric, query: Callable[[Any], Hashable], points: Iterable[Any]) -> None:
         self.links: dict[tuple[Hashable, Hashable], Distance] = {}
-        """The length of a link between two answers that differ: the distance of their nearest points."""
+        """The length of each link between two different answers: the distance of their nearest points."""
         for (x, y), (u, v) in _with_answers(query, points):
             if u != v:
                 length = min(metric(x, y), self.links.get((u, v), math.inf))
@@ -202,14 +203,14 @@ class Induced:
         self._paths = shortest_paths(self.links)
 
     def __call__(self, x: Hashable, y: Hashable) -> Distance:
-        """The distance between two answers."""
+        """Return the distance between two answers."""
         return Fraction(0) if x == y else self._paths.get(x, {}).get(y, math.inf)
 
 
 def _with_answers(
     query: Callable[[Any], Hashable], points: Iterable[Any]
 ) -> Iterator[tuple[tuple[Any, Any], tuple[Hashable, Hashable]]]:
-    """All pairs of points, each with the pair of its answers."""
+    """Yield all pairs of points, each with the pair of its answers."""
     answered = [(x, query(x)) for x in points]
     return (((x, y), (u, v)) for (x, u), (y, v) in combinations(answered, 2))
 
@@ -217,55 +218,55 @@ def _with_answers(
 def shortest_paths(
     lengths: Mapping[tuple[Any, ...], Distance],
 ) -> dict[Hashable, dict[Hashable, Distance]]:
-    """All distances along links, which may be walked both ways: Dijkstra's algorithm from every vertex."""
-    beside: defaultdict[Hashable, dict[Hashable, Distance]] = defaultdict(dict)
+    """Return the distances {start: {end: distance}} along undirected links, by Dijkstra's algorithm."""
+    neighbours: defaultdict[Hashable, dict[Hashable, Distance]] = defaultdict(dict)
     for (u, v), length in lengths.items():
-        beside[u][v] = beside[v][u] = min(length, beside[u].get(v, math.inf))
-    return {start: _distances(start, beside) for start in list(beside)}
+        neighbours[u][v] = neighbours[v][u] = min(length, neighbours[u].get(v, math.inf))
+    return {start: _distances(start, neighbours) for start in list(neighbours)}
 
 
 def _distances(
-    start: Hashable, beside: Mapping[Hashable, Mapping[Hashable, Distance]]
+    start: Hashable, neighbours: Mapping[Hashable, Mapping[Hashable, Distance]]
 ) -> dict[Hashable, Distance]:
-    """The distances from `start` to what can be reached."""
-    order, done = count(), {}  # the order of arrival breaks ties: vertices need not be comparable
-    todo: list[tuple[Distance, int, Hashable]] = [(Fraction(0), next(order), start)]
-    while todo:
-        distance, _, at = heapq.heappop(todo)
-        if at not in done:
-            done[at] = distance
-            for other, length in beside[at].items():
-                heapq.heappush(todo, (distance + length, next(order), other))
-    return done
+    """Return the distances from `start` to every vertex that can be reached."""
+    order, distances = count(), {}  # the order of arrival breaks ties: vertices need not be comparable
+    queue: list[tuple[Distance, int, Hashable]] = [(Fraction(0), next(order), start)]
+    while queue:
+        distance, _, vertex = heapq.heappop(queue)
+        if vertex not in distances:
+            distances[vertex] = distance
+            for neighbour, length in neighbours[vertex].items():
+                heapq.heappush(queue, (distance + length, next(order), neighbour))
+    return distances
 
 
 # Checks on finite sets ----------------------------------------------------------------------------
 
 
 class Violation(NamedTuple):
-    """An axiom that a metric breaks, and the points at which it does."""
+    """An axiom that a function breaks, and the points at which it does."""
 
     axiom: str
     points: tuple[Any, ...]
 
 
 def violations(points: Sequence[Any], metric: Metric, *, extended: bool = True) -> list[Violation]:
-    """Where a function is no metric on a finite set of different points: all of it, empty if it is one.
+    """List all violations of the axioms of a metric on a finite set of different points.
 
-    The axioms: d(x, x) = 0; d(x, y) > 0 for others; finite, unless `extended`; d(x, y) = d(y, x);
-    d(x, z) <= d(x, y) + d(y, z). Floats may break the last by their rounding, a relative 1e-12.
+    The axioms: d(x, x) = 0; d(x, y) > 0 for x != y; finite, unless `extended`; d(x, y) = d(y, x);
+    d(x, z) <= d(x, y) + d(y, z), of floats up to rounding, a relative 1e-12.
     Time grows as the cube of the number of points.
     """
     table = [[metric(x, y) for y in points] for x in points]
     broken = [Violation("d(x, x) = 0", (x,)) for i, x in enumerate(points) if table[i][i] != 0]
     for i, j in combinations(range(len(points)), 2):
-        at, d = (points[i], points[j]), table[i][j]
+        pair, d = (points[i], points[j]), table[i][j]
         if not d > 0:
-            broken.append(Violation("d(x, y) > 0", at))
+            broken.append(Violation("d(x, y) > 0", pair))
         if d == math.inf and not extended:
-            broken.append(Violation("d(x, y) is finite", at))
+            broken.append(Violation("d(x, y) is finite", pair))
         if d != table[j][i]:
-            broken.append(Violation("d(x, y) = d(y, x)", at))
+            broken.append(Violation("d(x, y) = d(y, x)", pair))
     for i, j, k in permutations(range(len(points)), 3):
         if exceeds(table[i][k], table[i][j] + table[j][k]):
             broken.append(Violation("d(x, z) <= d(x, y) + d(y, z)", (points[i], points[j], points[k])))
@@ -273,20 +274,20 @@ def violations(points: Sequence[Any], metric: Metric, *, extended: bool = True) 
 
 
 def is_metric(points: Sequence[Any], metric: Metric, *, extended: bool = True) -> bool:
-    """Whether the axioms hold on a finite set of different points; see `violations`."""
+    """Return whether the axioms hold on a finite set of different points; see `violations`."""
     return not violations(points, metric, extended=extended)
 
 
 def exceeds(d: Distance, bound: Distance) -> bool:
-    """Whether d > bound, by more than rounding where one is a float."""
+    """Return whether d > bound, by more than rounding where one is a float."""
     rounded = isinstance(d, float) or isinstance(bound, float)
     return bool(d > bound * (1 + _SLACK)) if rounded and bound != math.inf else d > bound
 
 
 def domination(points: Sequence[Any], small: Metric, large: Metric) -> Distance:
-    """The smallest c >= 0 with small <= c large on a finite set; infinity where there is none.
+    """Return the smallest c >= 0 with small <= c large on a finite set; infinity where there is none.
 
-    What is epsilon-private for `small` is then (epsilon c)-private for `large` (Chatzikokolakis 2013,
+    A mechanism that is epsilon-private for `small` is (epsilon c)-private for `large` (Chatzikokolakis 2013,
     Proposition 1, for c = 1: a smaller distance promises more). On R^n: d_inf <= d_2 <= d_1 <= n d_inf.
     """
     pairs = ((small(x, y), large(x, y)) for x, y in combinations(points, 2))
@@ -294,7 +295,7 @@ def domination(points: Sequence[Any], small: Metric, large: Metric) -> Distance:
 
 
 def _ratio(small: Distance, large: Distance) -> Distance:
-    """The least c with small <= c large."""
+    """Return the least c with small <= c large."""
     if small == 0 or large == math.inf:
         return Fraction(0)
     return math.inf if large == 0 else small / large

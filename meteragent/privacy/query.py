@@ -1,30 +1,31 @@
-"""Queries: what is asked of a point, and how much an answer can change (Chatzikokolakis 2013, section 4).
+"""Queries on the points of a space, and how much their answers change (Chatzikokolakis 2013, section 4).
 
 Theory of operation
 -------------------
 A query f from a space X to answers Y is Delta-sensitive if d_Y(f(x), f(x')) <= Delta d_X(x, x') (Definition
-4). Then an epsilon-d_Y-private mechanism after f is (Delta epsilon)-d_X-private (Fact 5). That says no more
-than is true where f is *uniformly* Delta-sensitive (Definition 5): any two answers y, y' are joined by a
-chain of answers that is tight, d_Y(y, y') = the sum of d_Y over its links, and expansive, every link having
-points x, x' at its ends with d_Y = Delta d_X(x, x'). Then also a mechanism that is private after f is private
-on Y (Theorem 6). Without it that is wrong (the counterexample of Fig. 1): noise may be spared where no two
-near points have the answers.
+4). Then an epsilon-d_Y-private mechanism after f is (Delta epsilon)-d_X-private (Fact 5). This loses nothing
+where f is *uniformly* Delta-sensitive (Definition 5): any two answers y, y' are joined by a chain of answers
+that is tight, d_Y(y, y') = the sum of d_Y over its links, and expansive, every link having points x, x' at
+its ends with d_Y = Delta d_X(x, x'). Then the converse holds too: a mechanism that is private after f is
+private on Y (Theorem 6). In general the converse fails (the counterexample of Fig. 1): a mechanism can do
+with less noise between answers that no two near points have.
 
-Why the search is finite. Delta-sensitivity says that a link's nearest points are at least d_Y/Delta apart,
-so a link is expansive if they are exactly as far apart; and then y and y' have a tight expansive chain if
-and only if their shortest path along expansive links is as long as d_Y(y, y'). In other words: d_Y is Delta
-times the metric that f induces on its answers (`metric.Induced`).
+Why the search is finite. By Delta-sensitivity a link's nearest points are at least d_Y/Delta apart, so a link
+is expansive if they are exactly that far apart. Then y and y' have a tight expansive chain if and only if
+their shortest path along expansive links has the length d_Y(y, y'). In other words: d_Y is Delta times the
+metric that f induces on its answers (`metric.Induced`).
 
-Sums over rows. With f(x) = g(x_1) + .. + g(x_n) and L the sensitivity of g on a row's space of width V:
-L under d_1, L V under the normalised d_1, n L under d_inf, and the largest |g(u) - g(v)| under d_h. An order
-statistic moves at most as far as the row that moves farthest: 1 under d_inf and d_1, V under the others.
+Sums over rows. With f(x) = g(x_1) + .. + g(x_n) and L the sensitivity of g on a row's space of width V, the
+sensitivity is L under d_1, L V under the normalised d_1, n L under d_inf, and the largest |g(u) - g(v)| under
+d_h. An order statistic moves at most as far as the row that moves farthest: its sensitivity is 1 under d_inf
+and d_1, and V under the others.
 
 Rows that may be absent (`WithNull`; Chatzikokolakis 2013, section 5). Sum, average and percentile are those
-of the rows that are present, and there is at least one. A row that comes or goes moves each of them by at
-most V and is V away, so sensitivities are those above, but for the average: one row may be all there is, and
-it moves by what the row moves. Theorems 11 to 13 say that the three are uniformly sensitive. On q [0..k] the
-average is not: 0 and q/2 are answers whose nearest databases are q apart. Rounded down to whole quanta it is,
-which is what a truncated geometric mechanism on q [0..k] needs anyway.
+of the rows that are present, and at least one is. A row that is added or removed moves each of them by at
+most V and counts as a distance of V, so the sensitivities are those above. The average is the exception: if
+only one row is present, the average moves as far as that row. Theorems 11 to 13 say that the three are
+uniformly sensitive. On q [0..k] the average is not: 0 and q/2 are answers whose nearest databases are q
+apart. Rounded down to whole quanta it is, and a truncated geometric mechanism on q [0..k] needs that anyway.
 """
 
 import math
@@ -49,20 +50,20 @@ from meteragent.privacy.metric import (
 from meteragent.privacy.space import Databases, Numbers, Space, WithNull, listed
 
 SEARCH_LIMIT = 1024
-"""A space of more points is not searched: its query's sensitivity is declared."""
+"""The largest space that is searched: on a larger one a query's sensitivity must be declared."""
 
 
 @dataclass(frozen=True, init=False)
 class Query:
     """A query on a space, with a metric on its answers and its sensitivity (Definition 4).
 
-    Without a declared `sensitivity` the space is searched and the least one found. A declared one is
-    checked: on all pairs where the space is small, else on those that it gives for tests.
+    Without a declared `sensitivity` the space is searched for the least one. A declared one is checked, on
+    all pairs where the space is small, else on the pairs that the space provides for tests.
 
     Raises:
         TypeError: the sensitivity is not exact.
-        ValueError: it is below what a pair of points shows, there is no finite one, or none is declared
-            on a space that is too large to search.
+        ValueError: a pair of points shows a larger sensitivity, none is finite, or none is declared on a
+            space that is too large to search.
     """
 
     function: Callable[[Any], Any]
@@ -80,17 +81,17 @@ class Query:
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "domain", domain)
         object.__setattr__(self, "metric", metric)
-        least = self._least(declared=sensitivity is not None)
-        delta = least if sensitivity is None else rational("sensitivity", sensitivity)
-        if delta == math.inf or exceeds(least, delta):
-            raise ValueError(f"no sensitivity of {delta}: two points show {least}")
+        smallest = self._smallest(declared=sensitivity is not None)
+        delta = smallest if sensitivity is None else rational("sensitivity", sensitivity)
+        if delta == math.inf or exceeds(smallest, delta):
+            raise ValueError(f"no sensitivity of {delta}: two points show {smallest}")
         object.__setattr__(self, "sensitivity", delta)
 
     def __call__(self, point: Any) -> Any:
-        """The answer at a point.
+        """Return the answer at a point.
 
         Raises:
-            ValueError: the point is not of the space; nothing is promised for it.
+            ValueError: the point is not in the space, where no sensitivity is known.
         """
         if point not in self.domain:
             raise ValueError(f"no point of the query's space, {type(self.domain).__name__}")
@@ -111,17 +112,18 @@ class Query:
         return Induced(self.domain.metric, self.function, self._searched())
 
     def chain(self, start: Hashable, end: Hashable) -> tuple[Any, ...] | None:
-        """A tight and expansive chain of answers from one to another, or None (Definition 5)."""
+        """Find a tight and expansive chain of answers between two; None if there is none (Definition 5)."""
         links = self._expansive()
         paths, chain = shortest_paths(links), [start]
         while chain[-1] != end:
-            at = chain[-1]
-            onward = (
+            answer = chain[-1]
+            # Only links on a tight way to the end: nothing is longer than the direct distance.
+            candidates = (
                 z
                 for (y, z), d in links.items()
-                if y == at and not exceeds(d + paths[z].get(end, math.inf), self.metric(at, end))
+                if y == answer and not exceeds(d + paths[z].get(end, math.inf), self.metric(answer, end))
             )
-            if (step := next(onward, None)) is None:
+            if (step := next(candidates, None)) is None:
                 return None
             chain.append(step)
         return tuple(chain)
@@ -130,7 +132,7 @@ class Query:
     def uniformly_sensitive(self) -> bool:
         """Whether any two answers are joined by a tight and expansive chain (Definition 5).
 
-        Then what is private after the query is as private on the answers (Theorem 6).
+        Then a mechanism that is private after the query is as private on the answers (Theorem 6).
         """
         paths, answers = shortest_paths(self._expansive()), self.answers
         lengths = (
@@ -139,12 +141,12 @@ class Query:
         return not any(exceeds(path, distance) for path, distance in lengths)
 
     def _expansive(self) -> dict[tuple[Hashable, Hashable], Distance]:
-        """The links that stretch their nearest points' distance by the whole sensitivity; their d_Y."""
+        """Return d_Y of the links that stretch their nearest points' distance by the full sensitivity."""
         links = {(y, z): (d, self.metric(y, z)) for (y, z), d in self.induced.links.items()}
         return {link: d_y for link, (d, d_y) in links.items() if not exceeds(self.sensitivity * d, d_y)}
 
-    def _least(self, *, declared: bool) -> Distance:
-        """The least sensitivity that the points allow, or the pairs that stand for them."""
+    def _smallest(self, *, declared: bool) -> Distance:
+        """Return the least sensitivity of all points or, of a large space, of the pairs for tests."""
         points = listed(self.domain)
         if declared and (points is None or len(points) > SEARCH_LIMIT):
             return max((self._stretch(pair) for pair in self.domain.pairs()), default=Fraction(0))
@@ -167,7 +169,7 @@ class Query:
 
 
 def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
-    """How many rows satisfy `predicate`: under d_h 1-sensitive, and uniformly.
+    """Count the rows that satisfy `predicate`; under d_h the query is uniformly 1-sensitive.
 
     Raises:
         ValueError: the rows' space is too large to search for the predicate's own sensitivity.
@@ -180,28 +182,31 @@ def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
 
 
 def total(domain: Databases) -> Query:
-    """Return the sum of the rows that are present: answers in quanta, at distances in their unit.
+    """Return the sum of the rows that are present, as a query: answers in quanta, distances in their unit.
 
-    Sensitivity: 1 under d_1, the rows' width under normalised d_1 (in both uniform) and d_h, n under d_inf.
+    Sensitivity: 1 under d_1 and the rows' width under normalised d_1, both uniform; the rows' width under
+    d_h, n under d_inf.
 
     Raises:
-        TypeError: the rows are no `Numbers`.  ValueError: they have no bounds, and the width counts.
+        TypeError: the rows are no `Numbers`.
+        ValueError: the rows have no bounds but the sensitivity is their width, or may be absent but not 0.
     """
     if isinstance(domain.rows, WithNull) and 0 not in domain.rows:
-        raise ValueError("a row that is absent adds 0: the values of the rows must include it")
+        raise ValueError("an absent row adds 0 to the sum: the values of the rows must include it")
     delta = _of_sum(domain, Fraction(1), domain.rows.diameter)
     return Query(lambda x: sum(_present(x)), domain, Scaled(absolute, _quantum(domain)), delta)
 
 
 def average(domain: Databases, *, rounded: bool = False) -> Query:
-    """Return the mean of the rows that are present, in quanta, or `rounded` down to whole quanta.
+    """Return the mean of the rows that are present, as a query: in quanta, or `rounded` down to whole ones.
 
     Sensitivity: that of the sum, divided by n; so 1 under d_inf. There it is uniform for rows that are real
-    numbers (Theorem 13) but not on a lattice: to move the mean by less than a quantum, a row moves a quantum.
+    numbers (Theorem 13) but not on a lattice, where a row moves a quantum to move the mean by less than one.
     Without absent rows it is uniform under d_1 and normalised d_1, in steps of q/n.
 
     Raises:
-        TypeError: the rows are no `Numbers`.  ValueError: they have no bounds, and the width counts.
+        TypeError: the rows are no `Numbers`.
+        ValueError: the rows have no bounds but the sensitivity is their width.
     """
     metric, width = Scaled(absolute, _quantum(domain)), domain.rows.diameter
     if isinstance(domain.rows, WithNull) or rounded:
@@ -210,20 +215,21 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
         delta = _of_sum(domain, Fraction(1, domain.n), width / domain.n)
     if not rounded:
         return Query(_mean, domain, metric, delta)
-    if listed(domain) is not None:  # n >= 2 rows that are all there may need less than a row's own
+    if listed(domain) is not None:  # less than a row's sensitivity is possible for n >= 2 without absent rows
         return Query(lambda x: math.floor(_mean(x)), domain, metric)
     return Query(lambda x: math.floor(_mean(x)), domain, metric, delta)
 
 
 def percentile(domain: Databases, percent: Exact) -> Query:
-    """Return the smallest row that is no smaller than `percent` of 100 rows: an order statistic, in quanta.
+    """Return the smallest row that is no smaller than `percent` % of the rows, as a query, in quanta.
 
-    The row of rank ceil(n percent / 100), n the rows that are present, the first for 0. Sensitivity: 1 under
-    d_1 and d_inf, in both uniform; the rows' width under normalised d_1, there too, and under d_h.
+    It is the row of rank ceil(n percent / 100), n the number of rows present, and the first for 0.
+    Sensitivity: 1 under d_1 and d_inf and the rows' width under normalised d_1, all uniform; the rows' width
+    under d_h.
 
     Raises:
-        TypeError: the rows are no `Numbers`, percent is not exact.
-        ValueError: percent is not in [0, 100]; the rows have no bounds, and the width counts.
+        TypeError: the rows are no `Numbers`, or percent is not exact.
+        ValueError: percent is not in [0, 100], or the rows have no bounds but the sensitivity is their width.
     """
     share = rational("percent", percent)
     if not 0 <= share <= 100:
@@ -237,16 +243,16 @@ def percentile(domain: Databases, percent: Exact) -> Query:
 
 
 def most_common(domain: Databases, k: int) -> Query:
-    """Return the k most common values of the rows as a frozenset, of equally common ones the first listed.
+    """Return the k most common values of the rows, as a query; the first listed of equally common ones.
 
-    A query whose answers are sets, at the distance of their symmetric difference (Holohan 2014, Example 3).
+    Its answers are frozensets, at the distance of their symmetric difference (Holohan 2014, Example 3).
 
     Raises:
         ValueError: there are fewer than k values, or too many databases to search for the sensitivity.
     """
     values = listed(domain.rows)
     if values is None or not 0 < k <= len(values):
-        raise ValueError(f"k values of a finite domain are asked for: k must lie in 1 .. its size, not {k}")
+        raise ValueError(f"the rows need a finite domain, and k must lie in 1 .. its size, not {k}")
 
     def commonest(x: Sequence[Any]) -> frozenset[Any]:
         return frozenset(sorted(values, key=lambda value: -list(x).count(value))[:k])
@@ -261,11 +267,11 @@ def in_family_c(query: Query) -> bool:
     such x, x'. Its sensitivity is then d_V(V) under d_h and under the normalised d_1 (Proposition 4).
 
     Raises:
-        ValueError: the databases are too many to be listed.
+        ValueError: the domain is not one of databases, or they are too many to be listed.
     """
     domain = query.domain
     if not isinstance(domain, Databases) or (points := listed(domain)) is None:
-        raise ValueError("family C is about queries on databases that can be listed")
+        raise ValueError("family C needs a query on databases that can be listed")
     attained = False
     for x in points:
         for y in domain.neighbours(x):
@@ -293,14 +299,14 @@ def _of_row(domain: Databases) -> Fraction:
 
 
 def _of_sum(domain: Databases, slope: Distance, spread: Distance) -> Fraction:
-    """The sensitivity of a sum over rows, from that of a row's part and how far apart its answers can be."""
-    of = {
+    """Return the sensitivity of a sum over rows, from that of a row and the width of a row's answers."""
+    sensitivities = {
         "hamming": spread,
         "l1": slope,
         "normalised l1": slope * domain.rows.diameter,
         "linf": domain.n * slope,
     }
-    return _finite(of[domain.kind])
+    return _finite(sensitivities[domain.kind])
 
 
 def _finite(sensitivity: Distance) -> Fraction:

@@ -1,33 +1,33 @@
-"""The error of sums: of many windows, of several slots of one window, of many meters, each with a weight.
+"""The error of weighted sums of slots: of many windows, of several slots of a window, of many meters.
 
 Theory of operation
 -------------------
-As in `accuracy` an error is counted against what was there before it was rounded to the quantum, its
-rounding taken as uniform on the quantum's cell. So, with r = R + 1/2, the error of each slot of a window
-is uniform on (-r, r), in quanta, independent of the others given r; and that of a sum of slots with
-weights w_i is r times a weighted sum of uniforms on (-1, 1):
+As in `accuracy`, an error is counted against the value before it was rounded to the quantum, and its rounding
+error is taken as uniform on the quantum's cell. So, with r = R + 1/2, the error of each slot of a window is
+uniform on (-r, r), in quanta, independent of the others given r; and the error of a sum of slots with weights
+w_i is r times a weighted sum of uniforms on (-1, 1):
 
     P(|error| <= h) = sum over r of P(r) G_w(h/r),        G_w(x) = P(|w_1 u_1 + .. + w_m u_m| <= x).
 
 That is why slots of one window are uncorrelated but not independent: they share r. Windows are
-independent: their errors add by convolution, by the fast Fourier transform on a grid whose cells hold the
-masses of a window's error. The grid ends where all beyond has a chance below 1e-12 (Chernoff's bound, on
-the cells themselves), so that what wraps around does not count.
+independent: their errors are convolved by the fast Fourier transform, on a grid whose cells hold the masses
+of a window's error. The grid ends where the mass beyond is below 1e-12 (Chernoff's bound, on the cells
+themselves), so that the mass that wraps around is negligible.
 
 Dithered, a slot's error is z + B - f (`accuracy`), and depends on the load by its f. The load that is worst
 for a total is half a quantum off in every slot: there each variance is Var z + 1/4. So r is replaced by
-sqrt(r^2 + 1/2), which has that variance. What is left is that such errors lie on a lattice, of the heaviest
-slot's quantum at most: half of one is added to a half width, so that at least as many points of the lattice
+sqrt(r^2 + 1/2), which has that variance. Besides, such errors lie on a lattice, whose step is at most the
+heaviest slot's quantum: half of one is added to a half width, so that at least as many points of the lattice
 lie inside as the interval is long. That this holds for every load is checked by enumeration, not proved
-(tests/privacy/test_totals_dithered.py says for which sums). Of one slot, and of all slots of a window at
+(tests/privacy/test_totals_dithered.py says for which sums). For one slot, and for all slots of a window at
 once, half widths are exact. The law of a total (`law_of_total`) is that of the worst load, without the half.
 
-What is approximated: a window's error is moved to the middle of its cell, which is 1/256 of the total's
-deviation wide, or 1/32 of the windows' root mean square if that is less; where R has many values,
-neighbours are merged into 1024 (for m = 1: 16384); G_w is that of a sum over 513 points of the heaviest
-slot. All three change the spread first, and the result is scaled to the exact deviation. What is left is
-below 5e-5 of a half width, and below 1e-5 for the usual coverages (measured by the tests against
-independent formulas).
+There are three approximations. A window's error is moved to the middle of its cell, which is 1/256 of the
+total's deviation wide, or 1/32 of the windows' root mean square deviation if that is less. Where R has many
+values, neighbours are merged into 1024 (for m = 1: 16384). G_w is that of a sum over 513 points of the
+heaviest slot. All three change the spread first, and the result is scaled to the exact deviation. The
+remaining error is below 5e-5 of a half width, and below 1e-5 for the usual coverages (measured by the tests
+against independent formulas).
 """
 
 import math
@@ -45,7 +45,7 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 Floats = NDArray[np.float64]
 
-_BEYOND = 1e-12
+_BEYOND = 1e-12  # the mass that may lie beyond the grid
 _CELLS_PER_DEVIATION = 256  # of the total
 _CELLS_PER_WINDOW = 32  # of a window's deviation
 _HALF_POINTS = 256  # of the heaviest uniform behind G_w
@@ -53,7 +53,7 @@ _FAR = 7.5  # P(|w_1 u_1 + .. + w_m u_m| > 7.5 |w|_2) < 2 e^(-7.5^2/2) = 1.3e-12
 
 
 class Part(NamedTuple):
-    """Of each of `windows` windows the sum of `slots` of its values, times `weight`.
+    """A part of a total: from each of `windows` windows the sum of `slots` of its values, times `weight`.
 
     `weight` turns the mechanism's unit into the total's, such as hours / 1000 for W into kWh.
     """
@@ -66,7 +66,7 @@ class Part(NamedTuple):
 
 
 class Weighted(NamedTuple):
-    """Of each of `windows` windows the sum of as many of its values as `weights`, each times its own."""
+    """A part of a total: from each of `windows` windows one value for each weight, times that weight."""
 
     mechanism: LInfLaplace
     weights: tuple[float, ...]
@@ -75,7 +75,7 @@ class Weighted(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """What is taken of one window: how many slots with which weight, the heaviest first."""
+    """A kind of window in a total: pairs of a weight and the number of slots with it, the heaviest first."""
 
     mechanism: LInfLaplace
     slots: tuple[tuple[float, int], ...]
@@ -83,12 +83,12 @@ class _Window(NamedTuple):
 
     @property
     def weight(self) -> float:
-        """That of the heaviest slot."""
+        """The weight of the heaviest slot."""
         return self.slots[0][0]
 
     @property
-    def alone(self) -> bool:
-        """Whether it is one slot."""
+    def is_single_slot(self) -> bool:
+        """Whether the window contributes a single slot."""
         return len(self.slots) == self.slots[0][1] == 1
 
     @property
@@ -98,12 +98,12 @@ class _Window(NamedTuple):
 
     @property
     def reach(self) -> float:
-        """What the weighted sum of uniforms exceeds with a chance of 1.3e-12 at most."""
+        """A bound that the weighted sum of uniforms exceeds with a chance of 1.3e-12 at most."""
         return min(math.fsum(count * weight for weight, count in self.slots), _FAR * math.sqrt(self.squares))
 
 
 class Law(NamedTuple):
-    """The law of a total's error: P(|error| <= h[i]) = within[i]; between them it goes straight."""
+    """The law of a total's error: P(|error| <= h[i]) = within[i], linear between the points."""
 
     h: Floats
     within: Floats
@@ -117,20 +117,20 @@ def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
     """
     windows = _windows(parts).items()
     return math.hypot(
-        *(math.sqrt(count * one.squares) * _sd(one.mechanism, one.rounding) for one, count in windows)
+        *(math.sqrt(count * kind.squares) * _sd(kind.mechanism, kind.rounding) for kind, count in windows)
     )
 
 
 def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95) -> float:
-    """Return the h such that what was measured lies within total +- h with probability `coverage`.
+    """Return the h such that the measured total lies within total +- h with probability `coverage`.
 
-    In the total's unit; right to 5e-5 of itself for coverages up to 1 - 1e-9. The error of rounding is
-    included as in `accuracy.half_width`, which it is for one slot; dithered, it holds for every load.
-    Parts are independent: slots of one window belong into one part.
+    It is in the total's unit, and right to 5e-5 of itself for coverages up to 1 - 1e-9. The rounding error is
+    included as in `accuracy.half_width`, which it equals for one slot; dithered, it holds for every load.
+    Parts are independent: put the slots of one window into one part.
 
     Raises:
-        ValueError: there is no part; or slots not in 1..n, windows < 1, a weight not above zero, or
-            a coverage not between 0 and 1.
+        ValueError: there is no part, slots are not in 1..n, windows < 1, a weight is not above zero, or
+            the coverage is not between 0 and 1.
     """
     _check_coverage(coverage)
     return _half_width(tuple(_windows(parts).items()), coverage)
@@ -141,21 +141,22 @@ def half_width_of_window(
 ) -> float:
     """Return the h such that with probability `coverage` all n slots of a window lie within value +- h.
 
-    In the unit; rounding is included. Half up, given r all n errors are uniform on (-r, r), so that it is the
-    h with sum over r of P(r) min(1, h/r)^n = coverage. Dithered, it is (H + 1/2) q with the least H for which
+    It is in the unit of the quantum and includes the rounding error. Half up, all n errors are uniform on
+    (-r, r) given r, so h solves: sum over r of P(r) min(1, h/r)^n = coverage. Dithered, it is (H + 1/2) q
+    with the least H for which
 
         sum over R of P(R) g(R)^n >= coverage,   g(R) = 1, 1 - 1/(4H + 2), (2H + 1)/(2R + 1)  for R <, =, > H:
 
-    g(R) is the least chance of a slot over all loads, half a quantum off as in `accuracy`, for every R. For
-    n = 1 both are `accuracy.half_width`.
+    g(R) is the least chance of a slot over all loads, at half a quantum off as in `accuracy`, for every R.
+    For n = 1 both are `accuracy.half_width`.
 
     Raises:
-        ValueError: coverage is not between 0 and 1.
+        ValueError: the coverage is not between 0 and 1.
     """
     _check_coverage(coverage)
     if mechanism.n == 1:
         return accuracy.half_width(mechanism, coverage, rounding)
-    r, probability = _radii(mechanism, 1 << 14)
+    r, probability = _half_bounds(mechanism, 1 << 14)
     low, high = 0.0, float(r[-1])
     while (middle := (low + high) / 2) not in (low, high):
         within = float(np.sum(probability * np.minimum(1, middle / r) ** mechanism.n))
@@ -165,9 +166,9 @@ def half_width_of_window(
     return float(mechanism.quantum) * high
 
 
-def _whole_and_half(n: int, r: Floats, probability: Floats, least: float, coverage: float) -> float:
-    """Return the first H + 1/2 from `least` on within which all n dithered slots lie, at any load."""
-    h = math.ceil(least - 0.5) + 0.5
+def _whole_and_half(n: int, r: Floats, probability: Floats, start: float, coverage: float) -> float:
+    """Return the first H + 1/2 from `start` on within which all n dithered slots lie, at any load."""
+    h = math.ceil(start - 0.5) + 0.5
     while True:
         share = np.where(r == h, 1 - 1 / (4 * h), np.minimum(1, h / r))
         if float(np.sum(probability * share**n)) >= coverage:
@@ -176,10 +177,10 @@ def _whole_and_half(n: int, r: Floats, probability: Floats, least: float, covera
 
 
 def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
-    """The law of the error of a total, whose quantiles `half_width_of_total` are.
+    """Return the law of a total's error, whose quantiles are `half_width_of_total`.
 
     Raises:
-        ValueError: as there.
+        ValueError: as `half_width_of_total`.
     """
     return _law(tuple(_windows(parts).items()))
 
@@ -190,7 +191,7 @@ def _check_coverage(coverage: float) -> None:
 
 
 def _windows(parts: Iterable[Part | Weighted]) -> Counter[_Window]:
-    """How many windows of each kind a total has."""
+    """Count the windows of each kind in a total."""
     windows: Counter[_Window] = Counter()
     for part in parts:
         weights = {part.weight: part.slots} if isinstance(part, Part) else Counter(part.weights)
@@ -208,10 +209,12 @@ def _windows(parts: Iterable[Part | Weighted]) -> Counter[_Window]:
 @lru_cache(maxsize=1024)
 def _half_width(windows: tuple[tuple[_Window, int], ...], coverage: float) -> float:
     first, count = windows[0]
-    if len(windows) == count == 1 and first.alone:
+    if len(windows) == count == 1 and first.is_single_slot:
         return first.weight * accuracy.half_width(first.mechanism, coverage, first.rounding)
     law = _law(windows)
-    dithered = (one.weight * float(one.mechanism.quantum) for one, _ in windows if one.rounding == "dithered")
+    dithered = (
+        kind.weight * float(kind.mechanism.quantum) for kind, _ in windows if kind.rounding == "dithered"
+    )
     return float(np.interp(coverage, law.within, law.h)) + max(dithered, default=0.0) / 2
 
 
@@ -220,13 +223,13 @@ def _law(windows: tuple[tuple[_Window, int], ...]) -> Law:
     exact = math.sqrt(sum(count * _variance(window) for window, count in windows))
     fineness = _CELLS_PER_WINDOW * math.sqrt(sum(count for _, count in windows))
     deviation = max(_CELLS_PER_DEVIATION, fineness)  # in cells
-    law = _convolved([(_cells(window, exact / deviation), count) for window, count in windows], deviation)
+    law = _convolve([(_cells(window, exact / deviation), count) for window, count in windows], deviation)
     cell = exact / math.sqrt(2 * np.sum(law * np.arange(law.size, dtype=float) ** 2))
     within = np.maximum.accumulate(2 * np.cumsum(law) - law[0])
-    return Law(_frozen(cell * np.append(0, np.arange(law.size) + 0.5)), _frozen(np.append(0, within)))
+    return Law(_freeze(cell * np.append(0, np.arange(law.size) + 0.5)), _freeze(np.append(0, within)))
 
 
-def _frozen(array: Floats) -> Floats:
+def _freeze(array: Floats) -> Floats:
     array.setflags(write=False)
     return array
 
@@ -235,26 +238,30 @@ _sd = lru_cache(maxsize=1024)(accuracy.sd)
 
 
 def _variance(window: _Window) -> float:
-    """Of the error of one window's sum: its rounding has q^2/12 a slot, dithered q^2/4 at the worst load."""
+    """Return the variance of a window's sum; rounding adds q^2/12 a slot, dithered q^2/4 at worst."""
     noise, quantum = _sd(window.mechanism), float(window.mechanism.quantum)
     return window.squares * (noise**2 + quantum**2 / (4 if window.rounding == "dithered" else 12))
 
 
-def _convolved(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
-    """The masses of cells 0, 1, 2 .. of the sum of `count` errors of each law; all are symmetric."""
+def _convolve(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
+    """Return the masses of cells 0, 1, 2 .. of the sum of `count` errors of each law; all are symmetric."""
     size = 1 << math.ceil(math.log2(2 * _reach(laws, deviation) + 2))
     spectrum = np.ones(size // 2 + 1)
     for law, count in laws:
+        # Negative cells go to the end of the circle, so that the transform of a symmetric law is real.
         circle = np.zeros(size)
-        kept = law[: size // 2]
-        circle[: kept.size] = kept
-        circle[size - kept.size + 1 :] = kept[:0:-1]
+        masses = law[: size // 2]
+        circle[: masses.size] = masses
+        circle[size - masses.size + 1 :] = masses[:0:-1]
         spectrum *= np.fft.rfft(circle).real ** count
     return np.asarray(np.fft.irfft(spectrum, size)[: size // 2])
 
 
 def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
-    """How many cells the sum exceeds with a chance below 1e-12: P(|x| > h) <= 2 e^(-sh) E e^(sx)."""
+    """Return a number of cells that the sum exceeds with a chance below 1e-12.
+
+    Chernoff: P(|x| > h) <= 2 e^(-sh) E e^(sx), at the best of several s.
+    """
     reach = float(sum(count * law.size for law, count in laws))
     steepest = 600 / max(law.size for law, _ in laws)  # cosh stays finite
     for s in np.minimum(np.geomspace(0.25, 16, 19) / deviation, steepest):
@@ -265,14 +272,14 @@ def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
 
 
 def _cells(window: _Window, cell: float) -> Floats:
-    """The masses of cells 0, 1, 2 .. of the error of one window's sum."""
-    r, probability = _radii(window.mechanism, 1 << 14 if window.alone else 1 << 10)
+    """Return the masses of cells 0, 1, 2 .. of the error of one window's sum."""
+    r, probability = _half_bounds(window.mechanism, 1 << 14 if window.is_single_slot else 1 << 10)
     if window.rounding == "dithered":
         r = np.sqrt(r**2 + 1 / 2)
     r = r * window.weight * float(window.mechanism.quantum)
     end = r[-1] * window.reach / window.weight
     edges = (np.arange(math.ceil(end / cell) + 1) + 0.5) * cell
-    if window.alone:
+    if window.is_single_slot:
         within = _slot_within(r, probability, edges)
     else:
         shares = tuple((weight / window.weight, count) for weight, count in window.slots)
@@ -281,22 +288,22 @@ def _cells(window: _Window, cell: float) -> Floats:
 
 
 def _slot_within(r: Floats, probability: Floats, h: Floats) -> Floats:
-    """P(|error| <= h) of one slot: 1 - sum over r > h of P(r) (1 - h/r)."""
+    """Return P(|error| <= h) of one slot: 1 - sum over r > h of P(r) (1 - h/r)."""
     tail, steepness = (np.append(np.cumsum(p[::-1])[::-1], 0) for p in (probability, probability / r))
     first = np.searchsorted(r, h)
     return np.asarray(1 - tail[first] + h * steepness[first])
 
 
 def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: Floats) -> Floats:
-    """P(|error| <= h) of the sum of several slots: the mean of G_w(h/r), a table `law` at `points`."""
+    """Return P(|error| <= h) of a sum of slots: the mean over r of G_w(h/r), a table `law` at `points`."""
     within = np.zeros(h.size)
-    for one, mass in zip(r, probability, strict=True):
-        within += mass * np.interp(h / one, points, law)
+    for scale, mass in zip(r, probability, strict=True):
+        within += mass * np.interp(h / scale, points, law)
     return within
 
 
-def _radii(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
-    """The law of r = R + 1/2 in quanta, on about `limit` values at most, but for a mass of e^-40."""
+def _half_bounds(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
+    """Return the law of r = R + 1/2 in quanta, on at most about `limit` values, but for a mass of e^-40."""
     n, a = mechanism.n, float(mechanism.a)
     low = max(0.0, n - math.sqrt(80 * n)) / a
     high = (n + 40 + math.sqrt(1600 + 80 * n)) / a
@@ -309,7 +316,7 @@ def _radii(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=64)
 def _uniform_sum(shares: tuple[tuple[float, int], ...], end: float) -> tuple[Floats, Floats]:
-    """G_w as a table up to `end`: points x and P(|w_1 u_1 + .. + w_m u_m| <= x); the largest weight is 1."""
+    """Tabulate G_w up to `end`: points x, P(|w_1 u_1 + .. + w_m u_m| <= x); the largest weight is 1."""
     reach = math.ceil(_HALF_POINTS * end)
     size = 1 << math.ceil(math.log2(2 * reach + 2))
     spectrum = np.ones(size // 2 + 1)
@@ -322,7 +329,7 @@ def _uniform_sum(shares: tuple[tuple[float, int], ...], end: float) -> tuple[Flo
 
 
 def _uniform(weight: float, size: int) -> Floats:
-    """The masses in cells around a circle of a uniform on (-weight, weight), as wide as all points for 1."""
+    """Return cell masses around a circle of a uniform on (-weight, weight); weight 1 spans all points."""
     half = weight * (_HALF_POINTS + 0.5)  # in cells
     edges = np.minimum(np.arange(_HALF_POINTS + 1) + 0.5, half)
     masses = np.diff(edges, prepend=-edges[0]) / (2 * half)

@@ -1,30 +1,31 @@
-"""How far from the truth what leaves can be: (alpha, delta)-usefulness, and the papers' examples in numbers.
+"""(alpha, delta)-usefulness, the distance of outputs from the truth, and the papers' examples in numbers.
 
 Theory of operation
 -------------------
-A mechanism is (alpha, delta)-useful if for every x what leaves is farther than alpha from x with a
-probability of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 5.2). For noise on R^n of
-density ~ e^(-epsilon norm(z)), whatever the norm, the noise's norm is Gamma(n)/epsilon: balls grow with
-the n-th power of their radius. So alpha is one function of n: ln(1/delta)/epsilon for a number,
-(1 + epsilon alpha) e^(-epsilon alpha) = delta in the plane, under d_2 and d_1 alike, and for a window's
-largest error under the l_inf law. A reading's own error is less (`accuracy.half_width`).
+A mechanism is (alpha, delta)-useful if for every x the output is farther than alpha from x with a probability
+of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 5.2). For noise on R^n of density
+~ e^(-epsilon norm(z)), for any norm, the norm of the noise is Gamma(n)/epsilon, because balls grow with the
+n-th power of their radius. So alpha depends on n alone: it is ln(1/delta)/epsilon for a number, the solution
+of (1 + epsilon alpha) e^(-epsilon alpha) = delta in the plane, under d_2 as under d_1, and the same function
+for the largest error of a window under the l_inf law. A single reading's error is less
+(`accuracy.half_width`).
 
-The truncated geometric on 0..k is farther than j quanta from x with e^(-a(j+1))/(1+e^-a) on each side of x
-that has so many; the worst x has both sides where k >= 2(j+1).
+The output of the truncated geometric on 0..k is farther than j quanta from x with probability
+e^(-a(j+1))/(1+e^-a) for each side of x with more than j points; the worst x has both sides if k >= 2(j+1).
 
 The examples
 ------------
 *Registration dates* (Example 1, Figure 3). The earliest of many users' dates moves by up to the whole span
-when one user's date is replaced, which is its noise under d_h: more than the span itself, so that nothing
-useful leaves. Under d_1 with level epsilon at a radius of five days the noise is that of five days. Which is
-right depends on what is to be hidden: any other date, or dates within some days.
+when one user's date is replaced. Noise under d_h is scaled by it and larger than the span, so the output is
+useless. Under d_1 with level epsilon at a radius of five days the noise is scaled by five days. Which metric
+is right depends on what is to be hidden: any other date, or dates within some days.
 
 *Smart meters* (Fig. 4), corrected. Noise of scale 1/epsilon on each reading is epsilon |x_i - x'_i|-private
-for one reading alone. For a window of n readings that all may move it is n epsilon d_inf-private. To be
-epsilon d_inf-private with independent noise takes n/epsilon; the l_inf law takes about half of that.
+for one reading alone. For a window of n readings that may all move it is n epsilon d_inf-private. To be
+epsilon d_inf-private, independent noise needs the scale n/epsilon; the l_inf law needs about half of that.
 
-*Geolocation* (section 6.2). Level l within a radius r is epsilon = l/r; whoever retrieves what lies around
-the truth asks for a circle of alpha more around the point that left.
+*Geolocation* (section 6.2). Level l within a radius r is epsilon = l/r. To retrieve everything within some
+distance of the truth, ask for a circle around the released point whose radius is larger by alpha.
 """
 
 import math
@@ -47,9 +48,9 @@ from meteragent.privacy.metric import Distance, Metric
 
 
 def least_alpha(beyond: Callable[[float], float], delta: float) -> float:
-    """The smallest alpha >= 0 with beyond(alpha) <= delta, for a `beyond` that falls to 0: P(d > alpha).
+    """Return the least alpha >= 0 with beyond(alpha) <= delta, where beyond(alpha) = P(d > alpha) falls to 0.
 
-    By bisection, to the last bits: such as that of `PlanarLaplace.beyond`.
+    It is found by bisection, to the last bits. `PlanarLaplace.beyond` is such a function.
 
     Raises:
         ValueError: delta is not between 0 and 1.
@@ -67,10 +68,10 @@ def least_alpha(beyond: Callable[[float], float], delta: float) -> float:
 
 
 def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
-    """The alpha of noise on R^n of density ~ e^(-epsilon norm(z)): P(Gamma(n) > epsilon alpha) = delta.
+    """Return alpha of noise on R^n of density ~ e^(-epsilon norm(z)): P(Gamma(n) > epsilon alpha) = delta.
 
-    Whatever the norm. n = 1: the Laplace mechanism on numbers; n = 2: on the plane, d_2 or d_1; any n: the
-    largest error of a window under the l_inf law. In the unit of 1/epsilon.
+    It holds for any norm and is in the unit of 1/epsilon. n = 1: the Laplace mechanism on numbers; n = 2: on
+    the plane, d_2 or d_1; any n: the largest error of a window under the l_inf law.
 
     Raises:
         TypeError: epsilon is not exact.
@@ -88,7 +89,7 @@ def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
 
 
 def channel_alpha(channel: Channel, metric: Metric, delta: Exact) -> Distance:
-    """The alpha of a finite mechanism, exactly: the least that each input exceeds with at most delta.
+    """Return alpha of a finite mechanism, exactly: the least that no input exceeds with more than delta.
 
     Raises:
         TypeError: delta is not exact.  ValueError: it is not in [0, 1).
@@ -96,18 +97,18 @@ def channel_alpha(channel: Channel, metric: Metric, delta: Exact) -> Distance:
     allowed = _probability(delta)
     alpha: Distance = Fraction(0)
     for x, row in zip(channel.inputs, channel.rows, strict=True):
-        left = allowed
+        remaining = allowed
         by_distance = sorted(((metric(x, z), i) for i, z in enumerate(channel.outputs)), reverse=True)
         for distance, i in by_distance:
-            if row[i] > left:
+            if row[i] > remaining:
                 alpha = max(alpha, distance)
                 break
-            left = left - row[i]  # type: ignore[assignment]
+            remaining = remaining - row[i]  # type: ignore[assignment]
     return alpha
 
 
 def geometric_alpha(mechanism: TruncatedGeometric, delta: Exact) -> Fraction:
-    """The alpha of the truncated geometric mechanism, exactly, in its unit: a multiple of the quantum.
+    """Return alpha of the truncated geometric mechanism, exactly, in its unit: a multiple of the quantum.
 
     Raises:
         TypeError: delta is not exact.  ValueError: it is not in [0, 1).
@@ -136,9 +137,9 @@ def registration_dates(
 ) -> dict[str, float]:
     """Return alpha of the earliest registration date, in days (Chatzikokolakis 2013, Example 1, Figure 3).
 
-    With Laplace noise, under epsilon d_h, where a date may move by the whole span, and under (epsilon/radius)
-    d_1, level epsilon for whoever moves by at most the radius. Scales are span/epsilon and radius/epsilon,
-    and alpha is the scale times ln(1/delta).
+    The noise is Laplace's, under epsilon d_h, where a date may move by the whole span, and under
+    (epsilon/radius) d_1, which gives level epsilon to dates within the radius of each other. The scales are
+    span/epsilon and radius/epsilon, and alpha is the scale times ln(1/delta).
 
     Raises:
         TypeError: a parameter is not exact.
@@ -150,7 +151,7 @@ def registration_dates(
 
 
 class NoisySignature(NamedTuple):
-    """A load signature with noise: `values` in quanta, and what was promised for it.
+    """A load signature with noise, `values` in quanta, and its promise.
 
     `reading_epsilon` is for one reading that moves alone, `window_epsilon` for d_inf, both in 1/unit;
     `alpha` is a reading's half width at 1 - delta, in the unit.
@@ -165,13 +166,13 @@ class NoisySignature(NamedTuple):
 def smart_meter(
     signature: ArrayLike, epsilon: Exact, quantum: Exact, delta: float, bits: Bits | None = None
 ) -> dict[str, NoisySignature]:
-    """Chatzikokolakis 2013, Fig. 4, corrected: one signature (n integers, in quanta) under three noises.
+    """Release a signature (n integers, in quanta) with three noises: Chatzikokolakis 2013, Fig. 4, corrected.
 
-    "per reading": scale 1/epsilon, the figure's, which is n epsilon d_inf for the window. "independent":
+    "per reading": scale 1/epsilon, as in the figure, which is n epsilon d_inf for the window. "independent":
     scale n/epsilon, epsilon d_inf. "l_inf": the l_inf Laplace mechanism, epsilon d_inf.
 
     Raises:
-        TypeError: epsilon or quantum is not exact, or the signature's values are no integers.
+        TypeError: epsilon or quantum is not exact, or the signature's values are not integers.
         ValueError: epsilon or quantum is not above zero, or delta is not between 0 and 1.
     """
     x, exact = np.asarray(signature), positive("epsilon", epsilon)
@@ -194,11 +195,12 @@ def smart_meter(
 
 
 def geolocation_alpha(level: Exact, radius: Exact, delta: float) -> float:
-    """Chatzikokolakis 2013, section 6.2: how much farther to retrieve; planar Laplace, level l within r.
+    """Return by how much to enlarge a retrieval radius under planar Laplace noise of level l within r.
 
         (1 + epsilon alpha) e^(-epsilon alpha) = delta,        epsilon = l/r
 
-    In the radius' unit: a circle of `alpha` around what left holds the truth with probability 1 - delta.
+    A circle of radius alpha, in the unit of r, around the released point contains the truth with probability
+    1 - delta (Chatzikokolakis 2013, section 6.2).
 
     Raises:
         TypeError: a parameter is not exact.

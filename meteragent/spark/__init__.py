@@ -1,7 +1,7 @@
-"""Archives and streams of readings on Apache Spark: the archive's kernel, its key, its ledger.
+"""Release archives and streams of readings on Apache Spark, with the archive's kernel, key and ledger.
 
     windows(readings, policy)            a frame of readings or windows -> windows as whole quanta
-    sanitise(readings, policy)           -> releases, nothing accounted
+    sanitise(readings, policy)           -> releases, without the ledger
     sanitise_archive(policy, path, out)  `meteragent sanitise --engine spark`: account, then release
     stream(readings, policy, sink, ..)   Structured Streaming: each window once, through the ledger
     by_feeder(releases, descriptors, ..) totals and means over many meters, with intervals

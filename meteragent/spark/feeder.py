@@ -1,8 +1,8 @@
-"""Feeders on Spark: totals and means over many meters, those that `consume.by_feeder` makes of the same.
+"""Feeders on Spark: totals and means over many meters, equal to those of `consume.by_feeder`.
 
-Spark groups and adds (whole millionths, so that no order matters); laws, intervals and the rule on private
-energies are those of `consume`, called on its workers. A meter's windows must not overlap: those that one
-ledger has let be released do not.
+Spark groups and adds (whole millionths, so the order does not matter). Laws, intervals and the rule on
+private energies are those of `consume`, called on the workers. A meter's windows must not overlap: those
+released under one ledger do not.
 """
 
 from collections.abc import Iterable
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
 from meteragent.consume import Descriptor, Rules
 from meteragent.consume.many import Noise, error_of, figures, noise_of
-from meteragent.consume.rules import EVERYTHING, Made, cannot_rule_out, energy_kwh
+from meteragent.consume.rules import EVERYTHING, Composition, cannot_rule_out, energy_kwh
 from meteragent.domain.units import MICRO
 from meteragent.spark.worker import Work, safely
 
@@ -33,25 +33,25 @@ def by_feeder(
     rules: Rules = EVERYTHING,
     coverage: float = 0.95,
 ) -> DataFrame:
-    """Totals and means of each feeder and slot: the columns of `consume.Cells`, in no order.
+    """Compute totals and means of each feeder and slot: the columns of `consume.Cells`, in no order.
 
-    `releases` are those of archives (meter, start, end, values, d). `feeders` says of which feeder a meter is
-    (meter, feeder, and `capacity` if the rules are about it, in the place of `rules.capacity`); meters that
-    are not there are in no cell, and a cell with a meter without a capacity is withheld. Without it all
-    are one.
+    `releases` are those of archives (meter, start, end, values, d). `feeders` assigns meters to feeders
+    (meter, feeder, and `capacity` if the rules use it, instead of `rules.capacity`). Meters missing from it
+    are in no cell, and a cell with a meter that has no capacity is withheld. Without `feeders` there is one
+    feeder.
 
     Raises:
-        ValueError: there is no descriptor, they differ in kind or unit or are of mean days; the rules have
-            capacities and `feeders` none; or coverage is not between 0 and 1.
+        ValueError: there is no descriptor; descriptors differ in kind or unit, or are of mean days; the rules
+            have capacities and `feeders` has none; or coverage is not between 0 and 1.
     """
-    terms = tuple(sorted(descriptors, key=lambda one: one.id))
-    if len({(one.kind, one.unit) for one in terms}) != 1 or any(one.bands for one in terms):
-        raise ValueError("no descriptors, or slots that differ in kind or unit or are bands, have no total")
+    terms = tuple(sorted(descriptors, key=lambda descriptor: descriptor.id))
+    if len({(part.kind, part.unit) for part in terms}) != 1 or any(part.bands for part in terms):
+        raise ValueError("no total: there is no descriptor, or they differ in kind or unit, or are of bands")
     if rules.capacity is not None and (feeders is None or "capacity" not in feeders.columns):
-        raise ValueError("capacities are a column of feeders here: found none")
+        raise ValueError("the rules have capacities: found no column `capacity` in feeders")
     error_of(((*noise_of(terms[0]), 1),), coverage)
     windows = _windows(releases, feeders)
-    of_terms = (
+    by_terms = (
         _slots(windows)
         .groupBy("feeder", "start", "end", "d")
         .agg(
@@ -62,7 +62,7 @@ def by_feeder(
             F.sum("capacity_u").alias("capacity_u"),
         )
     )
-    cells = of_terms.groupBy("feeder", "start", "end").agg(
+    cells = by_terms.groupBy("feeder", "start", "end").agg(
         F.sum("count").alias("homes"),
         F.sum("sum_u").alias("sum_u"),
         F.collect_list(F.struct("d", "count")).alias("noise"),
@@ -70,30 +70,30 @@ def by_feeder(
         F.max("most_u").alias("most_u"),
         F.sum("capacity_u").alias("capacity_u"),
     )
-    about_capacity = feeders is not None and "capacity" in feeders.columns
-    told = _told(cells, None if about_capacity else windows, terms, rules)
-    return told.mapInArrow(safely(_figures(terms, coverage)), CELLS)
+    has_capacity = feeders is not None and "capacity" in feeders.columns
+    marked = _mark_shown(cells, None if has_capacity else windows, terms, rules)
+    return marked.mapInArrow(safely(_figures(terms, coverage)), CELLS)
 
 
 def _windows(releases: DataFrame, feeders: DataFrame | None) -> DataFrame:
-    """Releases with their feeder and capacity."""
+    """Join releases with their feeder and capacity."""
     if feeders is None:
         return releases.select("*", F.lit("").alias("feeder"), F.lit(0).cast("bigint").alias("capacity_u"))
-    stated = "capacity" in feeders.columns
-    capacity = F.coalesce(F.col("capacity").cast("double"), F.lit(0.0)) if stated else F.lit(0.0)
+    has_capacity = "capacity" in feeders.columns
+    capacity = F.coalesce(F.col("capacity").cast("double"), F.lit(0.0)) if has_capacity else F.lit(0.0)
     capacity_u = F.rint(capacity * MICRO).cast("bigint").alias("capacity_u")
     return releases.join(feeders.select("meter", "feeder", capacity_u), "meter")
 
 
 def _slots(windows: DataFrame) -> DataFrame:
-    """A row a slot: feeder, start, end, d, value_u, capacity_u."""
+    """Split releases into a row for each slot: feeder, start, end, d, value_u, capacity_u."""
     begin, end = F.unix_micros("start"), F.unix_micros("end")
     step = ((end - begin) / F.size("values")).cast("bigint")
-    each = windows.select(
+    exploded = windows.select(
         "feeder", "d", "capacity_u", begin.alias("begin"), step.alias("step"), F.posexplode("values")
     )
     start = F.col("begin") + F.col("pos") * F.col("step")
-    return each.select(
+    return exploded.select(
         "feeder",
         F.timestamp_micros(start).alias("start"),
         F.timestamp_micros(start + F.col("step")).alias("end"),
@@ -104,72 +104,78 @@ def _slots(windows: DataFrame) -> DataFrame:
 
 
 def _micro(value: Column) -> Column:
+    """Convert a value to millionths."""
     return (value * F.lit(MICRO)).cast("bigint")
 
 
-def _told(
+def _mark_shown(
     cells: DataFrame, windows: DataFrame | None, terms: tuple[Descriptor, ...], rules: Rules
 ) -> DataFrame:
-    """Which cells the rules let be told, in a column; by capacity, or by the energies of `windows`."""
-    told = F.col("homes") >= rules.at_least
+    """Mark in column `told` the cells that the rules allow to be shown: by capacity or by energies."""
+    enough_homes = F.col("homes") >= rules.at_least
     if rules.share is None:
-        return cells.withColumn("told", told)
+        return cells.withColumn("told", enough_homes)
     if windows is None:
-        over = F.col("most_u") > rules.share * F.col("capacity_u")
-        return cells.withColumn("told", told & (F.col("least_u") > 0) & ~over)
-    found = windows.select("feeder", "meter", "d", F.size("values").alias("n"), _sum("values").alias("sum_u"))
-    homes = found.groupBy("feeder", "meter", "d", "n").agg(
+        over_share = F.col("most_u") > rules.share * F.col("capacity_u")
+        return cells.withColumn("told", enough_homes & (F.col("least_u") > 0) & ~over_share)
+    energies = windows.select(
+        "feeder", "meter", "d", F.size("values").alias("n"), _sum("values").alias("sum_u")
+    )
+    homes = energies.groupBy("feeder", "meter", "d", "n").agg(
         F.count("*").alias("windows"), F.sum("sum_u").alias("sum_u")
     )
-    gathered = homes.groupBy("feeder").agg(
+    feeders = homes.groupBy("feeder").agg(
         F.collect_list(F.struct("meter", "d", "n", "windows", "sum_u")).alias("homes")
     )
-    verdicts = gathered.mapInArrow(safely(_verdicts(terms, rules)), _VERDICT)
-    return cells.join(verdicts, "feeder").withColumn("told", told & ~F.col("dominated"))
+    verdicts = feeders.mapInArrow(safely(_verdicts(terms, rules)), _VERDICT)
+    return cells.join(verdicts, "feeder").withColumn("told", enough_homes & ~F.col("dominated"))
 
 
 def _sum(values: str) -> Column:
-    return F.aggregate(values, F.lit(0).cast("bigint"), lambda found, value: found + _micro(value))
+    """Sum a list of values, in millionths."""
+    return F.aggregate(values, F.lit(0).cast("bigint"), lambda total, value: total + _micro(value))
 
 
 def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
-    """Cells as they are added up, as they are told."""
-    noise_by_id = {one.id: noise_of(one) for one in terms}
+    """Return the work that turns sums of cells into their figures."""
+    noise_by_id = {descriptor.id: noise_of(descriptor) for descriptor in terms}
 
-    def run(batch: pa.RecordBatch) -> pa.RecordBatch:
-        found: list[Noise] = []
+    def work(batch: pa.RecordBatch) -> pa.RecordBatch:
+        noises: list[Noise] = []
         for row in batch.column("noise").to_pylist():
-            by_id = sorted((one["d"], one["count"]) for one in row)
-            found.append(tuple((*noise_by_id[id_], count) for id_, count in by_id))
-        errors = np.array([error_of(noise, coverage) for noise in found]).reshape(-1, 2)
-        homes, sum_u, told = (batch.column(name).to_numpy(False) for name in ("homes", "sum_u", "told"))
-        numbers = figures(homes, sum_u, errors, told)
-        kept = [batch.column(name) for name in ("feeder", "start", "end", "homes")]
+            by_id = sorted((entry["d"], entry["count"]) for entry in row)
+            noises.append(tuple((*noise_by_id[id_], count) for id_, count in by_id))
+        errors = np.array([error_of(noise, coverage) for noise in noises]).reshape(-1, 2)
+        homes, sum_u, shown = (batch.column(name).to_numpy(False) for name in ("homes", "sum_u", "told"))
+        numbers = figures(homes, sum_u, errors, shown)
+        unchanged = [batch.column(name) for name in ("feeder", "start", "end", "homes")]
         names = ["feeder", "start", "end", "homes", *numbers._fields, "told"]
-        return pa.RecordBatch.from_arrays([*kept, *map(pa.array, numbers), batch.column("told")], names)
+        return pa.RecordBatch.from_arrays([*unchanged, *map(pa.array, numbers), batch.column("told")], names)
 
-    return run
+    return work
 
 
 def _verdicts(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
-    """Of each feeder, whether a home may have more than its share of the energy."""
-    places = {one.id: place for place, one in enumerate(terms)}
+    """Return the work that decides, for each feeder, whether a home may have more than its share."""
+    index_of = {descriptor.id: index for index, descriptor in enumerate(terms)}
 
     def dominated(rows: list[dict[str, Any]]) -> bool:
-        names = {name: place for place, name in enumerate(sorted({row["meter"] for row in rows}))}
-        sums_u, made = (
+        names = {name: index for index, name in enumerate(sorted({row["meter"] for row in rows}))}
+        sums_u, kinds_of_home = (
             np.zeros((len(names), len(terms)), np.int64),
             [list[tuple[int, int, int]]() for _ in names],
         )
         for row in rows:
-            home, place = names[row["meter"]], places[row["d"]]
-            sums_u[home, place] += row["sum_u"]
-            made[home].append((place, row["n"], row["windows"]))
-        kinds: list[Made] = [tuple(sorted(home)) for home in made]
+            home, index = names[row["meter"]], index_of[row["d"]]
+            sums_u[home, index] += row["sum_u"]
+            kinds_of_home[home].append((index, row["n"], row["windows"]))
+        kinds: list[Composition] = [tuple(sorted(home)) for home in kinds_of_home]
         return cannot_rule_out(energy_kwh(sums_u, terms), kinds, terms, rules)
 
-    def run(batch: pa.RecordBatch) -> pa.RecordBatch:
-        found = [dominated(rows) for rows in batch.column("homes").to_pylist()]
-        return pa.RecordBatch.from_arrays([batch.column("feeder"), pa.array(found)], ["feeder", "dominated"])
+    def work(batch: pa.RecordBatch) -> pa.RecordBatch:
+        verdicts = [dominated(rows) for rows in batch.column("homes").to_pylist()]
+        return pa.RecordBatch.from_arrays(
+            [batch.column("feeder"), pa.array(verdicts)], ["feeder", "dominated"]
+        )
 
-    return run
+    return work

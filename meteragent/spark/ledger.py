@@ -1,13 +1,13 @@
-"""The key's ledger, as Spark reads it and adds to it: the same folder, the same rows as the local engine's.
+"""The key's ledger on Spark: the same folder and the same rows as the local engine's.
 
-The driver gathers the rows of a run: one for each meter and stretch of windows, not one for each window.
+The driver collects the rows of a run: one for each meter and stretch of windows, not one for each window.
 """
 
 import json
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
 from meteragent.archive.kernel import TIME, milliseconds
 from meteragent.archive.key import Key
@@ -16,75 +16,79 @@ from meteragent.archive.policy import Policy
 from meteragent.domain.errors import ArchiveError
 from meteragent.spark import worker
 from meteragent.spark.frame import OPENED
-from meteragent.spark.worker import Whose, safely
+from meteragent.spark.worker import KeyFingerprint, safely
 
 
-def others(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
-    """What all runs but one, and its micro-batches, have released: meter, taken (its intervals).
+def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
+    """Return what all runs except `run` and its micro-batches have released: meter, taken (its intervals).
 
-    Raises ArchiveError when files of the ledger are missing.
+    Raises ArchiveError if files of the ledger are missing.
     """
-    own = ledger.path(run).name
-    runs = [path for path in ledger.folder.glob("run=*") if path.name != own and not path.match(f"{own}-*")]
+    run_folder = ledger.path(run).name
+    runs = [
+        path
+        for path in ledger.folder.glob("run=*")
+        if path.name != run_folder and not path.match(f"{run_folder}-*")
+    ]
     files = [str(file) for path in sorted(runs) for file in parts_of(path)]
     if not files:
         return spark.createDataFrame(
             [], "meter string, taken array<struct<start: timestamp, end: timestamp>>"
         )
-    found = spark.read.schema(OPENED).parquet(*files)
-    in_order = Window.partitionBy("meter").orderBy("start", "end")
-    ended = F.max("end").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
-    begins = F.coalesce(ended < F.col("start"), F.lit(True)).cast("int")
-    stretched = found.withColumn("begins", begins).withColumn("stretch", F.sum("begins").over(in_order))
+    rows = spark.read.schema(OPENED).parquet(*files)
+    by_time = Window.partitionBy("meter").orderBy("start", "end")
+    latest_end = F.max("end").over(by_time.rowsBetween(Window.unboundedPreceding, -1))
+    is_first = F.coalesce(latest_end < F.col("start"), F.lit(True)).cast("int")
+    stretched = rows.withColumn("begins", is_first).withColumn("stretch", F.sum("begins").over(by_time))
     merged = stretched.groupBy("meter", "stretch").agg(
         F.min("start").alias("start"), F.max("end").alias("end")
     )
     return merged.groupBy("meter").agg(F.collect_list(F.struct("start", "end")).alias("taken"))
 
 
-def named(windows: DataFrame, policy: Policy) -> DataFrame:
-    """Windows (meter, start, end) with the ids of their descriptor and key: d, key."""
-    whose = Whose.of(Key.load(policy.key_file))
-    return windows.mapInArrow(safely(worker.named(policy, whose)), f"{OPENED}, d string, key string")
+def add_ids(windows: DataFrame, policy: Policy) -> DataFrame:
+    """Add to windows (meter, start, end) the ids of their descriptor and key: d, key."""
+    fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
+    return windows.mapInArrow(safely(worker.add_ids(policy, fingerprint)), f"{OPENED}, d string, key string")
 
 
-def rows(windows: DataFrame, policy: Policy) -> pa.Table:
-    """Windows (meter, start, end, d, key) as rows of the ledger, by meter and start."""
-    alike = Window.partitionBy("meter", "d", "key").orderBy("start")
-    begins = F.coalesce(F.lag("end").over(alike) != F.col("start"), F.lit(True))
-    numbered = windows.withColumn("begins", begins.cast("int"))
-    stretched = numbered.withColumn("stretch", F.sum("begins").over(alike))
-    found = stretched.groupBy("meter", "d", "key", "stretch").agg(
+def ledger_rows(windows: DataFrame, policy: Policy) -> pa.Table:
+    """Return windows (meter, start, end, d, key) as rows of the ledger, by meter and start."""
+    same_terms = Window.partitionBy("meter", "d", "key").orderBy("start")
+    is_first = F.coalesce(F.lag("end").over(same_terms) != F.col("start"), F.lit(True))
+    numbered = windows.withColumn("begins", is_first.cast("int"))
+    stretched = numbered.withColumn("stretch", F.sum("begins").over(same_terms))
+    grouped = stretched.groupBy("meter", "d", "key", "stretch").agg(
         F.min("start").alias("start"), F.max("end").alias("end"), F.count(F.lit(1)).alias("windows")
     )
-    table = found.orderBy("meter", "start").toArrow().combine_chunks()
+    table = grouped.orderBy("meter", "start").toArrow().combine_chunks()
     starts = table.column("start").cast(TIME).combine_chunks()
-    places, terms = policy.terms(milliseconds(starts))
-    of = [terms[place] for place in places.tolist()]
-    told = {
-        "epsilon": pa.array([str(one.epsilon) for one in of], pa.string()),
-        "unit": pa.array([f"1/{one.unit}" for one in of], pa.string()),
+    terms_index, terms = policy.terms(milliseconds(starts))
+    row_terms = [terms[index] for index in terms_index.tolist()]
+    exact = {
+        "epsilon": pa.array([str(part.epsilon) for part in row_terms], pa.string()),
+        "unit": pa.array([f"1/{part.unit}" for part in row_terms], pa.string()),
     }
-    columns = [told[name] if name in told else table.column(name).cast(kind) for name, kind in _TYPES]
+    columns = [exact[name] if name in exact else table.column(name).cast(kind) for name, kind in _TYPES]
     return pa.table(columns, schema=SCHEMA)
 
 
 _TYPES = [(field.name, field.type) for field in SCHEMA]
 
 
-def debit(settled: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
-    """Put what a micro-batch releases into the ledger, once; how many windows it is.
+def debit(releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
+    """Write a micro-batch's releases to the ledger, once; return the number of windows.
 
     Raises:
-        ArchiveError: the micro-batch was in the ledger with other releases, which may have left.
+        ArchiveError: the ledger has this micro-batch with other releases, which may have been published.
     """
-    free = settled.where(F.col("values").isNotNull())
-    table = rows(free.select(F.col("name").alias("meter"), "start", "end", "d", "key"), policy)
+    free = releases.where(F.col("values").isNotNull())
+    table = ledger_rows(free.select(F.col("name").alias("meter"), "start", "end", "d", "key"), policy)
     (digest,) = free.agg(F.bit_xor(F.xxhash64("name", "start", "values", "d", "key"))).collect()[0]
-    about = json.dumps({"policy": dict(policy.facts), "releases": digest}).encode()
+    facts = json.dumps({"policy": dict(policy.facts), "releases": digest}).encode()
     if ledger.has(run):
-        if about != (ledger.path(run) / "_run.json").read_bytes():
+        if facts != (ledger.path(run) / "_run.json").read_bytes():
             raise ArchiveError(f"{run} is in the ledger with other releases: source, key or policy changed")
     elif table.num_rows:
-        ledger.add(run, [table], lambda: about)
+        ledger.add(run, [table], lambda: facts)
     return int(sum(table.column("windows").to_pylist()))

@@ -1,11 +1,11 @@
-"""`sanitise --engine spark`: the local engine's run, its two passes made by Spark.
+"""`sanitise --engine spark`: the local engine's run, with its two passes made by Spark.
 
-The lock, the run's id, the ledger's rows and the manifest are the local engine's. Parts are cut otherwise: a
-window's part follows from a hash of its start and of the name under which it leaves, its place there from
-both; what is shuffled for that has its noise. So neither follows from the input's order or from own names.
-What a killed run left of its output is made again, the same. Files, key and ledger are where the driver and
-the workers see them under the same names. While Spark gathers the long form, readings are in shuffle files
-(`spark.local.dir`; `spark.io.encryption.enabled` encrypts them).
+The lock, the run's id, the ledger's rows and the manifest are the local engine's. Parts are cut differently:
+a window's part follows from a hash of its start and of its meter's public name, and its position in the part
+from both; only releases are shuffled for that. So neither depends on the input's order or on the meters' own
+names. Any output left by a killed run is deleted and written again, with the same bytes. Files, key and
+ledger must have the same paths on the driver and on the workers. While Spark groups readings of the long
+layout, they are in shuffle files (`spark.local.dir`; `spark.io.encryption.enabled` encrypts them).
 """
 
 import os
@@ -20,148 +20,155 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
 from meteragent.archive import manifest
 from meteragent.archive import run as archive
-from meteragent.archive.account import Account, misfits, twice
+from meteragent.archive.account import Account, duplicates, misfits
 from meteragent.archive.files import sync
 from meteragent.archive.kernel import milliseconds
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import Done, Parts, Show
+from meteragent.archive.run import Parts, ProgressReporter, RunResult
 from meteragent.archive.source import Source
 from meteragent.domain import errors
 from meteragent.domain.errors import ArchiveError, MeteragentError
 from meteragent.spark import frame
-from meteragent.spark.ledger import named, others, rows
+from meteragent.spark.ledger import add_ids, ledger_rows, taken_intervals
 
-_SAID = re.compile(r"WorkerError: (?:(\w+): )?(.*)")
-_MADE = "_made"
-"""Where Spark writes below the output, before its parts get their names."""
+_WORKER_TEXT = re.compile(r"WorkerError: (?:(\w+): )?(.*)")
+_STAGING = "_made"
+"""The folder in the output where Spark writes parts before they get their final names."""
 _NUMBERS = 1 << 22
-"""Numbers in a part, about."""
+"""The approximate number of values in a part."""
 
 
-def sanitise_archive(policy: Policy, path: Path, out: Path, show: Show) -> Done:
-    """Release an archive, as `meteragent.archive.run.sanitise_archive` does; it raises the same.
+def sanitise_archive(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> RunResult:
+    """Release an archive, as `meteragent.archive.run.sanitise_archive` does; it raises the same errors.
 
-    The session is the active one, or one that is made with Spark's own settings.
+    The session is the active one, or a new one with Spark's own settings.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take whatever python3 there is
+    os.environ.setdefault(
+        "PYSPARK_PYTHON", sys.executable
+    )  # otherwise workers run the first python3 on their path
     spark = SparkSession.builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    with _told():
+    with _translated_errors():
         return archive.sanitise_archive(policy, path, out, show, _Spark(spark))
 
 
 class _Spark:
-    """Two passes by Spark."""
+    """The engine of Spark: two passes, each a query."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     @property
     def cut(self) -> list[Any]:
-        """As Spark cuts them: by a hash of name and start."""
+        """The facts that decide where Spark's parts end: a hash of name and start."""
         return ["spark", "by hash", _NUMBERS]
 
     def debits(
-        self, source: Source, ledger: Ledger, _key: Key, found: Account, show: Show
+        self, source: Source, ledger: Ledger, _key: Key, account: Account, show: ProgressReporter
     ) -> Iterator[pa.Table]:
-        """The ledger's rows, in one piece."""
+        """Yield the ledger's rows, in one table."""
         policy = source.policy
-        with show("account", source.rows, "row") as told:
-            windows = frame.opened(self._readings(source), policy).persist()
+        with show("account", source.rows, "row") as progress:
+            windows = frame.opened_windows(self._readings(source), policy).persist()
             try:
                 count = _checked(windows, source)
-                fresh = frame.without(windows.drop("fits"), others(self._spark, ledger, found.run))
-                table = rows(named(fresh, policy), policy)
+                fresh = frame.drop_taken(
+                    windows.drop("fits"), taken_intervals(self._spark, ledger, account.run)
+                )
+                table = ledger_rows(add_ids(fresh, policy), policy)
             finally:
                 windows.unpersist()
-            told(source.rows)
-        found.released = sum(table.column("windows").to_pylist())
-        found.refused = count - found.released
-        found.keys.update(table.column("key").to_pylist())
+            progress(source.rows)
+        account.released = sum(table.column("windows").to_pylist())
+        account.refused = count - account.released
+        account.keys.update(table.column("key").to_pylist())
         starts = milliseconds(table.column("start").combine_chunks()).tolist()
-        for one, start_ms in zip(table.column("d").to_pylist(), starts, strict=True):
-            found.descriptors[one] = min(found.descriptors.get(one, start_ms), start_ms)
+        for id_, start_ms in zip(table.column("d").to_pylist(), starts, strict=True):
+            account.descriptors[id_] = min(account.descriptors.get(id_, start_ms), start_ms)
         yield table
 
     def release(
-        self, source: Source, ledger: Ledger, _key: Key, found: Account, out: Path, show: Show
+        self, source: Source, ledger: Ledger, _key: Key, account: Account, out: Path, show: ProgressReporter
     ) -> Parts:
-        """All parts, or none if they are there: the manifest says so."""
+        """Write all parts, or none if the manifest says that the output is complete."""
         parts = sorted(out.glob("part-*.parquet"))
-        before = manifest.find(out, found.run, self.cut)
-        if before is not None and before["complete"]:
+        existing = manifest.find(out, account.run, self.cut)
+        if existing is not None and existing["complete"]:
             return Parts(0, len(parts), None)
         for part in parts:
             part.unlink()
-        with show("release", source.rows, "row") as told:
+        with show("release", source.rows, "row") as progress:
             windows = frame.windows(self._readings(source), source.policy)
-            fresh = frame.without(windows, others(self._spark, ledger, found.run))
-            made = frame.in_order(frame.released(fresh, source.policy), _parts(found, source.policy))
-            if source.form == "long":
-                made = frame.by_slots(made, source.policy)
-            frame.write(made, str(out / _MADE))
-            source.check()
-            told(source.rows)
-        return Parts(_named_parts(out), 0, None)
+            fresh = frame.drop_taken(windows, taken_intervals(self._spark, ledger, account.run))
+            releases = frame.sort_into_parts(
+                frame.add_noise(fresh, source.policy), _parts(account, source.policy)
+            )
+            if source.layout == "long":
+                releases = frame.by_slots(releases, source.policy)
+            frame.write(releases, str(out / _STAGING))
+            source.check_unchanged()
+            progress(source.rows)
+        return Parts(_rename_parts(out), 0, None)
 
     def _readings(self, source: Source) -> DataFrame:
-        return self._spark.read.parquet(*(str(path.absolute()) for path, _ in source.seen))
+        """Read the input's files."""
+        return self._spark.read.parquet(*(str(path.absolute()) for path, _ in source.stamps))
 
 
-def _parts(found: Account, policy: Policy) -> int:
-    """How many parts there are: as many as the windows that leave need, which are public."""
-    return max(1, -(-found.released * policy.usual.n // _NUMBERS))
+def _parts(account: Account, policy: Policy) -> int:
+    """Return the number of parts, which follows from the released windows; these are public."""
+    return max(1, -(-account.released * policy.usual.n // _NUMBERS))
 
 
 def _checked(windows: DataFrame, source: Source) -> int:
-    """How many windows there are.
+    """Return the number of windows.
 
     Raises:
-        ArchiveError: in the wide form, rows that do not fit, or windows that are there twice.
+        ArchiveError: in the wide layout, rows do not fit, or windows appear twice.
     """
-    if source.form == "long":
+    if source.layout == "long":
         return windows.count()
-    wrong = windows.where(~F.col("fits")).count()
-    if wrong:
-        raise misfits(wrong, source)
-    several = windows.groupBy("meter", "start").count().where("count > 1")
-    one = several.orderBy("meter", "start").first()
-    if one is not None:
-        again = several.agg(F.sum("count") - F.count("count")).collect()[0][0]
-        raise twice(again, one["meter"], round(one["start"].timestamp() * 1000))
+    misfit_count = windows.where(~F.col("fits")).count()
+    if misfit_count:
+        raise misfits(misfit_count, source)
+    repeated = windows.groupBy("meter", "start").count().where("count > 1")
+    example = repeated.orderBy("meter", "start").first()
+    if example is not None:
+        copies = repeated.agg(F.sum("count") - F.count("count")).collect()[0][0]
+        raise duplicates(copies, example["meter"], round(example["start"].timestamp() * 1000))
     return windows.count()
 
 
-def _named_parts(out: Path) -> int:
-    """Give the parts that Spark has made their names; how many they are."""
-    made = sorted((out / _MADE).glob("part-*.parquet"))
-    for place, part in enumerate(made):
-        part.rename(out / f"part-{place:05}.parquet")
+def _rename_parts(out: Path) -> int:
+    """Give the parts that Spark has written their names; return how many there are."""
+    parts = sorted((out / _STAGING).glob("part-*.parquet"))
+    for index, part in enumerate(parts):
+        part.rename(out / f"part-{index:05}.parquet")
     sync(out)
-    shutil.rmtree(out / _MADE)
-    return len(made)
+    shutil.rmtree(out / _STAGING)
+    return len(parts)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What Spark says of a failure as our own error: it quotes plans and stacks, at length.
+def _translated_errors() -> Iterator[None]:
+    """Turn Spark's errors into our own, since Spark quotes plans and stacks at length.
 
     Raises:
-        MeteragentError: what a worker said, by its own class; else Spark's name of what went wrong.
+        MeteragentError: a worker's error under its own class, or else one with the name of Spark's error.
     """
     try:
         yield
-    except AnalysisException as error:  # of columns and types, when nothing has been read yet
+    except AnalysisException as error:  # about columns and types, before anything is read
         failed: MeteragentError = ArchiveError(f"Spark: {str(error).splitlines()[0]}")
     except PySparkException as error:
-        said = _SAID.search(str(error))
-        kind = getattr(errors, said[1] or "", ArchiveError) if said else ArchiveError
-        failed = kind(said[2] if said else f"Spark: {error.getCondition() or type(error).__name__}")
+        match = _WORKER_TEXT.search(str(error))
+        kind = getattr(errors, match[1] or "", ArchiveError) if match else ArchiveError
+        failed = kind(match[2] if match else f"Spark: {error.getCondition() or type(error).__name__}")
     else:
         return
     raise failed

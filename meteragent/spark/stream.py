@@ -1,25 +1,27 @@
-"""Structured Streaming: readings that keep coming -> releases, each window once.
+"""Structured Streaming: readings that keep arriving -> releases, each window once.
 
 Theory of operation
 -------------------
-A window closes when the watermark (the newest time seen, less `window.lateness`) has passed the last time at
-which a reading of it can lie. Until then its readings are in Spark's state; what comes later Spark drops and
-counts. One clock moves all meters, so a time further ahead of the wall clock than `window.ahead` is refused
-and counted (`early` among the query's observed metrics). For each micro-batch, in this order:
+A window closes when the watermark (the newest time seen, less `window.lateness`) has passed the latest time
+that one of its readings can have. Until then its readings are in Spark's state; Spark drops and counts those
+that arrive later. All meters share one clock, so a time further ahead of the wall clock than `window.ahead`
+is refused and counted (`early` among the query's observed metrics). For each micro-batch, in this order:
 
 1. windows that overlap what the key's ledger has from other runs are refused, counted and logged;
-2. the others get their noise, a function of the key and of the data: made again, it is the same;
-3. they are written to the ledger, under this run and the micro-batch;
+2. the others get their noise, a function of the key and of the data;
+3. they are written to the ledger, under this run and the micro-batch's number;
 4. they go to the sink.
 
-A crash repeats the micro-batch with the same readings and the same watermark. It is in the ledger, or is
-written with the same rows; what the sink gets again is byte for byte what it got, or nothing: if the source
-says other things than before, the query fails. A new checkpoint is a new run: all that the old one has in the
-ledger is refused. So a checkpoint that is lost costs what it had not released, and never a second release.
+After a crash, the restarted query repeats the micro-batch with the same readings and the same watermark. If
+the ledger has the micro-batch, its rows must be the same; otherwise they are written now. Noise is computed
+again, to the same bytes, so the sink gets the same bytes or nothing: if the source delivers different data
+than before, the query fails. A new checkpoint is a new run, to which the ledger refuses everything that the
+old one released. So losing a checkpoint costs the windows that it had not released, and never causes a second
+release.
 
-Readings of open windows are in the checkpoint's state and in shuffle files, as they were sent: both belong
-where raw readings may lie. The end of a window, which follows from times, takes over the mark that
-`withWatermark` puts on their column: by that Spark knows when to let it go, on any calendar.
+Readings of open windows are in the checkpoint's state and in shuffle files, as they arrived: keep both where
+raw readings may be kept. The end of a window, which follows from times, inherits the mark that
+`withWatermark` puts on their column: it lets Spark know when to drop the window's state, on any calendar.
 """
 
 import hashlib
@@ -32,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.streaming.query import StreamingQuery
 
 from meteragent.archive import files
@@ -41,12 +43,20 @@ from meteragent.archive.ledger import Ledger
 from meteragent.archive.manifest import NAME as MANIFEST
 from meteragent.archive.policy import Policy
 from meteragent.spark import worker
-from meteragent.spark.frame import WINDOWS, form_of, gathered, marked, settled, touched, write
-from meteragent.spark.ledger import debit, others
+from meteragent.spark.frame import (
+    WINDOWS,
+    assign_readings,
+    integrate_groups,
+    layout_of,
+    mark_taken,
+    settle,
+    write,
+)
+from meteragent.spark.ledger import debit, taken_intervals
 from meteragent.spark.worker import safely
 
 Sink = Callable[[DataFrame, int], None]
-"""Takes the releases of a micro-batch, and its number; a crash makes it take the same again."""
+"""A function of a micro-batch's releases and its number; after a crash it is called with the same again."""
 
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -58,27 +68,27 @@ _log = logging.getLogger(__name__)
 def stream(
     readings: DataFrame, policy: Policy, sink: Sink, checkpoint: str, **trigger: Any
 ) -> Iterator[StreamingQuery]:
-    """A running query that gives releases to a sink; it stops when the context ends, which holds the ledger.
+    """Run a query that gives releases to a sink; stop it and unlock the ledger when the context ends.
 
     Args:
-        readings: a streaming frame of the columns that the policy names, in either form; its source must be
-            able to say again what it said (Kafka, files), which MQTT is not.
-        policy: under what they are released.
+        readings: a streaming frame of the columns that the policy names, in either layout; its source must be
+            able to deliver the same data again (Kafka, files), which MQTT cannot.
+        policy: the terms of the release.
         sink: where releases go, such as `folder(out, policy)`.
-        checkpoint: the folder of the query's state: never deleted, never copied.
+        checkpoint: the folder of the query's state: never delete it, never copy it.
         trigger: as `DataStreamWriter.trigger` takes it, such as processingTime="1 minute".
 
     Raises:
-        ArchiveError: a column is missing or not what it must be.
+        ArchiveError: a column is missing or has the wrong type.
         ArchiveInUse: another run holds the ledger.
         KeyMissing: the key cannot be read.
     """
-    Key.load(policy.key_file)  # now, rather than when the first window closes
-    found, spark = closed(readings, policy), readings.sparkSession
+    Key.load(policy.key_file)  # fail now, not when the first window closes
+    windows, spark = closed_windows(readings, policy), readings.sparkSession
     spark.conf.set(_STORE, _ROCKS_DB)
     ledger = Ledger(policy.ledger)
-    with ledger.held():
-        writer = found.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
+    with ledger.lock():
+        writer = windows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
         closing = _Closing(policy, sink, ledger)
         query = writer.foreachBatch(closing).trigger(**trigger).start()
         try:
@@ -90,79 +100,81 @@ def stream(
 
 
 def folder(out: Path, policy: Policy) -> Sink:
-    """A sink that writes Parquet below a folder of the driver's: ``query=<id>/batch=7``.
+    """Return a sink that writes Parquet to a folder on the driver: ``query=<id>/batch=7``.
 
-    `meteragent.consume` reads it as it reads what `sanitise` has made.
+    `meteragent.consume` reads the folder like an output of `sanitise`.
     """
 
-    def take(releases: DataFrame, batch: int) -> None:
+    def write_batch(releases: DataFrame, batch: int) -> None:
         write(releases, str(out / f"query={_query(releases.sparkSession)}" / f"batch={batch}"))
         facts = {"v": 1, "complete": True, "descriptors": descriptors(policy)}
         files.write(out / MANIFEST, lambda file: file.write(json.dumps(facts, indent=1).encode()))
 
-    return take
+    return write_batch
 
 
 def descriptors(policy: Policy) -> list[dict[str, Any]]:
-    """The descriptors that releases name in `d`: one for each kind of window that the calendar has."""
-    each = [policy.descriptor(terms) for terms in policy.shapes]
-    return [json.loads(one.message("", 0)) for one in each]
+    """Return the descriptors that releases name in `d`: one for each kind of window in the calendar."""
+    all_descriptors = [policy.descriptor(terms) for terms in policy.shapes]
+    return [json.loads(descriptor.message("", 0)) for descriptor in all_descriptors]
 
 
-def closed(readings: DataFrame, policy: Policy) -> DataFrame:
-    """Windows as quanta, each when the watermark has passed it: meter, start, quanta, end.
+def closed_windows(readings: DataFrame, policy: Policy) -> DataFrame:
+    """Return windows as quanta, each once the watermark has passed it: meter, start, quanta, end.
 
-    A window of the wide form that comes several times before it closes is the least of them.
+    If a window of the wide layout arrives several times before it closes, the least copy counts.
     """
-    kind, time = form_of(readings, policy), policy.columns.time
-    # A micro-batch keeps its clock, so that it is the same when it is repeated.
+    kind, time = layout_of(readings, policy), policy.columns.time
+    # Spark fixes the current time of a micro-batch, so it is the same when the micro-batch is repeated.
     ahead = F.timestamp_add("MILLISECOND", F.lit(policy.stream.window.ahead), F.current_timestamp())
     early = F.col(time) > ahead
-    told = readings.select(*policy.columns).observe(
+    observed = readings.select(*policy.columns).observe(
         "readings", F.count(F.lit(1)).alias("read"), F.count_if(early).alias("early")
     )
-    timed = told.where(~early).withWatermark(time, f"{policy.usual.lateness_ms} milliseconds")
-    mark = timed.schema[time].metadata
+    timely = observed.where(~early).withWatermark(time, f"{policy.usual.lateness_ms} milliseconds")
+    mark = timely.schema[time].metadata
     if kind == "wide":
-        found = timed.mapInArrow(safely(worker.wide(policy)), WINDOWS)
-        ends = found.withColumn("closes", F.col("end").alias("closes", metadata=mark))
-        least = ends.groupBy("meter", "start", "end", "closes").agg(F.min("quanta").alias("quanta"))
-        return least.select("meter", "start", "quanta", "end")
+        windows = timely.mapInArrow(safely(worker.read_wide(policy)), WINDOWS)
+        ends = windows.withColumn("closes", F.col("end").alias("closes", metadata=mark))
+        lowest = ends.groupBy("meter", "start", "end", "closes").agg(F.min("quanta").alias("quanta"))
+        return lowest.select("meter", "start", "quanta", "end")
     last = F.timestamp_add("MILLISECOND", F.lit(policy.lead_ms), F.col("end"))
-    given = touched(timed, policy).withColumn("closes", last.alias("closes", metadata=mark))
-    return gathered(given.groupBy("meter", "start", "closes"), policy)
+    assigned = assign_readings(timely, policy).withColumn("closes", last.alias("closes", metadata=mark))
+    return integrate_groups(assigned.groupBy("meter", "start", "closes"), policy)
 
 
 @dataclass
 class _Closing:
-    """What is done with the windows that a micro-batch closes."""
+    """Releases the windows that a micro-batch closes."""
 
     policy: Policy
     sink: Sink
     ledger: Ledger
     taken: DataFrame | None = None
 
-    def __call__(self, found: DataFrame, batch: int) -> None:
-        spark = found.sparkSession
+    def __call__(self, windows: DataFrame, batch: int) -> None:
+        spark = windows.sparkSession
         run = f"stream-{_query(spark)}-{_name(self.policy)}"
         if self.taken is None:
-            self.taken = others(spark, self.ledger, run).persist()
-        found = settled(marked(found, self.taken), self.policy).persist()
+            self.taken = taken_intervals(spark, self.ledger, run).persist()
+        windows = settle(mark_taken(windows, self.taken), self.policy).persist()
         try:
-            count = debit(found, self.policy, self.ledger, f"{run}-{batch}")
-            free = found.where(F.col("values").isNotNull())
-            _log.info("micro-batch %d: %d windows released, %d refused", batch, count, found.count() - count)
+            count = debit(windows, self.policy, self.ledger, f"{run}-{batch}")
+            free = windows.where(F.col("values").isNotNull())
+            _log.info(
+                "micro-batch %d: %d windows released, %d refused", batch, count, windows.count() - count
+            )
             self.sink(free.drop("name"), batch)
         finally:
-            found.unpersist()
+            windows.unpersist()
 
 
 def _query(spark: SparkSession) -> str:
-    """The id of the query that runs here: as old as its checkpoint."""
+    """Return the id of the query that is running here, which is kept in the checkpoint."""
     return str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
 
 
 def _name(policy: Policy) -> str:
-    """A short name for what decides which windows there are: under another, the same query is another run."""
-    told = json.dumps(dict(policy.facts), sort_keys=True) + repr(policy.schedule.grid)
-    return hashlib.sha256(told.encode()).hexdigest()[:8]
+    """Return a short hash of the facts that define the windows: a different hash makes a different run."""
+    facts = json.dumps(dict(policy.facts), sort_keys=True) + repr(policy.schedule.grid)
+    return hashlib.sha256(facts.encode()).hexdigest()[:8]

@@ -1,7 +1,7 @@
-"""Descriptors: under which terms records leave, said once for many records.
+"""Descriptors: the terms under which records leave, stated once for many records.
 
-A descriptor is JSON, whatever records are. Its id is that of its facts, so equal terms have equal ids in
-every store, and a receiver can check a descriptor by itself.
+A descriptor is always JSON, whatever the format of the records. Its id is a hash of its facts, so equal terms
+have equal ids in every store, and a receiver can check a descriptor without further data.
 """
 
 import hashlib
@@ -19,14 +19,17 @@ _COVERAGE = 0.95
 
 
 class TermsDescriptor(NamedTuple):
-    """What descriptors of the same terms share: their fields but id, meter, valid_from, store; and the id."""
+    """The common part of all descriptors of the same terms.
+
+    `facts` are their fields except id, meter, valid_from and store; `id` is the hash of the facts.
+    """
 
     terms: Terms
     facts: dict[str, Any]
     id: str
 
     def message(self, public_id: str, valid_from_ms: int, store: str | None = None) -> bytes:
-        """Return a meter's descriptor from a time on; `store` is the mark of the store that releases."""
+        """Encode a meter's descriptor, valid from a time on; `store` is the mark of the releasing store."""
         fields = {"v": 1, "id": self.id, "meter": public_id, **self.facts}
         if store is not None:
             fields["store"] = store
@@ -35,9 +38,9 @@ class TermsDescriptor(NamedTuple):
 
 
 def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
-    """Return what a descriptor says of the terms (DESIGN 5).
+    """Describe terms as the facts of a descriptor (DESIGN 5).
 
-    Of an `archive` no clock opens the windows, and the noise is keyed.
+    In an `archive` no clock opens windows, and the noise is derived from a key.
     """
     facts: dict[str, Any] = {
         "v": 1,
@@ -67,7 +70,7 @@ def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
 
 
 def _of_the_shape(terms: Terms) -> dict[str, Any]:
-    """Return what only some descriptors have: preset, zone, rounding, what the slots are, other streams."""
+    """Return the facts that only some descriptors have: preset, time zone, rounding, space, other streams."""
     facts: dict[str, Any] = {}
     if terms.preset is not None:
         facts["preset"] = terms.preset
@@ -87,7 +90,7 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
 
 
 def _of_the_source(terms: Terms) -> dict[str, Any]:
-    """Return what is known of how readings follow the load and, where all of it is, the level for loads."""
+    """Return the facts on how readings follow the load, and the level for loads if all of them are known."""
     readings: dict[str, Any] = {}
     if terms.every_ms is not None:
         readings["every"] = iso_duration(terms.every_ms)
@@ -102,7 +105,7 @@ def _of_the_source(terms: Terms) -> dict[str, Any]:
 
 
 def canonical(facts: dict[str, Any]) -> bytes:
-    """Return the canonical JSON of facts: keys sorted, no spaces, UTF-8."""
+    """Encode facts as canonical JSON: keys sorted, no spaces, UTF-8."""
     return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -112,5 +115,5 @@ def facts_id(facts: dict[str, Any]) -> str:
 
 
 def topics(sink_topic: str, id_: str) -> tuple[str, str]:
-    """Return where a descriptor is retained: the latest of a meter, and for ever under its id."""
+    """Return the two topics where a descriptor is retained: a meter's latest one, and one for each id."""
     return f"{sink_topic}/privacy", f"{sink_topic}/privacy/{id_}"

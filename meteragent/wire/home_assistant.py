@@ -1,40 +1,46 @@
-"""How Home Assistant finds the private streams by itself: MQTT device discovery, byte for byte.
+"""MQTT device discovery, byte for byte, by which Home Assistant finds the private streams.
 
-A meter that leaves is a device, named by its label; its numbers are sensors, which have the guarantee
-(the retained descriptor) as attributes. All of it is made from the descriptor, so from public bytes, and
-is the same for the same terms whatever the meter does.
+A meter is a device under its public name. Its private numbers are sensors, which have the guarantee (the
+retained descriptor) as attributes. All of this is made from the descriptor, so from public bytes, and is the
+same for the same terms whatever the meter does.
 
-What Home Assistant's rules ask for (its MQTT discovery, sensor and recorder; looked up in November 2026)
+Home Assistant's rules (its MQTT discovery, sensor and recorder, as of November 2026)
     power       state class "measurement": the mean of a slot
     energy      state class "measurement" is refused for energies. A slot's energy is a "total" that begins
-                at the slot's start (`last_reset`): the recorder adds slot to slot. Not "total_increasing":
+                at the slot's start (`last_reset`), so the recorder adds up the slots. Not "total_increasing":
                 private numbers may be negative
-    total       the running total: "total" that began at its `since`, which moves when a slot was missing;
+    total       the running total: a "total" that began at its `since`, which moves on after a missing slot;
                 it may fall
-    bands       one sensor for each, as a topic's messages name theirs; what is empty is ignored. A band
-                is the mean day of a window: its energy has no state class, which is allowed
+    bands       one sensor for each band; a message names its band, and sensors ignore an empty value. A band
+                is part of the mean day of a window: its energy has no state class, which is allowed
     available   as long as the agent is, by its status topic. Nothing expires: whether a meter is alive is
-                nobody's business, and each slot has its number
+                private, and each slot has its number anyway
     object id   letters, digits, _ and - only, so a digest of the sink topic, which names stream and meter
 """
 
 import hashlib
 import json
+import re
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent import __version__
+from meteragent.domain.figures import figures
+from meteragent.domain.grid import duration_text
+from meteragent.domain.units import HOUR_MS, MINUTE_MS
 
 ONLINE = b"online"
-"""What Home Assistant says on `<prefix>/status` when it has started."""
+"""The payload on `<prefix>/status` when Home Assistant has started."""
 
 _ENERGY = {"W": "Wh", "kW": "kWh"}
 _VALUE = "{{ value_json.value }}"
 _PRECISION_MAX = 6
+_ISO_PARTS = re.compile(r"([\d.]+)([HMS])", re.ASCII)
+_PART_MS = {"H": HOUR_MS, "M": MINUTE_MS, "S": 1000}
 
 
 class Discovery(NamedTuple):
-    """What is announced: below which topic, whose status says that the agent runs, and with a total."""
+    """The announcement of sensors: its topic prefix, the agent's status topic, with or without a total."""
 
     prefix: str
     status: str
@@ -42,11 +48,11 @@ class Discovery(NamedTuple):
 
     @property
     def birth(self) -> str:
-        """Where Home Assistant says that it has started."""
+        """The topic on which Home Assistant announces its start."""
         return f"{self.prefix}/status"
 
     def message(self, sink_topic: str, descriptor: bytes) -> tuple[str, bytes]:
-        """The topic and the payload, to be retained, for the records of a sink topic under these terms."""
+        """Return the topic and the payload of the retained message that announces a sink topic's sensors."""
         facts = json.loads(descriptor)
         device = f"meteragent_{hashlib.sha256(sink_topic.encode()).hexdigest()[:16]}"
         sensors = _sensors(facts, sink_topic)
@@ -61,7 +67,8 @@ class Discovery(NamedTuple):
                 "identifiers": [device],
                 "name": facts["meter"],
                 "manufacturer": "meteragent",
-                "model": f"Private {_quantity(facts)}: {facts['hides_wh']} Wh hidden in {facts['step']}",
+                "model": f"Private {_quantity(facts)}: hides {_hidden(facts)}",
+                "sw_version": __version__,
             },
             "origin": {"name": "meteragent", "sw_version": __version__},
             "availability": [{"topic": self.status, "value_template": "{{ value_json.status }}"}],
@@ -72,12 +79,21 @@ class Discovery(NamedTuple):
         return f"{self.prefix}/device/{device}/config", text.encode()
 
 
+def _hidden(facts: dict[str, Any]) -> str:
+    """Write which energy is hidden and within what, in plain sight of Home Assistant's users."""
+    energy = f"{figures(Fraction(facts['hides_wh']))} Wh"
+    if "bands" in facts:
+        return f"{energy} in each band of the day"
+    parts = _ISO_PARTS.findall(facts["step"])
+    return f"{energy} in any {duration_text(round(sum(Fraction(n) * _PART_MS[unit] for n, unit in parts)))}"
+
+
 def _quantity(facts: dict[str, Any]) -> str:
     return "power" if facts["kind"] == "power" else "energy"
 
 
 def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]]:
-    """The sensor of the records; of a profile one for each band."""
+    """Return the sensor of the records by name; for a profile, one for each band."""
     quantity = _quantity(facts)
     sensor = {
         "name": f"Private {quantity}",
@@ -93,7 +109,9 @@ def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]
         sensor |= {"state_class": "total", "last_reset_value_template": "{{ value_json.t }}"}
     if "bands" not in facts:
         return {quantity: sensor}
-    return {f"{quantity}_{at}": sensor | _band(quantity, name) for at, name in enumerate(facts["bands"])}
+    return {
+        f"{quantity}_{index}": sensor | _band(quantity, name) for index, name in enumerate(facts["bands"])
+    }
 
 
 def _band(quantity: str, name: str) -> dict[str, str]:
@@ -116,5 +134,5 @@ def _total(facts: dict[str, Any], sink_topic: str) -> dict[str, Any]:
 
 
 def _decimals(quantum: Fraction) -> int:
-    """How many decimals a multiple of the quantum has, as far as they are shown."""
+    """Return the number of decimals of a multiple of the quantum, at most as many as are shown."""
     return next((n for n in range(_PRECISION_MAX) if (quantum * 10**n).denominator == 1), _PRECISION_MAX)

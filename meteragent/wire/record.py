@@ -1,7 +1,7 @@
 """Records: the private value of one slot.
 
-Every record of a stream has the same fields whatever happened in the slot (law 4). A record is a JSON object
-(DESIGN 5), or a SenML pack that says the same (`senml`).
+Every record of a stream has the same fields, whatever happened in the slot (law 4). A record is a JSON object
+(DESIGN 5), or a SenML pack with the same content (`senml`).
 """
 
 import json
@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from meteragent.domain.grid import iso_duration, iso_time
 from meteragent.domain.terms import Terms
+from meteragent.privacy import LInfLaplace
 from meteragent.wire import senml
 from meteragent.wire.descriptor import TermsDescriptor, describe
 from meteragent.wire.number import decimal_text
@@ -20,7 +21,7 @@ _quoted = json.encoder.encode_basestring
 
 
 class RecordFormat(NamedTuple):
-    """How the records of one descriptor are written; `tail` is what follows the value in each of them."""
+    """The format of the records of one descriptor; `tail` is the text after the value in each of them."""
 
     descriptor: TermsDescriptor
     form: Form
@@ -40,9 +41,9 @@ class RecordFormat(NamedTuple):
         return self.descriptor.terms
 
     def record(self, public_id: str, window_ms: int, slot_index: int, value_quanta: int) -> bytes:
-        """Return a slot's record: its start, its duration and its private value, in the stream's unit.
+        """Encode a slot's record: its start, its duration and its private value, in the stream's unit.
 
-        `window_ms` is where its window starts. A band's record has the window's start and duration, and the
+        `window_ms` is the start of its window. A band's record has the window's start and duration, and the
         band's name.
         """
         terms = self.terms
@@ -58,21 +59,25 @@ class RecordFormat(NamedTuple):
 
 
 class RecordFormats:
-    """The formats of all terms that a stream has and had, each made once; by the id of its terms."""
+    """The record formats of all present and former terms of a stream, by the id of the terms."""
 
-    def __init__(self, known: Mapping[str, Terms], form: Form = "json") -> None:
+    def __init__(self, terms_by_id: Mapping[str, Terms], form: Form = "json") -> None:
         self._form: Form = form
-        self._by_id = {id_: self.make(terms) for id_, terms in known.items()}
+        self._by_id = {id_: self.make(terms) for id_, terms in terms_by_id.items()}
 
     def make(self, terms: Terms) -> RecordFormat:
-        """Return the format of some terms."""
+        """Make the format of records under these terms."""
         return RecordFormat.of(describe(terms), self._form)
 
     def __getitem__(self, id_: str) -> RecordFormat:
         return self._by_id[id_]
 
-    def id(self, terms: Terms) -> str:
-        """Return the id of the terms of a window that opens, whose format is now known."""
+    def mechanism(self, id_: str) -> LInfLaplace:
+        """Return the mechanism of terms: one for each id, although each calendar window has its own terms."""
+        return self._by_id[id_].terms.mechanism
+
+    def register(self, terms: Terms) -> str:
+        """Make the format of a new window's terms, unless it exists; return their id."""
         if terms.id not in self._by_id:
             self._by_id[terms.id] = self.make(terms)
         return terms.id

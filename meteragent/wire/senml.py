@@ -1,9 +1,9 @@
 """Records as SenML packs (RFC 8428), for receivers that read no other JSON.
 
-The value is `power` or `energy` under the meter's name, at the slot's start, and beside it, as `power_for`,
-`power_sd`, `power_terms` and of mean days `power_band`, how long the slot is, the standard deviation, the
-descriptor's id and the band. kW, Wh and kWh are secondary units (RFC 8798), which version 26 announces
-(RFC 9100).
+The value is `power` or `energy` under the meter's name, at the slot's start. Beside it are the slot's
+duration (`power_for`), the standard deviation (`power_sd`), the descriptor's id (`power_terms`) and, for mean
+days, the band (`power_band`). kW, Wh and kWh are secondary units (RFC 8798), which version 26 announces (RFC
+9100).
 """
 
 import json
@@ -15,23 +15,24 @@ from meteragent.wire.descriptor import TermsDescriptor
 from meteragent.wire.number import decimal_text
 
 UTF8 = "utf8:"
-"""Begins the SenML name of a meter whose own has other characters: their UTF-8 follows in hex."""
+"""The prefix of a SenML name that holds a meter's name as UTF-8 in hex, for names that SenML does not
+allow."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 
 
 def record(terms: Terms, public_id: str, start_ms: int, value: str, band: str | None, tail: str) -> bytes:
-    """Return a record as a pack."""
+    """Encode a record as a pack."""
     quantity = _quantity(terms)
     version = "" if terms.unit == "W" else ',"bver":26'
     head = f'[{{"bn":"{name(public_id)}/","bt":{decimal_text(start_ms * 1000)}{version}'
     measurement = f'"n":"{quantity}","u":"{terms.unit}","v":{value}}}'
-    of_day = f',{{"n":"{quantity}_band","vs":"{band}"}}' if band else ""
-    return f"{head},{measurement}{of_day}{tail}".encode()
+    band_entry = f',{{"n":"{quantity}_band","vs":"{band}"}}' if band else ""
+    return f"{head},{measurement}{band_entry}{tail}".encode()
 
 
 def tail(descriptor: TermsDescriptor) -> str:
-    """Return what follows a value and its band in a pack."""
+    """Return the text after the value and its band in a pack."""
     terms = descriptor.terms
     quantity = _quantity(terms)
     duration_s = decimal_text((terms.length_ms if terms.bands else terms.step_ms) * 1000)
@@ -43,7 +44,7 @@ def tail(descriptor: TermsDescriptor) -> str:
 
 
 def name(public_id: str) -> str:
-    """Return a meter's name as SenML allows it: itself, or `UTF8` and its bytes in hex."""
+    """Encode a meter's name as SenML allows it: unchanged, or `UTF8` and its bytes in hex."""
     if _NAME.fullmatch(public_id) and not public_id.startswith(UTF8):
         return public_id
     return UTF8 + public_id.encode().hex()

@@ -1,7 +1,7 @@
-"""Whether the agent runs: what its status topic says, and nothing of any meter.
+"""The agent's status topic: whether the agent runs, and nothing about any meter.
 
-Retained. "online" on every connection and then every `PERIOD_S`, whatever is sent meanwhile (law 4);
-"offline" is the connection's last will, which the broker publishes however it ends.
+Messages are retained. "online" is sent on every connection and then every `PERIOD_S`, whatever else is sent
+(law 4); "offline" is the connection's last will, which the broker publishes however the connection ends.
 """
 
 from meteragent.domain.grid import iso_time
@@ -12,5 +12,5 @@ OFFLINE = b'{"v":1,"status":"offline"}'
 
 
 def online(now_ms: int) -> bytes:
-    """That the agent runs, and since when that is known."""
+    """Encode the status of a running agent, with the time of the message."""
     return f'{{"v":1,"status":"online","t":"{iso_time(now_ms)}"}}'.encode()

@@ -1,4 +1,4 @@
-"""The running total of what left under a name: JSON, whatever records are."""
+"""The running total of all records under a name: always JSON, whatever the format of the records."""
 
 import json
 import math
@@ -9,14 +9,15 @@ from meteragent.wire.number import decimal_text, figure
 
 
 def topic(sink_topic: str) -> str:
-    """Return where the running total leaves."""
+    """Return the topic of the running total."""
     return f"{sink_topic}/total"
 
 
 def message(descriptor_id: str, public_id: str, total: Total, end_ms: int) -> bytes:
-    """Return the total at the end of a slot.
+    """Encode the total at the end of a slot.
 
-    `sd` is that of the total now, `since` when it was 0; `d` names the slot's descriptor.
+    `sd` is the standard deviation of the total, `since` the time when it was 0; `d` names the slot's
+    descriptor.
     """
     head = {"v": 1, "meter": public_id, "t": iso_time(end_ms)}
     tail = {

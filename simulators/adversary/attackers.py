@@ -4,13 +4,14 @@
 |---|---|---|
 | bayes | names the class of the largest posterior: nobody is right more often | the law, all points |
 | correlation | the largest normalised correlation with a signature (Greveler 2012) | all points |
-| averaging | the mean of the m windows, and the nearest signature's: what repeats is learnt | all points |
+| averaging | the mean of the m windows, and the nearest signature's: repetitions average out | all points |
 | edges | the largest rise, fall, and rise with a fall after it (Hart 1992) | windows that left |
 | features | a linear discriminant on nine features of a window | windows that left |
 | neighbours | a vote of the 15 nearest of the windows that left | windows that left |
 
 The last three are trained on noised windows: an attacker can noise its own. They are numpy; stronger ones,
-such as random forests, come by `package.module:Name`. No such one can beat `bayes` where that knows the law.
+such as random forests, come by `package.module:Name`. None of those can beat `bayes` where that knows the
+law.
 """
 
 from abc import ABC, abstractmethod
@@ -29,14 +30,14 @@ _RIDGE = 1e-6  # of a variance: what keeps a constant feature from dividing by n
 # Those that know the signatures -------------------------------------------------------------------
 
 
-class _Knowing:
-    """Knows the mechanism and the scene, and needs no training."""
+class _InformedAttacker:
+    """An attacker that knows the mechanism and the scene, and needs no training."""
 
     mechanism: Releases
     scene: Scene
 
     def know(self, mechanism: Releases, scene: Scene) -> None:
-        """Keep both."""
+        """Keep the mechanism and the scene."""
         self.mechanism, self.scene = mechanism, scene
 
     def fit(self, windows: Integers, labels: Integers) -> object:  # noqa: ARG002
@@ -44,81 +45,84 @@ class _Knowing:
         return self
 
 
-class Bayes(_Knowing):
-    """The best of all who know mechanism and scene: P(window | point) summed over a class, normalised.
+class Bayes(_InformedAttacker):
+    """The best of all attackers who know mechanism and scene.
 
-    Nobody is right more often where the points are equally likely.
+    P(window | point) is summed over a class and normalised. Nobody is right more often where the points are
+    equally likely.
     """
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """The posterior of each class, the points being equally likely."""
+        """Return the posterior of each class, the points being equally likely."""
         return _posterior(log_masses(self.mechanism, self.scene, windows), self.scene)
 
 
-class Correlation(_Knowing):
-    """Greveler, Justus and Loehr (CPDP 2012): the signature that correlates best with what was seen."""
+class Correlation(_InformedAttacker):
+    """The signature that correlates best with the window (Greveler, Justus and Loehr, CPDP 2012)."""
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """(1 + the best correlation with a signature of the class)/2, normalised to sum 1."""
+        """Return (1 + the best correlation with a signature of the class)/2, normalised to sum 1."""
         points = self.scene.points.reshape(len(self.scene.points), -1)
         correlation = _unit(windows) @ _unit(points).T
-        score = 1 + np.transpose([correlation[:, own].max(axis=1) for own in _members(self.scene)])
-        return _normalised(np.maximum(score, 0))
+        score = 1 + np.transpose([correlation[:, members].max(axis=1) for members in _members(self.scene)])
+        return _normalise(np.maximum(score, 0))
 
 
-class Averaging(_Knowing):
-    """The mean of a trial's m windows, against the means of the points', by least squares.
+class Averaging(_InformedAttacker):
+    """The mean of a trial's m windows, compared with the means of the points', by least squares.
 
-    Fresh noise on what was released before averages out: sd/sqrt(m).
+    Fresh noise on windows that were released before averages out: sd/sqrt(m).
     """
 
     def fit(self, windows: Integers, labels: Integers) -> object:
-        """Learn how far a mean is from the point it came from."""
-        squares = np.transpose([self._squares(windows)[:, own].min(axis=1) for own in _members(self.scene)])
-        own = squares[np.arange(len(labels)), labels]
-        self._variance = max(float(own.mean()) / self.scene.slots, _RIDGE)
+        """Learn how far a mean is from its point."""
+        squares = np.transpose(
+            [self._squares(windows)[:, members].min(axis=1) for members in _members(self.scene)]
+        )
+        of_true_class = squares[np.arange(len(labels)), labels]
+        self._variance = max(float(of_true_class.mean()) / self.scene.slots, _RIDGE)
         return self
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """The posterior as if the noise of a mean were normal."""
+        """Return the posterior as if the noise of a mean were normal."""
         return _posterior(-self._squares(windows) / (2 * self._variance), self.scene)
 
     def _squares(self, windows: Integers) -> Floats:
-        """The squared distance of each trial's mean window to each point's, (trials, K)."""
-        seen = windows.reshape(len(windows), self.scene.windows, -1).mean(axis=1)
-        return squared_distances(seen, self.scene.points.mean(axis=1))
+        """Return the squared distance of each trial's mean window to each point's, (trials, K)."""
+        means = windows.reshape(len(windows), self.scene.windows, -1).mean(axis=1)
+        return squared_distances(means, self.scene.points.mean(axis=1))
 
 
 def _members(scene: Scene) -> list[NDArray[np.bool_]]:
-    """Of each class, which points are in it."""
+    """Return for each class a mask of its points."""
     return [scene.labels == label for label in range(scene.classes)]
 
 
 def _posterior(logs: Floats, scene: Scene) -> Floats:
-    """The share of each class in e^logs, (trials, K); where nothing is possible, all are as likely."""
+    """Return the share of each class in e^logs, (trials, K); equal shares where nothing is possible."""
     top = logs.max(axis=1, keepdims=True)
     weights = np.exp(logs - np.where(np.isfinite(top), top, 0))
-    return _normalised(np.transpose([weights[:, own].sum(axis=1) for own in _members(scene)]))
+    return _normalise(np.transpose([weights[:, members].sum(axis=1) for members in _members(scene)]))
 
 
-def _normalised(weights: Floats) -> Floats:
-    """Rows that sum to 1."""
+def _normalise(weights: Floats) -> Floats:
+    """Scale rows to sum 1."""
     total = weights.sum(axis=1, keepdims=True)
     share = np.divide(weights, total, out=np.full_like(weights, 1 / weights.shape[1]), where=total > 0)
     return np.asarray(share)
 
 
 def _unit(rows: Integers) -> Floats:
-    """Rows without their mean and of length 1; a flat row is 0."""
+    """Centre rows and scale them to length 1; a flat row is 0."""
     centred = rows - rows.mean(axis=1, keepdims=True)
     length = np.linalg.norm(centred, axis=1, keepdims=True)
     return np.asarray(np.divide(centred, length, out=np.zeros_like(centred), where=length > 0))
 
 
-def squared_distances(one: Floats, other: Floats) -> Floats:
-    """The squared Euclidean distances of all pairs of rows; of whole numbers they are exact."""
-    middle = np.rint(other.mean(axis=0))  # taken off for the digits
-    x, y = one - middle, other - middle
+def squared_distances(first: Floats, second: Floats) -> Floats:
+    """Return the squared Euclidean distances of all pairs of rows; of whole numbers they are exact."""
+    middle = np.rint(second.mean(axis=0))  # subtracted, so that x @ y loses no digits
+    x, y = first - middle, second - middle
     squares = (x**2).sum(axis=1)[:, np.newaxis] + (y**2).sum(axis=1) - 2 * x @ y.T
     return np.asarray(np.maximum(squares, 0), np.float64)
 
@@ -130,31 +134,31 @@ class _Discriminant(ABC):
     """Fisher's linear discriminant on features of a window, each class as likely (equal covariance)."""
 
     def fit(self, windows: Integers, labels: Integers) -> object:
-        """Learn the mean of each class, and what features vary by within the classes."""
-        seen = self._features(windows)
-        self._means = np.array([seen[labels == label].mean(axis=0) for label in range(labels.max() + 1)])
-        within = seen - self._means[labels]
+        """Learn the mean of each class, and how features vary within the classes."""
+        features = self._features(windows)
+        self._means = np.array([features[labels == label].mean(axis=0) for label in range(labels.max() + 1)])
+        within = features - self._means[labels]
         self._scale = within.std(axis=0) + _RIDGE * (1 + np.abs(self._means).max(axis=0))
         covariance = np.atleast_2d(np.cov((within / self._scale).T, bias=True))
         self._weights = np.linalg.inv(covariance + _RIDGE * np.eye(len(covariance)))
         return self
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """The posterior as if features were normal."""
-        seen = self._features(windows) / self._scale
+        """Return the posterior as if features were normal."""
+        features = self._features(windows) / self._scale
         means = self._means / self._scale
         middle = means.mean(axis=0)
-        means, seen = means - middle, seen - middle
-        logs = seen @ self._weights @ means.T - np.einsum("ci,ij,cj->c", means, self._weights, means) / 2
-        return _normalised(np.exp(logs - logs.max(axis=1, keepdims=True)))
+        means, features = means - middle, features - middle
+        logs = features @ self._weights @ means.T - np.einsum("ci,ij,cj->c", means, self._weights, means) / 2
+        return _normalise(np.exp(logs - logs.max(axis=1, keepdims=True)))
 
     @abstractmethod
     def _features(self, windows: Integers) -> Floats:
-        """What is looked at, (trials, features)."""
+        """Return the features of windows, (trials, features)."""
 
 
 class Features(_Discriminant):
-    """The discriminant on nine features: mean, sd, ends, median, steps, likeness of neighbours."""
+    """The discriminant on nine features: mean, sd, ends, median, steps, correlation of neighbours."""
 
     def _features(self, windows: Integers) -> Floats:
         x = windows.astype(np.float64)
@@ -162,16 +166,16 @@ class Features(_Discriminant):
         centred = x - x.mean(axis=1, keepdims=True)
         square = (centred**2).sum(axis=1)
         lagged = (centred[:, 1:] * centred[:, :-1]).sum(axis=1)
-        likeness = np.divide(lagged, square, out=np.zeros_like(square), where=square > 0)
+        autocorrelation = np.divide(lagged, square, out=np.zeros_like(square), where=square > 0)
         plain = [x.mean(axis=1), x.std(axis=1), x.min(axis=1), x.max(axis=1), np.median(x, axis=1)]
-        moving = [steps.max(axis=1), steps.min(axis=1), np.abs(steps).mean(axis=1), likeness]
+        moving = [steps.max(axis=1), steps.min(axis=1), np.abs(steps).mean(axis=1), autocorrelation]
         return np.transpose(plain + moving)
 
 
 class Edges(_Discriminant):
-    """Hart (1992): appliances are seen by their edges, a rise and a fall of the same height after it.
+    """The discriminant on edges: a rise, and a fall of the same height after it (Hart 1992).
 
-    The height at which an edge is taken for the event's is learnt. A single value has no edge.
+    Training finds the height at which an edge counts as the event's. A single value has no edge.
     """
 
     def _features(self, windows: Integers) -> Floats:
@@ -182,7 +186,7 @@ class Edges(_Discriminant):
 
 
 def _steps(windows: Integers) -> Floats:
-    """The differences of neighbouring slots; 0 where there is but one."""
+    """Return the differences of neighbouring slots; 0 where there is only one."""
     steps = np.diff(windows, axis=1).astype(np.float64)
     return steps if steps.shape[1] else np.zeros((len(windows), 1))
 
@@ -191,12 +195,12 @@ class Neighbours:
     """The classes of the nearest windows that left, in the Euclidean distance."""
 
     def fit(self, windows: Integers, labels: Integers) -> object:
-        """Keep them."""
+        """Keep the windows and their classes."""
         self._windows, self._labels = windows.astype(np.float64), labels
         return self
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """The share of each class among the nearest."""
+        """Return the share of each class among the nearest."""
         count = min(NEIGHBOURS, len(self._labels))
         squares = squared_distances(windows.astype(np.float64), self._windows)
         nearest = self._labels[np.argpartition(squares, count - 1, axis=1)[:, :count]]

@@ -1,12 +1,12 @@
-"""The frontier: how often the worst attacker is right against what a slot is off by, a mechanism a line.
+"""The frontier: how often the worst attacker is right, against the error of a slot, for each mechanism.
 
-Never against the level alone: two mechanisms of one level may differ in error by any factor. So at each
-level of the l_inf mechanism (epsilon = level / radius) the independent noises have its error: scale
-b = sd/sqrt 2. `independent` then promises epsilon = n/b, `per-reading` says 1/b of the same noise, `telegraf`
-nothing. A mean over slots has no level: all that divide the window are tried. Anybody's mechanism is given
-`epsilon`, and stands where its error puts it.
+It is never drawn against the level: two mechanisms of one level may differ in error by any factor. So at each
+level of the l_inf mechanism (epsilon = level / radius) the independent noises get its error: scale b =
+sd/sqrt 2. `independent` then promises epsilon = n/b, `per-reading` claims 1/b of the same noise, `telegraf`
+nothing. A mean over slots has no level: all numbers of slots that divide the window are tried. Anybody's
+mechanism gets `epsilon`, and is drawn at its own error.
 
-The certificate is drawn where the mechanism's own promise puts it: if that is kept, no attacker is above it.
+The certificate follows from the mechanism's own promise: if that is kept, no attacker is above it.
 """
 
 import csv
@@ -43,56 +43,39 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Point:
-    """One mechanism, by the name it was asked for, at one error."""
+    """One mechanism, by the name that was asked for, at one error."""
 
     name: str
     outcome: Outcome
 
     def row(self, seed: int) -> list[object]:
-        """As `COLUMNS`; what there is none of is empty."""
-        found, worst = self.outcome, self.outcome.worst
+        """Return the row of `COLUMNS`; values that do not exist are empty."""
+        outcome, worst = self.outcome, self.outcome.worst
         return [
             self.name,
-            found.mechanism,
-            found.epsilon,
-            f"{found.error_w:.6g}",
+            outcome.mechanism,
+            outcome.epsilon,
+            f"{outcome.error_w:.6g}",
             worst.attacker,
             worst.rate,
             f"{worst.low:.6g}",
             f"{worst.high:.6g}",
-            None if found.bound is None else f"{found.bound:.6g}",
-            None if found.odds is None else f"{found.odds:.6g}",
-            found.broken,
-            found.trials,
+            None if outcome.bound is None else f"{outcome.bound:.6g}",
+            None if outcome.odds is None else f"{outcome.odds:.6g}",
+            outcome.broken,
+            outcome.trials,
             seed,
         ]
 
 
-def levels(text: str) -> list[Fraction]:
-    """lo:hi:k, k levels from lo to hi, each so many times the one before, of three digits.
-
-    Raises:
-        ValueError: it is not that.
-    """
-    try:
-        low, high, count = text.split(":")
-        lowest, highest, k = float(low), float(high), int(count)
-    except ValueError:
-        raise ValueError(f"levels are lo:hi:k, such as 0.1:10:5, not {text}") from None
-    if not (0 < lowest <= highest < math.inf and k >= 1 and (k > 1 or lowest == highest)):
-        raise ValueError(f"levels are lo:hi:k with 0 < lo < hi and k > 1, not {text}")
-    ratio = (highest / lowest) ** (1 / max(k - 1, 1))
-    return [Fraction(f"{lowest * ratio**i:.3g}") for i in range(k)]
-
-
 def mechanisms(
-    name: str, asked: Sequence[Fraction], radius_w: Fraction, scene: Scene
+    name: str, target_levels: Sequence[Fraction], radius_w: Fraction, scene: Scene
 ) -> Iterator[tuple[str, Fraction | None]]:
-    """A mechanism with its parameters, for each level, and the epsilon that is offered to anybody's."""
+    """Yield a mechanism's text with its parameters, for each level, and the epsilon offered to anybody's."""
     if name == "average":
         yield from ((f"average slots={k}", None) for k in range(2, scene.slots + 1) if scene.slots % k == 0)
         return
-    for level in asked:
+    for level in target_levels:
         epsilon = level / radius_w
         scale = _exact(sd(LInfLaplace(epsilon, scene.quantum, scene.slots)) / math.sqrt(2))
         parameters = {
@@ -112,23 +95,22 @@ def frontier(
     scene: Scene,
     names: Sequence[str],
     attackers: Sequence[str],
-    asked: Sequence[Fraction],
+    target_levels: Sequence[Fraction],
     radius_w: Fraction,
-    drawn: tuple[int, int],
+    trials_and_seed: tuple[int, int],
 ) -> Iterator[Point]:
-    """Attack each mechanism at each level; `drawn` is how many trials, and the seed.
+    """Attack each mechanism at each level; `trials_and_seed` are the number of trials and the seed.
 
-    Raises:
-        Unusable: a mechanism or an attacker cannot be made.
+    Raises Unusable for a mechanism or an attacker that cannot be made.
     """
     for name in names:
-        for text, epsilon in mechanisms(name, asked, radius_w, scene):
+        for text, epsilon in mechanisms(name, target_levels, radius_w, scene):
             offered = {} if epsilon is None else {"epsilon": epsilon}
-            yield Point(name, measure(scene, rival(text, scene, **offered), attackers, *drawn))
+            yield Point(name, measure(scene, rival(text, scene, **offered), attackers, *trials_and_seed))
 
 
 def write(points: Sequence[Point], path: Path, seed: int) -> None:
-    """The points as CSV."""
+    """Write the points as CSV."""
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(COLUMNS)

@@ -1,16 +1,16 @@
-"""Whether what `meteragent check` says is hidden, is: each of its events, on homes, before the attackers.
+"""Test whether what `meteragent check` says is hidden, is: each of its events, on homes, by the attackers.
 
-In every trial a home had the event, or had it not, each as likely. The attackers know the home's load without
-it, when the event would have begun, the mechanism's law, and have windows that left to learn from; they see
-all windows that the event touches, on all days that it happened. That is what `check` bounds as "right in at
-most N of 100". Events begin with the slot that 18:00 is in.
+In every trial a home had the event or not, each with a chance of a half. The attackers know the home's load
+without it, when the event would have begun, and the mechanism's law; they have windows that left to learn
+from, and they see all windows that the event touches, on all days on which it happened. That is what `check`
+bounds as "right in at most N of 100". Events begin with the slot that contains 18:00.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers, Scene, with_or_without
 
 DAYS = max(guarantee.REPETITIONS) + 1
-"""How many days of each home are needed: an event of the last evening may end on the next day."""
+"""Days that are needed of each home: an event of the last evening may end on the next day."""
 _BEGINS_MIN = 18 * 60
 _CALENDAR = ("day", "bill", "typical-day")
 _STREAM = """
@@ -42,15 +42,16 @@ sink = {{ topic = "private/{{meter}}/power" }}
 
 @dataclass(frozen=True)
 class Row:
-    """An event that happened on so many days: right in at most `said` of 100; `worst` was right at `rate`.
+    """An event on `days` days: `check` says that nobody is right more than `claimed` % of the time.
 
-    The truth is in [low, high] with a chance of 95 %, for all attackers together. Where not `confirmed`, the
-    attackers refute what `check` says; what is true is refuted with a chance of `SURE` at most.
+    The attacker `worst` was right at `rate`. The truth is in [low, high] with a chance of 95 %, for all
+    attackers together. Where not `confirmed`, the attackers refute `check`; a true figure is refuted with
+    a chance of at most `SURE`.
     """
 
     event: str
     days: int
-    said: int
+    claimed: int
     worst: str
     rate: float
     low: float
@@ -58,20 +59,23 @@ class Row:
     confirmed: bool
 
     @classmethod
-    def of(cls, event: str, days: int, said: int, right: Mapping[str, int], trials: int) -> Self:
-        """By how often each attacker was right."""
+    def of(cls, event: str, days: int, claimed: int, right: Mapping[str, int], trials: int) -> Self:
+        """Make a row from how often each attacker was right."""
         worst = max(right, key=lambda name: right[name])
         low, high = clopper_pearson(right[worst], trials, ALARM / len(right))
         surely, _ = clopper_pearson(right[worst], trials, SURE / len(right))
         rate = right[worst] / trials
-        return cls(event, days, said, worst, rate, float(low), float(high), bool(100 * surely <= said))
+        return cls(event, days, claimed, worst, rate, float(low), float(high), bool(100 * surely <= claimed))
+
+    def figures(self) -> dict[str, Any]:
+        """Return the row as data for JSON."""
+        return {"said" if name == "claimed" else name: value for name, value in asdict(self).items()}
 
 
 def stream_of(preset: str) -> config.Stream:
-    """A stream with a preset of windows that divide a day.
+    """Return a stream with a preset of windows that divide a day.
 
-    Raises:
-        Unusable: there is none such.
+    Raises Unusable for another preset.
     """
     stream = parsed(preset)
     terms = config.terms(stream)
@@ -83,8 +87,7 @@ def stream_of(preset: str) -> config.Stream:
 def parsed(preset: str) -> config.Stream:
     """Return a stream with a preset, in UTC.
 
-    Raises:
-        Unusable: there is none such.
+    Raises Unusable for an unknown preset.
     """
     zone = 'timezone = "UTC"' if preset in _CALENDAR else ""
     try:
@@ -96,30 +99,28 @@ def parsed(preset: str) -> config.Stream:
 def confirm(
     stream: config.Stream, loads: Floats, attackers: Sequence[str], trials: int, seed: int
 ) -> list[Row]:
-    """The rows of `check`'s table, each beside the best of the attackers, in so many trials.
+    """Attack each event of `check`'s table with the best of the attackers, in `trials` trials.
 
     `loads` are homes by the minute in W, (homes, DAYS, 1440); the trials are split evenly over them.
-
-    Raises:
-        Unusable: an attacker cannot be made.
+    Raises Unusable for an attacker that cannot be made.
     """
     terms = config.terms(stream)
     noise = Rival(stream.privacy.preset or stream.name, terms.mechanism, None)
-    each = max(2, 2 * (trials // (2 * len(loads))))
+    trials_each = max(2, 2 * (trials // (2 * len(loads))))
     rows = []
     for event, percent in guarantee.of(stream).exposures:
-        for days, most in percent.items():
+        for days, claimed in percent.items():
             right = np.zeros(len(attackers), np.int64)
             for home, load in enumerate(loads):
-                own_seed = int(np.random.SeedSequence([seed, home]).generate_state(1)[0])
-                right += rights(_scene(event, days, terms, load), noise, attackers, each, own_seed)
-            named = dict(zip(attackers, right.tolist(), strict=True))
-            rows.append(Row.of(event.name, days, most, named, each * len(loads)))
+                home_seed = int(np.random.SeedSequence([seed, home]).generate_state(1)[0])
+                right += rights(_scene(event, days, terms, load), noise, attackers, trials_each, home_seed)
+            by_attacker = dict(zip(attackers, right.tolist(), strict=True))
+            rows.append(Row.of(event.name, days, claimed, by_attacker, trials_each * len(loads)))
     return rows
 
 
 def _scene(event: Event, days: int, terms: Terms, load: Floats) -> Scene:
-    """One home with and without the event on so many days: the windows that it touches."""
+    """Make the scene of one home with and without the event on `days` days: the windows that it touches."""
     begins = _BEGINS_MIN // (terms.step_ms // MINUTE_MS) * (terms.step_ms // MINUTE_MS)
     minutes = load.ravel().copy()
     plain = _windows(minutes, terms)
@@ -132,21 +133,21 @@ def _scene(event: Event, days: int, terms: Terms, load: Floats) -> Scene:
 
 
 def _windows(minutes: Floats, terms: Terms) -> Integers:
-    """The slot values in quanta, (windows, n)."""
+    """Return the slot values in quanta, (windows, n)."""
     means = minutes.reshape(-1, terms.step_ms // MINUTE_MS).mean(axis=1)
     return quanta(means, Fraction(terms.quantum)).reshape(-1, terms.n)
 
 
 def table(rows: Sequence[Row], preset: str, homes: str, trials: int, seed: int) -> str:
-    """The rows as a Markdown table, with what they mean."""
+    """Format the rows as a Markdown table, with what they mean."""
     lines = [
-        f"Preset {preset}, {homes}, {trials:,} trials a row, seed {seed}: right in so many of 100 guesses.",
+        f"Preset {preset}, {homes}, {trials:,} trials a row, seed {seed}: right guesses in %.",
         "",
         "| event | on days | `check` says at most | best attacker | measured (95 %) |",
         "|---|---|---|---|---|",
     ]
     for row in rows:
         interval = f"{100 * row.rate:.1f} ({100 * row.low:.1f} to {100 * row.high:.1f})"
-        mark = "" if row.confirmed else " **more than said**"
-        lines.append(f"| {row.event} | {row.days} | {row.said} | {row.worst} | {interval}{mark} |")
+        mark = "" if row.confirmed else " **more than claimed**"
+        lines.append(f"| {row.event} | {row.days} | {row.claimed} | {row.worst} | {interval}{mark} |")
     return "\n".join(lines)

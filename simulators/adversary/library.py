@@ -1,10 +1,10 @@
 """Scenes made by a seed, or cut from real traces: which programme; with or without an event in a half hour.
 
 Programmes are windows of 10 s slots of a television set: of `simulators.television`, or of the real sets of
-tracebase. Real ones differ in their mean too, and are easier to tell apart.
+tracebase. Real ones differ in their mean too, and are easier to distinguish.
 
-A home's half hour is that of a simulated household or of a real one, by the minute; where an event begins in
-it is drawn anew for each. Watts are rounded to whole quanta, floor(x + 1/2), as the agent rounds.
+A home's half hour is that of a simulated household or of a real one, by the minute; the start of an event in
+it is drawn for each home. Watts are rounded to whole quanta, floor(x + 1/2), as the agent rounds.
 """
 
 from fractions import Fraction
@@ -28,7 +28,7 @@ EVENING_MIN = 18 * 60 + 30
 
 
 def quanta(watts: Floats, quantum_w: Fraction = QUANTUM_W) -> Integers:
-    """Whole quanta, floor(x/q + 1/2)."""
+    """Round to whole quanta, floor(x/q + 1/2)."""
     return np.floor(watts / float(quantum_w) + 0.5).astype(np.int64)
 
 
@@ -36,10 +36,10 @@ def quanta(watts: Floats, quantum_w: Fraction = QUANTUM_W) -> Integers:
 
 
 def programmes(count: int, slots: int, seed: int, times: int = 1, data: Path | None = None) -> Scene:
-    """Which of `count` programmes was on, of which `slots` means over 10 s left, `times` times?
+    """Ask which of `count` programmes was on, of which `slots` means over 10 s left, `times` times.
 
-    Raises:
-        Unusable: a programme is too long; the traces in `data` have not so many windows, or cannot be read.
+    Raises Unusable for a programme that is too long, and for traces in `data` that have too few windows,
+    or cannot be read.
     """
     if data is None:
         if slots > SLOTS_MAX:
@@ -50,37 +50,37 @@ def programmes(count: int, slots: int, seed: int, times: int = 1, data: Path | N
         if len(real) < count:
             raise Unusable(f"{data} has {len(real)} windows of television, not {count}")
         signatures = real[np.random.default_rng([seed, count, slots]).permutation(len(real))[:count]]
-    what = "real" if data else "simulated"
-    question = f"Which of {count} {what} programmes was on? {slots} slots of {SLOT_S} s"
-    return library(question + _again(times), quanta(signatures), QUANTUM_W, times)
+    origin = "real" if data else "simulated"
+    question = f"Which of {count} {origin} programmes was on? {slots} slots of {SLOT_S} s"
+    return library(question + _repetitions(times), quanta(signatures), QUANTUM_W, times)
 
 
-def _again(times: int) -> str:
+def _repetitions(times: int) -> str:
     return f", released {times} times" if times > 1 else ""
 
 
 def _real_programmes(data: Path, slots: int) -> Floats:
-    """Windows of real sets that are on and show something that moves; a reading stands for 30 s at most."""
-    windows = [_windows_of(path, slots) for path in sorted((data / "tracebase").glob("*TV-*.parquet"))]
-    found = np.concatenate([np.empty((0, slots)), *windows])
-    jumps = np.abs(np.diff(found, axis=1)).max(axis=1, initial=0)
-    on = (found.min(axis=1) > 20) & (found.max(axis=1) < 400)
-    return np.asarray(found[on & (found.std(axis=1) > 3) & (jumps < 80)])
+    """Load windows of real sets that are on and show something that moves."""
+    by_trace = [_load_windows(path, slots) for path in sorted((data / "tracebase").glob("*TV-*.parquet"))]
+    windows = np.concatenate([np.empty((0, slots)), *by_trace])
+    jumps = np.abs(np.diff(windows, axis=1)).max(axis=1, initial=0)
+    on = (windows.min(axis=1) > 20) & (windows.max(axis=1) < 400)
+    return np.asarray(windows[on & (windows.std(axis=1) > 3) & (jumps < 80)])
 
 
-def _windows_of(path: Path, slots: int) -> Floats:
-    """The whole windows of a trace, slot means by sample and hold; those with a gap are left out."""
-    times_s, watts = _trace(path)
+def _load_windows(path: Path, slots: int) -> Floats:
+    """Load the complete windows of a trace without gaps, slot means by sample and hold (30 s)."""
+    times_s, watts = _load_trace(path)
     grid = np.arange(np.ceil(times_s[0]), times_s[-1])
-    standing = np.searchsorted(times_s, grid, side="right") - 1
-    held = np.where(grid - times_s[standing] <= 30, watts[standing], np.nan)
-    whole = held[: len(held) // (slots * SLOT_S) * slots * SLOT_S]
-    means = whole.reshape(-1, slots, SLOT_S).mean(axis=2)
+    latest = np.searchsorted(times_s, grid, side="right") - 1
+    by_second = np.where(grid - times_s[latest] <= 30, watts[latest], np.nan)
+    complete = by_second[: len(by_second) // (slots * SLOT_S) * slots * SLOT_S]
+    means = complete.reshape(-1, slots, SLOT_S).mean(axis=2)
     return np.asarray(means[np.isfinite(means).all(axis=1)])
 
 
-def _trace(path: Path) -> tuple[Floats, Floats]:
-    """Seconds and watts of a trace."""
+def _load_trace(path: Path) -> tuple[Floats, Floats]:
+    """Load seconds and watts of a trace."""
     try:
         from simulators.trace import TraceError, load  # noqa: PLC0415 (it needs pyarrow)
     except ModuleNotFoundError as missing:
@@ -96,26 +96,24 @@ def _trace(path: Path) -> tuple[Floats, Floats]:
 
 
 def event_named(name: str) -> Event:
-    """The event of `check` whose name holds `name`.
+    """Return the event of `check` whose name contains `name`.
 
-    Raises:
-        Unusable: none does.
+    Raises Unusable if there is none.
     """
-    found = [event for event in EVENTS if name in event.name]
-    if not found:
-        raise Unusable(f"no event is named {name}: it is one of {', '.join(one.name for one in EVENTS)}")
-    return found[0]
+    matches = [event for event in EVENTS if name in event.name]
+    if not matches:
+        raise Unusable(f"no event is named {name}; choose {', '.join(event.name for event in EVENTS)}")
+    return matches[0]
 
 
 def presence(
     event: Event, homes: int, slots: int, seed: int, times: int = 1, data: Path | None = None
 ) -> Scene:
-    """Did the event happen in an evening's half hour, of which `slots` means left? The load is not known.
+    """Ask whether the event happened in an evening's half hour, of which `slots` means left.
 
-    A point of each home without it and one with it; an event that is longer than the half hour fills it.
-
-    Raises:
-        Unusable: so many slots do not divide 30 minutes, or the traces in `data` have fewer evenings.
+    The load is unknown. There is a point of each home without the event and one with it; an event that is
+    longer than the half hour fills it. Raises Unusable for slots that do not divide 30 minutes, and for
+    too few evenings in the traces in `data`.
     """
     if slots < 1 or HALF_HOUR_MIN % slots:
         raise Unusable(
@@ -125,16 +123,18 @@ def presence(
     half_hour = loads[:, EVENING_MIN : EVENING_MIN + HALF_HOUR_MIN]
     minutes = min(-(-event.duration_ms // MINUTE_MS), HALF_HOUR_MIN)
     draw = np.random.default_rng([seed, homes, slots])
-    at = np.arange(HALF_HOUR_MIN) - draw.integers(0, HALF_HOUR_MIN - minutes + 1, homes)[:, np.newaxis]
-    moved = half_hour + event.power_w * ((at >= 0) & (at < minutes))
+    since_start = (
+        np.arange(HALF_HOUR_MIN) - draw.integers(0, HALF_HOUR_MIN - minutes + 1, homes)[:, np.newaxis]
+    )
+    moved = half_hour + event.power_w * ((since_start >= 0) & (since_start < minutes))
     without, with_it = (
         quanta(load.reshape(homes, slots, -1).mean(axis=2))[:, np.newaxis] for load in (half_hour, moved)
     )
     numbers = "one mean" if slots == 1 else f"{slots} means"
-    what = f"{homes} {'real' if data else 'simulated'} homes"
-    question = f"{event.name}, or not, in a half hour that leaves as {numbers}? {what}"
+    population = f"{homes} {'real' if data else 'simulated'} homes"
+    question = f"{event.name}, or not, in a half hour that leaves as {numbers}? {population}"
     return with_or_without(
-        question + _again(times),
+        question + _repetitions(times),
         np.repeat(without, times, axis=1),
         np.repeat(with_it - without, times, axis=1),
         QUANTUM_W,
@@ -142,29 +142,28 @@ def presence(
 
 
 def simulated_days(homes: int, days: int, seed: int) -> Floats:
-    """Simulated homes by the minute, in W: (homes, days, 1440)."""
+    """Simulate homes by the minute, in W: (homes, days, 1440)."""
     fleet = Fleet(seed, range(homes))
     return np.stack([day.watts.astype(np.float64) for day in fleet.days(0, days, 60)], axis=1)
 
 
 def real_days(data: Path, count: int, days: int = 1) -> Floats:
-    """Real homes by the minute, in W: so many stretches of days, (count, days, 1440), each day half full.
+    """Load real homes by the minute, in W: (count, days, 1440).
 
-    Raises:
-        Unusable: there are fewer.
+    Each day is at least half full. Raises Unusable for too few stretches.
     """
-    found = []
+    by_home = []
     for path in sorted((data / "homes").glob("*.parquet")):
-        times_s, watts = _trace(path)
+        times_s, watts = _load_trace(path)
         begin_s = times_s[0] + -times_s[0] % DAY_S
         minutes = np.arange(begin_s, times_s[-1] + 1, 60)
-        held = watts[np.searchsorted(times_s, minutes, side="right") - 1]
-        whole = held[: len(held) // (1440 * days) * 1440 * days]
-        found.append(whole.reshape(-1, days, 1440))
-    stretches = np.concatenate([np.empty((0, days, 1440)), *found])
-    # Where a meter was silent the traces say 0.
+        by_minute = watts[np.searchsorted(times_s, minutes, side="right") - 1]
+        complete = by_minute[: len(by_minute) // (1440 * days) * 1440 * days]
+        by_home.append(complete.reshape(-1, days, 1440))
+    stretches = np.concatenate([np.empty((0, days, 1440)), *by_home])
+    # Where a meter was silent, the traces have 0.
     stretches = stretches[(stretches > 0).mean(axis=2).min(axis=1, initial=1) > 0.5]
     if len(stretches) < count:
         raise Unusable(f"{data} has {len(stretches)} stretches of {days} days of real homes, not {count}")
-    # Spread over all of them, so that each home has its part.
+    # Spread over all stretches, so that each home has its part.
     return np.asarray(stretches[np.linspace(0, len(stretches) - 1, count).astype(int)])

@@ -1,15 +1,15 @@
-"""Whether a fresh pseudonym unlinks a home: what left before a change of pseudonym, against what left after.
+"""Test whether a fresh pseudonym unlinks a home, from what left before and after a change of pseudonym.
 
 Homes leave two months under old pseudonyms and two under new ones. The attackers have all of it, know the
-terms, and say of each new pseudonym which old one it was. No promise about windows forbids that: habits
-repeat, and what repeats is learnt.
+terms, and name the old pseudonym of each new one. No promise about windows forbids that: habits repeat, and
+attackers learn what repeats.
 
 A home is a vector of features for each week (the mean of each hour, on working days and on weekends; of
 windows of a day the seven days) or for each month. `level` names the old pseudonym with the nearest mean.
 `habits` names the one with the largest ratio of likelihoods, the same home against any other, of a Gaussian
-model that it fits to the old pseudonyms alone: what odd and even weeks have in common is the home's, what
-they differ by is the week's and the noise's (probabilistic linear discriminant analysis: Ioffe 2006, section
-3). `matching` names another old pseudonym for each new one, so that the ratios of all together are largest.
+model that it fits to the old pseudonyms alone: what odd and even weeks share is the home's, their difference
+is the week's and the noise's (probabilistic linear discriminant analysis: Ioffe 2006, section 3). `matching`
+names another old pseudonym for each new one, so that the ratios of all together are largest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,9 +34,9 @@ from simulators.fleet import Fleet
 
 PRESETS = "television", "appliance", "street", "day", "bill", "typical-day"
 POPULATIONS = 3
-"""So many times as many homes are attacked, each population by itself."""
+"""Number of separate populations of homes that are attacked."""
 MONTHS, MONTH_DAYS = 2, 30
-"""So many months of so many days leave before the change, and as many after it."""
+"""Months that leave before the change, and again after it, and the days of each."""
 DAYS = MONTHS * MONTH_DAYS
 ATTACKERS = "level", "habits", "matching"
 _STEP_S = 1800
@@ -44,17 +44,17 @@ _WEEKS = DAYS // 7
 _LINEAR_W = 50.0
 """Features count by their differences below this, by their ratios above it."""
 _SHRINK = 0.5
-"""How far what weeks differ by is taken for independent from feature to feature."""
-_LEAST = 0.3
-"""Directions in which homes differ by less, in variances of what weeks differ by, are left out."""
+"""Weight of the assumption that weeks vary independently from feature to feature."""
+_MIN_BETWEEN = 0.3
+"""Directions in which homes differ by less are left out; in variances between weeks."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """How many of `trials` new pseudonyms each attacker linked, as they leave; without noise; the control.
+    """How many of `trials` new pseudonyms each attacker linked: with noise, without noise, and in a control.
 
-    The control is the same with homes after the change that are not those before it: no link is there, so
-    what is found is found by chance.
+    In the control the homes after the change are not those before it: there is no link, so hits happen by
+    chance only.
     """
 
     preset: str
@@ -73,37 +73,37 @@ class Row:
         counts = {kind: dict.fromkeys(ATTACKERS, 0) for kind in ("linked", "raw", "control")}
         for number, watts in enumerate(populations):
             true = windows(watts, terms)
-            left = _noised(true, terms, seed, number)
-            for kind, values in (("linked", left), ("raw", true)):
+            released = _add_noise(true, terms, seed, number)
+            for kind, values in (("linked", released), ("raw", true)):
                 old, new = features(values, terms)
                 _count(counts[kind], old, new, rng)
-            before.append(features(left, terms))
+            before.append(features(released, terms))
         for (old, _), (_, new) in zip(before, [*before[1:], before[0]], strict=True):
             _count(counts["control"], old, new, rng)
         homes = len(populations[0])
         return cls(preset, str(terms.hides_wh), homes, homes * len(populations), **counts)
 
     def interval(self, right: Mapping[str, int], attacker: str) -> tuple[float, float, float]:
-        """The rate of an attacker and its interval, which holds for all attackers together with 95 %."""
+        """Return the rate of an attacker and its interval, which holds for all attackers together (95 %)."""
         low, high = clopper_pearson(right[attacker], self.trials, ALARM / len(ATTACKERS))
         return right[attacker] / self.trials, float(low), float(high)
 
 
 def confirm(homes: int, seed: int) -> list[Row]:
-    """Attack every preset; all of it follows from the seed."""
+    """Attack every preset; everything follows from the seed."""
     populations = [street(homes, seed, number) for number in range(POPULATIONS)]
     return [Row.of(preset, populations, seed) for preset in PRESETS]
 
 
 def street(homes: int, seed: int, number: int) -> Floats:
-    """Simulated homes over both halves of the time, means of half hours in W: (homes, 2 DAYS, 48)."""
+    """Simulate homes over both halves of the time, means of half hours in W: (homes, 2 DAYS, 48)."""
     fleet = Fleet(seed, range(number * homes, (number + 1) * homes))
     days = [day.watts.astype(np.float64) for day in fleet.days(0, 2 * DAYS, _STEP_S)]
     return np.stack(days, axis=1)
 
 
 def windows(watts: Floats, terms: Terms) -> Floats:
-    """The slot values of whole windows in W, on the lattice: (homes, windows, n)."""
+    """Return the slot values of complete windows in W, on the lattice: (homes, windows, n)."""
     homes = len(watts)
     if terms.bands:
         hours = terms.length_ms // terms.n // MONTH_DAYS // (1000 * _STEP_S)
@@ -113,28 +113,28 @@ def windows(watts: Floats, terms: Terms) -> Floats:
     return np.asarray(quanta(means, Fraction(terms.quantum)) * float(terms.quantum))
 
 
-def _noised(true_w: Floats, terms: Terms, seed: int, number: int) -> Floats:
-    """What leaves of slot values."""
+def _add_noise(true_w: Floats, terms: Terms, seed: int, number: int) -> Floats:
+    """Release slot values."""
     key = np.random.SeedSequence([seed, number]).generate_state(4).tobytes()
     bits = SeededBits(int.from_bytes(key, "little"))
     flat = quanta(true_w, Fraction(terms.quantum)).reshape(-1, terms.n)
-    left = np.asarray(terms.mechanism.release(flat, bits=bits))
-    return np.asarray(left.reshape(true_w.shape) * float(terms.quantum))
+    released = np.asarray(terms.mechanism.release(flat, bits=bits))
+    return np.asarray(released.reshape(true_w.shape) * float(terms.quantum))
 
 
 def features(values_w: Floats, terms: Terms) -> tuple[Floats, Floats]:
-    """Return what is known of each home before and after the change: (homes, weeks or months, features)."""
+    """Return the features of each home before and after the change: (homes, weeks or months, features)."""
     half = values_w.shape[1] // 2
     return _features(values_w[:, :half], terms, 0), _features(values_w[:, half:], terms, -DAYS % 7)
 
 
 def _features(values_w: Floats, terms: Terms, monday: int) -> Floats:
-    """Features of each week from the first Monday on, or of each month."""
+    """Return features of each week from the first Monday on, or of each month."""
     homes, count = values_w.shape[:2]
     if terms.length_ms > DAY_MS:
         return values_w
-    each = values_w.reshape(homes, DAYS, count // DAYS)[:, monday : monday + 7 * _WEEKS]
-    weeks = each.reshape(homes, _WEEKS, 7, count // DAYS)
+    days = values_w.reshape(homes, DAYS, count // DAYS)[:, monday : monday + 7 * _WEEKS]
+    weeks = days.reshape(homes, _WEEKS, 7, count // DAYS)
     if terms.length_ms == DAY_MS:
         return weeks[..., 0]
     hours = weeks.reshape(homes, _WEEKS, 7, 24, -1).mean(axis=4)
@@ -142,14 +142,14 @@ def _features(values_w: Floats, terms: Terms, monday: int) -> Floats:
 
 
 def _count(right: dict[str, int], old: Floats, new: Floats, rng: np.random.Generator) -> None:
-    """Count how many new pseudonyms, in an order by chance, each attacker links."""
+    """Count the new pseudonyms that each attacker links, in random order."""
     order = rng.permutation(len(new))
-    for name, said in attack(old, new[order]).items():
-        right[name] += int((said == order).sum())
+    for name, answers in attack(old, new[order]).items():
+        right[name] += int((answers == order).sum())
 
 
 def attack(old: Floats, new: Floats) -> dict[str, Integers]:
-    """Return the place of the old pseudonym that each attacker names for each new one.
+    """Return the index of the old pseudonym that each attacker names for each new one.
 
     `old` and `new` are features in W, (homes, weeks or months, features).
     """
@@ -163,37 +163,40 @@ def attack(old: Floats, new: Floats) -> dict[str, Integers]:
 
 
 def log_ratios(old: Floats, new: Floats) -> Floats:
-    """Return ln P(new, old | one home) / P(new) P(old) of each pair, (new, old), as the model has it.
+    """Return ln P(new, old | one home) / P(new) P(old) of each pair, (new, old), in the model.
 
-    In directions u with between-home variance b for a within-home variance of 1, a pair (x, y) of means has
-    the correlation r = b / (b + 1), and the ratio is that of two correlated normals to two independent ones.
+    In directions u with between-home variance b for a within-home variance of 1, a pair (x, y) of means
+    has the correlation r = b / (b + 1), and the ratio is that of two correlated normals to two
+    independent ones.
     """
     odd, even = (part.mean(axis=1) for part in (old[:, 0::2], old[:, 1::2]))
     odd, even = odd - odd.mean(axis=0), even - even.mean(axis=0)
-    shared, apart = odd.T @ even / (len(odd) - 1), (odd - even) / 2
-    within = apart.T @ apart / (len(odd) - 1)
+    shared, difference = odd.T @ even / (len(odd) - 1), (odd - even) / 2
+    within = difference.T @ difference / (len(odd) - 1)
     within = (1 - _SHRINK) * within + _SHRINK * np.diag(np.diag(within))
     between, directions = linalg.eigh((shared + shared.T) / 2, within)
-    kept = between > min(_LEAST, between.max())
-    kept |= between == between.max()
-    variance = np.maximum(between[kept], 0) + 1
+    significant = between > min(_MIN_BETWEEN, between.max())
+    significant |= between == between.max()
+    variance = np.maximum(between[significant], 0) + 1
     centre = old.mean(axis=(0, 1))
-    x, y = ((part.mean(axis=1) - centre) @ directions[:, kept] / np.sqrt(variance) for part in (old, new))
+    x, y = (
+        (part.mean(axis=1) - centre) @ directions[:, significant] / np.sqrt(variance) for part in (old, new)
+    )
     r = 1 - 1 / variance
-    rest = y[:, np.newaxis] - r * x
-    terms = y[:, np.newaxis] ** 2 - rest**2 / (1 - r**2) - np.log1p(-(r**2))
+    residual = y[:, np.newaxis] - r * x
+    terms = y[:, np.newaxis] ** 2 - residual**2 / (1 - r**2) - np.log1p(-(r**2))
     return np.asarray(terms.sum(axis=2) / 2)
 
 
 def table(rows: Sequence[Row], seed: int) -> str:
-    """The rows as a Markdown table, with what they mean."""
+    """Format the rows as a Markdown table, with what they mean."""
     homes = rows[0].homes
-    chance = f"linked of 100 (by chance {100 / homes:.2g}):"
+    chance = f"linked in % (by chance {100 / homes:.2g}):"
     lines = [
         f"{MONTHS} months under old pseudonyms and {MONTHS} under new ones: which is whose?",
         f"{POPULATIONS} times {homes} simulated homes, seed {seed}; {chance}",
         "",
-        f"| preset | hides | {' | '.join(ATTACKERS)} | worst without noise | worst if homes are others |",
+        f"| preset | hides | {' | '.join(ATTACKERS)} | worst without noise | worst in the control |",
         "|---|---|" + "---|" * (len(ATTACKERS) + 2),
     ]
     for row in rows:

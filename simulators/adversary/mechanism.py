@@ -1,16 +1,16 @@
-"""What is attacked: mechanisms by name, each with what it is said to promise.
+"""The mechanisms to attack, by name, each with the promise that is made for it.
 
-| name | given | noise of a slot | the promise |
+| name | parameter | noise of a slot | the promise |
 |---|---|---|---|
 | linf | epsilon | the l_inf Laplace mechanism | epsilon d_inf |
 | independent | epsilon | Laplace, scale n/epsilon, each its own | epsilon d_inf |
-| per-reading | epsilon | Laplace, scale 1/epsilon, each its own | said: epsilon d_inf; is: n times it |
+| per-reading | epsilon | Laplace, scale 1/epsilon, each its own | claimed: epsilon d_inf; true: n times it |
 | telegraf | scale | Laplace of a scale that somebody has chosen | none |
-| average | slots | none: the mean of so many slots, in place of each | none |
+| average | slots | none: the mean of that number of slots, in place of each | none |
 | none | | none | none |
 
-`independent`, `per-reading` and `telegraf` are one and the same noise, and differ in what is said of it: at
-equal error the attackers find the same, and only the promise of the first one holds.
+`independent`, `per-reading` and `telegraf` are one and the same noise, with different claims: at equal error
+the attackers find the same, and only the promise of the first one holds.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,13 +24,13 @@ from numpy.typing import ArrayLike
 from meteragent.privacy import Exact, Laplace, LInfLaplace, MetricProduct
 from meteragent.privacy.exact import positive
 from simulators.adversary.base import Releases
-from simulators.adversary.named import Unusable, made
+from simulators.adversary.named import Unusable, make
 from simulators.adversary.scene import Floats, Integers, Scene
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A mechanism as it was named; it is said to be as private as `promise`. None: nothing is said."""
+    """A mechanism by its name, claimed to be as private as `promise`. None: nothing is claimed."""
 
     name: str
     mechanism: Releases
@@ -39,12 +39,10 @@ class Rival:
 
 @dataclass(frozen=True, init=False)
 class Average:
-    """The mean of `slots` slots in place of each of them, no noise; of one slot: nothing is done.
+    """The mean of `slots` slots in place of each of them, without noise; with one slot nothing changes.
 
-    Means are rounded to quanta, floor(x + 1/2). Whoever knows the points knows what leaves of each.
-
-    Raises:
-        ValueError: so many slots do not divide a window.
+    Means are rounded to quanta, floor(x + 1/2). An attacker who knows the points knows each output.
+    Raises ValueError for slots that do not divide a window.
     """
 
     slots: int
@@ -57,20 +55,36 @@ class Average:
         object.__setattr__(self, "n", n)
 
     def release(self, windows: ArrayLike, *, bits: Any = None) -> Integers:  # noqa: ARG002
-        """The means, `slots` times each, of windows in quanta of shape (..., n); `bits` are not needed."""
+        """Return the means, `slots` times each, of windows in quanta, (..., n); `bits` are not needed."""
         values = np.asarray(windows, np.int64)
         sums = values.reshape(*values.shape[:-1], -1, self.slots).sum(axis=-1)
         return np.repeat((2 * sums + self.slots) // (2 * self.slots), self.slots, axis=-1)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> Floats:
-        """0 where the output is what the point gives, else -inf."""
-        same = (np.asarray(outputs) == self.release(point)).all(axis=-1)
-        return np.where(same, 0.0, -np.inf)
+        """Return 0 where the output is that of the point, else -inf."""
+        equal = (np.asarray(outputs) == self.release(point)).all(axis=-1)
+        return np.where(equal, 0.0, -np.inf)
+
+
+@dataclass(frozen=True)
+class SlotBySlot:
+    """Anybody's mechanism of single numbers, applied to each slot of a window independently."""
+
+    mechanism: Any
+
+    def release(self, windows: ArrayLike, *, bits: Any = None) -> Any:
+        """Release each slot."""
+        return self.mechanism.release(windows, bits=bits)
+
+    def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> Floats:
+        """Return the sum over the slots of the logs of their masses."""
+        masses = np.asarray(self.mechanism.log_mass(outputs, point), np.float64)
+        return np.asarray(masses.sum(axis=-1), np.float64)
 
 
 def _linf(epsilon: Exact, quantum: Exact, n: int) -> tuple[Releases, LInfLaplace]:
-    ours = LInfLaplace(epsilon, quantum, n)
-    return ours, ours
+    mechanism = LInfLaplace(epsilon, quantum, n)
+    return mechanism, mechanism
 
 
 def _independent(epsilon: Exact, quantum: Exact, n: int) -> tuple[Releases, LInfLaplace]:
@@ -105,25 +119,47 @@ MECHANISMS: Mapping[str, Callable[..., tuple[Releases, LInfLaplace | None]]] = {
 
 
 def rival(text: str, scene: Scene, **offered: Exact) -> Rival:
-    """A mechanism by "name key=value .." or "package.module:Name key=value ..", for windows of a scene.
+    """Make a mechanism for a scene from "name key=value .." or "package.module:Name key=value ..".
 
     `quantum` and `n` are the scene's. Anybody's mechanism takes and gives quanta; if it has a `loss` of a
-    distance, that is its promise, taken as one under d_inf.
+    distance, that is its promise, taken as one under d_inf. A mechanism of single numbers (its `log_mass` has
+    a value for each slot) is applied to each slot, and promises n times its loss. Raises Unusable for an
+    unknown name, for other parameters, and for a mechanism that does not take windows.
+    """
+    made = make(text, MECHANISMS, quantum=scene.quantum, n=scene.slots, **offered)
+    if isinstance(made, tuple):
+        return Rival(text, *made)
+    if not hasattr(made, "release"):
+        raise Unusable(f"{text} is no mechanism: it has no release")
+    if _is_of_numbers(text, made, scene):
+        return Rival(text, SlotBySlot(made), _own_promise(made, scene, scene.slots))
+    return Rival(text, made, _own_promise(made, scene, 1))
+
+
+def _is_of_numbers(text: str, mechanism: Any, scene: Scene) -> bool:
+    """Return whether a mechanism is of single numbers, not of windows: it gives a mass for each slot.
 
     Raises:
-        Unusable: there is none such, or it takes other parameters.
+        Unusable: it takes neither.
     """
-    found = made(text, MECHANISMS, quantum=scene.quantum, n=scene.slots, **offered)
-    if isinstance(found, tuple):
-        return Rival(text, *found)
-    if not hasattr(found, "release"):
-        raise Unusable(f"{text} has no release: it is no mechanism")
-    return Rival(text, found, _stated(found, scene))
+    if not hasattr(mechanism, "log_mass"):
+        return False
+    window = np.zeros(scene.slots, np.int64)
+    try:
+        masses = np.asarray(mechanism.log_mass(window[np.newaxis], window))
+    except (TypeError, ValueError, IndexError) as error:
+        raise Unusable(f"{text}: log_mass fails on a window of {scene.slots} slots: {error}") from None
+    if masses.shape not in {(1,), (1, scene.slots)}:
+        raise Unusable(
+            f"{text}: log_mass must give one number for each window, shape (1,) for 1 window of "
+            f"{scene.slots} slots, or one for each slot; it gives {masses.shape}"
+        )
+    return masses.ndim == 2
 
 
-def _stated(mechanism: Any, scene: Scene) -> LInfLaplace | None:
-    """What a mechanism says of itself, as the l_inf mechanism of the same loss."""
+def _own_promise(mechanism: Any, scene: Scene, times: int) -> LInfLaplace | None:
+    """Return a mechanism's own promise, `times` over, as the l_inf mechanism of the same loss."""
     if not hasattr(mechanism, "loss"):
         return None
-    loss = Fraction(mechanism.loss(scene.quantum))
+    loss = times * Fraction(mechanism.loss(scene.quantum))
     return LInfLaplace(loss / scene.quantum, scene.quantum, scene.slots)

@@ -12,27 +12,26 @@ from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Scene
 
 _COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
-"""Okabe and Ito: they differ for everybody."""
+"""The colours of Okabe and Ito, which colour-blind readers can distinguish."""
 _MARKS = "osx^Dv*"
 _FEW = 0.1
-"""Where guessing is right less often, the upward axis is logarithmic."""
+"""Chance of a guess below which the upward axis is logarithmic."""
 _UNDATED = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}
 
 
 def save(points: Sequence[Point], scene: Scene, path: Path) -> None:
     """Draw the points, a line for each mechanism.
 
-    Raises:
-        Unusable: the file is neither a PDF nor a PNG.
+    Raises Unusable for a file that is neither a PDF nor a PNG.
     """
     if path.suffix not in _UNDATED:
         raise Unusable(f"a plot is a .pdf or .png, not {path.name}")
     figure = Figure(figsize=(8, 5.5), dpi=120, layout="constrained")
     axes = figure.subplots()
     names = list(dict.fromkeys(point.name for point in points))
-    for at, name in enumerate(names):
-        own = sorted((p for p in points if p.name == name), key=lambda point: point.outcome.error_w)
-        _line(axes, name, own, at)
+    for index, name in enumerate(names):
+        of_name = sorted((p for p in points if p.name == name), key=lambda point: point.outcome.error_w)
+        _line(axes, name, of_name, index)
     axes.axhline(100 * scene.guess, color="#888888", linewidth=0.8, linestyle=":")
     axes.text(0, 100 * scene.guess, " guessing", fontsize=8, transform=axes.get_yaxis_transform())
     axes.set_xscale("log")
@@ -42,7 +41,7 @@ def save(points: Sequence[Point], scene: Scene, path: Path) -> None:
     else:
         axes.set_ylim(0, 103)
     axes.set_xlabel("error of a slot, rms in W")
-    axes.set_ylabel("worst attacker: right in so many of 100")
+    axes.set_ylabel("worst attacker: right guesses in %")
     axes.set_title(scene.question, loc="left", fontsize=10)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
@@ -50,17 +49,20 @@ def save(points: Sequence[Point], scene: Scene, path: Path) -> None:
     figure.savefig(path, metadata=_UNDATED[path.suffix])
 
 
-def _line(axes: Axes, name: str, own: Sequence[Point], at: int) -> None:
-    """What was measured, with intervals, and what the promise says nobody beats."""
-    colour, mark = _COLOURS[at % len(_COLOURS)], _MARKS[at % len(_MARKS)]
-    error_w = [point.outcome.error_w for point in own]
-    worst = [point.outcome.worst for point in own]
-    rates = [100 * one.rate for one in worst]
-    bars = [100 * (one.rate - one.low) for one in worst], [100 * (one.high - one.rate) for one in worst]
+def _line(axes: Axes, name: str, points: Sequence[Point], index: int) -> None:
+    """Draw what was measured, with intervals, and the bound that follows from the promise."""
+    colour, mark = _COLOURS[index % len(_COLOURS)], _MARKS[index % len(_MARKS)]
+    error_w = [point.outcome.error_w for point in points]
+    worst = [point.outcome.worst for point in points]
+    rates = [100 * result.rate for result in worst]
+    bars = (
+        [100 * (result.rate - result.low) for result in worst],
+        [100 * (result.high - result.rate) for result in worst],
+    )
     lines, _, _ = axes.errorbar(error_w, rates, bars, color=colour, linewidth=1.4, capsize=2, label=name)
-    lines.set(marker=mark, markersize=5 + 2 * at, markerfacecolor="none")
-    bounds = [point.outcome.bound for point in own]
+    lines.set(marker=mark, markersize=5 + 2 * index, markerfacecolor="none")
+    bounds = [point.outcome.bound for point in points]
     if any(bound is not None for bound in bounds):
         percent = [math.nan if bound is None else 100 * bound for bound in bounds]
-        label = f"certificate of {name}" + (": broken" if any(p.outcome.broken for p in own) else "")
+        label = f"certificate of {name}" + (": broken" if any(p.outcome.broken for p in points) else "")
         axes.plot(error_w, percent, color=colour, linestyle="--", linewidth=1, label=label)

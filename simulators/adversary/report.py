@@ -1,30 +1,30 @@
-"""What the attackers found, for people: attackers down, mechanisms across, the worst and the bound below."""
+"""The results of the attackers as a table: attackers down, mechanisms across, worst and bound below."""
 
 from collections.abc import Sequence
 
-from simulators.adversary.measure import Found, Outcome
+from simulators.adversary.measure import AttackResult, Outcome
 from simulators.adversary.scene import Scene
 
 
 def table(scene: Scene, outcomes: Sequence[Outcome], seed: int) -> str:
-    """A Markdown table: right in so many of 100, with intervals that hold together with 95 %."""
+    """Format a Markdown table: right guesses in %, with intervals that hold together with 95 %."""
     guess = f"{100 * scene.guess:.3g}"
     lines = [
         f"{scene.question}",
-        f"{outcomes[0].trials:,} trials each, seed {seed}; right in so many of 100, {guess} by guessing.",
+        f"{outcomes[0].trials:,} trials each, seed {seed}; right guesses in %, {guess} without any data.",
         "",
         _line(["attacker", *(outcome.mechanism for outcome in outcomes)]),
         _line(["---"] * (1 + len(outcomes))),
     ]
-    for at, one in enumerate(outcomes[0].found):
-        lines.append(_line([one.attacker, *(_cell(outcome.found[at]) for outcome in outcomes)]))
+    for index, result in enumerate(outcomes[0].results):
+        lines.append(_line([result.attacker, *(_cell(outcome.results[index]) for outcome in outcomes)]))
     lines.append(
         _line(["**worst**", *(f"**{100 * o.worst.rate:.1f}** {o.worst.attacker}" for o in outcomes)])
     )
     lines.append(_line(["nobody beats, if the promise holds", *(_percent(o.bound) for o in outcomes)]))
     if scene.classes == 2:
         lines.append(_line(["area under the ROC curve, worst", *map(_auc, outcomes)]))
-        lines.append(_line(["F1, worst", *(f"{max(one.f1 or 0 for one in o.found):.3f}" for o in outcomes)]))
+        lines.append(_line(["F1, worst", *(f"{max(r.f1 or 0 for r in o.results):.3f}" for o in outcomes)]))
     lines.append(_line(["change of log-odds / promised, largest", *map(_odds, outcomes)]))
     lines.append(_line(["error of a slot, rms", *(f"{outcome.error_w:,.1f} W" for outcome in outcomes)]))
     lines.append(_line(["the promise", *(_promise(outcome) for outcome in outcomes)]))
@@ -35,8 +35,8 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(found: Found) -> str:
-    return f"{100 * found.rate:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+def _cell(result: AttackResult) -> str:
+    return f"{100 * result.rate:.1f} ({100 * result.low:.1f} to {100 * result.high:.1f})"
 
 
 def _percent(share: float | None) -> str:
@@ -44,7 +44,7 @@ def _percent(share: float | None) -> str:
 
 
 def _auc(outcome: Outcome) -> str:
-    best = max(one.auc or 0 for one in outcome.found)
+    best = max(result.auc or 0 for result in outcome.results)
     return f"{best:.3f}" + ("" if outcome.auc_bound is None else f" (at most {outcome.auc_bound:.3f})")
 
 

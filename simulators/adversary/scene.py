@@ -1,4 +1,4 @@
-"""What is asked of an attacker: which class of load was it that left with noise?
+"""The question that an attacker answers: which class of load was it that left with noise?
 
 A scene is a set of points, each as likely, and the class of each. A point is m windows of n slots, in whole
 quanta; each window is released on its own. Three kinds are used:
@@ -20,13 +20,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, init=False, eq=False)
 class Scene:
-    """Points of m windows of n slots, shape (K, m, n), in quanta; `labels`, of each its class 0 .. C-1.
+    """Points of m windows of n slots, shape (K, m, n), in quanta; `labels`, the class 0 .. C-1 of each.
 
-    `question` is for people; `quantum` is in W.
-
-    Raises:
-        TypeError: the points are not integers.
-        ValueError: they have another shape, or classes are missing or fewer than two.
+    `question` is for people; `quantum` is in W. Raises TypeError for points that are not integers,
+    ValueError for another shape, and for missing classes or fewer than two.
     """
 
     question: str
@@ -35,14 +32,14 @@ class Scene:
     quantum: Fraction
 
     def __init__(self, question: str, points: ArrayLike, labels: ArrayLike, quantum: Fraction) -> None:
-        given, classes = np.asarray(points), np.asarray(labels)
-        if given.dtype.kind not in "iu":
-            raise TypeError(f"points are whole quanta: an array of integers, not of {given.dtype}")
-        if given.ndim != 3 or 0 in given.shape or classes.shape != given.shape[:1]:
-            raise ValueError(f"points have shape (K, m, n), not {given.shape}, and a label each")
-        if len(found := np.unique(classes)) < 2 or found.tolist() != list(range(len(found))):
-            raise ValueError("labels are 0 .. C-1, each of them given, and two at least")
-        for name, value in (("points", given.astype(np.int64)), ("labels", classes.astype(np.int64))):
+        array, classes = np.asarray(points), np.asarray(labels)
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"points are whole quanta: an array of integers, not of {array.dtype}")
+        if array.ndim != 3 or 0 in array.shape or classes.shape != array.shape[:1]:
+            raise ValueError(f"points have shape (K, m, n), not {array.shape}, and a label each")
+        if len(distinct := np.unique(classes)) < 2 or distinct.tolist() != list(range(len(distinct))):
+            raise ValueError("labels are 0 .. C-1, each of them used, and at least two")
+        for name, value in (("points", array.astype(np.int64)), ("labels", classes.astype(np.int64))):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "question", question)
         object.__setattr__(self, "quantum", quantum)
@@ -64,32 +61,32 @@ class Scene:
 
     @property
     def guess(self) -> float:
-        """How often who sees nothing is right: the share of the largest class."""
+        """The success of a guess without data: the share of the largest class."""
         return float(np.bincount(self.labels).max() / self.labels.size)
 
     @property
     def paired(self) -> bool:
-        """Whether it is the first half of the points against the second, number by number."""
+        """Whether the first half of the points and the second are pairs, number by number."""
         half = len(self.points) // 2
         return bool(np.array_equal(self.labels, np.repeat([0, 1], half)))
 
     def distances(self) -> Integers:
-        """The d_inf of all pairs of points, window by window, added up, in quanta: (K, K)."""
+        """Return the d_inf of all pairs of points, window by window, added up, in quanta: (K, K)."""
         return np.array([np.abs(self.points - x).max(axis=2).sum(axis=1) for x in self.points])
 
-    def drawn(self, trials: int) -> Integers:
-        """Which point each trial plays: all in turn, so that each is played as often, but for one."""
+    def play(self, trials: int) -> Integers:
+        """Return the index of the point that each trial plays: all in turn, each as often as the others."""
         return np.arange(trials) % len(self.points)
 
 
 def library(question: str, signatures: ArrayLike, quantum: Fraction, times: int = 1) -> Scene:
-    """Which of N signatures was it, shape (N, n) in quanta, when its window is released `times` times?"""
+    """Ask which of N signatures it was, shape (N, n) in quanta, when its window is released `times` times."""
     points = np.asarray(signatures)[:, np.newaxis]
     return Scene(question, np.repeat(points, times, axis=1), np.arange(len(points)), quantum)
 
 
 def with_or_without(question: str, without: ArrayLike, shift: ArrayLike, quantum: Fraction) -> Scene:
-    """Did the event happen that moves the loads `without` it by `shift`, both (K, m, n) in quanta?"""
+    """Ask whether the event happened that moves loads `without` it by `shift`, both (K, m, n) in quanta."""
     plain = np.asarray(without)
     points = np.concatenate([plain, plain + np.asarray(shift)])
     return Scene(question, points, np.repeat([0, 1], len(plain)), quantum)

@@ -29,7 +29,7 @@ READINGS = 30
 
 
 def figure_1() -> Table:
-    """Return the counterexample to the converse of Fact 5: H after f is private, H is not."""
+    """Compute the counterexample to the converse of Fact 5: H after f is private, H is not."""
     path = GraphMetric([("x1", "x2"), ("x2", "x3")])
     domain = Finite(["x1", "x2", "x3"], path)
     query = Query({"x1": 0, "x2": 1, "x3": 2}.__getitem__, domain, discrete)
@@ -62,7 +62,7 @@ def figure_1() -> Table:
 
 
 def figure_2() -> Table:
-    """Return the normalisers of the four Laplace mechanisms, as density where the figure has a density."""
+    """Compute the normalisers of the four Laplace mechanisms, as density where the figure has a density."""
     quantum = Fraction(1, 100)
     real, plane, manhattan = Laplace(1, quantum), PlanarLaplace(1, quantum), PlanarManhattan(1, quantum)
     cell = float(quantum)
@@ -88,7 +88,7 @@ def figure_2() -> Table:
 
 
 def figure_3() -> Table:
-    """Return alpha of the earliest of dates in 5,000 days under two metrics."""
+    """Compute alpha of the earliest of dates in 5,000 days under two metrics."""
     lines = []
     for epsilon, delta, hamming, manhattan in (
         ("0.1", "0.05", "149,787", "149.8"),
@@ -113,7 +113,7 @@ def figure_3() -> Table:
 
 
 def example_1() -> Table:
-    """Return the sensitivities of the earliest date, beside Figure 3's numbers."""
+    """Compute the sensitivities of the earliest date, beside Figure 3's numbers."""
     dates, users = Numbers(0, SPAN_DAYS), 1000
     earliest = {
         "d_h": percentile(Databases(dates, users, "hamming"), 0),
@@ -128,7 +128,7 @@ def example_1() -> Table:
 
 
 def figure_4() -> Table:
-    """Return what a reading of a programme's signature is within, 95 times of 100, under three noises."""
+    """Compute the half width that holds a reading of a programme 95 % of the time, under three noises."""
     lines = []
     for epsilon, verified in (("0.1", ("30.0", "899", "316")), ("0.5", ("6.0", "180", "63"))):
         level = Fraction(epsilon)
@@ -172,7 +172,7 @@ _PAIRS: tuple[tuple[str, tuple[_Prior, str], tuple[_Prior, str], str], ...] = (
 
 
 def theorem_9() -> Table:
-    """Return how much two users of one mechanism lose together above what each could have alone."""
+    """Compute how much two users of one mechanism lose together above what each could have alone."""
     near, nearer = User(np.array([1, 1, 3]) / 5, _APART), User(np.array([4, 4, 1]) / 9, _APART**2)
     lines = []
     for epsilon, verified in (

@@ -15,7 +15,8 @@ from meteragent.privacy.optimality import least_maximal_error
 from simulators.papers.table import Line, Table
 
 FINE = 1 << 14
-"""Quanta in the diameter of a lattice that stands for the real line: scales agree to four digits."""
+"""Number of quanta in the diameter of a lattice that approximates the real line: scales agree to four
+digits."""
 
 SCALES: tuple[tuple[str, str, dict[Calibration, str]], ...] = (
     ("0.1", "0.1", {"holohan": "4.869", "any set": "3.425", "lattice": "3.218"}),
@@ -35,7 +36,7 @@ _CALIBRATIONS: dict[Calibration, str] = {
 
 
 def example_5() -> Table:
-    """Return the scales of Laplace noise on a bounded set: the paper's, and two that are less."""
+    """Compute the scales of Laplace noise on a bounded set: the paper's, and two smaller ones."""
     lines = [
         Line(
             f"b/diam, ε={epsilon} δ={delta}, {_CALIBRATIONS[calibration]}",
@@ -58,23 +59,23 @@ def example_5() -> Table:
 
 
 def example_6() -> Table:
-    """Return the law of randomised response on the sets of three hobbies, m + 1 = 8 values."""
+    """Compute the law of randomised response on the sets of three hobbies, m + 1 = 8 values."""
     mechanism = Categorical(Categories(Subsets("abc").points), 1)
-    kept = mechanism.channel.rows[0][0]
+    unchanged = mechanism.channel.rows[0][0]
     beyond = mechanism.channel.smallest_delta(exp(1))
     misprint = "print has < in case 4 for ≤"
     return Table(
         "HLM Example 6: sets of 3 hobbies (m = 7), each other set with probability p, ε = 1",
         [
             Line("p", mechanism.p, "1/(7+e)", "0.102899"),
-            Line("1 - 7p", kept, "", "0.2797"),
+            Line("1 - 7p", unchanged, "", "0.2797"),
             Line("δ that is needed", beyond, "0", "0", misprint),
         ],
     )
 
 
 def example_7() -> Table:
-    """Return the error of Example 6 beside the floors of Theorems 6 and 7."""
+    """Compute the error of Example 6 beside the floors of Theorems 6 and 7."""
     sets = Subsets("abc")
     lines = []
     for delta, verified in (("0", "0.720292"), ("0.1", "0.648263")):
@@ -102,7 +103,7 @@ def example_7() -> Table:
 
 
 def theorem_7() -> Table:
-    """Return the error around a triangle's corners beside the formula of Theorem 7."""
+    """Compute the error around a triangle's corners beside the formula of Theorem 7."""
     errors = from_the_corners(12)
     centre = float(errors.max(axis=0).min())
     lines = [Line("error of the centre, always", centre, "", "0.5774")]
@@ -113,12 +114,14 @@ def theorem_7() -> Table:
     ):
         bound, false = finite_floor(2, 1, epsilon), f"print is wrong: {less} errs less"
         lines.append(Line(f"printed bound, ε={epsilon}", bound, "2/(2+e^ε)", verified, false))
-    least = least_maximal_error(errors, 0.5 * (1 - np.eye(3)))
-    lines.append(Line("least error by linear program, ε=0.5", least, "", "0.5465", "below the printed bound"))
-    both = [finite_floor(2, 1, "0.1", outputs="anywhere"), finite_floor(2, 1, "0.1") / 2]
+    smallest = least_maximal_error(errors, 0.5 * (1 - np.eye(3)))
+    lines.append(
+        Line("least error by linear program, ε=0.5", smallest, "", "0.5465", "below the printed bound")
+    )
+    floors = [finite_floor(2, 1, "0.1", outputs="anywhere"), finite_floor(2, 1, "0.1") / 2]
     lines += [
-        Line("floor of two points, ε=0.1", both[0], "", "0.475", "holds anywhere"),
-        Line("half of Theorem 7, ε=0.1", both[1], "", "0.322", "holds anywhere"),
+        Line("floor of two points, ε=0.1", floors[0], "", "0.475", "holds anywhere"),
+        Line("half of Theorem 7, ε=0.1", floors[1], "", "0.322", "holds anywhere"),
     ]
     return Table(
         "HLM Theorem 7: the corners of a triangle with sides of 1, outputs anywhere in the plane", lines

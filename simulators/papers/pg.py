@@ -27,7 +27,7 @@ PRICES_CENTS = (100, 101, 300, 301)
 
 
 def example_1() -> Table:
-    """Return the odds of two fair coins."""
+    """Compute the odds of two fair coins."""
     coins = RandomisedResponse()
     yes = np.exp(coins.log_mass([True], point=True)[0])
     lines = [
@@ -39,7 +39,7 @@ def example_1() -> Table:
 
 
 def example_2() -> Table:
-    """Return the chance that a row is released from two neighbours, of which one has it."""
+    """Compute the chance that a row is released from two neighbours, of which one has it."""
     release = RandomRow(Databases(Categories("ab"), 5))
     chances = [math.exp(release.log_mass(["b"], list(database))[0]) for database in ("aaaaa", "aaaab")]
     lines = [
@@ -50,7 +50,7 @@ def example_2() -> Table:
 
 
 def proposition_2() -> Table:
-    """Return the floor of type I + type II error, and what randomised response attains."""
+    """Compute the floor of type I + type II error, and what randomised response attains."""
     lines = []
     for epsilon, floor, attained in (
         ("0.1", "0.776", "0.950"),
@@ -70,7 +70,7 @@ def proposition_2() -> Table:
 
 
 def example_3() -> Table:
-    """Return how far off the most wrong of 10,000 counts is, 95 times of 100."""
+    """Compute the bound that the largest error of 10,000 counts keeps 95 % of the time."""
     lines = [Line("ln(10000/0.05)", math.log(NAMES / 0.05), "12.21", "12.2061")]
     for epsilon, printed, limit, bound, exact in (
         (2, "12.21", "12.21", "13", "12"),
@@ -90,12 +90,12 @@ def example_3() -> Table:
             Line(f"exact 95 % quantile, ε={epsilon}", counts.largest_error(0.05), "", exact),
         ]
     return Table(
-        "PG Example 3: 10,000 first names, sensitivity 2: no count is off by more, 95 times of 100", lines
+        "PG Example 3: 10,000 first names, sensitivity 2: no count is off by more, 95 % of the time", lines
     )
 
 
 def example_4() -> Table:
-    """Return the odds of noisy max where a row is replaced: one count falls and another rises."""
+    """Compute the odds of noisy max where a row is replaced: one count falls and another rises."""
     false = "print is wrong: above ε = 1"
     before, after = (first_is_largest(lead) for lead in (0, -2))
     far = math.log(first_is_largest(-20) / first_is_largest(-22))
@@ -120,7 +120,7 @@ def example_4() -> Table:
 def first_is_largest(lead: int, quanta: int = 256) -> float:
     """Return P(u1 + L1 > u2 + L2) for u1 - u2 = `lead` and standard Laplace noise.
 
-    On a lattice of `quanta` to the unit, where a tie counts half; that is off by less than 1e-5 of it.
+    On a lattice of `quanta` to the unit, where a tie counts half; the error is less than 1e-5 of it.
     """
     z = np.arange(-60 * quanta, 60 * quanta + 1)
     mass = np.exp(Laplace(1, Fraction(1, quanta)).log_mass(z, 0))
@@ -130,12 +130,12 @@ def first_is_largest(lead: int, quanta: int = 256) -> float:
 
 
 def revenue(price_cents: int) -> int:
-    """Return the price times how many of the bidders pay it, in cents."""
+    """Return the price times the number of bidders who pay it, in cents."""
     return price_cents * sum(bid >= price_cents for bid in BIDS_CENTS)
 
 
 def example_5() -> Table:
-    """Return the revenues of four prices, and the exponential mechanism's law on them."""
+    """Compute the revenues of four prices, and the exponential mechanism's law on them."""
     revenues = [revenue(price) for price in PRICES_CENTS]
     law = np.exp(_auction().log_mass(range(4), revenues))
     printed = ("3", "1.01", "3", "0")
@@ -150,7 +150,7 @@ def example_5() -> Table:
 
 
 def example_6() -> Table:
-    """Return the utility bound of the exponential mechanism for Example 5's auction."""
+    """Compute the utility bound of the exponential mechanism for Example 5's auction."""
     auction, revenues = _auction(), [revenue(price) for price in PRICES_CENTS]
     law = np.exp(auction.log_mass(range(4), revenues))
     bad = float(law[np.array(revenues) <= 101].sum())

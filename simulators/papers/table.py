@@ -1,4 +1,4 @@
-"""A table of numbers: what is computed, what the paper prints, what was verified before."""
+"""Tables of numbers: each as computed, as the paper prints it, and as it was verified before."""
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
@@ -10,9 +10,9 @@ _HEADINGS = ("", "computed", "in print", "verified", "")
 class Line(NamedTuple):
     """One number of an item.
 
-    `value` is computed when the table is made. `printed` is the paper's own number or formula, empty where
-    its text gives none. `verified` is the number as it was verified by hand or by another program; `value` is
-    shown with as many decimals. `remark` says where print is wrong.
+    `value` is computed when the table is made. `printed` is the paper's own number or formula, empty
+    where its text gives none. `verified` is the number as it was verified by hand or by another program;
+    `value` is shown with as many decimals. `remark` says where print is wrong.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Table(NamedTuple):
         return all(line.agrees for line in self.lines)
 
     def text(self) -> str:
-        """The table as text, its columns aligned; a number that is not the verified one is marked."""
+        """Format the table as text with aligned columns; mark each number that is not the verified one."""
         cells = [_HEADINGS, *(_cells(line) for line in self.lines)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         rows = []

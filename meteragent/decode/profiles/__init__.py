@@ -1,4 +1,4 @@
-"""The profiles of known devices, by name: one module a family."""
+"""The profiles of known devices, by name: one module for each family."""
 
 from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import (
@@ -35,5 +35,5 @@ _FAMILIES: tuple[tuple[Profile, ...], ...] = (
     iammeter.PROFILES,
 )
 
-PROFILES: dict[str, Profile] = {one.name: one for family in _FAMILIES for one in family}
-"""Every profile there is, in the order in which `discover` tries them."""
+PROFILES: dict[str, Profile] = {profile.name: profile for family in _FAMILIES for profile in family}
+"""Every profile, in the order in which `discover` tries them."""

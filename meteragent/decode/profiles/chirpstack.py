@@ -1,4 +1,4 @@
-"""ChirpStack v4: an uplink as JSON, with what the device profile's codec made of it under ``object``.
+"""ChirpStack v4: an uplink as JSON, with the output of the device profile's codec under ``object``.
 
 The fields of ``object`` are the codec's, so ``source.value`` is a JMESPath expression relative to it, and
 kind and unit are the configuration's. ``time`` is when a gateway received the uplink, RFC 3339.
@@ -6,20 +6,25 @@ kind and unit are the configuration's. ``time`` is when a gateway received the u
 
 from collections.abc import Callable, Sequence
 
-from meteragent.decode import Found
-from meteragent.decode.json import at, document_of, finder, number_of, time_of
+from meteragent.decode import PayloadNumber
+from meteragent.decode.json import document_of, finder, number_of, time_of, value_at
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 
 
-def _field(path: str) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of a codec's field; raises ValueError where `path` is no JMESPath expression."""
+def _field(path: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of a codec's field; raises ValueError if `path` is not a JMESPath expression."""
     find = finder(path)
 
-    def read(payload: bytes) -> tuple[Found]:
+    def read(payload: bytes) -> tuple[PayloadNumber]:
         document = document_of(payload)
-        number, eui = number_of(find(at(document, "object"))), at(document, "deviceInfo", "devEui")
-        return (Found(time_of(at(document, "time")), number, eui if isinstance(eui, str) else None),)
+        number, eui = (
+            number_of(find(value_at(document, "object"))),
+            value_at(document, "deviceInfo", "devEui"),
+        )
+        return (
+            PayloadNumber(time_of(value_at(document, "time")), number, eui if isinstance(eui, str) else None),
+        )
 
     return read
 
@@ -48,11 +53,11 @@ CHIRPSTACK = Profile(
     personal=("deviceInfo", "devAddr", "rxInfo", "txInfo", "data"),
     traps=(
         "an uplink each quarter of an hour is assumed: source.every states the device's own period",
-        "instead of application/1 the topic has the application's id",
-        "any other field of object by its path, such as value = 'meter.\"total-energy\"'",
-        "rxInfo says where the gateways stand that heard it, and so where the meter is",
+        "the topic holds the application's id in place of 1 in application/1",
+        "any other field of object is named by its path, such as value = 'meter.\"total-energy\"'",
+        "rxInfo holds the positions of the receiving gateways, and so reveals where the meter is",
         "without a codec in the device profile there is no object",
-        "the same frame may come again under a later time: an uplink that was not confirmed",
+        "an unconfirmed uplink may come again, as the same frame under a later time",
     ),
 )
 

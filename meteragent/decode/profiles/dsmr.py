@@ -1,11 +1,11 @@
-"""DSMR and its relatives: P1 telegrams as they are, and what dsmr-reader makes of them."""
+"""DSMR and its relatives: raw P1 telegrams, and the messages that dsmr-reader makes of them."""
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from meteragent.decode import Found
-from meteragent.decode.json import at, document_of, number_or_text, time_of
+from meteragent.decode import PayloadNumber
+from meteragent.decode.json import document_of, number_or_text, time_of, value_at
 from meteragent.decode.number import bare, total
 from meteragent.decode.p1 import Telegram, telegram
 from meteragent.decode.profile import Profile, Quantity
@@ -15,50 +15,52 @@ from meteragent.domain.units import MINUTE_MS, Kind
 _KILO, _WH = Fraction(1000), Fraction(1)
 _EVERY_MS = 10_000
 _TARIFFS = "the registers of all tariffs are summed: one alone would show when the tariff changes"
-_NET = "power is what is drawn; power-net is less what is fed in: with panels window.range reaches below 0"
+_NET = "power is the power drawn; power-net subtracts feed-in: with panels window.range must reach below 0"
 
 
 def _all(numbers: Sequence[Decimal | None]) -> Decimal:
-    """The sum of numbers that are all there; else raises PayloadError."""
-    there = [one for one in numbers if one is not None]
-    if not there or len(there) < len(numbers):
+    """Add numbers; raises PayloadError if one is missing."""
+    present = [number for number in numbers if number is not None]
+    if not present or len(present) < len(numbers):
         raise PayloadError("refused_missing")
-    return total(there)
+    return total(present)
 
 
 # P1 telegrams -------------------------------------------------------------------------------------
 
 
-def _telegram(find: Callable[[Telegram], Decimal]) -> Callable[[bytes], Sequence[Found]]:
-    def read(payload: bytes) -> tuple[Found]:
-        found = telegram(payload)
-        return (Found(found.time_ms, find(found)),)
+def _telegram(find: Callable[[Telegram], Decimal]) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    def read(payload: bytes) -> tuple[PayloadNumber]:
+        message = telegram(payload)
+        return (PayloadNumber(message.time_ms, find(message)),)
 
     return read
 
 
 def _register(direction: int) -> Callable[[Telegram], Decimal]:
-    """The register of a direction, 1 or 2: as the meter sums it, else the sum of its two tariffs."""
+    """Make the reader of a direction's register, 1 or 2: the meter's own sum, or that of its two tariffs."""
 
-    def find(found: Telegram) -> Decimal:
-        both, first, second = (found.number(f"1-0:{direction}.8.{tariff}", "kWh") for tariff in range(3))
-        if both is not None and (first is None) == (second is None):
-            return both
-        return _all([first, second])
+    def find(message: Telegram) -> Decimal:
+        summed, tariff_1, tariff_2 = (
+            message.number(f"1-0:{direction}.8.{tariff}", "kWh") for tariff in range(3)
+        )
+        if summed is not None and (tariff_1 is None) == (tariff_2 is None):
+            return summed
+        return _all([tariff_1, tariff_2])
 
     return find
 
 
-def _drawn(found: Telegram) -> Decimal:
-    return _all([found.number("1-0:1.7.0", "kW")])
+def _drawn(message: Telegram) -> Decimal:
+    return _all([message.number("1-0:1.7.0", "kW")])
 
 
-def _fed_in(found: Telegram) -> Decimal:
-    return _all([found.number("1-0:2.7.0", "kW")])
+def _fed_in(message: Telegram) -> Decimal:
+    return _all([message.number("1-0:2.7.0", "kW")])
 
 
-def _net(found: Telegram) -> Decimal:
-    return total([_drawn(found), _fed_in(found).copy_negate()])
+def _net(message: Telegram) -> Decimal:
+    return total([_drawn(message), _fed_in(message).copy_negate()])
 
 
 P1 = Profile(
@@ -89,24 +91,30 @@ P1 = Profile(
         _NET,
         "0-0:98.1.0, 1-0:1.6.0 and 1-0:1.4.0 (Belgium) are means and peaks of 13 months: not offered",
         "the time is YYMMDDhhmmss with S or W in Central European Time; DSMR 2 has none: arrival counts",
-        "in Finland and Lithuania that is an hour ahead: readings are refused as ahead of the clock",
-        "DSMR 2 and 3 have no checksum: what goes wrong on the way is not seen",
-        "every second from DSMR 5 on (source.every = '1s'), every 10 s before",
+        "in Finland and Lithuania the time is an hour ahead: readings are refused as ahead of the clock",
+        "DSMR 2 and 3 have no checksum: errors in transmission are not detected",
+        "telegrams come every second from DSMR 5 on (source.every = '1s'), every 10 s before",
     ),
 )
 
 # dsmr-reader --------------------------------------------------------------------------------------
 
 
-def _document(more: tuple[str, ...], less: tuple[str, ...] = ()) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of fields that are summed, less others."""
+def _document(
+    more: tuple[str, ...], less: tuple[str, ...] = ()
+) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of the sum of fields, less the sum of others."""
 
-    def read(payload: bytes) -> tuple[Found]:
+    def read(payload: bytes) -> tuple[PayloadNumber]:
         document = document_of(payload)
-        drawn, fed_in = (
-            total(number_or_text(at(document, name)) for name in names) for names in (more, less)
+        more_sum, less_sum = (
+            total(number_or_text(value_at(document, name)) for name in names) for names in (more, less)
         )
-        return (Found(time_of(at(document, "timestamp")), total([drawn, fed_in.copy_negate()])),)
+        return (
+            PayloadNumber(
+                time_of(value_at(document, "timestamp")), total([more_sum, less_sum.copy_negate()])
+            ),
+        )
 
     return read
 
@@ -141,7 +149,7 @@ READER = Profile(
     hold_ms=5 * MINUTE_MS,
     personal=("id", "extra_device_timestamp", "extra_device_delivered"),
     traps=(
-        "numbers are texts; the names of the fields are dsmr-reader's own, unless they were changed there",
+        "numbers are texts; the fields have dsmr-reader's default names, which its configuration can change",
         _TARIFFS,
         _NET,
         "dsmr/day-consumption and dsmr/current-month are sums of the same energy: not offered",
@@ -160,7 +168,7 @@ TOPICS = Profile(
     hold_ms=5 * MINUTE_MS,
     traps=(
         "a register needs both tariffs: phases = ['electricity_delivered_1', 'electricity_delivered_2']",
-        "a bare number does not say what it is: the topic's end must fit the quantity",
+        "a bare number does not state its quantity: the end of the topic must match it",
     ),
 )
 

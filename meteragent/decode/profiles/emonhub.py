@@ -1,16 +1,16 @@
 """emonhub of OpenEnergyMonitor: JSON, one topic for each input, or comma-separated values by position.
 
-All three formats are often on at once and say the same; one is to be read. What the inputs are called is
-the user's configuration, so any of them can be named in ``source.value``. Values without names are asked for
-as ``2 of 11``: where there are not so many, nobody knows which is which.
+All three formats are often active at once with the same content; read only one of them. The user's
+configuration names the inputs, so ``source.value`` may hold any name. Values without names are selected as
+``2 of 11``; with another number of values their order is unknown, and the message is refused.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from meteragent.decode import Found
-from meteragent.decode.json import at, document_of, number_of, time_of
+from meteragent.decode import PayloadNumber
+from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import bare, number_in, text_of
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError
@@ -19,37 +19,37 @@ from meteragent.domain.units import MINUTE_MS, Kind
 _PLACE = re.compile(r"([1-9]\d?) of ([1-9]\d?)", re.ASCII)
 
 
-def _input(key: str) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of an input: from JSON by its key, or alone on its own topic."""
+def _input(key: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of an input: from JSON by its key, or alone on its own topic."""
 
-    def read(payload: bytes) -> tuple[Found]:
+    def read(payload: bytes) -> tuple[PayloadNumber]:
         if not payload.lstrip().startswith(b"{"):
             return bare(payload)
         document = document_of(payload)
-        return (Found(time_of(at(document, "time")), number_of(at(document, key))),)
+        return (PayloadNumber(time_of(value_at(document, "time")), number_of(value_at(document, key))),)
 
     return read
 
 
-def _column(place: int, count: int) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of the value at a place, counted from 1, of so many."""
+def _column(position: int, count: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of the value at a position, counted from 1, among `count` values."""
 
-    def read(payload: bytes) -> tuple[Found]:
+    def read(payload: bytes) -> tuple[PayloadNumber]:
         columns = text_of(payload).split(",")
         if len(columns) != count:
             raise PayloadError("refused_columns")
-        return (Found(None, number_in(columns[place - 1])),)
+        return (PayloadNumber(None, number_in(columns[position - 1])),)
 
     return read
 
 
 def _named(kind: Kind, name: str) -> Quantity | None:
-    """Any input; its unit is the configuration's."""
+    """Make the quantity of an input; the configuration states its unit."""
     return Quantity(kind, None, _input(name))
 
 
 def _placed(kind: Kind, name: str) -> Quantity | None:
-    """The value at any place; its unit is the configuration's."""
+    """Make the quantity of the value at a position; the configuration states its unit."""
     match = _PLACE.fullmatch(name)
     if match is None or int(match[1]) > int(match[2]):
         return None
@@ -57,10 +57,10 @@ def _placed(kind: Kind, name: str) -> Quantity | None:
 
 
 _TRAPS = (
-    "the three formats say the same: only one of them is to be read",
-    "pulsecount is a register of pulses: source.scale is what a pulse is, such as 1 Wh at 1000 pulses a kWh",
+    "the three formats have the same content: read only one of them",
+    "pulsecount is a register of pulses: source.scale is a pulse's energy, such as 1 Wh at 1000 pulses a kWh",
     "power is below 0 while more is fed in than drawn: window.range must reach below 0",
-    "power is a sample or a mean of 5 to 10 s, by the device's firmware",
+    "power is a sample or a mean of 5 to 10 s, depending on the device's firmware",
 )
 
 JSON = Profile(
@@ -87,8 +87,8 @@ CSV = Profile(
     period_ms=10_000,
     hold_ms=5 * MINUTE_MS,
     traps=(
-        "values are known by their place alone: value = '2 of 11' is the second of exactly eleven",
-        "the signal's strength comes last where a node is heard by radio: it counts as one more",
+        "values are identified by position alone: value = '2 of 11' is the second of exactly eleven",
+        "for a node received by radio the signal strength comes last and counts as one more value",
         *_TRAPS,
     ),
 )

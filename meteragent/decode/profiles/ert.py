@@ -1,12 +1,12 @@
 """American ERT meters by radio: rtl_433, rtlamr (its lines on MQTT) and rtlamr2mqtt.
 
-A meter tells its register every minute or so (SCM, SCM+), or the register and the last 47 intervals of five
-minutes (IDM). Intervals stand newest first. The newest ended, and the IDM's register was read,
-``TransmitTimeOffset`` sixteenths of a second before the message; in recordings the same interval's end, told
-three times, lay within 40 ms, so ends are rounded to seconds and what is told again has the same time.
+A meter sends its register about every minute (SCM, SCM+), or the register and the last 47 intervals of five
+minutes (IDM), with the newest interval first. The newest interval ended, and the IDM's register was read,
+``TransmitTimeOffset`` sixteenths of a second before the message. In recordings, three messages placed the end
+of the same interval within 40 ms. So ends are rounded to seconds, and a repeated interval has the same time.
 
-Counts are 1 or 10 Wh (or more) by meter: ``source.unit`` and ``source.scale`` say what a count is.
-A receiver hears hundreds of meters: only messages of ``source.id`` count.
+A count is 1 Wh, 10 Wh or more, depending on the meter: ``source.unit`` and ``source.scale`` state its energy.
+A receiver hears hundreds of meters, so only messages of ``source.id`` count.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from meteragent.decode import Found
-from meteragent.decode.json import at, document_of, number_of, time_of
+from meteragent.decode import PayloadNumber
+from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import number_in
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError
@@ -23,7 +23,7 @@ from meteragent.domain.units import MINUTE_MS, Kind
 
 _INTERVAL_MS = 5 * MINUTE_MS
 _TOLD_MS = 2 * _INTERVAL_MS
-"""An interval that a slot's end cuts is told up to so long after that, some messages not being heard."""
+"""The longest delay of the interval that a slot's end cuts, because some messages are lost."""
 _INTERVALS = 47
 _INTERVAL_MAX = 2**9 - 1
 _COUNT_MAX = 2**32 - 1
@@ -32,7 +32,7 @@ _OFFSET_MAX = _INTERVAL_MS * _OFFSETS_PER_S // 1000
 
 
 class _Format(NamedTuple):
-    """Where a kind of message has what: `under` are the objects around its fields."""
+    """The layout of a kind of message: the keys of its fields, and the path `under` which they are."""
 
     type_key: str
     type: str
@@ -43,7 +43,7 @@ class _Format(NamedTuple):
 
 
 def _rtl_433(model: str, id_: str, count: str) -> _Format:
-    """rtl_433's own time is local and has no zone: it is not used."""
+    """Make the layout of an rtl_433 message, whose own time is not used: it is local and has no zone."""
     return _Format("model", model, (), id_, count, None)
 
 
@@ -51,100 +51,100 @@ def _rtlamr(type_: str, id_: str, count: str) -> _Format:
     return _Format("Type", type_, ("Message",), id_, count, "Time")
 
 
-def _whole(found: Any, largest: int) -> int:
-    """A count; raises PayloadError where it is none."""
-    number = number_of(found)
+def _whole(value: Any, largest: int) -> int:
+    """Return a value that is a count; raises PayloadError for others."""
+    number = number_of(value)
     if not 0 <= number <= largest or number != number.to_integral_value():
         raise PayloadError("refused_type")
     return int(number)
 
 
-def _serial(found: Any) -> str:
-    """A meter's id as it is written; raises PayloadError where it is none."""
-    text = str(number_of(found))
+def _serial(value: Any) -> str:
+    """Return a value that is a meter's id, as text; raises PayloadError for others."""
+    text = str(number_of(value))
     if not text.isdecimal():
         raise PayloadError("refused_type")
     return text
 
 
 def _end_ms(sent_ms: int | None, offset: int) -> int | None:
-    """When the newest interval ended, to the second; before the arrival where there is no time."""
+    """Return the end of the newest interval, to the second; relative to the arrival if there is no time."""
     before_ms = offset * 1000 // _OFFSETS_PER_S
     end_ms = (sent_ms or 0) - before_ms
     rounded_ms = (end_ms + 500) // 1000 * 1000
     return rounded_ms if sent_ms is not None else rounded_ms or None
 
 
-def _intervals(message: Any, sent_ms: int | None, id_: str | None) -> list[Found]:
-    """The intervals of an IDM, oldest first."""
-    blocks = at(message, "DifferentialConsumptionIntervals")
+def _intervals(message: Any, sent_ms: int | None, id_: str | None) -> list[PayloadNumber]:
+    """Return the intervals of an IDM, oldest first."""
+    blocks = value_at(message, "DifferentialConsumptionIntervals")
     if blocks is None:
         raise PayloadError("refused_missing")
     if not isinstance(blocks, list) or len(blocks) != _INTERVALS:
         raise PayloadError("refused_type")
     end_ms = _end_ms(sent_ms, _offset(message)) or 0
-    found = [
-        Found(end_ms - place * _INTERVAL_MS or None, Decimal(_whole(block, _INTERVAL_MAX)), id_)
-        for place, block in enumerate(blocks)
+    intervals = [
+        PayloadNumber(end_ms - position * _INTERVAL_MS or None, Decimal(_whole(block, _INTERVAL_MAX)), id_)
+        for position, block in enumerate(blocks)
     ]
-    return found[::-1]
+    return intervals[::-1]
 
 
 def _offset(message: Any) -> int:
-    """How long the interval had run, in 1/16 s; raises PayloadError where it is longer than one is."""
-    offset = _whole(at(message, "TransmitTimeOffset"), _COUNT_MAX)
+    """Return the time since the newest interval ended, in 1/16 s; raises PayloadError above five minutes."""
+    offset = _whole(value_at(message, "TransmitTimeOffset"), _COUNT_MAX)
     if offset > _OFFSET_MAX:
         raise PayloadError("refused_time")
     return offset
 
 
 def _message(payload: bytes, form: _Format) -> tuple[Any, str, int | None]:
-    """A message of a kind, its meter and its time; others are counted as `other`."""
+    """Return a message of a kind, its meter and its time; messages of another kind are counted as `other`."""
     document = document_of(payload)
-    type_ = at(document, form.type_key)
+    type_ = value_at(document, form.type_key)
     if type_ is None:
         raise PayloadError("refused_missing")
     if type_ != form.type:
         raise PayloadError("other")
-    message = at(document, *form.under)
-    time_ms = None if form.time_key is None else time_of(at(document, form.time_key))
-    return message, _serial(at(message, form.id_key)), time_ms
+    message = value_at(document, *form.under)
+    time_ms = None if form.time_key is None else time_of(value_at(document, form.time_key))
+    return message, _serial(value_at(message, form.id_key)), time_ms
 
 
-def _register(form: _Format) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of a register; an IDM's was read when its newest interval ended."""
+def _register(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of a register; an IDM's register was read when its newest interval ended."""
 
-    def read(payload: bytes) -> tuple[Found]:
+    def read(payload: bytes) -> tuple[PayloadNumber]:
         message, id_, time_ms = _message(payload, form)
-        count = Decimal(_whole(at(message, form.count_key), _COUNT_MAX))
+        count = Decimal(_whole(value_at(message, form.count_key), _COUNT_MAX))
         if form.type == "IDM":
             time_ms = _end_ms(time_ms, _offset(message))
-        return (Found(time_ms, count, id_),)
+        return (PayloadNumber(time_ms, count, id_),)
 
     return read
 
 
-def _blocks(form: _Format) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of an IDM's intervals."""
+def _blocks(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of an IDM's intervals."""
 
-    def read(payload: bytes) -> list[Found]:
+    def read(payload: bytes) -> list[PayloadNumber]:
         message, id_, time_ms = _message(payload, form)
         return _intervals(message, time_ms, id_)
 
     return read
 
 
-def _attributes(payload: bytes) -> list[Found]:
-    """The intervals in the attributes that rtlamr2mqtt sends: the message less its id and register."""
+def _attributes(payload: bytes) -> list[PayloadNumber]:
+    """Read the intervals in the attributes of rtlamr2mqtt, an IDM without its id and register."""
     return _intervals(document_of(payload), None, None)
 
 
-def _state(payload: bytes) -> tuple[Found]:
-    """The register that rtlamr2mqtt sends: a number, or a text in the format of its configuration."""
+def _state(payload: bytes) -> tuple[PayloadNumber]:
+    """Read the register of rtlamr2mqtt: a number, or a text in the format of its configuration."""
     document = document_of(payload)
-    reading = at(document, "reading")
+    reading = value_at(document, "reading")
     number = number_in(reading) if isinstance(reading, str) else number_of(reading)
-    return (Found(time_of(at(document, "lastseen")), number),)
+    return (PayloadNumber(time_of(value_at(document, "lastseen")), number),)
 
 
 def _quantities(scm: _Format, plus: _Format, idm: _Format) -> dict[str, Quantity]:
@@ -159,14 +159,14 @@ def _quantities(scm: _Format, plus: _Format, idm: _Format) -> dict[str, Quantity
     }
 
 
-_COUNTS = "a count is 1 Wh, 10 Wh or more by meter: source.scale says so, such as 10 with unit = 'Wh'"
+_COUNTS = "a count is 1 Wh, 10 Wh or more: source.scale states it, such as 10 with unit = 'Wh'"
 _TRAPS = (
     _COUNTS,
     "an SCM's register has 24 bits: source.modulus is 16777216 counts, such as 167772160 Wh",
-    "neighbours' meters come on the same topic: source.id is needed, others are counted as refused_meter",
+    "neighbours' meters are on the same topic: source.id is required, others are counted as refused_meter",
     "an IDM repeats 47 intervals in every message; each counts once",
-    "an interval holds at most 511 counts, and an outage does not show in it",
-    "SCM and IDM tell the same secret: reading both adds up",
+    "an interval holds at most 511 counts, and does not show an outage",
+    "SCM and IDM reveal the same secret: the charges of reading both add up",
 )
 _SERIAL = "the meter's serial number"
 _RESOLUTION_W = Fraction(120)
@@ -189,7 +189,7 @@ RTL_433 = Profile(
     personal=("id", "ERTSerialNumber", "EndpointID", "TamperCounters", "PowerOutageFlags"),
     traps=(
         *_TRAPS,
-        "one packet comes as IDM and as NETIDM, of which one is wrong: compare with the meter's display",
+        "one packet comes as IDM and as NETIDM, one of which is wrong: compare with the meter's display",
         "its time is local and without a zone: arrival counts",
     ),
 )
@@ -227,9 +227,9 @@ RTLAMR2MQTT = Profile(
     personal=("TamperCounters", "PowerOutageFlags"),
     traps=(
         _COUNTS,
-        "a format such as ####.## in its configuration moves the point: source.unit is what it then means",
-        "state has the register; intervals are on attributes, of meters that send IDM, without a time",
-        "the register of an IDM is up to five minutes older than its time says",
+        "a format such as ####.## in its configuration moves the decimal point: source.unit must match it",
+        "state has the register; for meters that send IDM, attributes has the intervals, without a time",
+        "the register of an IDM is up to five minutes older than its time",
     ),
 )
 

@@ -1,10 +1,10 @@
-"""Glow of Hildebrand: the display or the stick of a British SMETS2 meter, by local MQTT."""
+"""Hildebrand Glow: the display or stick of a British SMETS2 meter, over local MQTT."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from meteragent.decode import Found
-from meteragent.decode.json import at, document_of, number_of, time_of
+from meteragent.decode import PayloadNumber
+from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MINUTE_MS, Kind
@@ -12,18 +12,18 @@ from meteragent.domain.units import MINUTE_MS, Kind
 _KILO, _WH = Fraction(1000), Fraction(1)
 
 
-def _reader(unit: str, *names: str) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of a number in an object that states its unit."""
+def _reader(unit: str, *names: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of a number in an object that states its unit."""
 
-    def read(payload: bytes) -> tuple[Found]:
+    def read(payload: bytes) -> tuple[PayloadNumber]:
         document = document_of(payload)
-        meter = at(document, "electricitymeter")
-        if meter is None and at(document, "gasmeter") is not None:
+        meter = value_at(document, "electricitymeter")
+        if meter is None and value_at(document, "gasmeter") is not None:
             raise PayloadError("other")
-        number = number_of(at(meter, *names))
-        if at(meter, *names[:-1], "units") != unit:
+        number = number_of(value_at(meter, *names))
+        if value_at(meter, *names[:-1], "units") != unit:
             raise PayloadError("refused_unit")
-        return (Found(time_of(at(meter, "timestamp")), number),)
+        return (PayloadNumber(time_of(value_at(meter, "timestamp")), number),)
 
     return read
 
@@ -48,7 +48,7 @@ GLOW = Profile(
     personal=("mpan", "supplier", "price", "day", "week", "month"),
     traps=(
         "MPAN, supplier and tariff are in the same object as the register",
-        "the registers of the day, the week and the month are not offered: they are parts of the same secret",
+        "the registers of day, week and month are not offered: they are parts of the same secret",
         "the gas meter is on another topic; its messages are counted as other",
     ),
 )

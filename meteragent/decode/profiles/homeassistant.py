@@ -1,8 +1,8 @@
-"""Home Assistant's statestream and ESPHome: a topic for each sensor, and a bare text on it."""
+"""Home Assistant's statestream and ESPHome: a topic for each sensor, with a bare text as payload."""
 
 from collections.abc import Callable, Sequence
 
-from meteragent.decode import Found
+from meteragent.decode import PayloadNumber
 from meteragent.decode.number import bare
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError
@@ -11,21 +11,21 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 _NO_VALUE = (b"unknown", b"unavailable", b"none")
 
 
-def _state(payload: bytes) -> Sequence[Found]:
-    """The number of a sensor's state; raises PayloadError."""
+def _state(payload: bytes) -> Sequence[PayloadNumber]:
+    """Read the number of a sensor's state; raises PayloadError."""
     if payload.strip().lower() in _NO_VALUE:
         raise PayloadError("refused_unavailable")
     return bare(payload)
 
 
-def _quantities(read: Callable[[bytes], Sequence[Found]]) -> dict[str, Quantity]:
+def _quantities(read: Callable[[bytes], Sequence[PayloadNumber]]) -> dict[str, Quantity]:
     return {
         "power": Quantity(Kind.POWER, None, read, timed=False),
         "energy": Quantity(Kind.REGISTER, None, read, timed=False),
     }
 
 
-_UNIT = "the payload does not say the unit: source.unit states it"
+_UNIT = "the payload has no unit: source.unit states it"
 _NO_TIME = "no time: arrival counts"
 
 STATESTREAM = Profile(
@@ -40,9 +40,9 @@ STATESTREAM = Profile(
     identifies="the sensor's name",
     personal=("friendly_name and other attributes, which are topics of their own",),
     traps=(
-        "unknown and unavailable are no readings, and no 0",
+        "unknown and unavailable are not readings, nor 0",
         _UNIT + "; Home Assistant shows it as unit_of_measurement",
-        "sent when the state changes, as finely as the sensor's integration: source.dead_band states it",
+        "sent when the state changes, by a step of the sensor's integration: source.dead_band states it",
         _NO_TIME + "; last_updated is a topic of its own",
     ),
 )

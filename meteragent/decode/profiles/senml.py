@@ -1,6 +1,7 @@
-"""SenML in JSON (RFC 8428): whatever device sends it.
+"""SenML in JSON (RFC 8428), from any device.
 
-The names of records are the device's own, and have no spaces: quantities that mean no name have some.
+Devices choose the names of records, which have no spaces; quantities without a record's name have spaces in
+theirs.
 """
 
 import re
@@ -14,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
 
 
 def _named(kind: Kind, name: str) -> Quantity | None:
-    """The records of a name, or of its end behind a ``:`` or ``/``."""
+    """Make the quantity of the records of a name, or of its end after a ``:`` or ``/``."""
     if not _NAME.fullmatch(name):
         return None
     return Quantity(kind, Fraction(1) if kind is Kind.POWER else J_IN_WH, reader(kind, name))
@@ -33,15 +34,15 @@ SENML = Profile(
     named=_named,
     every_ms=MINUTE_MS,
     hold_ms=15 * MINUTE_MS,
-    identifies="what names the device in its topic",
+    identifies="the device's name in its topic",
     dead_band_known=False,
     personal=("bn", "n"),
     traps=(
-        "where a pack has several names of a fitting unit, source.value says which: the full name or its end",
+        "if several names have a matching unit, source.value selects one: the full name or its end",
         "names often hold a MAC address or a serial number",
         "times below 2**28 s are relative to the arrival",
         "a field whose label ends in _ must be understood: such a pack is refused",
-        "an energy in J, Wh or kWh may be a register or an interval's: source.kind says which",
+        "an energy in J, Wh or kWh may be that of a register or an interval: source.kind states which",
     ),
 )
 

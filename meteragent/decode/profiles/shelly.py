@@ -1,8 +1,8 @@
 """Shelly Gen2, Gen3 and Gen4 (JSON), and Gen1 (bare numbers).
 
-A Gen2+ device sends the status of a component, such as em:0, alone on ``<prefix>/status/em:0``, without a
-time, and what changed of any component in a NotifyStatus on ``<prefix>/events/rpc``, with ``params.ts``.
-Both are read; what a notification does not hold is no error, but no reading either.
+A Gen2+ device sends the status of a component, such as em:0, on ``<prefix>/status/em:0``, without a time. It
+sends the changes of all components in a NotifyStatus on ``<prefix>/events/rpc``, with ``params.ts``. Both are
+read. A notification without the quantity is not an error, and not a reading either.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,8 +10,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from meteragent.decode import Found
-from meteragent.decode.json import at, document_of, number_of, time_of
+from meteragent.decode import PayloadNumber
+from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import bare
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError
@@ -25,41 +25,41 @@ _ABSENT = object()
 
 
 def _status(payload: bytes, component: str, *names: str) -> tuple[Any, int | None]:
-    """What a message says under these names of a component, and when; raises PayloadError.
+    """Return the value under a component's path of names, and its time; raises PayloadError.
 
-    Of a notification, what is not there has not changed: it is one of the `other` messages.
+    A value that a notification lacks has not changed: the message is counted as `other`.
     """
     document = document_of(payload)
     if not isinstance(document, dict):
         raise PayloadError("refused_type")
     if "method" not in document:
-        return at(document, *names), None
+        return value_at(document, *names), None
     if document["method"] not in _NOTIFICATIONS:
         raise PayloadError("other")
     params = document.get("params")
-    inside = at(params, component, *names[:-1])
-    found = inside.get(names[-1], _ABSENT) if isinstance(inside, dict) else _ABSENT
-    if found is _ABSENT:
+    fields = value_at(params, component, *names[:-1])
+    value = fields.get(names[-1], _ABSENT) if isinstance(fields, dict) else _ABSENT
+    if value is _ABSENT:
         raise PayloadError("other")
-    return found, time_of(at(params, "ts"))
+    return value, time_of(value_at(params, "ts"))
 
 
-def _number(component: str, *names: str) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of one number of a component."""
+def _number(component: str, *names: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of one number of a component."""
 
-    def read(payload: bytes) -> tuple[Found]:
-        found, time_ms = _status(payload, component, *names)
-        return (Found(time_ms, number_of(found)),)
+    def read(payload: bytes) -> tuple[PayloadNumber]:
+        value, time_ms = _status(payload, component, *names)
+        return (PayloadNumber(time_ms, number_of(value)),)
 
     return read
 
 
-def _minutes(component: str) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of the last full minutes; the first listed ends at `minute_ts`."""
+def _minutes(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of the last full minutes; the first in the list ends at `minute_ts`."""
 
-    def read(payload: bytes) -> list[Found]:
+    def read(payload: bytes) -> list[PayloadNumber]:
         energy, _ = _status(payload, component, "aenergy")
-        end_ms, blocks = time_of(at(energy, "minute_ts")), at(energy, "by_minute")
+        end_ms, blocks = time_of(value_at(energy, "minute_ts")), value_at(energy, "by_minute")
         if end_ms % MINUTE_MS:
             raise PayloadError("refused_time")
         if not isinstance(blocks, list):
@@ -67,14 +67,17 @@ def _minutes(component: str) -> Callable[[bytes], Sequence[Found]]:
         numbers: list[Decimal] = [number_of(block) for block in blocks]
         if not numbers:
             raise PayloadError("refused_missing")
-        return [Found(end_ms - place * MINUTE_MS, one) for place, one in reversed(list(enumerate(numbers)))]
+        return [
+            PayloadNumber(end_ms - position * MINUTE_MS, number)
+            for position, number in reversed(list(enumerate(numbers)))
+        ]
 
     return read
 
 
-def _channels(count: int, name: str, of: Callable[[int], Quantity]) -> dict[str, Quantity]:
-    """A quantity of each channel: of channel 0 by its name alone."""
-    return {name if channel == 0 else f"{name}-{channel}": of(channel) for channel in range(count)}
+def _channels(count: int, name: str, make: Callable[[int], Quantity]) -> dict[str, Quantity]:
+    """Make a quantity of each channel; that of channel 0 has the bare name."""
+    return {name if channel == 0 else f"{name}-{channel}": make(channel) for channel in range(count)}
 
 
 def _power(component: str, *names: str) -> Quantity:
@@ -90,7 +93,7 @@ def _by_minute(component: str) -> Quantity:
 
 
 def _metered(component: str, channels: int) -> dict[str, Quantity]:
-    """What a component with a power meter measures."""
+    """Make the quantities of a component with a power meter."""
     return {
         **_channels(channels, "power", lambda i: _power(f"{component}:{i}", "apower")),
         **_channels(channels, "energy", lambda i: _register(f"{component}:{i}", "aenergy", "total")),
@@ -101,12 +104,12 @@ def _metered(component: str, channels: int) -> dict[str, Quantity]:
 
 _IDENTIFIES = "the device's name, which holds its MAC address"
 _PERSONAL = ("src", "dst", "mac", "ssid", "sta_ip")
-_ON_CHANGE = "sent when the power has changed by more than 10 W or 5 %, so up to 10 W stand unsent"
+_ON_CHANGE = "sent when the power has changed by more than 10 W or 5 %, so up to 10 W remain unsent"
 _TIMES = "status/… has no time (arrival counts), events/rpc has params.ts"
-_STEADY = "while the power stays as it is nothing may be sent: a reading stands for an hour"
-_PARTIAL = "a NotifyStatus holds what changed: one without the quantity is counted as other"
+_STEADY = "while the power is constant, possibly nothing is sent: a reading holds for an hour"
+_PARTIAL = "a NotifyStatus holds only changes: one without the quantity is counted as other"
 _RESET = "ResetCounters sets registers to 0: a reset"
-_CHANNELS = "on events/rpc the first channel is meant; others by name (power-1), or by their status topic"
+_CHANNELS = "on events/rpc power is the first channel; select others by name (power-1) or by status topic"
 
 
 def _gen2(
@@ -139,13 +142,13 @@ EM = _gen2(
     ("em:0", "emdata:0"),
     {
         "power": _power("em:0", "total_act_power"),
-        **{f"phase-{one}": _power("em:0", f"{one}_act_power") for one in "abc"},
+        **{f"phase-{letter}": _power("em:0", f"{letter}_act_power") for letter in "abc"},
         "import": _register("emdata:0", "total_act"),
         "export": _register("emdata:0", "total_act_ret"),
     },
-    "power is what is drawn less what is fed in: with panels window.range must reach below 0",
-    "each phase is sent when it has changed by more than 10 W or 5 %, so up to 30 W of the sum stand unsent",
-    "the sum and the phases are one secret: several of them add up",
+    "power is the power drawn less feed-in: with panels window.range must reach below 0",
+    "each phase is sent when it has changed by more than 10 W or 5 %, so up to 30 W of the sum remain unsent",
+    "the sum and the phases are one secret: the charges of several of them add up",
     band_w=30,
 )
 EM1 = _gen2(
@@ -197,11 +200,11 @@ GEN1 = Profile(
     dead_band_known=False,
     identifies=_IDENTIFIES,
     traps=(
-        "a bare number does not say what it is: the topic's end must fit the quantity",
+        "a bare number does not state its quantity: the end of the topic must match it",
         "relay/…/energy is in watt-minutes since the start of the device, which sets it to 0: a reset",
-        "emeter/…/energy is no register but what came since the last message: emeter/…/total is one, in Wh",
+        "emeter/…/energy is not a register but the energy since the last message: use emeter/…/total, in Wh",
         "one topic for each phase: phases = ['0', '1', '2']",
-        "what stands unsent is not documented: source.dead_band states it",
+        "how much power remains unsent is not documented: source.dead_band states it",
     ),
 )
 

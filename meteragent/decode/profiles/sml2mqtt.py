@@ -10,7 +10,7 @@ from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.units import MINUTE_MS, Kind
 
 _WHOLE_KWH = Fraction(1000)
-"""Without a PIN; with one, what the meter shows."""
+"""The step without a PIN; with one, the step of the meter's display."""
 
 SML2MQTT = Profile(
     name="sml2mqtt",
@@ -26,11 +26,11 @@ SML2MQTT = Profile(
     identifies="the meter's server id, by which its operator knows it",
     personal=("server id", "public key (0x8181c78205ff)"),
     traps=(
-        "a bare number does not say what it is: the topic ends in 0100100700ff for power in W",
+        "a bare number does not state its quantity: the topic ends in 0100100700ff for power in W",
         "the register's topic ends in 0100010800ff",
-        "the register is in kWh, or in Wh with its option 'Wh in kWh: false': source.unit must say which",
-        "many meters tell power only after a PIN; without it there is a register alone, in whole kWh",
-        "a meter whose register has decimals counts finer: source.dead_band states its step, such as 0.0001",
+        "the register is in kWh, or in Wh with its option 'Wh in kWh: false': source.unit must match it",
+        "many meters send power only after a PIN was entered; without it only a register in whole kWh",
+        "a meter whose register has decimals has a finer step: source.dead_band states it, such as 0.0001",
         "a delta filter in its configuration is a dead band: source.dead_band must state it",
         "power is below 0 while more is fed in than drawn: window.range must reach below 0",
     ),

@@ -1,11 +1,11 @@
-"""Tasmota: the ENERGY of plugs and meters, and the frames of a French meter (Teleinfo)."""
+"""Tasmota: the ENERGY section of plugs and meters, and the frames of a French meter (Teleinfo)."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from meteragent.decode import Found
-from meteragent.decode.json import at, document_of, number_of, number_or_text
+from meteragent.decode import PayloadNumber
+from meteragent.decode.json import document_of, number_of, number_or_text, value_at
 from meteragent.decode.number import total
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError
@@ -19,7 +19,7 @@ _TIME = "Time is local and has no zone: arrival counts"
 
 
 def _section(payload: bytes, name: str) -> dict[str, Any]:
-    """A part of a SENSOR message; raises PayloadError."""
+    """Return a section of a SENSOR message; raises PayloadError."""
     document = document_of(payload)
     if not isinstance(document, dict):
         raise PayloadError("refused_type")
@@ -31,17 +31,17 @@ def _section(payload: bytes, name: str) -> dict[str, Any]:
     return section
 
 
-def _energy(name: str, channel: int | None = None) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of a number, or of a list with one for each channel: their sum, or one of them."""
+def _energy(name: str, channel: int | None = None) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of a number, or of a list with one number a channel: their sum, or one of them."""
 
-    def read(payload: bytes) -> tuple[Found]:
-        found = at(_section(payload, "ENERGY"), name)
-        numbers = [number_of(one) for one in (found if isinstance(found, list) else [found])]
+    def read(payload: bytes) -> tuple[PayloadNumber]:
+        value = value_at(_section(payload, "ENERGY"), name)
+        numbers = [number_of(number) for number in (value if isinstance(value, list) else [value])]
         if channel is not None:
             numbers = numbers[channel : channel + 1]
         if not numbers:
             raise PayloadError("refused_missing")
-        return (Found(None, total(numbers)),)
+        return (PayloadNumber(None, total(numbers)),)
 
     return read
 
@@ -71,9 +71,9 @@ TASMOTA = Profile(
         "Power and Total are a number, or a list with one for each channel: summed, or one as power-1",
         "Today, Yesterday and Period are parts of Total: not offered",
         "EnergyTotal sets Total: a reset",
-        "a message each TelePeriod (300 s), and on change by PowerDelta where it is set: source.dead_band",
-        "its period is long for power: a shorter TelePeriod and source.every, or total, which misses nothing",
-        "reading heads with a script name their own fields: profile = 'json'",
+        "sent each TelePeriod (300 s), and on a change by PowerDelta if that is set: see source.dead_band",
+        "its period is long for power: shorten TelePeriod and source.every, or read total, which has no gaps",
+        "reading heads with a script choose their own fields: use profile = 'json'",
     ),
 )
 
@@ -84,22 +84,22 @@ _CONTRACTS = (
     ("EJPHN", "EJPHPM"),
     ("BBRHCJB", "BBRHPJB", "BBRHCJW", "BBRHPJW", "BBRHCJR", "BBRHPJR"),
 )
-"""The registers of each contract (standard mode first): all of them together are what was drawn."""
+"""The registers of each contract (standard mode first), whose sum is the energy drawn."""
 
 
-def _drawn(payload: bytes) -> tuple[Found]:
+def _drawn(payload: bytes) -> tuple[PayloadNumber]:
     frame = _section(payload, "TIC")
     names = next((names for names in _CONTRACTS if any(name in frame for name in names)), None)
     if names is None:
         raise PayloadError("other")
-    return (Found(None, total(number_or_text(frame.get(name)) for name in names)),)
+    return (PayloadNumber(None, total(number_or_text(frame.get(name)) for name in names)),)
 
 
-def _fed_in(payload: bytes) -> tuple[Found]:
+def _fed_in(payload: bytes) -> tuple[PayloadNumber]:
     frame = _section(payload, "TIC")
     if "EAIT" not in frame:
         raise PayloadError("other")
-    return (Found(None, number_or_text(frame["EAIT"])),)
+    return (PayloadNumber(None, number_or_text(frame["EAIT"])),)
 
 
 TELEINFO = Profile(
@@ -123,10 +123,10 @@ TELEINFO = Profile(
     personal=("ADCO", "ADSC", "PRM", "OPTARIF", "NGTF", "ISOUSC", "MSG1", "MSG2"),
     traps=(
         _TIME,
-        "PAPP and SINSTS are apparent power in VA, which is not W: refused; the registers tell the energy",
+        "PAPP and SINSTS are apparent power in VA, not W, and are refused; the registers have the energy",
         "the registers of all tariffs (HCHC + HCHP and so on) are summed: a frame without one is refused",
         "registers are texts with leading zeros, in Wh",
-        "where only changed fields are published, contracts with tariffs cannot be read: publish full frames",
+        "frames of changed fields alone cannot be read for contracts with tariffs: publish full frames",
     ),
 )
 

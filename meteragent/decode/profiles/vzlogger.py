@@ -1,21 +1,21 @@
 """vzlogger: a bare number, or ``{"timestamp": <ms>, "value": <number>}`` where its option `timestamp` is on.
 
-What a channel measures and in which unit is not in its messages: it is announced once as an OBIS code on
-``../id``. So both are the configuration's.
+A message states neither its quantity nor its unit; an OBIS code on ``../id`` announces them once. So the
+configuration states both.
 """
 
-from meteragent.decode import Found
-from meteragent.decode.json import at, document_of, number_of, time_of
+from meteragent.decode import PayloadNumber
+from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import bare
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.units import MINUTE_MS, Kind
 
 
-def _read(payload: bytes) -> tuple[Found]:
+def _read(payload: bytes) -> tuple[PayloadNumber]:
     if not payload.lstrip().startswith(b"{"):
         return bare(payload)
     document = document_of(payload)
-    return (Found(time_of(at(document, "timestamp")), number_of(at(document, "value"))),)
+    return (PayloadNumber(time_of(value_at(document, "timestamp")), number_of(value_at(document, "value"))),)
 
 
 VZLOGGER = Profile(
@@ -30,11 +30,11 @@ VZLOGGER = Profile(
     hold_ms=5 * MINUTE_MS,
     personal=("../id", "../uuid"),
     traps=(
-        "how often it sends is its configuration's (interval, aggtime): source.every states it",
-        "a message does not say what it is nor in which unit: ../id has the OBIS code, such as 1-0:16.7.0",
-        "raw and agg are one measurement: only one of them is to be read",
+        "its configuration (interval, aggtime) defines how often it sends: source.every states it",
+        "a message states neither quantity nor unit: ../id has the OBIS code, such as 1-0:16.7.0",
+        "raw and agg are one measurement: read only one of them",
         "registers are in Wh for most SML meters and in kWh for most D0 meters",
-        "with its option retain an old value comes at every start: retained messages are no readings",
+        "with its option retain an old value comes at every start: retained messages are not readings",
     ),
 )
 

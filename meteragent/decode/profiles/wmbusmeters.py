@@ -1,14 +1,14 @@
-"""wmbusmeters: a telegram as JSON, the unit in each key, on a topic of the user's own shell command.
+"""wmbusmeters: a telegram as JSON, with the unit in each key, on a topic of the user's own shell command.
 
-``timestamp`` is when the telegram was received, in UTC; ``device_date_time`` is the meter's local time,
-without a zone, and not used.
+``timestamp`` is the time at which the telegram was received, in UTC. ``device_date_time``, the meter's local
+time without a zone, is not used.
 """
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from meteragent.decode import Found
-from meteragent.decode.json import at, document_of, number_of, time_of
+from meteragent.decode import PayloadNumber
+from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
@@ -16,19 +16,23 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 _KILO = Fraction(1000)
 
 
-def _field(name: str) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of one field; heat meters have fields of the same names, which are not meant."""
+def _field(name: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of one field of an electricity meter; heat meters use the same names."""
 
-    def read(payload: bytes) -> tuple[Found]:
+    def read(payload: bytes) -> tuple[PayloadNumber]:
         document = document_of(payload)
-        media = at(document, "media")
+        media = value_at(document, "media")
         if not isinstance(media, str):
             raise PayloadError("refused_missing")
         if media != "electricity":
             raise PayloadError("other")
-        number = number_of(at(document, name))
-        id_ = at(document, "id")
-        return (Found(time_of(at(document, "timestamp")), number, id_ if isinstance(id_, str) else None),)
+        number = number_of(value_at(document, name))
+        id_ = value_at(document, "id")
+        return (
+            PayloadNumber(
+                time_of(value_at(document, "timestamp")), number, id_ if isinstance(id_, str) else None
+            ),
+        )
 
     return read
 
@@ -45,14 +49,14 @@ WMBUSMETERS = Profile(
     },
     every_ms=MINUTE_MS,
     hold_ms=HOUR_MS,
-    identifies="the meter's id or the name that it was given",
+    identifies="the meter's id or its name in the configuration",
     personal=("id", "name", "customer"),
     traps=(
         "power is null in some telegrams: no reading, not 0",
-        "registers of single tariffs are not offered: when each was used is a secret too",
+        "registers of single tariffs are not offered: the times of their use are a secret, too",
         "heat meters have fields of the same names: messages of another medium are counted as other",
-        "telegrams come by radio every few seconds to a quarter of an hour, and some are not heard",
-        "how far apart those are that come, only you know: source.every states it",
+        "telegrams come by radio every few seconds to every quarter of an hour, and some are lost",
+        "source.every states the longest time between received telegrams, which depends on your radio",
     ),
 )
 

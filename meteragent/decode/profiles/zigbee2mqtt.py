@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from meteragent.decode import Found
+from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of, number_of
 from meteragent.decode.number import total
 from meteragent.decode.profile import Profile, Quantity
@@ -11,16 +11,16 @@ from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 
 
-def _sum(*names: str) -> Callable[[bytes], Sequence[Found]]:
-    """The reader of fields that are summed; a message with none of them is about something else."""
+def _sum(*names: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of the sum of fields; a message with none of them is counted as `other`."""
 
-    def read(payload: bytes) -> tuple[Found]:
+    def read(payload: bytes) -> tuple[PayloadNumber]:
         document = document_of(payload)
         if not isinstance(document, dict):
             raise PayloadError("refused_type")
         if not any(name in document for name in names):
             raise PayloadError("other")
-        return (Found(None, total(number_of(document.get(name)) for name in names)),)
+        return (PayloadNumber(None, total(number_of(document.get(name)) for name in names)),)
 
     return read
 
@@ -44,10 +44,10 @@ ZIGBEE2MQTT = Profile(
     identifies="the device's name, by default its IEEE address",
     personal=("device", "friendly_name", "ieee_address", "linkquality"),
     traps=(
-        "sent when a value has changed by what the device is configured with: source.dead_band states it",
+        "sent when a value has changed by the device's configured step: source.dead_band states it",
         "power is phase A on meters with three phases: power-all is the sum of the three",
-        "each message repeats what was known of the other fields; some devices are polled instead",
-        "no time (last_seen is of the radio): arrival counts",
+        "each message repeats the last values of the other fields; some devices are polled instead",
+        "no time (last_seen is that of the radio): arrival counts",
         "retained messages are not readings",
     ),
 )

@@ -1,4 +1,4 @@
-"""Finite mechanisms as exact stochastic matrices, and the numbers that they are made of."""
+"""Finite mechanisms as exact stochastic matrices, and the exact numbers that are their entries."""
 
 from meteragent.privacy.channel.exponential import Number, exp, number
 from meteragent.privacy.channel.family import same_noise

@@ -1,15 +1,15 @@
-"""The numbers that probabilities are made of: quotients of sums of c e^r, c and r rational.
+"""The exact numbers that are the probabilities of a channel: quotients of sums of c e^r, c and r rational.
 
 Theory of operation
 -------------------
-The mechanisms of the papers that are finite have probabilities such as 1/(m + e^epsilon) or
-(1 - e^-epsilon)/(1 + e^-epsilon): rational functions of powers of e whose exponents are rational. These
-numbers are a field, and it can be computed in without rounding. A sum of terms c e^r is kept as its
-exponents and coefficients; a number is a quotient of two such sums. By the theorem of Lindemann and
-Weierstrass e^r1, e^r2 .. are linearly independent over the rationals where r1, r2 .. are different
-rationals: so a sum is zero exactly when all its coefficients are. The sign of any other sum is decided by
-certified bounds of its terms, as many bits as it takes, and they are always enough. So `<`, `==` and `max`
-say the truth, also where a mechanism is exactly as private as it claims and two numbers are equal.
+The finite mechanisms of the papers have probabilities such as 1/(m + e^epsilon) or
+(1 - e^-epsilon)/(1 + e^-epsilon): rational functions of powers of e with rational exponents. These numbers
+form a field, in which one can compute without rounding. A sum of terms c e^r is kept as its exponents and
+coefficients; a number is a quotient of two such sums. By the theorem of Lindemann and Weierstrass
+e^r1, e^r2 .. are linearly independent over the rationals where r1, r2 .. are different rationals: so a sum is
+zero exactly when all its coefficients are. The sign of any other sum is decided by certified bounds of its
+terms, with more and more bits: as the sum is not zero, finitely many suffice. So `<`, `==` and `max` are
+exact, also where a mechanism is exactly as private as it claims and two numbers are equal.
 """
 
 import math
@@ -33,10 +33,10 @@ _LOG_BITS = 128  # the logarithm of a number near 1 is small
 @total_ordering
 @dataclass(frozen=True, eq=False, repr=False)
 class Number:
-    """above / below, a number between which and any other, or any exact one, `<` and `==` are decided.
+    """The quotient above / below of two sums, which compares exactly with numbers, Fractions and ints.
 
     Arithmetic is + - * / with numbers, Fractions and ints; division by zero raises ZeroDivisionError, a
-    float TypeError. `float` is correct to the last bit or two. A number is made by `number` and `exp`.
+    float TypeError. `float` is correct to the last bit or two. Make numbers with `number` and `exp`.
     """
 
     above: Sum
@@ -48,19 +48,19 @@ class Number:
         if not self.above or not theirs.above:
             return self if self.above else theirs
         if self.below == theirs.below:
-            return Number(_plus(self.above, theirs.above), self.below)
-        above = _plus(_times(self.above, theirs.below), _times(theirs.above, self.below))
-        return Number(above, _times(self.below, theirs.below))
+            return Number(_add(self.above, theirs.above), self.below)
+        above = _add(_multiply(self.above, theirs.below), _multiply(theirs.above, self.below))
+        return Number(above, _multiply(self.below, theirs.below))
 
     def __mul__(self, other: Any) -> "Number":
         if not (theirs := _operand(other)):
             return NotImplemented
-        return Number(_times(self.above, theirs.above), _times(self.below, theirs.below))
+        return Number(_multiply(self.above, theirs.above), _multiply(self.below, theirs.below))
 
     def __truediv__(self, other: Any) -> "Number":
         if not (theirs := _operand(other)):
             return NotImplemented
-        return _quotient(_times(self.above, theirs.below), _times(self.below, theirs.above))
+        return _divide(_multiply(self.above, theirs.below), _multiply(self.below, theirs.above))
 
     def __neg__(self) -> "Number":
         return Number({r: -c for r, c in self.above.items()}, self.below)
@@ -88,11 +88,11 @@ class Number:
 
     @property
     def sign(self) -> int:
-        """-1, 0 or 1."""
+        """The sign: -1, 0 or 1."""
         return _sign(self.above) * _sign(self.below)
 
     def bounds(self, bits: int) -> tuple[Fraction, Fraction]:
-        """Rational numbers below and above (or at) this one, at most 2^-bits of its size apart."""
+        """Return rational numbers below and above (or at) this one, at most 2^-bits of its size apart."""
         if not self.above:
             return _ZERO, _ZERO
         k = bits + 8
@@ -111,7 +111,7 @@ class Number:
             k *= 2
 
     def log(self) -> float:
-        """The natural logarithm, correct to the last bits of a float, or to 2^-120.
+        """Return the natural logarithm, correct to the last bits of a float, or to 2^-120.
 
         Raises:
             ValueError: this number is not above zero.
@@ -125,24 +125,24 @@ class Number:
         return float(sum(self.bounds(_FLOAT_BITS)) / 2)
 
     def __repr__(self) -> str:
-        above, below = _shown(self.above), _shown(self.below)
+        above, below = _format_sum(self.above), _format_sum(self.below)
         return above if self.below == _ONE else f"({above})/({below})"
 
 
 def number(name: str, value: Any) -> Number:
-    """`value`, a number already or exact, as a number; `name` is what the error calls it.
+    """Convert `value`, a Number or an exact value, to a Number; errors call it `name`.
 
     Raises:
-        TypeError: it is neither.  ValueError: a text that is no finite number.
+        TypeError: it is neither.  ValueError: it is a string that is no finite number.
     """
     return value if isinstance(value, Number) else Number(_constant(rational(name, value)), _ONE)
 
 
 def exp(exponent: Exact) -> Number:
-    """e^exponent, exactly.
+    """Return e^exponent, exactly.
 
     Raises:
-        TypeError: the exponent is not exact.  ValueError: a text that is no finite number.
+        TypeError: the exponent is not exact.  ValueError: it is a string that is no finite number.
     """
     return Number({rational("exponent", exponent): Fraction(1)}, _ONE)
 
@@ -159,8 +159,8 @@ def _constant(c: Fraction) -> Sum:
     return {_ZERO: c} if c else {}
 
 
-def _quotient(above: Sum, below: Sum) -> Number:
-    """A single term below is divided out."""
+def _divide(above: Sum, below: Sum) -> Number:
+    """Divide two sums; a single term below is divided out, so that most numbers have the denominator 1."""
     if not below:
         raise ZeroDivisionError("division by the number zero")
     if len(below) > 1:
@@ -169,28 +169,28 @@ def _quotient(above: Sum, below: Sum) -> Number:
     return Number({s - r: d / c for s, d in above.items()}, _ONE)
 
 
-def _plus(one: Sum, other: Sum) -> Sum:
-    total = dict(one)
-    for r, c in other.items():
+def _add(terms: Sum, addends: Sum) -> Sum:
+    total = dict(terms)
+    for r, c in addends.items():
         total[r] = total.get(r, _ZERO) + c
     return {r: c for r, c in total.items() if c}
 
 
-def _times(one: Sum, other: Sum) -> Sum:
-    if len(one) == 1:
-        ((r, c),) = one.items()
-        return {r + s: c * d for s, d in other.items()} if r else {s: c * d for s, d in other.items()}
-    if len(other) == 1:
-        return _times(other, one)
+def _multiply(left: Sum, right: Sum) -> Sum:
+    if len(left) == 1:
+        ((r, c),) = left.items()
+        return {r + s: c * d for s, d in right.items()} if r else {s: c * d for s, d in right.items()}
+    if len(right) == 1:
+        return _multiply(right, left)
     total: dict[Fraction, Fraction] = {}
-    for r, c in one.items():
-        for s, d in other.items():
+    for r, c in left.items():
+        for s, d in right.items():
             total[r + s] = total.get(r + s, _ZERO) + c * d
     return {r: c for r, c in total.items() if c}
 
 
 def _sign(terms: Sum) -> int:
-    """-1, 0 or 1: of coefficients of one sign without looking further, else by bounds that get closer."""
+    """Return -1, 0 or 1: at once if all coefficients have one sign, else by closer and closer bounds."""
     signs = {c.numerator > 0 for c in terms.values()}
     if len(signs) < 2:
         return sum(1 if positive else -1 for positive in signs)
@@ -203,7 +203,7 @@ def _sign(terms: Sum) -> int:
 
 
 def _enclosure(terms: Sum, k: int) -> tuple[int, int, int]:
-    """lo, hi and scale: the sum, divided by its greatest power of e, is between lo/scale and hi/scale."""
+    """Return lo, hi and scale: the sum, over its greatest power of e, is between lo/scale and hi/scale."""
     top, scale = max(terms), math.lcm(*(c.denominator for c in terms.values()))
     lo = hi = 0
     for r, c in terms.items():
@@ -215,12 +215,12 @@ def _enclosure(terms: Sum, k: int) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=1 << 12)
 def _falling_power(exponent: Fraction, k: int) -> tuple[int, int]:
-    """Bounds of 2^k e^-exponent, exponent >= 0."""
+    """Return integers that enclose 2^k e^-exponent, exponent >= 0."""
     return exp_neg_bounds(exponent.numerator, exponent.denominator, k) if exponent else (1 << k, 1 << k)
 
 
 def _power_of_e(exponent: Fraction, k: int) -> tuple[Fraction, Fraction]:
-    """Bounds of e^exponent, apart by a few times 2^-k of it."""
+    """Return bounds of e^exponent that are a few times 2^-k of it apart."""
     size = abs(exponent)
     k += 2 * -(-size.numerator // size.denominator)  # e^-size > 2^-2size
     low, high = _falling_power(size, k)
@@ -228,6 +228,6 @@ def _power_of_e(exponent: Fraction, k: int) -> tuple[Fraction, Fraction]:
     return (lo, hi) if exponent < 0 else (1 / hi, 1 / lo)
 
 
-def _shown(terms: Sum) -> str:
+def _format_sum(terms: Sum) -> str:
     texts = [f"{c} e^{r}" if r else str(c) for r, c in sorted(terms.items())]
     return " + ".join(texts) if texts else "0"

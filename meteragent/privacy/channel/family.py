@@ -1,4 +1,4 @@
-"""Family C: queries that are protected in a stronger sense by the noise they have anyway.
+"""Family C: queries whose ordinary noise already gives a stronger promise.
 
 Theory of operation
 -------------------
@@ -28,15 +28,15 @@ from meteragent.privacy.metric import Metric, absolute, domination
 def same_noise(
     query: Callable[[Any], Any], points: Sequence[Hashable], metric: Metric, stronger: Metric
 ) -> bool:
-    """Whether a query with numbers for answers is in C: its sensitivity for both metrics is the same.
+    """Return whether a query with numeric answers is in C: its sensitivity is the same for both metrics.
 
-    On a finite set of points and exactly, where distances are Fractions.
+    The points are a finite set; the result is exact where distances are Fractions.
 
     Raises:
-        ValueError: `stronger` is above `metric` somewhere, and so no stronger notion.
+        ValueError: `stronger` is above `metric` somewhere, so that its promise is not stronger.
     """
     if domination(points, stronger, metric) > 1:
-        raise ValueError("a stronger notion has a metric that is nowhere above the other: it is, somewhere")
+        raise ValueError("the metric of the stronger promise must nowhere exceed the other metric")
 
     def apart(x: Any, y: Any) -> Any:
         return absolute(query(x), query(y))

@@ -1,17 +1,17 @@
-"""Finite mechanisms, and whether they keep a promise: exactly, output by output.
+"""Finite mechanisms as stochastic matrices, and exact answers to whether they keep a promise.
 
 Theory of operation
 -------------------
-A mechanism with finitely many inputs and outputs is a stochastic matrix (a channel). It is d-private when
+A mechanism with finitely many inputs and outputs is a stochastic matrix (a channel). It is d-private if
 P(z|x) <= e^d(x, x') P(z|x') for every output z and any inputs x, x' (Chatzikokolakis 2013, Definition 1);
-sums of outputs follow. The smallest delta for a pair of inputs at a given e^epsilon is the largest of
-P(A|x) - e^epsilon P(A|x') over the events A. The event of those z for which the difference is positive
-attains it, which is the hockey-stick formula:
+for events it follows by summing. The smallest delta for a pair of inputs at a given e^epsilon is the largest
+P(A|x) - e^epsilon P(A|x') over the events A. The event of all z with a positive difference attains it, which
+gives the hockey-stick formula:
 
     delta = sum over z of max(0, P(z|x) - e^epsilon P(z|x')).
 
-Probabilities are exact numbers (`meteragent.privacy.channel.exponential`), and so every answer here is
-exact, also "yes" for a mechanism that uses up what it may.
+Probabilities are exact numbers (`meteragent.privacy.channel.exponential`), so every answer here is exact,
+also for a mechanism whose odds equal its bound.
 """
 
 import math
@@ -28,7 +28,7 @@ from meteragent.privacy.metric import Metric
 
 Point = Hashable
 Distribution = Mapping[Any, Number | Exact]
-"""Probabilities of points; one that is not named has none."""
+"""Probabilities of points; a point that is missing has probability 0."""
 
 _Row = tuple[Number, ...]
 
@@ -37,13 +37,13 @@ _Row = tuple[Number, ...]
 class Channel:
     """A stochastic matrix: `rows[i][j]` is the probability of outputs[j] where inputs[i] is released.
 
-    Entries are exact: Fractions, ints, texts, Decimals, or numbers made with `exp`, such as
-    1 / (1 + exp("1/2")). Rows that are given sum to 1 exactly; `Channel.of_weights` sees to it.
+    Entries are exact: Fractions, ints, strings, Decimals, or numbers made with `exp`, such as
+    1 / (1 + exp("1/2")). Each row must sum to 1 exactly; `Channel.of_weights` normalises rows.
 
     Raises:
         TypeError: an entry is not exact.
-        ValueError: points that are named twice, a shape that does not fit, an entry below zero, or a row
-            that does not sum to 1.
+        ValueError: a point occurs twice, the shape does not fit, an entry is below zero, or a row does not
+            sum to 1.
     """
 
     inputs: tuple[Point, ...]
@@ -69,8 +69,8 @@ class Channel:
                 )
 
     @classmethod
-    def _made(cls, inputs: Iterable[Point], outputs: Iterable[Point], rows: Iterable[_Row]) -> "Channel":
-        """A channel whose rows are known to be laws, and are kept as the objects that they are."""
+    def _make(cls, inputs: Iterable[Point], outputs: Iterable[Point], rows: Iterable[_Row]) -> "Channel":
+        """Make a channel of rows that are laws, unchecked; inputs may share a row object (see `_nearest`)."""
         channel = object.__new__(cls)
         object.__setattr__(channel, "inputs", _distinct("inputs", inputs))
         object.__setattr__(channel, "outputs", tuple(outputs))
@@ -84,12 +84,12 @@ class Channel:
         outputs: Iterable[Point],
         weight: Callable[[Any, Any], Number | Exact],
     ) -> "Channel":
-        """The channel whose probabilities are proportional to weight(x, z) in each row.
+        """Make the channel whose probabilities are proportional to weight(x, z) in each row.
 
-        With exp(-score(x, z)) that is the exponential mechanism on finite sets.
+        With weights exp(-score(x, z)) it is the exponential mechanism on finite sets.
 
         Raises:
-            TypeError: a weight is not exact.  ValueError: one is below zero, or a row has none above.
+            TypeError: a weight is not exact.  ValueError: one is below zero, or all of a row are zero.
         """
         columns, rows = tuple(outputs), []
         for x in (points := tuple(inputs)):
@@ -99,10 +99,10 @@ class Channel:
             rows.append([entry / total for entry in row])
         return cls(points, columns, rows)
 
-    # Looking at it --------------------------------------------------------------------------------
+    # Rows, columns, Bayes' rule -------------------------------------------------------------------
 
     def row(self, x: Point) -> _Row:
-        """The law of the outputs where x is released.
+        """Return the law of the outputs where x is released.
 
         Raises:
             ValueError: x is no input.
@@ -110,7 +110,7 @@ class Channel:
         return self.rows[_index(self.inputs, x, "input")]
 
     def column(self, output: Point) -> tuple[Number, ...]:
-        """How probable the output is, input by input.
+        """Return the probability of an output, input by input.
 
         Raises:
             ValueError: it is no output.
@@ -119,30 +119,30 @@ class Channel:
         return tuple(row[j] for row in self.rows)
 
     def likelihood(self, event: Iterable[Point]) -> tuple[Number, ...]:
-        """Return how probable an event is, input by input: the sum of its outputs' columns.
+        """Return the probability of an event, input by input: the sum of its outputs' columns.
 
         Raises:
-            ValueError: it is empty or holds what is no output.
+            ValueError: it is empty, or contains a point that is no output.
         """
         columns = [self.column(output) for output in dict.fromkeys(event)]
         if not columns:
-            raise ValueError("an event that can be observed holds at least one output")
+            raise ValueError("an event needs at least one output")
         return tuple(map(_total, zip(*columns, strict=True)))
 
     def probability(self, event: Iterable[Point], x: Point) -> Number:
-        """P(event | x); what the event holds beside outputs has no probability.
+        """Return P(event | x); points of the event that are no outputs count as 0.
 
         Raises:
             ValueError: x is no input.
         """
-        wanted = frozenset(event)
-        return _total(p for z, p in zip(self.outputs, self.row(x), strict=True) if z in wanted)
+        members = frozenset(event)
+        return _total(p for z, p in zip(self.outputs, self.row(x), strict=True) if z in members)
 
     def marginal(self, prior: Distribution) -> dict[Point, Number]:
-        """The law of the outputs where the input follows `prior`.
+        """Return the law of the outputs where the input follows `prior`.
 
         Raises:
-            TypeError: a probability is not exact.  ValueError: prior is no distribution on the inputs.
+            TypeError: a probability is not exact.  ValueError: `prior` is no distribution on the inputs.
         """
         weights = self._weights(prior)
         return {
@@ -151,15 +151,15 @@ class Channel:
         }
 
     def posterior(self, prior: Distribution, *event: Point) -> dict[Point, Number]:
-        """Return what an adversary who held `prior` about the input holds after an event: Bayes' rule.
+        """Return the law of the input given an event, by Bayes' rule, for an adversary with this prior.
 
-        The event is one output, or several: then only that one of them left is known (Chatzikokolakis 2013,
-        section 2).
+        The event is one output, or several of which the adversary only knows that one was released
+        (Chatzikokolakis 2013, section 2).
 
         Raises:
             TypeError: a probability is not exact.
-            ValueError: prior is no distribution on the inputs, the event holds what is no output, or it has
-                no probability.
+            ValueError: `prior` is no distribution on the inputs, or the event contains a point that is no
+                output, or has probability 0.
         """
         joint = [w * p for w, p in zip(self._weights(prior), self.likelihood(event), strict=True)]
         if not (total := _total(joint)).sign:
@@ -169,19 +169,19 @@ class Channel:
     def _weights(self, prior: Distribution) -> list[Number]:
         weights = [number("a probability", prior.get(x, 0)) for x in self.inputs]
         if not set(prior) <= set(self.inputs) or any(w.sign < 0 for w in weights) or _total(weights) != 1:
-            raise ValueError("a prior gives inputs of the channel probabilities >= 0 that sum to 1")
+            raise ValueError("a prior must give inputs of the channel probabilities >= 0 that sum to 1")
         return weights
 
     # Metric privacy -------------------------------------------------------------------------------
 
     def is_private(self, epsilon: Exact, metric: Metric) -> bool:
-        """Whether it is epsilon-d-private: P(z|x) <= e^(epsilon d(x, x')) P(z|x') for all z, x, x'.
+        """Return whether the channel is epsilon-d-private (Chatzikokolakis 2013, Definition 1).
 
-        Chatzikokolakis 2013, Definition 1. Points at an infinite distance promise nothing. The answer is
-        exact for the distances that the metric gives; a float is taken for the number that it holds.
+        That is P(z|x) <= e^(epsilon d(x, x')) P(z|x') for all z, x, x'. Pairs at an infinite distance are not
+        constrained. The result is exact for the metric's distances; a float counts as the number it holds.
 
         Raises:
-            TypeError: epsilon is not exact.  ValueError: it is below zero, or a distance is.
+            TypeError: epsilon is not exact.  ValueError: epsilon or a distance is below zero.
         """
         level = not_negative("epsilon", epsilon)
         return not any(
@@ -192,9 +192,9 @@ class Channel:
         )
 
     def smallest_epsilon(self, metric: Metric) -> float:
-        """The smallest epsilon for which it is epsilon-d-private; math.inf where there is none.
+        """Return the smallest epsilon for which the channel is epsilon-d-private; math.inf if there is none.
 
-        The largest ln(P(z|x)/P(z|x')) / d(x, x'), as a float, correct to its last bits; `is_private`
+        It is the largest ln(P(z|x)/P(z|x')) / d(x, x'), as a float, correct to its last bits; `is_private`
         decides exactly.
 
         Raises:
@@ -210,7 +210,7 @@ class Channel:
         return smallest
 
     def largest_odds(self, x: Point, other: Point) -> Number | None:
-        """The largest P(z|x)/P(z|other) over the outputs, at least 1; None where it is infinite.
+        """Return the largest P(z|x)/P(z|other) over the outputs, at least 1; None where it is infinite.
 
         Raises:
             ValueError: a point is no input.
@@ -218,9 +218,9 @@ class Channel:
         return _largest_odds(self.row(x), self.row(other))
 
     def _nearest(self, metric: Metric) -> Iterable[tuple[_Row, _Row, Fraction]]:
-        """Any two rows, in either order, with the least distance of inputs that have them.
+        """Return all pairs of different rows, in both orders, with the least distance between their inputs.
 
-        Where a query comes first many inputs share a row, and its nearest ones ask for all that is asked.
+        After a query many inputs share a row; the constraint of the nearest two implies those of the others.
         """
         nearest: dict[tuple[int, int], tuple[_Row, _Row, Fraction]] = {}
         for (x, row), (other, law) in permutations(zip(self.inputs, self.rows, strict=True), 2):
@@ -234,7 +234,7 @@ class Channel:
     # Pairs (epsilon, delta) -----------------------------------------------------------------------
 
     def hockey_stick(self, x: Point, other: Point, odds: Number | Exact) -> Number:
-        """The smallest delta with P(A|x) <= odds P(A|other) + delta for all A: sum of max(0, p - odds q).
+        """Return the smallest delta with P(A|x) <= odds P(A|other) + delta for all A: sum max(0, p - odds q).
 
         odds is e^epsilon: exp("1/2"), or Fraction(3) for epsilon = ln 3 (Holohan 2014, Definitions 1, 2).
 
@@ -248,9 +248,9 @@ class Channel:
     def delta_on(
         self, events: Iterable[Iterable[Point]], x: Point, other: Point, odds: Number | Exact
     ) -> Number:
-        """The largest P(A|x) - odds P(A|other) over the given events A, at least 0.
+        """Return the largest P(A|x) - odds P(A|other) over `events`, at least 0.
 
-        On an algebra that tells all outputs apart, such as `all_events(outputs)`, it is `hockey_stick`
+        On an algebra that separates all outputs, such as `all_events(outputs)`, it equals `hockey_stick`
         (Holohan 2014, Theorem 3); on fewer events it may be less.
 
         Raises:
@@ -263,7 +263,7 @@ class Channel:
         return _largest(differences)
 
     def delta_by_events(self, x: Point, other: Point, odds: Number | Exact) -> Number:
-        """`delta_on` all events: the definition itself, and as slow as 2^outputs.
+        """Return `delta_on` all events: the definition itself, in time 2^outputs.
 
         Raises:
             TypeError: odds is not exact.  ValueError: it is below 1, or there are more than 20 outputs.
@@ -271,9 +271,9 @@ class Channel:
         return self.delta_on(all_events(self.outputs), x, other, odds)
 
     def smallest_delta(self, odds: Number | Exact, pairs: Iterable[tuple[Any, Any]] | None = None) -> Number:
-        """The smallest delta for which it is (ln odds, delta)-private between `pairs`, or any two inputs.
+        """Return the smallest delta for which the channel is (ln odds, delta)-private between `pairs`.
 
-        `pairs` are neighbours, each in both orders unless one is enough.
+        `pairs` are the neighbours, in both orders where both are to be protected; the default is all pairs.
 
         Raises:
             TypeError: odds is not exact.  ValueError: it is below 1, or a point is no input.
@@ -284,46 +284,46 @@ class Channel:
     # Made of others -------------------------------------------------------------------------------
 
     def then(self, other: "Channel") -> "Channel":
-        """What leaves when `other` takes this one's outputs: post-processing, the product of matrices.
+        """Compose with `other`, which takes this channel's outputs: post-processing, the product of matrices.
 
         Raises:
-            ValueError: an output of this one is no input of the other.
+            ValueError: an output of this channel is no input of the other.
         """
         columns = list(zip(*(other.row(z) for z in self.outputs), strict=True))
         rows = (
             tuple(_total(p * q for p, q in zip(row, column, strict=True)) for column in columns)
             for row in self.rows
         )
-        return Channel._made(self.inputs, other.outputs, rows)
+        return Channel._make(self.inputs, other.outputs, rows)
 
     def after(self, query: Callable[[Any], Point], points: Iterable[Point]) -> "Channel":
-        """This channel on the answers of a query: `points` are its inputs, and x is released as query(x).
+        """Apply this channel to the answers of a query: inputs are `points`, and x is released as query(x).
 
         Raises:
             ValueError: an answer is no input of this channel.
         """
         inputs = tuple(points)
-        return Channel._made(inputs, self.outputs, (self.row(query(x)) for x in inputs))
+        return Channel._make(inputs, self.outputs, (self.row(query(x)) for x in inputs))
 
     def times(self, other: "Channel") -> "Channel":
-        """Return both, independent, on a pair of inputs (disjoint parts): the rows' products."""
+        """Combine independent channels on a pair of inputs (disjoint parts): the products of their rows."""
         rows = (tuple(p * q for p, q in product(row, law)) for row, law in product(self.rows, other.rows))
-        return Channel._made(product(self.inputs, other.inputs), product(self.outputs, other.outputs), rows)
+        return Channel._make(product(self.inputs, other.inputs), product(self.outputs, other.outputs), rows)
 
     def beside(self, other: "Channel") -> "Channel":
-        """Return both, independent, on the same input: their levels add (Pauwels 2016, Proposition 3).
+        """Combine independent channels on the same input: levels add (Pauwels 2016, Proposition 3).
 
         Raises:
-            ValueError: an input of this one is no input of the other.
+            ValueError: an input of this channel is no input of the other.
         """
         return self.times(other).after(lambda x: (x, x), self.inputs)
 
 
 def _distinct(name: str, points: Iterable[Point]) -> tuple[Point, ...]:
-    named = tuple(points)
-    if not named or len(set(named)) < len(named):
-        raise ValueError(f"{name} must be at least one, each named once, not {named!r}")
-    return named
+    listed = tuple(points)
+    if not listed or len(set(listed)) < len(listed):
+        raise ValueError(f"{name} must be at least one, each named once, not {listed!r}")
+    return listed
 
 
 def _index(points: tuple[Point, ...], point: Point, name: str) -> int:
@@ -338,7 +338,7 @@ def _total(numbers: Iterable[Number]) -> Number:
 
 
 def _largest(numbers: Iterable[Number]) -> Number:
-    """The largest, at least zero."""
+    """Return the largest, at least zero."""
     return max(chain([_ZERO], numbers))
 
 
@@ -350,7 +350,7 @@ def _odds(odds: Number | Exact) -> Number:
 
 
 def _distance(metric: Metric, x: Point, other: Point) -> Fraction | None:
-    """The distance, or None where it is infinite."""
+    """Return the distance, or None where it is infinite."""
     distance = metric(x, other)
     if not distance >= 0:
         raise ValueError(f"the distance of {x!r} and {other!r} must be at least 0, not {distance}")

@@ -5,15 +5,14 @@ Chatzikokolakis 2013, Definition 6: a Laplace mechanism on points Y has the law
     P(z | y) = lambda(z) e^(-epsilon d(y, z)),        lambda >= 0 on Y,
 
 with one lambda for all y, so that no constant of a row enters the odds and it is epsilon d-private (Fact 7).
-Rows that are normalised each by itself make the exponential mechanism, which may cost twice as much.
+The exponential mechanism normalises each row by itself, and may lose twice as much.
 
 There is at most one lambda. The rows must sum to 1: M lambda = 1 with M(y, z) = e^(-epsilon d(y, z)). In det
 M the identity permutation has the product e^0 = 1, and every other one a power of e below that, since d(y, z)
 > 0 for y != z. So the coefficient of e^0 is 1, and by the theorem of Lindemann and Weierstrass det M is not
 zero where distances and epsilon are rational. By Cramer's rule lambda(z) = det M_z / det M, with column z of
 M replaced by ones: quotients of sums of powers of e, whose signs are decided exactly. The space has a Laplace
-mechanism on its own points exactly when none of them is negative; a negative one is the proof that there is
-none.
+mechanism on its own points if and only if no lambda(z) is negative; a negative one proves that there is none.
 """
 
 from collections.abc import Hashable, Iterable
@@ -27,16 +26,16 @@ from meteragent.privacy.exact import Exact, positive
 from meteragent.privacy.metric import Metric
 
 LARGEST = 7
-"""Determinants of more points have too many terms: 7! are 5,040."""
+"""The largest number of points: determinants of more have too many terms (7! = 5,040)."""
 
 Exponents = list[list[Fraction]]
 """A matrix of powers of e, by their exponents."""
 
 
 class NoLaplaceMechanism(ValueError):
-    """A finite metric space on whose points there is no Laplace mechanism: `densities` solve the equations.
+    """The error that a finite metric space has no Laplace mechanism on its own points.
 
-    They are the only ones, and one of them is negative.
+    `densities` is the only solution of the equations; at least one of them is negative.
     """
 
     def __init__(self, densities: dict[Any, Number]) -> None:
@@ -50,26 +49,26 @@ def laplace_densities(points: Iterable[Hashable], metric: Metric, epsilon: Exact
 
     Raises:
         TypeError: epsilon is not exact.
-        ValueError: it is not above zero, there are more than 7 points or one twice, or two points are not at
-            a positive finite distance.
+        ValueError: epsilon is not above zero, there are no points or more than 7, one occurs twice, or two
+            are not at a positive finite distance.
     """
     level, listed = positive("epsilon", epsilon), tuple(points)
     if not 0 < len(listed) <= LARGEST or len(set(listed)) < len(listed):
         raise ValueError(f"1 to {LARGEST} different points are needed, not {len(listed)}")
-    exponents: Exponents = [[-level * _apart(metric, y, z) for z in listed] for y in listed]
-    below = _determinant(exponents)
+    exponents: Exponents = [[-level * _distance(metric, y, z) for z in listed] for y in listed]
+    denominator = _determinant(exponents)
     densities = {}
-    for place, point in enumerate(listed):
-        replaced = [[*row[:place], Fraction(0), *row[place + 1 :]] for row in exponents]
-        densities[point] = Number(_determinant(replaced), below)
+    for column, point in enumerate(listed):
+        replaced = [[*row[:column], Fraction(0), *row[column + 1 :]] for row in exponents]
+        densities[point] = Number(_determinant(replaced), denominator)
     return densities
 
 
 def laplace_channel(points: Iterable[Hashable], metric: Metric, epsilon: Exact) -> Channel:
-    """Return the Laplace mechanism of a finite metric space, as an exact channel: epsilon d-private.
+    """Return the Laplace mechanism of a finite metric space as an exact channel, which is epsilon d-private.
 
     Raises:
-        NoLaplaceMechanism: there is none on these points.
+        NoLaplaceMechanism: these points have none.
         TypeError, ValueError: as `laplace_densities`.
     """
     densities = laplace_densities(points, metric, epsilon)
@@ -77,13 +76,14 @@ def laplace_channel(points: Iterable[Hashable], metric: Metric, epsilon: Exact) 
         raise NoLaplaceMechanism(densities)
     level = positive("epsilon", epsilon)
     rows = [
-        [density * exp(-level * _apart(metric, y, z)) for z, density in densities.items()] for y in densities
+        [density * exp(-level * _distance(metric, y, z)) for z, density in densities.items()]
+        for y in densities
     ]
     return Channel(densities, densities, rows)
 
 
-def _apart(metric: Metric, y: Hashable, z: Hashable) -> Fraction:
-    """Return the distance of two points, as the number that it holds."""
+def _distance(metric: Metric, y: Hashable, z: Hashable) -> Fraction:
+    """Return the distance of two points, exactly; a float counts as the number that it holds."""
     if y == z:
         return Fraction(0)
     distance = metric(y, z)

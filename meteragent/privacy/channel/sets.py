@@ -1,9 +1,9 @@
 """Events, and the algebras that they generate (Holohan, Leith, Mason 2014, section 2 and Theorem 3).
 
-An algebra holds the whole set, complements and finite unions. Theorem 3: a bound P(A|x) <= e^epsilon
-P(A|x') + delta that holds on an algebra holds on the sigma-algebra that it generates. It needs an algebra:
-half-lines, or cylinders over some of the coordinates, generate all events of a line or of a product, and
-yet they may hold the bound while a union of them breaks it (THEORY 6).
+An algebra contains the whole set, complements and finite unions. Theorem 3: a bound P(A|x) <= e^epsilon
+P(A|x') + delta that holds on an algebra holds on the sigma-algebra that it generates. An algebra is needed:
+half-lines, or cylinders over some of the coordinates, generate all events of a line or of a product, yet all
+of them may keep the bound while a union of them breaks it (THEORY 6).
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ _LARGEST = 20
 
 
 def all_events(outputs: Iterable[Hashable]) -> tuple[Event, ...]:
-    """All 2^k events of k outputs.
+    """Return all 2^k events of k outputs.
 
     Raises:
         ValueError: more than 20 outputs.
@@ -25,9 +25,9 @@ def all_events(outputs: Iterable[Hashable]) -> tuple[Event, ...]:
 
 
 def algebra(events: Iterable[Iterable[Hashable]], outputs: Sequence[Hashable]) -> tuple[Event, ...]:
-    """The smallest algebra on `outputs` that holds all of `events`: the unions of its atoms.
+    """Return the smallest algebra on `outputs` that contains all of `events`: the unions of its atoms.
 
-    Two outputs are in one atom when each event has both or neither.
+    Two outputs are in the same atom if each event contains both or neither.
 
     Raises:
         ValueError: more than 20 atoms.
@@ -46,8 +46,8 @@ Rectangle = tuple[Event, Event]
 def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
     """Return rectangles with the same union whose second sides are disjoint (Holohan 2014, Lemma 1).
 
-    For each set I of indices: the union of A_i, i in I, and what is in B_i for i in I and in no other B_i.
-    Rectangles with an empty side are left out.
+    For each set I of indices: the union of A_i, i in I, times the points that are in B_i for i in I and in no
+    other B_i. Rectangles with an empty side are left out.
 
     Raises:
         ValueError: more than 20 rectangles.
@@ -58,10 +58,10 @@ def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
     cells: defaultdict[frozenset[int], set[Hashable]] = defaultdict(set)
     for point in points:
         cells[frozenset(i for i, (_, second) in enumerate(rectangles) if point in second)].add(point)
-    made = (
+    disjoint = (
         (frozenset().union(*(rectangles[i][0] for i in inside)), frozenset(b)) for inside, b in cells.items()
     )
-    return tuple((a, b) for a, b in made if a)
+    return tuple((a, b) for a, b in disjoint if a)
 
 
 def disjoint_first(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
@@ -71,7 +71,7 @@ def disjoint_first(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
 
 
 def _unions(atoms: Sequence[Event]) -> tuple[Event, ...]:
-    """Any number of atoms, also none, together."""
+    """Return the unions of any number of atoms, also of none."""
     if len(atoms) > _LARGEST:
         raise ValueError(f"{len(atoms)} atoms have 2^{len(atoms)} unions: at most {_LARGEST} are enumerated")
     choices = chain.from_iterable(combinations(atoms, k) for k in range(len(atoms) + 1))

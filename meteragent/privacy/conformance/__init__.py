@@ -1,4 +1,4 @@
-"""Whether any mechanism keeps its word: what ours must pass, for ours and anybody's.
+"""Conformance tests: does a mechanism keep its promise? For the mechanisms of this library and for others.
 
     from meteragent.privacy.conformance import conform
 
@@ -7,21 +7,21 @@
 
 or, without writing a program, `python -m meteragent.privacy.conformance package.module:Name epsilon=1/2`.
 
-What is looked at (each is a `Check` with its figures):
+The suite checks (each result is a `Check` with its figures):
 
-* the promise: the loss is exact, 0 at 0, never falls with the distance, refuses what is no distance; with
-  `make` given, parameters are exact;
-* the ratio of masses at pairs of points that a test should tell apart is within the loss, and reaches it
-  somewhere; or, for a pair (epsilon, delta), the hockey-stick sum of max(0, P - e^epsilon P') is within
-  delta: exact where the outputs can be listed, else a bound from draws (Hoeffding);
-* the release: shapes are kept, nothing that was passed in changes, randomness is the bits given;
+* the promise: the loss is exact, 0 at 0, never falls with the distance, and refuses floats and negative
+  distances; if `make` is given, parameters are exact;
+* the ratio of masses at the space's pairs for tests is within the loss, and reaches it somewhere; or, for a
+  pair (epsilon, delta), the hockey-stick sum of max(0, P - e^epsilon P') is within delta: exactly where the
+  outputs can be listed, else by a bound from draws (Hoeffding);
+* the release: shapes are kept, arguments are not changed, all randomness comes from the bits;
 * the draws: they follow `log_mass`, two-sided (`calibration`, and chi-square over outputs or ranges of
-  them), and are independent of each other; where windows get noise under d_inf, everything of
+  them), and are independent of each other; where windows get noise under d_inf, all checks of
   `meteragent.privacy.audit`.
 
-Draws refuse a mechanism that keeps its word with a chance of at most `alarm`, evenly split over the tests.
+The tests on draws refuse a mechanism that keeps its promise with a chance of at most `alarm`, split evenly.
 
-For example, Laplace noise of one's own on whole numbers, and a subclass with half the noise that it promises:
+For example, a home-made Laplace mechanism on whole numbers, and a subclass with half the promised noise:
 
     >>> import numpy as np
     >>> from meteragent.privacy import Numbers, SeededBits, SystemBits, discrete_laplace
@@ -54,6 +54,6 @@ For example, Laplace noise of one's own on whole numbers, and a subclass with ha
 
 from meteragent.privacy.audit import Check
 from meteragent.privacy.conformance.draws import calibration
-from meteragent.privacy.conformance.suite import Report, Unusable, conform
+from meteragent.privacy.conformance.suite import Report, UnsupportedMechanism, conform
 
-__all__ = ["Check", "Report", "Unusable", "calibration", "conform"]
+__all__ = ["Check", "Report", "UnsupportedMechanism", "calibration", "conform"]

@@ -1,8 +1,8 @@
-"""`python -m meteragent.privacy.conformance package.module:Name [key=value ..]`: try a mechanism.
+"""`python -m meteragent.privacy.conformance package.module:Name [key=value ..]`: test a mechanism.
 
-`Name` is a mechanism, or a class or function that makes one of the keywords, which are exact strings
-(integers without a fraction or a point are ints). Modules are looked for from the current directory.
-Exit 0: it conforms; 3: it does not; 2: it cannot be tried, and what is missing.
+`Name` is a mechanism, or a class or function that makes one from the keywords. Values are exact strings
+(whole numbers become ints). Modules are imported from the current directory first.
+Exit codes: 0 it conforms, 3 it does not, 2 it cannot be tested, with a message about the missing part.
 """
 
 import argparse
@@ -15,64 +15,64 @@ from functools import partial
 from typing import Any
 
 from meteragent.privacy.bits import SeededBits
-from meteragent.privacy.conformance.suite import SAMPLES, Unusable, conform
+from meteragent.privacy.conformance.suite import SAMPLES, UnsupportedMechanism, conform
 
-CONFORMS, UNUSABLE, VIOLATED = 0, 2, 3
+CONFORMS, UNSUPPORTED, VIOLATED = 0, 2, 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the suite on what is named; print a table, or JSON."""
+    """Run the suite on the named mechanism; print a table, or JSON; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m meteragent.privacy.conformance", description=__doc__)
     parser.add_argument("name", help="package.module:Name")
     parser.add_argument("keywords", nargs="*", metavar="key=value", help="parameters, as exact strings")
     parser.add_argument("--samples", type=int, default=SAMPLES, help="draws for each test")
     parser.add_argument(
-        "--seed", type=int, help="for draws that repeat; without it the system's bits are used"
+        "--seed", type=int, help="seed of reproducible draws; the default is the system's randomness"
     )
     parser.add_argument("--loose", action="store_true", help="the loss need not be reached anywhere")
-    parser.add_argument("--json", action="store_true", help="everything that was found, as JSON")
-    given = parser.parse_args(arguments)
+    parser.add_argument("--json", action="store_true", help="print all results as JSON")
+    options = parser.parse_args(arguments)
     try:
-        make = _found(given.name, given.keywords)
-        bits = None if given.seed is None else SeededBits(given.seed)
+        make = _load(options.name, options.keywords)
+        bits = None if options.seed is None else SeededBits(options.seed)
         mechanism = make() if isinstance(make, partial) else make
         remake = make if isinstance(make, partial) and make.keywords else None
-        report = conform(mechanism, make=remake, tight=not given.loose, samples=given.samples, bits=bits)
-    except Unusable as unusable:
-        sys.stderr.write(f"{given.name} cannot be tried: {unusable}\n")
-        return UNUSABLE
-    text = json.dumps(report.figures(), indent=2) if given.json else report.table()
+        report = conform(mechanism, make=remake, tight=not options.loose, samples=options.samples, bits=bits)
+    except UnsupportedMechanism as error:
+        sys.stderr.write(f"{options.name} cannot be tested: {error}\n")
+        return UNSUPPORTED
+    text = json.dumps(report.figures(), indent=2) if options.json else report.table()
     sys.stdout.write(text + "\n")
     return CONFORMS if report.conforms else VIOLATED
 
 
-def _found(name: str, keywords: Sequence[str]) -> Any:
-    """The mechanism that is named, or what makes it.
+def _load(name: str, keywords: Sequence[str]) -> Any:
+    """Import the named mechanism, or a partial that makes it.
 
     Raises:
-        Unusable: there is none such, or its keywords are not key=value, or it refuses them.
+        UnsupportedMechanism: the name does not exist, or the keywords are not key=value or are refused.
     """
     module, _, path = name.partition(":")
     pairs = dict(re.findall(r"^(\w+)=(.*)$", keyword)[0] for keyword in keywords if "=" in keyword)
     if not path or len(pairs) < len(keywords):
-        raise Unusable("write package.module:Name, then key=value for each parameter")
+        raise UnsupportedMechanism("write package.module:Name, then key=value for each parameter")
     sys.path.insert(0, "")
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
         for part in path.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except (ImportError, AttributeError, ValueError) as error:
-        raise Unusable(str(error)) from None
+        raise UnsupportedMechanism(str(error)) from None
     finally:
         sys.path.remove("")
-    if not isinstance(found, type) and hasattr(found, "release"):
-        return found
-    made = partial(found, **{key: int(text) if _WHOLE.match(text) else text for key, text in pairs.items()})
+    if not isinstance(target, type) and hasattr(target, "release"):
+        return target
+    make = partial(target, **{key: int(text) if _WHOLE.match(text) else text for key, text in pairs.items()})
     try:
-        made()
+        make()
     except (TypeError, ValueError) as error:
-        raise Unusable(f"{path} takes other parameters: {error}") from None
-    return made
+        raise UnsupportedMechanism(f"{path} takes other parameters: {error}") from None
+    return make
 
 
 _WHOLE = re.compile(r"^-?\d+$")

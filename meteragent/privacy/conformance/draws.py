@@ -1,16 +1,16 @@
-"""What is released: its shape, where its randomness comes from, and that it follows `log_mass`.
+"""Checks of the draws: their shape, the source of their randomness, and their law, `log_mass`.
 
 Calibration
 -----------
-Any mechanism whose log mass is known can be held against it, on any space, without summing a law. A fair
-coin says whether y is drawn from x or from x'. Given y, with T = ln P(y | x')/P(y | x), it came from x' with
-probability h = 1/(1+e^-T), whatever else is known. So the sums over draws of (coin - h) and of (coin - h) T
-have mean 0 and the variance V = sum of h (1-h) (times T^2), and are as far off as t with
+Draws can be tested against a known log mass on any space, without summing a law. A fair coin decides whether
+y is drawn from x or from x'. Given y, with T = ln P(y | x')/P(y | x), it came from x' with probability
+h = 1/(1+e^-T), whatever else is known. So the sums over draws of (coin - h) and of (coin - h) T have mean 0
+and the variance V = sum of h (1-h) (times T^2), and deviate by t or more with
 
     p <= 2 e^(-t^2 / (2 (V + Bt/3))),    B the largest term (Bernstein; no limit theorem).
 
-The second sum is the score of a scale: if the true log ratio is (1+f) T, its mean is about f V. What moves
-neither is a law that differs from log mass by the same factor at all points: cells look for that, where
+The second sum is the score of a scale: if the true log ratio is (1+f) T, its mean is about f V. Neither sum
+sees a law that differs from log mass by the same factor at all points: `check_frequencies` finds it, where
 outputs repeat.
 """
 
@@ -24,47 +24,50 @@ from scipy import special, stats
 
 from meteragent.privacy.audit import Check
 from meteragent.privacy.bits import SeededBits
-from meteragent.privacy.conformance.trial import Floats, PointPair, Trial, array_of, possible
+from meteragent.privacy.conformance.trial import Floats, PointPair, Trial, list_outputs, to_array
 from meteragent.privacy.space import Categories, Numbers, Windows
 from meteragent.privacy.statistics import MISS, chi_square
 
 CALIBRATION_PAIRS, CELL_POINTS = 6, 3
-"""So many pairs and points are tried, those that lose about 2 first."""
+"""The numbers of pairs and of points that are tested, those with a loss of about 2 first."""
 
-_CELLS, _COVERED = 20, 0.05  # cells that hold less than that of the mass tell little
+_CELLS = 20
+_COVERED = 0.05  # the least mass in cells: less says little about the law
 
 
 # The release --------------------------------------------------------------------------------------
 
 
-def shapes(trial: Trial) -> Check:
-    """One output for each point, in arrays of any shape; what was passed in is left as it was."""
+def check_shapes(trial: Trial) -> Check:
+    """Check that each point has one output, in arrays of any shape, and that the points are unchanged."""
     pair = trial.pairs[0]
-    one = trial.draw(pair.x, 1).shape[1:]
-    points = np.repeat(array_of([pair.x]), 6, axis=0)
+    output = trial.draw(pair.x, 1).shape[1:]
+    points = np.repeat(to_array([pair.x]), 6, axis=0)
     before = points.copy()
-    got, wanted = [trial.draw(pair.x, 6).shape], [(6, *one)]
+    shapes, expected = [trial.draw(pair.x, 6).shape], [(6, *output)]
     if isinstance(trial.mechanism.space, Categories | Numbers | Windows):
         for batch in ((2, 3), (0,)):
-            given = points[: math.prod(batch)].reshape(*batch, *points.shape[1:])
-            got.append(np.shape(trial.mechanism.release(given, bits=trial.bits)))
-            wanted.append((*batch, *one))
-    kept = bool(np.all(points == before))
-    text = "kept" if got == wanted else f"{got} came back for {wanted}"
-    return Check("shapes", got == wanted and kept, text if kept else "the points that were given changed", {})
+            reshaped = points[: math.prod(batch)].reshape(*batch, *points.shape[1:])
+            shapes.append(np.shape(trial.mechanism.release(reshaped, bits=trial.bits)))
+            expected.append((*batch, *output))
+    unchanged = bool(np.all(points == before))
+    text = "kept" if shapes == expected else f"{shapes} in place of {expected}"
+    return Check(
+        "shapes", shapes == expected and unchanged, text if unchanged else "release changed its argument", {}
+    )
 
 
-def randomness(trial: Trial) -> Check:
-    """Equal bits make equal outputs, others do not, and without any no two releases are alike."""
-    x = trial.telling(1)[0].x
+def check_randomness(trial: Trial) -> Check:
+    """Check that equal bits make equal outputs, different bits different ones, default bits fresh ones."""
+    x = trial.most_telling(1)[0].x
 
     def draw(seed: int) -> list[Any]:
-        drawn: list[Any] = trial.draw(x, 256, SeededBits(seed)).tolist()
-        return drawn
+        draws: list[Any] = trial.draw(x, 256, SeededBits(seed)).tolist()
+        return draws
 
     def fresh() -> list[Any]:
-        drawn: list[Any] = np.asarray(trial.mechanism.release(np.repeat(array_of([x]), 256, axis=0))).tolist()
-        return drawn
+        draws: list[Any] = np.asarray(trial.mechanism.release(np.repeat(to_array([x]), 256, axis=0))).tolist()
+        return draws
 
     likely = np.exp(trial.log_mass(trial.draw(x, 16), x)).max() if trial.draw(x, 1).dtype.kind != "f" else 0
     wrong = {
@@ -72,83 +75,85 @@ def randomness(trial: Trial) -> Check:
         "different bits make equal outputs": likely < 0.9 and draw(1) == draw(2),
         "without bits outputs repeat": likely < 0.9 and fresh() == fresh(),
     }
-    found = [text for text, is_so in wrong.items() if is_so]
-    return Check("randomness is the bits given", not found, "; ".join(found) or "yes", {})
+    faults = [text for text, is_wrong in wrong.items() if is_wrong]
+    return Check("randomness is the bits given", not faults, "; ".join(faults) or "yes", {})
 
 
 # The law ------------------------------------------------------------------------------------------
 
 
 def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float, float]:
-    """Two p of draws y from x or, where `second`, from x', each with a fair chance; and V of the second.
+    """Test draws y from x or, where `second`, from x', by a fair coin; return two p, and V of the second p.
 
     `ratios` are T = ln P(y | x')/P(y | x). The first p finds a side that is too frequent, the second a ratio
-    that is not as large as was said: see the module's text. Both are 0 if what cannot happen has happened.
+    that is not as large as stated, as the module explains. Both are 0 if an impossible draw occurs.
     """
-    sure = np.isinf(ratios)
-    if (second[sure] != (ratios[sure] > 0)).any():
+    certain = np.isinf(ratios)
+    if (second[certain] != (ratios[certain] > 0)).any():
         return 0.0, 0.0, 0.0
-    t, label = ratios[~sure], second[~sure]
-    off, spread = label - special.expit(t), special.expit(t) * special.expit(-t)
+    t, label = ratios[~certain], second[~certain]
+    deviation, spread = label - special.expit(t), special.expit(t) * special.expit(-t)
     return (
-        _bernstein(off, spread, np.ones_like(t)),
-        _bernstein(off, spread, t),
+        _bernstein(deviation, spread, np.ones_like(t)),
+        _bernstein(deviation, spread, t),
         float((spread * t**2).sum()),
     )
 
 
-def _bernstein(off: Floats, spread: Floats, weight: Floats) -> float:
-    total, variance = abs(float((off * weight).sum())), float((spread * weight**2).sum())
+def _bernstein(deviation: Floats, spread: Floats, weight: Floats) -> float:
+    """Return Bernstein's p of the weighted sum of deviations, whose variances are `spread`."""
+    total, variance = abs(float((deviation * weight).sum())), float((spread * weight**2).sum())
     bound = float(np.abs(weight).max(initial=0))
     return min(1.0, 2 * math.exp(-(total**2) / (2 * (variance + bound * total / 3)))) if total else 1.0
 
 
-def calibrated(trial: Trial, alarm: float) -> Check:
-    """Draws from both points of the most telling pairs are told apart exactly as well as log mass says."""
-    pairs = trial.telling(CALIBRATION_PAIRS)
-    drawn = [_labelled(trial, pair, trial.samples) for pair in pairs]
-    ratios, second = np.concatenate([t for t, _ in drawn]), np.concatenate([label for _, label in drawn])
+def check_calibration(trial: Trial, alarm: float) -> Check:
+    """Check that draws from the points of a pair can be distinguished exactly as well as log mass states."""
+    pairs = trial.most_telling(CALIBRATION_PAIRS)
+    draws = [_draw_labelled(trial, pair, trial.samples) for pair in pairs]
+    ratios, second = np.concatenate([t for t, _ in draws]), np.concatenate([label for _, label in draws])
     side, scale, variance = calibration(ratios, second)
     detects = math.inf
     if variance:
         detects = (math.sqrt(2 * math.log(4 / alarm)) + stats.norm.isf(MISS)) / math.sqrt(variance)
     figures = {"side": side, "scale": scale, "detects": detects, "draws": second.size}
-    text = f"p = {min(side, scale):.2g}; a scale {detects:.1%} off would be seen"
+    text = f"p = {min(side, scale):.2g}; a scale {detects:.1%} off would be detected"
     return Check("draws are calibrated", min(side, scale) > alarm / 2, text, figures)
 
 
-def _labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, NDArray[np.bool_]]:
+def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Draw from one of two points by a fair coin; return the log ratios, and where the second was chosen."""
     second = trial.bits.array(count, np.uint8) & np.uint8(1) == 1
     ratios = np.empty(count)
     for label, point in ((False, pair.x), (True, pair.other)):
-        drawn = trial.draw(point, int((second == label).sum()))
-        # What has no mass where it was drawn counts as sure to come from the other point.
-        void = np.isneginf(trial.log_mass(drawn, point))
-        ratios[second == label] = np.where(void, -np.inf if label else np.inf, trial.log_ratio(drawn, pair))
+        draws = trial.draw(point, int((second == label).sum()))
+        # A draw without mass at its own point is counted as certain to be from the other: calibration fails.
+        void = np.isneginf(trial.log_mass(draws, point))
+        ratios[second == label] = np.where(void, -np.inf if label else np.inf, trial.log_ratio(draws, pair))
     return ratios, second
 
 
-def cells(trial: Trial, alarm: float) -> Iterator[Check]:
-    """Outputs are as frequent as log mass says, where they repeat; and never sum to more than 1."""
-    points = trial.telling(CELL_POINTS)
+def check_frequencies(trial: Trial, alarm: float) -> Iterator[Check]:
+    """Check that repeating outputs are as frequent as log mass states, and that masses sum to at most 1."""
+    points = trial.most_telling(CELL_POINTS)
     for pair in points:
-        drawn = trial.draw(pair.x, trial.samples)
-        if drawn.dtype.kind == "f":
+        draws = trial.draw(pair.x, trial.samples)
+        if draws.dtype.kind == "f":
             return
-        p, above, covered = _frequencies(trial, drawn, pair.x)
-        if covered < _COVERED and above <= 1:
+        p, total_mass, covered = _frequencies(trial, draws, pair.x)
+        if covered < _COVERED and total_mass <= 1:
             continue
-        passed = p > alarm / len(points) and above <= 1 + 1e-9
+        passed = p > alarm / len(points) and total_mass <= 1 + 1e-9
         text = f"p = {p:.2g} over {covered:.1%} of the mass" + (
-            "" if above <= 1 + 1e-9 else f"; it sums to {above}"
+            "" if total_mass <= 1 + 1e-9 else f"; it sums to {total_mass}"
         )
         yield Check(f"frequencies at {pair.x!r:.40}", passed, text, {"p": p, "covered": covered})
 
 
-def _frequencies(trial: Trial, drawn: NDArray[Any], point: Any) -> tuple[float, float, float]:
-    """Chi-square's p; the sum of all masses that were seen; the mass in cells other than the rest's."""
-    pilot, rest = drawn[: len(drawn) // 4], drawn[len(drawn) // 4 :]
-    outputs = possible(trial, pilot, point)
+def _frequencies(trial: Trial, draws: NDArray[Any], point: Any) -> tuple[float, float, float]:
+    """Return chi-square's p, the sum of the masses of all outputs, and the mass in cells but the last one."""
+    pilot, rest = draws[: len(draws) // 4], draws[len(draws) // 4 :]
+    outputs = list_outputs(trial, pilot, point)
     mass = np.exp(trial.log_mass(outputs, point))
     if outputs.ndim == 1 and outputs.dtype.kind in "iu":
         # Ranges that the law fills about evenly, from the least to the largest of the pilot.
@@ -157,11 +162,11 @@ def _frequencies(trial: Trial, drawn: NDArray[Any], point: Any) -> tuple[float, 
         edges = np.r_[outputs[0], outputs[ends[ends > 0]], outputs[-1] + 1]
         counts = np.bincount(np.searchsorted(edges, rest, side="right"), minlength=edges.size + 1)[1:-1]
     else:
-        often = np.argsort(-mass)[: 4 * _CELLS]
-        inside, names = mass[often], [_key(value) for value in outputs[often]]
-        place = {name: index for index, name in enumerate(names)}
-        where = [place.get(_key(value), len(names)) for value in rest]
-        counts = np.bincount(where, minlength=len(names) + 1)[:-1]
+        frequent = np.argsort(-mass)[: 4 * _CELLS]
+        inside, names = mass[frequent], [_key(value) for value in outputs[frequent]]
+        cell_of = {name: index for index, name in enumerate(names)}
+        drawn_cells = [cell_of.get(_key(value), len(names)) for value in rest]
+        counts = np.bincount(drawn_cells, minlength=len(names) + 1)[:-1]
     beyond = max(0.0, 1 - float(inside.sum()))
     p = chi_square(np.r_[counts, len(rest) - counts.sum()], np.r_[inside, beyond] / (inside.sum() + beyond))
     return p, float(mass.sum()), float(inside.sum())
@@ -171,9 +176,9 @@ def _key(value: Any) -> Any:
     return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
 
 
-def independent(trial: Trial, alarm: float) -> Check:
-    """Draws in succession fill the quarters of a 2 x 2 table as independent ones do (Fisher's exact test)."""
-    pair = trial.telling(1)[0]
+def check_independence(trial: Trial, alarm: float) -> Check:
+    """Check that consecutive draws fill a 2 x 2 table as independent ones do (Fisher's exact test)."""
+    pair = trial.most_telling(1)[0]
     ratios = trial.log_ratio(trial.draw(pair.x, trial.samples), pair)
     pilot, rest = np.split(ratios, [len(ratios) // 8])
     cut = min(np.unique(pilot), key=lambda value: abs(float((pilot >= value).mean()) - 0.5))

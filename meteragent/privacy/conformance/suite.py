@@ -1,4 +1,4 @@
-"""The whole suite, and its report."""
+"""The conformance suite and its report."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -9,19 +9,20 @@ from meteragent.privacy.audit import ALARM, Check, audit
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.conformance import draws, promise
-from meteragent.privacy.conformance.trial import Trial, Unusable, promised
+from meteragent.privacy.conformance.trial import Trial, UnsupportedMechanism, promised_pairs
 from meteragent.privacy.mechanism.base import Mechanism, MetricMechanism
 from meteragent.privacy.space import Windows
 from meteragent.privacy.statistics import MISS
 
-__all__ = ["SAMPLES", "Report", "Unusable", "conform"]
+__all__ = ["SAMPLES", "Report", "UnsupportedMechanism", "conform"]
 
 SAMPLES = 20_000
+"""The default number of draws for each test."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was found of one mechanism; `figures()` is all of it for JSON, `table()` for people."""
+    """The results of all checks of a mechanism, as data for JSON by `figures()`, as text by `table()`."""
 
     mechanism: str
     samples: int
@@ -35,20 +36,20 @@ class Report:
 
     @property
     def failed(self) -> list[str]:
-        """The names of the checks that did not."""
+        """The names of the checks that failed."""
         return [check.name for check in self.checks if not check.passed]
 
     def figures(self) -> dict[str, Any]:
-        """As plain data."""
+        """Convert to plain data."""
         checks = [check.plain() for check in self.checks]
         return {**asdict(self), "checks": checks, "conforms": self.conforms, "miss": MISS}
 
     def table(self) -> str:
-        """A line for each check, and what the error rates are."""
+        """Format a line for each check, and one for the error rates."""
         width = max(len(check.name) for check in self.checks)
-        lines = [f"{'ok' if c.passed else 'NO':3}{c.name:{width}}  {c.found}" for c in self.checks]
+        lines = [f"{'ok' if c.passed else 'NO':3}{c.name:{width}}  {c.finding}" for c in self.checks]
         verdict = "conforms" if self.conforms else f"does NOT conform: {', '.join(self.failed)}"
-        rates = f"{self.samples} draws a test; a kept word is refused with a chance of {self.alarm:g} at most"
+        rates = f"{self.samples} draws a test; a false refusal has a chance of {self.alarm:g} at most"
         return "\n".join([f"{self.mechanism} {verdict}", *lines, rates])
 
 
@@ -62,32 +63,41 @@ def conform(
     alarm: float = ALARM,
     bits: Bits | None = None,
 ) -> Report:
-    """Whether a mechanism keeps its word: the package's text says what is looked at.
+    """Test whether a mechanism keeps its promise, by the checks that the package describes.
 
-    `pairs` of points to tell apart, in place of those of its space; `make` made it, with its parameters as
-    keywords: each is tried as a float; `tight` demands that a loss is reached somewhere; `samples` draws
-    for each test; `bits` are the operating system's unless given.
+    Args:
+        mechanism: the mechanism under test.
+        pairs: pairs of points to distinguish, in place of those of the mechanism's space.
+        make: the partial that made the mechanism; each of its keywords is tried as a float.
+        tight: whether the loss must be reached somewhere.
+        samples: the number of draws for each test.
+        alarm: the largest chance to refuse a mechanism that keeps its promise.
+        bits: the source of randomness; the operating system's by default.
 
     Raises:
-        Unusable: the mechanism lacks a method, or what it returns has not the shape that it must have.
+        UnsupportedMechanism: the mechanism lacks a method, or a method returns an array of a wrong shape.
     """
-    trial = Trial(mechanism, promised(mechanism, pairs), samples, bits or BulkBits())
-    checks = [] if make is None else [promise.parameters_are_exact(make)]
+    trial = Trial(mechanism, promised_pairs(mechanism, pairs), samples, bits or BulkBits())
+    checks = [] if make is None else [promise.check_parameters(make)]
     if isinstance(mechanism, MetricMechanism):
-        checks += [promise.loss_is_one(mechanism), *promise.ratios(trial, tight=tight)]
+        checks += [promise.check_loss(mechanism), *promise.check_ratios(trial, tight=tight)]
     else:
-        checks += [promise.hockey_sticks(trial, alarm / 4)]
-    checks += [draws.shapes(trial), draws.randomness(trial), draws.calibrated(trial, alarm / 4)]
+        checks += [promise.check_hockey_sticks(trial, alarm / 4)]
     checks += [
-        *draws.cells(trial, alarm / 4),
-        draws.independent(trial, alarm / 8),
+        draws.check_shapes(trial),
+        draws.check_randomness(trial),
+        draws.check_calibration(trial, alarm / 4),
+    ]
+    checks += [
+        *draws.check_frequencies(trial, alarm / 4),
+        draws.check_independence(trial, alarm / 8),
         *_windows(trial, alarm / 8),
     ]
     return Report(repr(mechanism), samples, alarm, tuple(checks))
 
 
 def _windows(trial: Trial, alarm: float) -> Iterator[Check]:
-    """The audit, where windows get noise under d_inf."""
+    """Yield the checks of the audit, if the mechanism adds noise to windows under d_inf."""
     mechanism, space, x = trial.mechanism, trial.mechanism.space, trial.pairs[0].x
     free = isinstance(space, Windows) and space.norm == "linf" and space.low is None and space.high is None
     if free and hasattr(mechanism, "quantum") and trial.draw(x, 1).shape[1:] == (space.n,):

@@ -1,4 +1,4 @@
-"""A mechanism on trial: the pairs of points to tell apart, batches of points, and draws."""
+"""A mechanism under test: the pairs of points to distinguish, batches of points, and draws."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -20,13 +20,13 @@ _PAIRS_LIMIT = 512
 _RANGE_LIMIT = 1 << 20
 
 
-class Unusable(Exception):
-    """What was given cannot be tried: the text says what is missing."""
+class UnsupportedMechanism(Exception):
+    """The error that a mechanism cannot be tested; its text names the missing part."""
 
 
 @dataclass(frozen=True)
 class PointPair:
-    """Two points, and what is promised between them: |ln P/P'| <= loss, but for delta."""
+    """Two points and the promise between them: |ln P/P'| <= loss, but for delta."""
 
     x: Any
     other: Any
@@ -34,42 +34,46 @@ class PointPair:
     delta: float = 0.0
 
 
-def promised(mechanism: Mechanism, pairs: Iterable[tuple[Any, Any]] | None) -> list[PointPair]:
-    """The pairs between which something is promised.
+def promised_pairs(mechanism: Mechanism, pairs: Iterable[tuple[Any, Any]] | None) -> list[PointPair]:
+    """List the pairs of points between which the mechanism promises something.
 
-    `pairs`, or those of the mechanism's space; of databases under a pair (epsilon, delta) those that
-    differ in one row. Points at an infinite distance promise each other nothing.
+    They are from `pairs`, or from the mechanism's space. Under a pair (epsilon, delta), databases are listed
+    only if they differ in one row. Points at an infinite distance are left out.
 
     Raises:
-        Unusable: a method or the promise is missing, or there are no such pairs.
+        UnsupportedMechanism: a method or the promise is missing, or there are no such pairs.
     """
     missing = [name for name in ("space", "release", "log_mass") if not hasattr(mechanism, name)]
     if missing or not isinstance(mechanism, MetricMechanism | PairMechanism):
         missing += (
             [] if hasattr(mechanism, "loss") or hasattr(mechanism, "guarantee") else ["loss or guarantee"]
         )
-        raise Unusable(f"a mechanism must have {', '.join(missing)}: see meteragent.privacy.mechanism.base")
+        raise UnsupportedMechanism(
+            f"a mechanism must have {', '.join(missing)}: see meteragent.privacy.mechanism.base"
+        )
     space = mechanism.space
-    given = [(x, y) for x, y in islice(space.pairs() if pairs is None else pairs, _PAIRS_LIMIT)]
+    candidates = [(x, y) for x, y in islice(space.pairs() if pairs is None else pairs, _PAIRS_LIMIT)]
     if isinstance(mechanism, MetricMechanism):
-        apart = [(x, y, space.metric(x, y)) for x, y in given]
-        found = [PointPair(x, y, float(mechanism.loss(Fraction(d)))) for x, y, d in apart if 0 < d < math.inf]
+        apart = [(x, y, space.metric(x, y)) for x, y in candidates]
+        listed = [
+            PointPair(x, y, float(mechanism.loss(Fraction(d)))) for x, y, d in apart if 0 < d < math.inf
+        ]
     else:
         guarantee = [float(value) for value in mechanism.guarantee]
-        found = [PointPair(x, y, *guarantee) for x, y in given if _neighbours(space, x, y)]
-    if not found:
-        raise Unusable("no two points are at a finite distance above zero: give `pairs`")
-    return found
+        listed = [PointPair(x, y, *guarantee) for x, y in candidates if _are_neighbours(space, x, y)]
+    if not listed:
+        raise UnsupportedMechanism("no two points are at a finite distance above zero: give `pairs`")
+    return listed
 
 
-def _neighbours(space: Any, x: Any, y: Any) -> bool:
+def _are_neighbours(space: Any, x: Any, y: Any) -> bool:
     if isinstance(space, Databases):
         return sum(bool(u != v) for u, v in zip(x, y, strict=True)) == 1
     return bool(x != y)
 
 
-def array_of(points: Sequence[Any]) -> NDArray[Any]:
-    """Points as an array with one entry (or row) each; of objects where numpy would mix or break them."""
+def to_array(points: Sequence[Any]) -> NDArray[Any]:
+    """Convert points to an array, an entry (or row) each; of objects if numpy would mix or split them."""
     if len({type(point) for point in points}) == 1 and not isinstance(points[0], frozenset | set):
         array = np.asarray(points)
         if array.dtype != object:
@@ -81,7 +85,7 @@ def array_of(points: Sequence[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Trial:
-    """A mechanism, its pairs of points, how many draws each test takes, and the bits."""
+    """A mechanism under test, its pairs of points, the number of draws for each test, and the bits."""
 
     mechanism: Any
     pairs: list[PointPair]
@@ -89,39 +93,41 @@ class Trial:
     bits: Bits
 
     def draw(self, point: Any, count: int, bits: Bits | None = None) -> NDArray[Any]:
-        """`count` releases of a point."""
-        batch = np.repeat(array_of([point]), count, axis=0)
+        """Release a point `count` times."""
+        batch = np.repeat(to_array([point]), count, axis=0)
         released = np.asarray(self.mechanism.release(batch, bits=bits or self.bits))
         if released.shape[:1] != (count,):
-            raise Unusable(f"{count} points were released as an array of shape {released.shape}")
+            raise UnsupportedMechanism(f"{count} points were released as an array of shape {released.shape}")
         return released
 
     def log_mass(self, outputs: NDArray[Any], point: Any) -> Floats:
-        """One log mass for each output."""
+        """Compute the log mass of each output, and check its shape."""
         mass = np.asarray(self.mechanism.log_mass(outputs, point), np.float64)
         if mass.shape != (len(outputs),):
-            raise Unusable(
-                f"log_mass of {len(outputs)} outputs has shape {mass.shape}: one number each is needed"
+            raise UnsupportedMechanism(
+                f"log_mass of {len(outputs)} outputs has shape {mass.shape}: return one number for each"
             )
         if np.isnan(mass).any():
-            raise Unusable("log_mass of an output is not a number: -inf says that it cannot leave")
+            raise UnsupportedMechanism(
+                "log_mass of an output is not a number: return -inf for an impossible output"
+            )
         return mass
 
     def log_ratio(self, outputs: NDArray[Any], pair: PointPair) -> Floats:
-        """The log of P(y | other)/P(y | x); 0 where y is possible at neither."""
+        """Return ln P(y | other)/P(y | x) of each output y; 0 where y is impossible at both."""
         with np.errstate(invalid="ignore"):
             ratio = self.log_mass(outputs, pair.other) - self.log_mass(outputs, pair.x)
         return np.nan_to_num(ratio, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
-    def telling(self, count: int) -> list[PointPair]:
-        """The pairs whose loss is nearest to 2, where fewest draws tell most (THEORY 6); each point once.
+    def most_telling(self, count: int) -> list[PointPair]:
+        """Return the pairs whose loss is nearest to 2, where a draw tells most (THEORY 6); each point once.
 
-        Numbers and windows that are closer are moved apart, where their space allows.
+        Numbers and windows with a smaller loss are moved apart, where their space allows.
         """
-        pairs = sorted(map(self._stretched, self.pairs), key=lambda pair: abs(pair.loss - 2))
+        pairs = sorted(map(self._stretch, self.pairs), key=lambda pair: abs(pair.loss - 2))
         return list({repr(pair.x): pair for pair in reversed(pairs)}.values())[: -count - 1 : -1]
 
-    def _stretched(self, pair: PointPair) -> PointPair:
+    def _stretch(self, pair: PointPair) -> PointPair:
         space = self.mechanism.space
         if not (isinstance(space, Numbers | Windows) and 0 < pair.loss < 1) or pair.delta:
             return pair
@@ -136,23 +142,23 @@ class Trial:
         return pair
 
 
-def with_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]:
-    """Outputs, and the points too if they look like outputs."""
-    given = array_of(points)
-    kinds = {given.dtype.kind, released.dtype.kind}
-    alike = given.shape[1:] == released.shape[1:] and (len(kinds) == 1 or kinds <= set("iuf"))
-    return np.concatenate([released, given.astype(released.dtype)]) if alike else released
+def append_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]:
+    """Append the points to the outputs, if they have the same shape and type."""
+    array = to_array(points)
+    kinds = {array.dtype.kind, released.dtype.kind}
+    alike = array.shape[1:] == released.shape[1:] and (len(kinds) == 1 or kinds <= set("iuf"))
+    return np.concatenate([released, array.astype(released.dtype)]) if alike else released
 
 
-def possible(trial: Trial, drawn: NDArray[Any], point: Any) -> NDArray[Any]:
-    """Different outputs: those that were drawn, and all whole numbers between them if they are such."""
-    if drawn.dtype.kind in "iu" and drawn.ndim == 1 and np.ptp(drawn) < _RANGE_LIMIT:
-        between = np.arange(int(drawn.min()), int(drawn.max()) + 1)
+def list_outputs(trial: Trial, draws: NDArray[Any], point: Any) -> NDArray[Any]:
+    """List the different outputs that were drawn and, of whole numbers, all between them."""
+    if draws.dtype.kind in "iu" and draws.ndim == 1 and np.ptp(draws) < _RANGE_LIMIT:
+        between = np.arange(int(draws.min()), int(draws.max()) + 1)
         try:
             trial.log_mass(between, point)
         except (ValueError, IndexError, KeyError):
-            return np.unique(drawn)
+            return np.unique(draws)
         return between
-    if drawn.dtype == object:
-        return array_of(list(dict.fromkeys(drawn.tolist())))
-    return np.unique(drawn, axis=0)
+    if draws.dtype == object:
+        return to_array(list(dict.fromkeys(draws.tolist())))
+    return np.unique(draws, axis=0)

@@ -1,7 +1,7 @@
-"""Load curves in finitely many numbers, and back (THEORY 4).
+"""Load curves as finitely many numbers, and back (THEORY 4).
 
-`functionals` makes numbers of a curve, 1-Lipschitz from the sup norm to d_inf, so that a mechanism for
-windows is one for curves; `reconstruction` makes a curve of numbers; `resolution` says how many to take.
+`functionals` maps a curve to numbers, 1-Lipschitz from the sup norm to d_inf, so that a mechanism for windows
+is one for curves. `reconstruction` maps numbers to a curve. `resolution` bounds the error by their count.
 """
 
 from meteragent.privacy.curve.functionals import Mean, Means, Projection, block_means, hat_means

@@ -1,13 +1,13 @@
-"""From a curve to finitely many numbers: weighted means and values at times.
+"""Maps from a curve to finitely many numbers: weighted means and values at times.
 
 Theory of operation
 -------------------
 A functional of a curve f on [0, T] is a weighted mean L f = integral of w f; its norm is the integral of |w|,
 and |L f - L g| <= norm sup|f - g|. So (L_1 f, .. L_k f) with norms of at most 1 is 1-Lipschitz from the sup
 norm to d_inf: epsilon-d_inf-private noise on the k numbers, and *any* reconstruction from them, is
-epsilon-private for the sup norm on all curves (THEORY 4.1; Chatzikokolakis 2013, Fact 5). Conversely a
-mechanism that releases curves keeps a promise if and only if all its finite projections do (Holohan 2014,
-Theorem 3 and Example 4).
+epsilon-private for the sup norm on all curves (THEORY 4.1; Chatzikokolakis 2013, Fact 5). Conversely, a
+mechanism that releases curves keeps a promise if and only if all its finite projections keep it (Holohan
+2014, Theorem 3 and Example 4).
 """
 
 from collections import defaultdict
@@ -23,12 +23,12 @@ from meteragent.privacy.space import Curve, Curves
 from meteragent.privacy.space.curves import Piece
 
 Weight = tuple[Fraction, Fraction, Piece]
-"""A piece of a weight: from, to, and its values there; straight between."""
+"""A linear piece of a weight: its start, its end, and its values there."""
 
 
 @dataclass(frozen=True)
 class Mean:
-    """The weighted mean integral w f, with w piecewise linear and zero where no piece is.
+    """A weighted mean: the integral of w f, with w piecewise linear, and zero outside the pieces.
 
     Raises:
         TypeError: a number is not exact.
@@ -38,25 +38,25 @@ class Mean:
     pieces: tuple[Weight, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what has no norm: a negative length would hide what a mean may move."""
+        """Refuse pieces out of order: a negative length would make the norm too small."""
         for start, end, ends in self.pieces:
             if not 0 <= rational("start", start) < rational("end", end):
-                raise ValueError(f"a piece of a weight must grow in time from 0 on: not {start} to {end}")
+                raise ValueError(f"a piece of a weight must grow in time, from 0 on: not {start} to {end}")
             for value in ends:
                 rational("weight", value)
 
     def __call__(self, curve: Curve) -> Fraction:
-        """The mean of a curve, exactly."""
+        """Return the mean of a curve, exactly."""
         return sum((_integral(piece, curve) for piece in self.pieces), Fraction(0))
 
     @property
     def norm(self) -> Fraction:
-        """The integral of |w|, its total variation norm: by how much a change of sup 1 may move it."""
+        """The integral of |w|, the total variation norm: the largest change of the mean for a sup of 1."""
         return sum((_absolute(end - start, *ends) for start, end, ends in self.pieces), Fraction(0))
 
 
 def _integral(weight: Weight, curve: Curve) -> Fraction:
-    """The integral of w f over one piece of w."""
+    """Integrate w f over one piece of w."""
     start, end, (first, last) = weight
     slope, total = (last - first) / (end - start), Fraction(0)
     for low, high, (a, b) in curve.restricted(start, end):
@@ -66,7 +66,7 @@ def _integral(weight: Weight, curve: Curve) -> Fraction:
 
 
 def _absolute(length: Fraction, first: Fraction, last: Fraction) -> Fraction:
-    """The integral of |w| where w goes straight from one value to another."""
+    """Integrate |w| where w is linear from one value to another."""
     if first * last >= 0:
         return length * abs(first + last) / 2
     return length * (first * first + last * last) / (2 * abs(last - first))
@@ -74,12 +74,12 @@ def _absolute(length: Fraction, first: Fraction, last: Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class Means:
-    """Weighted means L_1 .. L_k of the curves on [0, T]: a query, `sensitivity` = the largest norm.
+    """The query of weighted means L_1 .. L_k of curves on [0, T]; its `sensitivity` is the largest norm.
 
-    From the sup norm to d_inf (THEORY 4.1).
+    The sensitivity is from the sup norm to d_inf (THEORY 4.1).
 
     Raises:
-        ValueError: no mean, one that goes beyond T, or the curves' norm is not sup.
+        ValueError: there is no mean, one goes beyond T, or the curves' norm is not sup.
     """
 
     domain: Curves
@@ -87,17 +87,17 @@ class Means:
 
     def __post_init__(self) -> None:
         if not self.means or self.domain.norm != "sup":
-            raise ValueError("at least one mean, of curves under the sup norm, is needed")
+            raise ValueError("give at least one mean, and curves under the sup norm")
         if any(end > self.domain.duration_s for mean in self.means for _, end, _ in mean.pieces):
             raise ValueError(f"a mean's weight must end at {self.domain.duration_s} s, where the curves do")
 
     def __call__(self, curve: Curve) -> tuple[Fraction, ...]:
-        """The k numbers of a curve, exactly."""
+        """Return the k numbers of a curve, exactly."""
         return tuple(mean(curve) for mean in self.means)
 
     @property
     def k(self) -> int:
-        """How many."""
+        """The number of values."""
         return len(self.means)
 
     @property
@@ -107,15 +107,15 @@ class Means:
 
     @property
     def sensitivity(self) -> Fraction:
-        """By how much a change of sup 1 may move a number."""
+        """The largest change of a number under a change of the curve by sup 1."""
         return max(mean.norm for mean in self.means)
 
 
 def block_means(edges_s: Sequence[Exact]) -> Means:
-    """The means over the k blocks between k + 1 edges, the first of them 0 and the last T.
+    """Return the means over the k blocks between k + 1 edges, of which the first is 0 and the last T.
 
     Raises:
-        TypeError: an edge is not exact.  ValueError: fewer than two, or edges that do not grow from 0.
+        TypeError: an edge is not exact.  ValueError: there are fewer than two, or they do not grow from 0.
     """
     edges = _growing("edges_s", edges_s)
     pieces = ((low, high, (1 / (high - low),) * 2) for low, high in pairwise(edges))
@@ -123,12 +123,12 @@ def block_means(edges_s: Sequence[Exact]) -> Means:
 
 
 def hat_means(knots_s: Sequence[Exact]) -> Means:
-    """The means weighted by linear B-splines: at a knot most, down to nothing at its two neighbours.
+    """Return the means weighted by linear B-splines: each weight peaks at a knot and is 0 at its neighbours.
 
-    At the ends half a hat. k knots, the first of them 0 and the last T.
+    There are k knots, of which the first is 0 and the last T; at the ends the weight is half a hat.
 
     Raises:
-        TypeError: a knot is not exact.  ValueError: fewer than two, or knots that do not grow from 0.
+        TypeError: a knot is not exact.  ValueError: there are fewer than two, or they do not grow from 0.
     """
     knots = _growing("knots_s", knots_s)
     means = []
@@ -142,6 +142,7 @@ def hat_means(knots_s: Sequence[Exact]) -> Means:
 
 
 def _growing(name: str, times: Sequence[Exact]) -> tuple[Fraction, ...]:
+    """Return times as Fractions, if they grow from 0."""
     exact = tuple(rational(name, t) for t in times)
     if len(exact) < 2 or exact[0] != 0 or any(t >= u for t, u in pairwise(exact)):
         raise ValueError(f"{name} must be at least two times that grow from 0")
@@ -150,14 +151,15 @@ def _growing(name: str, times: Sequence[Exact]) -> tuple[Fraction, ...]:
 
 @dataclass(frozen=True, init=False)
 class Projection:
-    """The values of a curve at finitely many times: a query of sensitivity 1 from the sup norm to d_inf.
+    """The query of a curve's values at finitely many times, of sensitivity 1 from the sup norm to d_inf.
 
-    The sets of curves with values in given sets at such times are the cylinder sets; they are an algebra that
-    generates the events of C([0, T]) (Holohan 2014, Example 4). So a mechanism that releases curves keeps its
-    promise if and only if its image under every projection does (Theorem 3; for any metric, THEORY 4.1).
+    The sets of curves whose values at such times lie in given sets are the cylinder sets. They are an algebra
+    that generates the events of C([0, T]) (Holohan 2014, Example 4). So a mechanism that releases curves
+    keeps its promise if and only if its image under every projection does (Theorem 3; for any metric, THEORY
+    4.1).
 
     Raises:
-        TypeError: a number is not exact.  ValueError: no time, or one outside [0, T].
+        TypeError: a number is not exact.  ValueError: there is no time, or one is outside [0, T].
     """
 
     domain: Curves
@@ -170,16 +172,16 @@ class Projection:
             raise ValueError(f"a projection needs times in [0, {self.domain.duration_s}]")
 
     def __call__(self, curve: Curve) -> tuple[Fraction, ...]:
-        """The curve's values at the times."""
+        """Return the curve's values at the times."""
         return tuple(curve(t) for t in self.times_s)
 
     @property
     def k(self) -> int:
-        """How many."""
+        """The number of values."""
         return len(self.times_s)
 
     def image(self, law: Mapping[Curve, Any]) -> dict[tuple[Fraction, ...], Any]:
-        """The law of the values, of a law of finitely many curves (curve: probability)."""
+        """Project a law of finitely many curves, {curve: probability}, to the law of their values."""
         summed: defaultdict[tuple[Fraction, ...], Any] = defaultdict(int)
         for curve, probability in law.items():
             summed[self(curve)] += probability
@@ -192,5 +194,5 @@ class Projection:
 
     @property
     def sensitivity(self) -> Fraction:
-        """1: no value changes by more than the sup."""
+        """The sensitivity, 1: no value changes by more than the sup."""
         return Fraction(1)

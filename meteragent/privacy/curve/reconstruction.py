@@ -1,10 +1,10 @@
-"""From numbers to a curve again.
+"""Reconstruction of a curve from numbers.
 
 Theory of operation
 -------------------
-A reconstruction is the sum over j of v_j b_j(t). Its Lebesgue constant, the largest of sum |b_j(t)|, is by
-how much it may enlarge an error of the numbers; it is 1, the least, for positive functions that sum to 1:
-steps, hats, Bernstein's polynomials. A cubic interpolating spline has 1.97, Chebyshev's polynomial of 33
+A reconstruction is the sum over j of v_j b_j(t). Its Lebesgue constant, the largest sum |b_j(t)|, is the
+factor by which it may enlarge an error of the numbers. It is 1, the least, for positive functions that sum to
+1: steps, hats, Bernstein's polynomials. A cubic interpolating spline has 1.97, Chebyshev's polynomial of 33
 points 3.19 (THEORY 4.3). Bernstein's polynomials follow a kink slowly, as k^-1/2: for loads take steps or
 hats.
 """
@@ -21,23 +21,24 @@ Kind = Literal["steps", "hats", "bernstein"]
 
 
 def reconstruct(values: ArrayLike, edges: ArrayLike, times: ArrayLike, kind: Kind = "steps") -> Floats:
-    """Curves at `times`, from the numbers of k blocks; positive functions that sum to 1 (THEORY 4.3).
+    """Reconstruct curves at `times` from k block means, by positive functions that sum to 1 (THEORY 4.3).
 
-    "steps" is a block's number inside it; "hats" is straight from one block's middle to the next, and flat
-    before the first middle and after the last; "bernstein" is the polynomial with these coefficients, for
-    blocks of one length. If all numbers are right within h, so is the curve, as far as they can tell it.
+    "steps" is constant within a block; "hats" is linear from the middle of a block to the middle of the next,
+    and constant before the first middle and after the last; "bernstein" is the polynomial with these
+    coefficients, for blocks of equal length. If all numbers are right within h, so is the curve, up to the
+    error of the reconstruction itself.
 
     Args:
         values: shape (.., k), in the curve's unit: one curve per row.
         edges: shape (k + 1), growing, in any unit of time.
-        times: any shape S, in the same unit, from the first edge to the last, where the last block still is.
-        kind: which functions.
+        times: any shape S, in the same unit, from the first edge to the last (part of the last block).
+        kind: the functions.
 
     Returns:
         Shape (.., *S).
 
     Raises:
-        ValueError: an unknown kind, shapes that do not fit, edges that do not grow, times outside.
+        ValueError: the kind is unknown, shapes do not fit, edges do not grow, or times are outside.
     """
     v, e, t = np.asarray(values, np.float64), np.asarray(edges), np.asarray(times)
     if v.ndim < 1 or e.shape != (v.shape[-1] + 1,) or not np.all(e[1:] > e[:-1]):
@@ -50,21 +51,22 @@ def reconstruct(values: ArrayLike, edges: ArrayLike, times: ArrayLike, kind: Kin
 
 
 def _steps(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
-    found: Floats = values[..., np.minimum(np.searchsorted(edges, times, side="right"), values.shape[-1]) - 1]
-    return found
+    block = np.minimum(np.searchsorted(edges, times, side="right"), values.shape[-1]) - 1
+    curves: Floats = values[..., block]
+    return curves
 
 
 def _hats(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
     k = values.shape[-1]
-    place = np.interp(times, edges[:-1] / 2 + edges[1:] / 2, np.arange(k))
-    left = np.minimum(place.astype(np.int64), max(k - 2, 0))
-    share = place - left
-    mixed: Floats = values[..., left] * (1 - share) + values[..., np.minimum(left + 1, k - 1)] * share
-    return mixed
+    position = np.interp(times, edges[:-1] / 2 + edges[1:] / 2, np.arange(k))
+    block = np.minimum(position.astype(np.int64), max(k - 2, 0))
+    share = position - block
+    curves: Floats = values[..., block] * (1 - share) + values[..., np.minimum(block + 1, k - 1)] * share
+    return curves
 
 
 def _bernstein(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
-    """From degree to degree, b_j = (1-s) b_j + s b_(j-1): sums of what is positive, which lose no digits."""
+    """Raise the degree by b_j = (1-s) b_j + s b_(j-1): sums of positive terms, which lose no digits."""
     share = ((times - edges[0]) / (edges[-1] - edges[0])).astype(np.float64)
     basis = np.ones((1, *share.shape))
     for degree in range(1, values.shape[-1]):
@@ -81,9 +83,9 @@ _KINDS: Mapping[str, Callable[[Floats, NDArray[Any], NDArray[Any]], Floats]] = M
 
 
 def lebesgue_constant(basis: ArrayLike) -> float:
-    """The largest of sum over j of |b_j(t)|, for the functions b_j in rows, at times in columns.
+    """Return the largest sum over j of |b_j(t)|, for the functions b_j in rows, at times in columns.
 
-    By how much a reconstruction may enlarge an error of its numbers. Of `reconstruct` the functions are what
-    it makes of the rows of the identity matrix.
+    It is the factor by which a reconstruction may enlarge an error of its numbers. The functions of
+    `reconstruct` are its curves for the rows of the identity matrix.
     """
     return float(np.abs(np.asarray(basis, np.float64)).sum(axis=0).max())

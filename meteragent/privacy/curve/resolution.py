@@ -1,13 +1,13 @@
-"""How many numbers a curve is worth, and what no number is enough for.
+"""The number of values to release of a curve, and the limits that no number overcomes.
 
 Theory of operation
 -------------------
 More numbers follow a curve more closely and are noisier: the error is at most approximation(k) + noise(k),
-with (k+1)/(2 epsilon) for noise's mean and k/epsilon for its largest (THEORY 1.2, 4.2). k is chosen from
-what is public, never from the private curve. No finite number serves all curves: with k points the mean error
-is at least (k+1)/(2 epsilon), whatever the mechanism (`floor.WindowFloor`: polylines carry all vectors of k
-numbers into C([0, T])), so on all of C([0, T]) it is infinite (THEORY 4.4).
-Floats speak of accuracy here, never of privacy.
+with (k+1)/(2 epsilon) for the mean noise and k/epsilon for the largest (THEORY 1.2, 4.2). Choose k from
+public data, never from the private curve. No finite k serves all curves: with k points the mean error is at
+least (k+1)/(2 epsilon), whatever the mechanism (`floor.WindowFloor`: polylines carry all vectors of k numbers
+into C([0, T])), so on all of C([0, T]) it is infinite (THEORY 4.4).
+Floats are about accuracy here, never about privacy.
 """
 
 import math
@@ -24,7 +24,7 @@ class Hoelder:
     No point of a block of length h is farther than constant (h/2)^exponent from the block's mean.
 
     Raises:
-        TypeError: a parameter is not exact.  ValueError: it is not above zero, or an exponent above 1.
+        TypeError: a parameter is not exact.  ValueError: it is not above zero, or the exponent is above 1.
     """
 
     constant: Fraction
@@ -34,20 +34,20 @@ class Hoelder:
         object.__setattr__(self, "constant", positive("constant", constant))
         object.__setattr__(self, "exponent", positive("exponent", exponent))
         if self.exponent > 1:
-            raise ValueError(f"an exponent above 1 leaves only constant curves: not {self.exponent}")
+            raise ValueError(f"an exponent above 1 allows only constant curves: {self.exponent}")
 
     def approximation(self, duration_s: Fraction) -> tuple[float, float]:
-        """(c, alpha): k block means are within c k^-alpha of a curve, everywhere."""
+        """Return (c, alpha): k block means are within c k^-alpha of a curve, everywhere."""
         alpha = float(self.exponent)
         return float(self.constant) * math.pow(float(duration_s) / 2, alpha), alpha
 
 
 @dataclass(frozen=True, init=False)
 class BoundedVariation:
-    """Curves that go up and down by at most `variation` in all: loads that are switched.
+    """Curves whose rises and falls sum to at most `variation`: loads that are switched.
 
-    The mean distance of a block from its mean is at most half of what it goes up and down; the largest has
-    no bound that falls with k.
+    The mean distance of a block from its mean is at most half of its variation; the largest distance has no
+    bound that falls with k.
 
     Raises:
         TypeError: the variation is not exact.  ValueError: it is not above zero.
@@ -59,17 +59,17 @@ class BoundedVariation:
         object.__setattr__(self, "variation", positive("variation", variation))
 
     def approximation(self, duration_s: Fraction) -> tuple[float, float]:  # noqa: ARG002 - for any T
-        """(c, alpha): k block means of one length are within c k^-alpha of a curve, in the mean over time."""
+        """Return (c, alpha): k equal block means are within c k^-alpha of a curve, in the mean over time."""
         return float(self.variation) / 2, 1.0
 
 
 def error_bound(
     curves: Hoelder | BoundedVariation, epsilon: Exact, duration_s: Exact, k: int, *, largest: bool = False
 ) -> float:
-    """What k private block means, drawn as steps, are off at most: expected, and in the mean over time.
+    """Return a bound of the expected error, in the mean over time, of k private block means drawn as steps.
 
-    c k^-alpha + (k+1)/(2 epsilon); with `largest` the expected largest error, c k^-alpha + k/epsilon.
-    THEORY 4.2, for real numbers; a lattice adds its rounding.
+    It is c k^-alpha + (k+1)/(2 epsilon); with `largest` it bounds the expected largest error, by
+    c k^-alpha + k/epsilon (THEORY 4.2, for real numbers; a lattice adds its rounding error).
 
     Raises:
         TypeError: a parameter is not exact.
@@ -85,11 +85,11 @@ def error_bound(
 def best_k(
     curves: Hoelder | BoundedVariation, epsilon: Exact, duration_s: Exact, *, largest: bool = False
 ) -> int:
-    """The number of blocks with the least `error_bound`.
+    """Return the number of blocks with the least `error_bound`.
 
-    Near (alpha c/s)^(1/(1+alpha)), s = 1/(2 epsilon) or, for the largest, 1/epsilon: sqrt(L T epsilon) for
-    Lipschitz curves, sqrt(epsilon V) for bounded variation. A worst case: on simulated households the best
-    is 4 to 30 times smaller (THEORY 4.2), so simulate where you can.
+    It is near (alpha c/s)^(1/(1+alpha)), s = 1/(2 epsilon) or, for the largest, 1/epsilon: sqrt(L T epsilon)
+    for Lipschitz curves, sqrt(epsilon V) for bounded variation. The bound is a worst case: on simulated
+    households the best number is 4 to 30 times smaller (THEORY 4.2), so simulate where you can.
 
     Raises:
         As `error_bound`.
@@ -109,10 +109,10 @@ def _approximation(
 
 
 def chance_within(epsilon: Exact, reach: Exact, k: int) -> Fraction:
-    """The most probable that epsilon-private noise added to curves stays within `reach` at k points.
+    """Return the largest probability that epsilon-private noise on curves stays within `reach` at k points.
 
-    epsilon reach / k, or 1. It falls to 0: no noise on C([0, T]), whose paths are bounded, is private for the
-    sup norm, at any epsilon (THEORY 4.4).
+    It is epsilon reach / k, at most 1. It falls to 0 as k grows: no noise on C([0, T]), whose paths are
+    bounded, is private for the sup norm, at any epsilon (THEORY 4.4).
 
     Raises:
         TypeError: a parameter is not exact.  ValueError: it is not above zero, or k < 1.

@@ -1,7 +1,8 @@
-"""How far apart what leaves can be: dominating pairs of laws, and their composition over long horizons.
+"""The distance between the laws of releases: dominating pairs, and their composition over long horizons.
 
-Two load curves 220 W apart in a window of level 1 at 220 W, on whole watts: whoever tells them apart has
-false alarms and misses that sum to at least `risk`, and finds a truth with at most `power`:
+Two load curves are 220 W apart in a window of level 1 at 220 W, on whole watts. For any test that
+distinguishes them the chances of a false alarm and of a miss sum to at least `risk`, and with a chance of .05
+of a false alarm its power is at most `power(0.05)`:
 
     >>> from meteragent.privacy import Composed, LatticePair, error_bounds
     >>> pair = LatticePair("1/220", 220)
@@ -10,8 +11,8 @@ false alarms and misses that sum to at least `risk`, and finds a truth with at m
     >>> [round(bound, 4) for bound in error_bounds(1)]
     [0.2929, 0.5193, 0.5379, 0.6065]
 
-A year of half hours, each at level 1 at 220 W: what all of them lose together, exactly, and with a delta of
-one in a million, for curves that differ by 220 W at all times:
+A year of half hours, each at level 1 at 220 W: the total loss for curves that differ by 220 W at all times,
+and epsilon for a delta of one in a million:
 
     >>> from fractions import Fraction
     >>> year = Composed.at_radius({Fraction(1, 220): 17520}, radius=220, quantum=1)
@@ -20,7 +21,7 @@ one in a million, for curves that differ by 220 W at all times:
     >>> [(figure.method, round(figure.epsilon)) for figure in year.figures(1e-6)]
     [('basic', 17520), ('zcdp', 7038), ('rdp', 7002), ('pld', 6952)]
 
-For a day in which they differ by 10 W that is much less:
+For a day in which they differ by 10 W it is much less:
 
     >>> day = Composed.at_radius({Fraction(1, 220): 48}, radius=10, quantum=1)
     >>> round(float(day.loss), 3), round(day.epsilon(1e-6), 3), round(day.delta(1), 4)

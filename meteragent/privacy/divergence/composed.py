@@ -1,21 +1,21 @@
-"""Many releases together: the best (epsilon, delta) by three roads, the best one exact.
+"""The composition of many releases: (epsilon, delta) by bounds from rough to exact.
 
 Theory of operation
 -------------------
 The losses of independent pairs add, and their product dominates any adaptive sequence of releases each of
-which is dominated by its pair (THEORY 5.1). Three bounds, from the rough to the exact:
+which is dominated by its pair (THEORY 5.1). The bounds, from the rough to the exact:
 
 basic: the sum of the losses, with delta = 0.
 rdp: Renyi's divergences add at every order; the best order is converted. zcdp: the same with rho * order.
 pld: the law of the summed loss (privacy loss distribution), delta = E_P (1 - e^(epsilon - L))+.
 
-For the last each law is put on one grid of losses. An atom between two points of it is split so that P and Q
-keep their mass, which makes the pair worse by the square of the grid's width (Doroshenko et al. 2022,
-2207.04380); with one a throughout, and not too fine, nothing is split. The laws are tilted by e^(sL), so that
-the losses that matter are the likely ones, and convolved by the fast Fourier transform. What is left out and
-what is rounded is bounded and added, so that the result is never too small: the tails that wrap around by
-Chernoff's bound, and a transform's rounding by 8 u log2(N), relatively and in l2 (Higham 2002, Theorem 24.2),
-as often as a law is used.
+For pld all laws are put on one grid of losses. An atom between two points of the grid is split so that P and
+Q keep their mass, which makes the pair worse by the square of the grid's width (Doroshenko et al. 2022,
+2207.04380); if all pairs share one a that is not too fine, nothing is split. The laws are tilted by e^(sL),
+so that the losses that matter are the likely ones, and convolved by the fast Fourier transform. The masses
+that are left out and the rounding errors are bounded and added, so that the result is never too small: tails
+that wrap around by Chernoff's bound, and a transform's rounding by 8 u log2(N), relatively and in l2 (Higham
+2002, Theorem 24.2), once for each use of a law.
 """
 
 import math
@@ -36,40 +36,41 @@ Integers = NDArray[np.int64]
 
 _ATOMS_LIMIT = 1 << 18
 _CELLS_PER_DEVIATION = 256  # of one window's loss
-_BEYOND = 1e-14  # of the tilted law, left out at either end
+_BEYOND = 1e-14  # the mass of the tilted law that is left out at either end
 _ROUNDING = 8 * 2.0**-53
 
 
 def rdp_epsilon(order: float, divergence: float, delta: float) -> float:
-    """An epsilon for which Renyi's `divergence` of an `order` above 1 gives (epsilon, delta).
+    """Convert Renyi's `divergence` of an `order` above 1 to an epsilon for this delta.
 
-    divergence + ln((order-1)/order) - (ln delta + ln order)/(order-1), or 0
+        max(0, divergence + ln((order-1)/order) - (ln delta + ln order)/(order-1))
+
     (Canonne, Kamath, Steinke 2020, 2004.00010, Proposition 12).
 
     Raises:
-        ValueError: the order is not above 1, or delta not between 0 and 1.
+        ValueError: the order is not above 1, or delta is not between 0 and 1.
     """
     if not (order > 1 and 0 < delta < 1):
-        raise ValueError(f"an order is above 1 and delta between 0 and 1, not {order} and {delta}")
+        raise ValueError(f"the order must be above 1 and delta between 0 and 1, not {order} and {delta}")
     s = order - 1
     return max(0.0, divergence + math.log(s / order) - (math.log(delta) + math.log(order)) / s)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """The least epsilon that `rdp_epsilon` gives for rho-zCDP, that is for divergences rho * order.
+    """Return the least `rdp_epsilon` over all orders for rho-zCDP, that is for divergences rho * order.
 
-    Below rho + 2 sqrt(rho ln(1/delta)) (Bun, Steinke 2016, 1605.02065, Proposition 1.3).
+    It is below rho + 2 sqrt(rho ln(1/delta)) (Bun, Steinke 2016, 1605.02065, Proposition 1.3).
 
     Raises:
-        ValueError: rho is negative, or delta not between 0 and 1.
+        ValueError: rho is negative, or delta is not between 0 and 1.
     """
     if not rho >= 0:
         raise ValueError(f"rho is not negative: {rho}")
-    return _least(lambda s: rdp_epsilon(1 + s, rho * (1 + s), delta))[0] if rho else 0.0
+    return _minimise(lambda s: rdp_epsilon(1 + s, rho * (1 + s), delta))[0] if rho else 0.0
 
 
-def _least(function: Callable[[float], float]) -> tuple[float, float]:
-    """The least value of a function of s > 0 found on a grid that is made finer three times, and its s."""
+def _minimise(function: Callable[[float], float]) -> tuple[float, float]:
+    """Minimise a function of s > 0 on a grid that is refined three times; return the value and its s."""
     low, high = 1e-6, 1e12
     for _ in range(4):
         grid = [float(s) for s in np.geomspace(low, high, 24)]
@@ -80,7 +81,7 @@ def _least(function: Callable[[float], float]) -> tuple[float, float]:
 
 
 class Figure(NamedTuple):
-    """(epsilon, delta) and how it was found: "basic", "zcdp", "rdp" or "pld"."""
+    """(epsilon, delta) and its method: "basic", "zcdp", "rdp" or "pld"."""
 
     epsilon: float
     delta: float
@@ -89,10 +90,10 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class Composed:
-    """Many releases together: how often each pair is met (Pauwels 2016, on composition; THEORY 5.2).
+    """The composition of many releases: a count for each pair (Pauwels 2016, on composition; THEORY 5.2).
 
-    It bounds any sequence of releases of which each is dominated by its pair, whatever came before; the
-    pairs themselves must be settled beforehand. Epsilons are floats, never too small but for the last bits.
+    It bounds any sequence of releases in which each is dominated by its pair, whatever was released before;
+    the pairs themselves must be fixed in advance. Epsilons are floats, never too small but for the last bits.
 
     Raises:
         ValueError: a count is negative.
@@ -101,24 +102,24 @@ class Composed:
     pairs: Mapping[Pair, int]
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be counted."""
+        """Refuse negative counts, and drop the pairs that lose nothing."""
         if any(count < 0 for count in self.pairs.values()):
-            raise ValueError("a pair is met as often as never, not less")
+            raise ValueError("the count of a pair must not be negative")
         object.__setattr__(self, "pairs", {pair: n for pair, n in self.pairs.items() if n and pair.loss})
 
     @classmethod
     def at_radius(cls, charges: Mapping[Fraction, int], radius: Exact, quantum: Exact | None = None) -> Self:
-        """Windows released at `charges` (epsilon: how many), for curves within `radius` in each of them.
+        """Compose windows released at `charges`, {epsilon: count}, for curves within `radius` in each window.
 
-        On the lattice of `quantum`, which is what a meter's windows are on; None is its limit.
+        Values lie on the lattice of `quantum`, as a meter's windows do; None is the limit of fine lattices.
 
         Raises:
             TypeError: an epsilon is no Fraction or int, or radius or quantum is not exact.
-            ValueError: one is not above zero.
+            ValueError: one of them is not above zero.
         """
         for epsilon in charges:
             positive("epsilon", epsilon)
-            if isinstance(epsilon, str | Decimal):  # it might be another key of the same number
+            if isinstance(epsilon, str | Decimal):  # two keys might be the same number, and one count be lost
                 raise TypeError(f"epsilon must be a Fraction: write Fraction({str(epsilon)!r})")
         r = positive("radius", radius)
         if quantum is None:
@@ -133,14 +134,14 @@ class Composed:
 
     @property
     def rho(self) -> float:
-        """The sum of the pairs' zCDP parameters, which are their KL."""
+        """The sum of the pairs' zCDP parameters, each of which is the pair's KL divergence."""
         return sum(pair.kl * count for pair, count in self.pairs.items())
 
     def epsilon(self, delta: float) -> float:
-        """The least epsilon for which all releases together are (epsilon, delta)-private (pld).
+        """Return the least epsilon for which all releases together are (epsilon, delta)-private (pld).
 
-        Never too small; above the pairs' own value by about 1e-5 of it for tens of windows or more, by up
-        to 1/256 of a window's deviation for a few of which each has another step.
+        It is never too small. It is above the pairs' own value by about 1e-5 of it for tens of windows or
+        more, and by up to 1/256 of a window's deviation for a few windows with different steps.
 
         Raises:
             ValueError: delta is not between 0 and 1.
@@ -156,9 +157,9 @@ class Composed:
         return high
 
     def delta(self, epsilon: float) -> float:
-        """The least delta for which all releases together are (epsilon, delta)-private (pld).
+        """Return the least delta for which all releases together are (epsilon, delta)-private (pld).
 
-        At 0 it is the total variation distance: whoever tells the two histories apart is right with a
+        At 0 it is the total variation distance: a test that distinguishes the two histories is right with a
         chance of at most (1 + delta(0))/2.
 
         Raises:
@@ -170,13 +171,13 @@ class Composed:
             return 0.0
 
         def log_delta(s: float) -> float:
-            """By `rdp_epsilon`, solved for delta: near its least value the tilted law is where it counts."""
+            """Return ln delta by `rdp_epsilon`; its best s tilts the law to where it matters."""
             return self._moment(s) - s * epsilon + s * math.log(s / (1 + s)) - math.log(1 + s)
 
-        return _Tilted.of(self.pairs, _least(log_delta)[1]).delta(epsilon)
+        return _Tilted.of(self.pairs, _minimise(log_delta)[1]).delta(epsilon)
 
     def figures(self, delta: float) -> tuple[Figure, ...]:
-        """(epsilon, delta) by each method: basic (whose delta is 0), zcdp, rdp, pld."""
+        """Return (epsilon, delta) by each method: basic (whose delta is 0), zcdp, rdp, pld."""
         return (
             Figure(float(self.loss), 0.0, "basic"),
             Figure(zcdp_epsilon(self.rho, delta), delta, "zcdp"),
@@ -185,32 +186,32 @@ class Composed:
         )
 
     def best(self, delta: float) -> Figure:
-        """The least epsilon of all figures; of equal ones the simpler method's."""
+        """Return the figure with the least epsilon; of equal ones that of the simpler method."""
         return min(self.figures(delta), key=lambda figure: figure.epsilon)
 
     def _rdp(self, delta: float) -> tuple[float, float]:
-        """The least epsilon by Renyi's divergences, and its order - 1."""
+        """Return the least epsilon by Renyi's divergences, and its order - 1."""
         if not self.loss:
             return 0.0, 1.0
-        return _least(lambda s: rdp_epsilon(1 + s, self._moment(s) / s, delta))
+        return _minimise(lambda s: rdp_epsilon(1 + s, self._moment(s) / s, delta))
 
     def _moment(self, s: float) -> float:
         return sum(count * pair.moment(s) for pair, count in self.pairs.items())
 
 
 class _Law(NamedTuple):
-    """Masses of X - L on a grid, tilted and normalised: of each cell that has any, some more than once."""
+    """Masses of X - L on a grid, tilted and normalised; only cells with mass, and a cell may occur twice."""
 
     cells: Integers
     masses: Floats
 
-    def spread(self) -> float:
-        """The variance, in cells."""
+    def variance(self) -> float:
+        """Return the variance, in cells."""
         mean = np.sum(self.masses * self.cells)
         return float(np.sum(self.masses * (self.cells - mean) ** 2))
 
     def log_moment(self, u: float) -> float:
-        """The logarithm of E e^(u cell)."""
+        """Return the logarithm of E e^(u cell)."""
         exponent = u * self.cells
         top = float(exponent.max())
         return top + math.log(float(np.sum(self.masses * np.exp(exponent - top))))
@@ -219,7 +220,7 @@ class _Law(NamedTuple):
 class _Tilted(NamedTuple):
     """The law of the summed loss, tilted: `masses` of `losses` are P(L) e^(tilt L - log_moment).
 
-    `error` bounds what any sum of them with weights in 0..1 may be off.
+    `error` bounds the error of any sum of masses with weights in 0..1.
     """
 
     losses: Floats
@@ -230,7 +231,7 @@ class _Tilted(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Mapping[Pair, int], tilt: float) -> "_Tilted":
-        """Put on a grid, tilt and convolve."""
+        """Put the laws on a grid, tilt and convolve them."""
         width = _width(pairs)
         laws: list[tuple[_Law, int]] = []
         top = log_moment = 0.0
@@ -241,7 +242,7 @@ class _Tilted(NamedTuple):
             top += float(fine.loss) * count
             log_moment += count * log_scale
         log_moment += tilt * top
-        low, high = _reach(laws)
+        low, high = _range_of_sum(laws)
         size = 1 << max(1, math.ceil(math.log2(high - low + 1)))
         spectrum, rounding = np.ones(size // 2 + 1, np.complex128), 1.0
         for law, count in laws:
@@ -254,7 +255,7 @@ class _Tilted(NamedTuple):
         return cls(losses, masses, tilt, log_moment, error)
 
     def delta(self, epsilon: float) -> float:
-        """E_P (1 - e^(epsilon - L))+, and the error."""
+        """Return E_P (1 - e^(epsilon - L))+, plus its error."""
         above = self.losses > epsilon
         excess = self.losses[above] - epsilon
         tail = float(np.sum(self.masses[above] * np.exp(-self.tilt * excess) * -np.expm1(-excess)))
@@ -263,7 +264,7 @@ class _Tilted(NamedTuple):
 
 
 def _width(pairs: Mapping[Pair, int]) -> float:
-    """Of the grid's cells: the windows' root mean square deviation / 256, or the lattice's own if shared."""
+    """Return the width of a cell: the windows' root mean square deviation / 256, or near it a shared step."""
     variance = sum(count * min(2 * pair.kl, 4.0) for pair, count in pairs.items())
     width = math.sqrt(variance / sum(pairs.values())) / _CELLS_PER_DEVIATION
     steps = {2 * pair.a if isinstance(pair, LatticePair) else None for pair in pairs}
@@ -274,35 +275,35 @@ def _width(pairs: Mapping[Pair, int]) -> float:
 
 
 def _fine(pair: Pair, width: float) -> LatticePair:
-    """A lattice pair as far apart as `pair`; steps are joined only where they are too many."""
+    """Return a lattice pair at least as far apart as `pair`; steps are merged if there are too many."""
     if isinstance(pair, LatticePair):
         return pair.lattice(_ATOMS_LIMIT)
     return pair.lattice(min(_ATOMS_LIMIT, math.ceil(2 * pair.loss / width)))
 
 
 def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float]:
-    """X - L under P in cells, tilted by e^(tilt L), and the logarithm of what that made of the mass.
+    """Return the law of X - L under P in cells, tilted by e^(tilt L), and the logarithm of its mass then.
 
-    What lies between cells is split: of an atom at L between l and l + width the upper end takes
-    (1 - e^(l - L))/(1 - e^-width). So Q keeps its mass too, delta is right at the grid's losses and a
+    An atom between cells is split: if its L lies between l and l + width, the upper end takes the share
+    (1 - e^(l - L))/(1 - e^-width). So Q keeps its mass too, and delta is right at the grid's losses and a
     chord between them.
     """
-    place = 2 * float(fine.a) / width * np.arange(fine.k + 1)
-    cells = np.floor(place).astype(np.int64)
+    position = 2 * float(fine.a) / width * np.arange(fine.k + 1)
+    cells = np.floor(position).astype(np.int64)
     masses = fine.masses()
-    upper = masses * np.minimum(np.expm1(-width * (cells + 1 - place)) / math.expm1(-width), 1)
+    upper = masses * np.minimum(np.expm1(-width * (cells + 1 - position)) / math.expm1(-width), 1)
     cells, masses = np.append(cells, cells + 1), np.append(upper, masses - upper)
     masses *= np.exp(-tilt * width * cells)
-    kept = masses > 0
+    occupied = masses > 0
     total = float(masses.sum())
-    return _Law(cells[kept], masses[kept] / total), math.log(total)
+    return _Law(cells[occupied], masses[occupied] / total), math.log(total)
 
 
-def _reach(laws: list[tuple[_Law, int]]) -> tuple[int, int]:
-    """Between which cells the sum lies, but for 1e-14 at either end: P(D > d) <= e^(-ud) E e^(uD)."""
+def _range_of_sum(laws: list[tuple[_Law, int]]) -> tuple[int, int]:
+    """Return cells between which the sum lies but for 1e-14 at each end: P(D > d) <= e^(-ud) E e^(uD)."""
     low, high = 0.0, float(sum(count * int(law.cells.max()) for law, count in laws))
-    spread = math.sqrt(sum(count * law.spread() for law, count in laws)) + 1e-3
-    for u in np.geomspace(0.25, 16, 19) / spread:
+    deviation = math.sqrt(sum(count * law.variance() for law, count in laws)) + 1e-3
+    for u in np.geomspace(0.25, 16, 19) / deviation:
         up, down = (sum(count * law.log_moment(v) for law, count in laws) for v in (float(u), -float(u)))
         high = min(high, (up - math.log(_BEYOND)) / u)
         low = max(low, (math.log(_BEYOND) - down) / u)

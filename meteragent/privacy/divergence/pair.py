@@ -1,30 +1,30 @@
-"""How far apart what leaves can be: the Laplace pairs, that dominate all others (THEORY 5.1, 7).
+"""The pairs of Laplace laws, which dominate all other pairs (THEORY 5.1, 7).
 
 Theory of operation
 -------------------
-A mechanism that is epsilon d-private, and two points x, x' with loss X = epsilon d(x, x') between them.
+Let M be an epsilon d-private mechanism and x, x' two points with loss X = epsilon d(x, x') between them.
 Where the two are joined by a path of small steps whose lengths add up to d(x, x') (R^n under d_inf, C under
-sup) the pair of laws (M(x), M(x')) is *dominated* by (Lap(0, 1), Lap(X, 1)): there is a random map that makes
-M(x) of the one and M(x') of the other, so whoever sees what leaves can do nothing that could not be done with
-the Laplace pair. On the lattice, where a step is a quantum and loses a, the dominating pair is that of two
-discrete Laplace laws k quanta apart (THEORY 5.1). With k = 1 it is randomised response, that dominates any
-pair of laws of a mechanism which is a-private and nothing more. Dominated means less by every measure below,
-and by every measure of an adaptive sequence of releases against the product of the pairs.
+sup), the pair of laws (M(x), M(x')) is *dominated* by (Lap(0, 1), Lap(X, 1)): one random map turns the first
+Laplace law into M(x) and the second into M(x'), so that nothing can be inferred from an output that could not
+be inferred from the Laplace pair. On the lattice, where a step is a quantum and loses a, the dominating pair
+is that of two discrete Laplace laws k quanta apart (THEORY 5.1). With k = 1 it is randomised response, which
+dominates every pair of laws of any a-private mechanism. A dominated pair is smaller by every measure below;
+and an adaptive sequence of releases is dominated by the product of the pairs.
 
-The pair k quanta apart (THEORY 7) has the loss ln(P/Q) = a(k - 2z) at what z = 0..k stands for (less than 0
-tells what 0 does, more than k what k does):
+The pair k quanta apart (THEORY 7) has the loss ln(P/Q) = a(k - 2z) at z = 0..k. Outputs below 0 count as 0,
+where the loss is the same, and outputs above k as k:
 
     P(z) = tanh(a/2) e^(-az), but 1/(1+e^-a) at 0 and e^(-ak)/(1+e^-a) at k;     Q(z) = P(k - z).
 
-delta(epsilon') = 1 - e^((epsilon'-X)/2) at these losses, X = ak, and a chord in e^epsilon' between them; the
+delta(epsilon') = 1 - e^((epsilon'-X)/2) at these losses, X = ak, and a chord in e^epsilon' between them. The
 continuous pair is the limit, where the formula holds throughout. So the lattice is a little worse than the
-limit, and a lattice twice as fine better. All else follows: TV = delta(0), and the most powerful test is
+limit, and better when it is twice as fine. The rest follows: TV = delta(0), and the most powerful test is
 B(q) = min over losses l of e^l q + delta(l).
 
 The moments are ln E_P e^(sL) = sX + ln(1 + e^-a (e^(-2as) - 1) (1 - r^k) / ((1 - r)(1 + e^-a))) with
 r = e^(-a(1+2s)): Renyi's divergence of order 1+s, times s. Its first derivative at 0, KL, is the zCDP
 parameter too: the measure sqrt(PQ) of L has the generating function x^k + (1-e^-a)(x^(k-1) + .. + x) + 1,
-which is (x^k (x - e^-a) - (1 - e^-a x)) / (x - 1) and has no zero but on the unit circle, because inside it
+which is (x^k (x - e^-a) - (1 - e^-a x)) / (x - 1) and has zeros only on the unit circle, because inside it
 |x^k (x - e^-a)| < |1 - e^-a x| and outside >. So E_P e^(sL) is a constant times the product of
 1 + (s+1/2)^2 / t_i^2, t_i real: its logarithm is concave in (s+1/2)^2 and lies below its tangent at s = 0,
 which is KL s(s+1). So Renyi's divergence of order alpha is at most alpha KL.
@@ -45,11 +45,11 @@ Floats = NDArray[np.float64]
 
 
 class Pair(Protocol):
-    """Two laws, of the same shape either way round, by what tells them apart."""
+    """A pair of laws P, Q, symmetric under exchange, by measures of how well they can be distinguished."""
 
     @property
     def loss(self) -> Fraction:
-        """X, the largest ln(P/Q)."""
+        """The loss X, the largest ln(P/Q)."""
         ...
 
     @property
@@ -58,25 +58,25 @@ class Pair(Protocol):
         ...
 
     def moment(self, s: float) -> float:
-        """The logarithm of E_P e^(sL), L = ln(P/Q), for s >= 0."""
+        """Return the logarithm of E_P e^(sL), L = ln(P/Q), for s >= 0."""
         ...
 
     def lattice(self, points: int) -> "LatticePair":
-        """A lattice pair of at most about so many points, and at least as far apart as this."""
+        """Return a lattice pair of at most about `points` points that is at least as far apart."""
         ...
 
 
 class _Divergences:
-    """What both pairs derive from delta and the moments."""
+    """The measures that both pairs derive from their moments."""
 
     def rdp(self: Pair, order: float) -> float:
-        """Renyi's divergence of an order >= 1; at 1 it is KL, at infinity X.
+        """Return Renyi's divergence of an order >= 1; at 1 it is KL, at infinity X.
 
         Raises:
             ValueError: the order is below 1.
         """
         if not order >= 1:
-            raise ValueError(f"an order is at least 1, not {order}")
+            raise ValueError(f"the order must be at least 1, not {order}")
         if order == 1:
             return self.kl
         return float(self.loss) if math.isinf(order) else self.moment(order - 1) / (order - 1)
@@ -84,7 +84,7 @@ class _Divergences:
 
 @dataclass(frozen=True, init=False)
 class LaplacePair(_Divergences):
-    """(Lap(0, 1), Lap(X, 1)): what dominates any X-private pair joined by a path (THEORY 5.1).
+    """The pair (Lap(0, 1), Lap(X, 1)), which dominates any X-private pair joined by a path (THEORY 5.1).
 
     `loss` is X = epsilon d >= 0, exact. The k-norm mechanism of d_inf attains it along every sign vector.
 
@@ -102,49 +102,53 @@ class LaplacePair(_Divergences):
 
     @property
     def risk(self) -> float:
-        """The two error probabilities of the best test together, 1 - TV = e^(-X/2)."""
+        """The sum of the two error probabilities of the best test, 1 - TV = e^(-X/2)."""
         return math.exp(-self.loss / 2)
 
     @property
     def total_variation(self) -> float:
-        """1 - e^(-X/2)."""
+        """The total variation distance, 1 - e^(-X/2)."""
         return -math.expm1(-self.loss / 2)
 
     @property
     def kl(self) -> float:
-        """X + e^-X - 1, the Kullback-Leibler divergence; also the least rho of zCDP."""
+        """The Kullback-Leibler divergence X + e^-X - 1; also the least rho of zCDP."""
         return float(self.loss) + math.expm1(-self.loss)
 
     def delta(self, epsilon: float) -> float:
-        """The hockey-stick divergence sup_A P(A) - e^epsilon Q(A), 1 - e^((epsilon-X)/2) inside."""
+        """Return the hockey-stick divergence sup_A P(A) - e^epsilon Q(A).
+
+        It is 1 - e^((epsilon-X)/2) for |epsilon| <= X.
+        """
         x = float(self.loss)
         return -math.expm1(epsilon) if epsilon < -x else -math.expm1(min(0.0, (epsilon - x) / 2))
 
     def power(self, false_alarm: float) -> float:
-        """B(q), the most that the chance of an event can be under one law if it is q under the other.
+        """Return B(q), the largest probability of an event under one law if it is q under the other.
 
-        q e^X up to q = e^-X / 2, 1 - e^-X / (4q) up to 1/2, and 1 - (1-q) e^-X (Neyman and Pearson).
+        It is q e^X up to q = e^-X / 2, then 1 - e^-X / (4q) up to 1/2, then 1 - (1-q) e^-X (Neyman and
+        Pearson).
         """
         q, x = _probability(false_alarm), float(self.loss)
         if q == 0:
             return 0.0
-        return _line(q, x, min(max(x + math.log(2 * q), 0.0), x))
+        return _tangent(q, x, min(max(x + math.log(2 * q), 0.0), x))
 
     def moment(self, s: float) -> float:
-        """The logarithm of E_P e^(sL), sX + ln(1 - s (1 - e^(-(2s+1)X)) / (2s+1))."""
+        """Return the logarithm of E_P e^(sL), sX + ln(1 - s (1 - e^(-(2s+1)X)) / (2s+1))."""
         x = float(self.loss)
         return s * x + math.log1p(s / (2 * s + 1) * math.expm1(-(2 * s + 1) * x))
 
     def lattice(self, points: int) -> "LatticePair":
-        """The pair at the same loss on a lattice of so many steps: farther apart, by the square of a step."""
+        """Return the pair with this loss on a lattice of `points` steps: worse by the square of a step."""
         return LatticePair(self.loss / points if self.loss else 1, points if self.loss else 0)
 
 
 @dataclass(frozen=True, init=False)
 class LatticePair(_Divergences):
-    """Two discrete Laplace laws k quanta apart: what dominates on the lattice (THEORY 5.1, 7).
+    """The pair of discrete Laplace laws k quanta apart, which dominates on the lattice (THEORY 5.1, 7).
 
-    `a` = epsilon q is exact and above zero, k >= 0 is ceil(d/q). With k = 1 it dominates what is a-private.
+    `a` = epsilon q is exact and above zero, k >= 0 is ceil(d/q). With k = 1 it dominates any a-private pair.
 
     Raises:
         TypeError: a is not exact.  ValueError: a is not above zero, or k negative.
@@ -155,34 +159,34 @@ class LatticePair(_Divergences):
 
     def __init__(self, a: Exact, k: int) -> None:
         if k < 0:
-            raise ValueError(f"a distance is not negative: {k} quanta")
+            raise ValueError(f"a distance must not be negative: {k} quanta")
         object.__setattr__(self, "a", positive("a", a))
         object.__setattr__(self, "k", int(k))
 
     @cached_property
     def loss(self) -> Fraction:
-        """X = a k."""
+        """The loss X = a k."""
         return self.a * self.k
 
     @property
     def risk(self) -> float:
-        """The two error probabilities of the best test together: e^(-X/2), for odd k over cosh(a/2)."""
+        """The sum of the two error probabilities of the best test: e^(-X/2), for odd k over cosh(a/2)."""
         a = float(self.a)
         return math.exp(-self.loss / 2) * (2 * math.exp(-a / 2) / (1 + math.exp(-a)) if self.k % 2 else 1)
 
     @property
     def total_variation(self) -> float:
-        """1 - e^(-X/2) for even k; 1 - 2 e^(-a(k+1)/2) / (1 + e^-a) for odd."""
+        """The total variation distance: 1 - e^(-X/2) for even k, 1 - 2 e^(-a(k+1)/2) / (1 + e^-a) for odd."""
         return 1 - self.risk if self.k % 2 else -math.expm1(-self.loss / 2)
 
     @property
     def kl(self) -> float:
-        """X - (1 - e^-X) a / sinh a, the Kullback-Leibler divergence; also the least rho of zCDP."""
+        """The Kullback-Leibler divergence X - (1 - e^-X) a / sinh a; also the least rho of zCDP."""
         a, x = float(self.a), float(self.loss)
         return x + math.expm1(-x) * 2 * a * math.exp(-a) / -math.expm1(-2 * a)
 
     def delta(self, epsilon: float) -> float:
-        """The hockey-stick divergence sup_A P(A) - e^epsilon Q(A).
+        """Return the hockey-stick divergence sup_A P(A) - e^epsilon Q(A).
 
         The best A is z <= j, j = floor((X - epsilon) / 2a), so at |epsilon| <= X delta is
         1 - (e^(-a(j+1)) + e^(epsilon - a(k-j))) / (1 + e^-a).
@@ -195,49 +199,49 @@ class LatticePair(_Divergences):
         return max(0.0, -rest / (1 + math.exp(-a)))
 
     def power(self, false_alarm: float) -> float:
-        """B(q), the most that the chance of an event can be under one law if it is q under the other.
+        """Return B(q), the largest probability of an event under one law if it is q under the other.
 
-        A chain of straight lines: min over j = 0..k of e^(a(k-2j)) q + 1 - e^(-aj). For k = 1 it is
-        min(e^a q, 1 - e^-a (1-q)), and that k times over for k.
+        It is piecewise linear: min over j = 0..k of e^(a(k-2j)) q + 1 - e^(-aj). For k = 1 it is
+        min(e^a q, 1 - e^-a (1-q)); for k it is that function applied k times.
         """
         q, a, x = _probability(false_alarm), float(self.a), float(self.loss)
         if q == 0:
             return 0.0
         j = min(max(math.floor((x + math.log(2 * q)) / a), 0), self.k)
-        return min(_line(q, x, a * j), _line(q, x, a * min(j + 1, self.k)))
+        return min(_tangent(q, x, a * j), _tangent(q, x, a * min(j + 1, self.k)))
 
     def moment(self, s: float) -> float:
-        """The logarithm of E_P e^(sL), as at the top of this module."""
+        """Return the logarithm of E_P e^(sL), by the formula in the module's docstring."""
         a, x, c = float(self.a), float(self.loss), 2 * s + 1
         inner = math.expm1(-c * x) / math.expm1(-c * a) * math.exp(-a) / (1 + math.exp(-a))
         return s * x + math.log1p(math.expm1(-2 * a * s) * inner)
 
     def masses(self) -> Floats:
-        """P(z) for z = 0..k; the loss at z is a (k - 2z)."""
+        """Return P(z) for z = 0..k; the loss at z is a (k - 2z)."""
         a = float(self.a)
         law = math.tanh(a / 2) * np.exp(-a * np.arange(self.k + 1))
         law[0], law[-1] = 1 / (1 + math.exp(-a)), math.exp(-self.loss) / (1 + math.exp(-a))
         return law if self.k else np.ones(1)
 
     def lattice(self, points: int) -> "LatticePair":
-        """Itself, or that of the steps of c quanta, rounded up."""
+        """Return the pair itself or, if it has too many points, the pair on steps of c quanta, rounded up."""
         c = -(-self.k // points) or 1
         return LatticePair(self.a * c, -(-self.k // c))
 
 
 def _probability(value: float) -> float:
     if not 0 <= value <= 1:
-        raise ValueError(f"a probability lies between 0 and 1, not {value}")
+        raise ValueError(f"a probability must lie between 0 and 1, not {value}")
     return value
 
 
-def _line(q: float, x: float, t: float) -> float:
-    """The tangent of B whose slope is e^(x - 2t), at q > 0."""
+def _tangent(q: float, x: float, t: float) -> float:
+    """Return the value at q > 0 of the tangent of B with the slope e^(x - 2t)."""
     return math.exp(math.log(q) + x - 2 * t) - math.expm1(-t)
 
 
 class ErrorBounds(NamedTuple):
-    """What the two error probabilities of any test must sum to, at least, by four arguments (THEORY 7)."""
+    """Lower bounds of the sum of the two error probabilities of any test, by four arguments (THEORY 7)."""
 
     pauwels: float
     pinsker: float
@@ -246,12 +250,12 @@ class ErrorBounds(NamedTuple):
 
 
 def error_bounds(loss: Exact) -> ErrorBounds:
-    """Lower bounds of false alarm + miss for whoever tells two points apart, `loss` = epsilon d.
+    """Return lower bounds of P(false alarm) + P(miss) for any test between two points, `loss` = epsilon d.
 
-    1 - sqrt(loss/2) (Pauwels 2016, Proposition 2); Pinsker's with the largest KL of a pure mechanism,
-    loss tanh(loss/2); 1 - tanh(loss/2), tight for pure differential privacy (randomised response attains
-    it); e^(-loss/2), tight for metric privacy on R^n (the Laplace mechanism attains it). None is below 0.
-    On the lattice the last one is `LatticePair(a, k).risk`.
+    `pauwels`: 1 - sqrt(loss/2) (Pauwels 2016, Proposition 2). `pinsker`: Pinsker's inequality with the
+    largest KL of a pure mechanism, loss tanh(loss/2). `pure`: 1 - tanh(loss/2), tight for pure differential
+    privacy (randomised response attains it). `metric`: e^(-loss/2), tight for metric privacy on R^n (the
+    Laplace mechanism attains it); on the lattice it is `LatticePair(a, k).risk`. None is below 0.
     """
     pure, metric = LatticePair(loss, 1), LaplacePair(loss)
     pauwels, pinsker = (1 - math.sqrt(kl / 2) for kl in (float(pure.loss), pure.kl))

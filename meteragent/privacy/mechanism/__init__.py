@@ -2,6 +2,7 @@
 
     for                                  a promise for every distance             a pair, or rho
     windows of n numbers, d_inf          LInfLaplace                              DiscreteGaussian
+    windows in steps of a quantum, d_inf DitheredLaplace
     numbers; counts 0 .. k               Laplace; TruncatedGeometric              LaplaceSanitisation
     n numbers, d_1                       VectorLaplace
     the plane, d_2; d_1                  PlanarLaplace; PlanarManhattan
@@ -12,9 +13,10 @@
     all rows of a table                  MetricProduct                            Product
     answers to a query                   After                                    OutputPerturbation
 
-Values are whole quanta: round a reading x first, by floor(x/q + 1/2). That is counted in `loss`, and where
-several numbers' roundings add up (d_1, d_2) in `loss_before_rounding`. Without `bits`, which are for examples
-and research, noise comes from the operating system's.
+Values are whole quanta: round a reading x first, by floor(x/q + 1/2). `loss` allows for that rounding;
+`loss_before_rounding` does where the roundings of several numbers add up (d_1, d_2). `bits` is the source of
+randomness. By default it is the operating system's, `BulkBits` or `SystemBits`; `SeededBits` is for examples
+and research only.
 
     >>> import numpy as np
     >>> from meteragent.privacy import Categorical, Categories, LInfLaplace, PlanarLaplace, Product

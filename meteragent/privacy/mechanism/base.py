@@ -1,9 +1,9 @@
-"""What a mechanism is: a randomised map from the points of a metric space to what leaves.
+"""Interfaces of a mechanism: a randomised map from the points of a metric space to outputs.
 
-Two promises are made. A metric one (Chatzikokolakis 2013, Definition 1): between any two points the odds
-of whatever leaves change by at most e^loss(d), d their distance. A pair (epsilon, delta) for any two
-points of the space or, where the space is one of databases, for neighbours (Holohan 2014, Definition 1).
-A metric promise is also a pair: (loss(diameter), 0).
+A mechanism makes one of two promises. A metric promise (Chatzikokolakis 2013, Definition 1): between any two
+points the odds of any output change by at most e^loss(d), d their distance. Or a pair (epsilon, delta) for
+any two points of the space or, where the space is one of databases, for neighbours (Holohan 2014, Definition
+1). A metric promise is also a pair: (loss(diameter), 0).
 """
 
 from fractions import Fraction
@@ -27,36 +27,37 @@ def pair(epsilon: Exact, delta: Exact) -> Guarantee:
     """Return (epsilon, delta) as a promise: epsilon >= 0, 0 <= delta <= 1 (Holohan 2014, Definition 1).
 
     Raises:
-        TypeError: one is not exact.  ValueError: one is out of its range.
+        TypeError: a parameter is not exact.  ValueError: it is out of its range.
     """
-    loose = rational("delta", delta)
-    if not 0 <= loose <= 1:
-        raise ValueError(f"delta must lie in [0, 1], not {loose}")
-    return Guarantee(not_negative("epsilon", epsilon), loose)
+    exact_delta = rational("delta", delta)
+    if not 0 <= exact_delta <= 1:
+        raise ValueError(f"delta must lie in [0, 1], not {exact_delta}")
+    return Guarantee(not_negative("epsilon", epsilon), exact_delta)
 
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """Anything that releases points with noise; ours and anybody's.
+    """An object that releases points with noise; it need not be one of this library's.
 
     `space` is a metric space (`meteragent.privacy.space`): `metric(x, y)`, `diameter`, `x in space`, and
-    `pairs()`, points that a test should tell apart.
+    `pairs()`, pairs of points that a test should try.
     """
 
     @property
     def space(self) -> Any:
-        """The metric space whose points it takes."""
+        """The metric space whose points the mechanism takes."""
         ...
 
     def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
-        """`points`, an array of them, with fresh noise; `bits` are the operating system's unless given.
+        """Release each of `points`, an array, with fresh noise.
 
-        Each point is charged; the same point twice is charged twice.
+        `bits` is the source of randomness, by default the operating system's. Each point is charged;
+        releasing the same point twice charges it twice.
         """
         ...
 
     def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
-        """The logarithm of the probability (or density) of each of `outputs` where `point` is released."""
+        """Return the log of the probability (or density) of each of `outputs` when `point` is released."""
         ...
 
 
@@ -65,15 +66,15 @@ class MetricMechanism(Mechanism, Protocol):
     """A mechanism with a metric promise."""
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """The log of how much the odds may change between points at `distance`; 0 at 0."""
+        """Return the log of the largest factor by which odds change between points at `distance`; 0 at 0."""
         ...
 
 
 @runtime_checkable
 class PairMechanism(Mechanism, Protocol):
-    """A mechanism with a promise (epsilon, delta) between any two points, or neighbours."""
+    """A mechanism with a promise (epsilon, delta) between any two points, or between neighbours."""
 
     @property
     def guarantee(self) -> Guarantee:
-        """The pair."""
+        """The pair (epsilon, delta)."""
         ...

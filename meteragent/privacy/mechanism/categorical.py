@@ -1,14 +1,16 @@
 """Randomised response over any finite set (Holohan 2014, Example 6).
 
-With m others beside the true value, each of them leaves with probability p and the true one with the rest:
+There are m values besides the true one. Each of them is released with probability p, the true one with the
+rest:
 
     p = (1 - delta)/(m + e^epsilon),        1 - m p = (e^epsilon + m delta)/(m + e^epsilon).
 
 1 - m p = e^epsilon p + delta, so the pair (epsilon, delta) holds between any two values, and no smaller p
 has it. For two values and delta = 0 it is Warner's randomised response, p = 1/(1 + e^epsilon).
 
-It is drawn as a mixture, so that no draw depends on the value: with probability s = (m+1) p it is
-replaced by one of all m+1 values, each as likely. p is irrational; s is compared with certified bounds,
+A release is drawn as a mixture, so that no draw depends on the value: with probability s = (m+1) p the value
+is replaced by one of all m+1 values, all equally likely. p is irrational; s is compared with certified
+bounds,
 
     s = (m+1)(1-delta) y/(1 + m y),        y = e^-epsilon,  growing with y.
 """
@@ -27,11 +29,12 @@ from meteragent.privacy.mechanism.base import Guarantee, pair
 from meteragent.privacy.space import Categories
 
 _GUARD_BITS = 8
-_PLAIN = ({int}, {str}, {bool})
+_PLAIN = ({int}, {str}, {bool})  # types of values that a numpy dtype holds unchanged
 
 
-def as_given(points: ArrayLike) -> NDArray[np.generic]:
-    """`points` as an array of what they are: numpy makes a text of a number that stands beside one."""
+def label_array(points: ArrayLike) -> NDArray[np.generic]:
+    """Return `points` as an array of unchanged labels."""
+    # numpy turns all values of a list into texts if one of them is a text.
     array = np.asarray(points)
     mixed = array.dtype.kind == "U" and not isinstance(points, np.ndarray)
     return np.array(points, object) if mixed else array
@@ -42,7 +45,7 @@ class Categorical:
     """Values of a finite set of m+1 >= 2, each replaced by any other with p = (1-delta)/(m+e^epsilon).
 
     The promise is (epsilon, delta) between any two values (Holohan 2014, Example 6), without slack. At (0, 0)
-    what leaves does not depend on the value; at delta = 1 it is the value.
+    the output does not depend on the value; at delta = 1 it is the value.
 
     Raises:
         TypeError: epsilon or delta is not exact; the text shows what to write.
@@ -51,15 +54,15 @@ class Categorical:
 
     space: Categories
     guarantee: Guarantee
-    _places: dict[Hashable, int] = field(repr=False, compare=False)
+    _index_by_label: dict[Hashable, int] = field(repr=False, compare=False)
 
     def __init__(self, space: Categories, epsilon: Exact, delta: Exact = 0) -> None:
         if len(space.points) < 2:
             raise ValueError("a set of one value hides nothing: give at least two")
         object.__setattr__(self, "space", space)
         object.__setattr__(self, "guarantee", pair(epsilon, delta))
-        places = {value: place for place, value in enumerate(space.points)}
-        object.__setattr__(self, "_places", places)
+        index_by_label = {value: index for index, value in enumerate(space.points)}
+        object.__setattr__(self, "_index_by_label", index_by_label)
 
     @property
     def p(self) -> float:
@@ -70,64 +73,64 @@ class Categorical:
 
     @property
     def expected_error(self) -> float:
-        """The mean distance of what leaves from the truth, the same for each: m p (Holohan, Example 7).
+        """The mean distance of the output from the true value, m p for each value (Holohan, Example 7).
 
-        The metric is the discrete one, so it is the chance to be wrong, m (1-delta)/(m+e^epsilon); no
-        (epsilon, delta) mechanism has a smaller largest one (Holohan, Theorem 7).
+        The metric is discrete, so this is the probability of a wrong output, m (1-delta)/(m+e^epsilon); no
+        (epsilon, delta) mechanism has a smaller maximum over the values (Holohan, Theorem 7).
         """
         return (len(self.space.points) - 1) * self.p
 
     @property
     def channel(self) -> Channel:
-        """Its matrix, exactly: rows and columns are the values."""
+        """The mechanism's exact matrix, whose rows and columns are the values."""
         values, (epsilon, delta) = self.space.points, self.guarantee
         p = (1 - delta) / (len(values) - 1 + exp(epsilon))
-        kept = 1 - (len(values) - 1) * p
-        return Channel(values, values, ([kept if y == x else p for y in values] for x in values))
+        p_true = 1 - (len(values) - 1) * p
+        return Channel(values, values, ([p_true if y == x else p for y in values] for x in values))
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
-        """`points`, labels in an array of any shape, each kept or replaced on its own; the same shape out.
+        """Release `points`, labels in an array of any shape, each independently kept or replaced.
 
-        The dtype is that of the set's values: for texts as wide as the widest value of the set, since
-        the width of a given array would tell which texts are in it. `bits` are the operating system's
-        unless given. Each label is charged.
+        The shape stays. The dtype is that of the set's values; texts are as wide as the widest value of the
+        set, because the width of the caller's array would tell which texts are in it. Each label is charged.
+        `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
             ValueError: a label is not in the set; the text does not say which, as it may be private.
         """
         source = sampling.BulkBits() if bits is None else bits
-        given = as_given(points)
-        true = self._indices(given)
-        replaced = sampling.choice(self._replacement_bounds, true.size, source) == 0
-        drawn = sampling.below_array(len(self.space.points), true.size, source)
-        return self._values()[np.where(replaced, drawn, true)].reshape(given.shape)
+        labels = label_array(points)
+        true_indices = self._indices(labels)
+        replaced = sampling.choice(self._replacement_bounds, true_indices.size, source) == 0
+        replacements = sampling.below_array(len(self.space.points), true_indices.size, source)
+        return self._values()[np.where(replaced, replacements, true_indices)].reshape(labels.shape)
 
     def log_mass(self, outputs: ArrayLike, point: Hashable) -> NDArray[np.float64]:
-        """The logarithm of P(y | x), y each of `outputs` and x = `point`: 1 - m p where equal, else p.
+        """Return ln P(y | x) for each y of `outputs` and x = `point`: P = 1 - m p if they are equal, else p.
 
         Raises:
             ValueError: a label is not in the set.
         """
         epsilon, delta = map(float, self.guarantee)
         log_m = math.log(len(self.space.points) - 1)
-        kept = np.logaddexp(epsilon, log_m + math.log(delta)) if delta else epsilon
-        given = as_given(outputs)
-        same = (self._indices(given) == self._place(point)).reshape(given.shape)
-        replaced = math.log1p(-delta) if delta < 1 else -math.inf
-        mass: NDArray[np.float64] = np.where(same, kept, replaced) - np.logaddexp(epsilon, log_m)
+        log_equal = np.logaddexp(epsilon, log_m + math.log(delta)) if delta else epsilon
+        labels = label_array(outputs)
+        is_equal = (self._indices(labels) == self._index(point)).reshape(labels.shape)
+        log_other = math.log1p(-delta) if delta < 1 else -math.inf
+        mass: NDArray[np.float64] = np.where(is_equal, log_equal, log_other) - np.logaddexp(epsilon, log_m)
         return mass
 
     def _replacement_bounds(self, k: int) -> list[tuple[int, int]]:
-        """Integers lo <= 2^k s <= hi, one pair: what `sampling.choice` asks for two outcomes."""
+        """Return integers lo <= 2^k s <= hi as the one pair that `sampling.choice` needs."""
         (epsilon, delta), m = self.guarantee, len(self.space.points) - 1
         w, top = k + _GUARD_BITS + m.bit_length(), (m + 1) * (1 - delta)  # s grows by up to m+1 times y
         lo, hi = exp_neg_bounds(epsilon.numerator, epsilon.denominator, w)
-        one = 1 << w
-        below, above = top * (lo << k) / (one + m * lo), top * (hi << k) / (one + m * hi)
+        unit = 1 << w
+        below, above = top * (lo << k) / (unit + m * lo), top * (hi << k) / (unit + m * hi)
         return [(math.floor(below), math.ceil(above))]
 
     def _values(self) -> NDArray[np.generic]:
-        """The set as an array in its order: of a plain dtype, if one holds all values as they are."""
+        """Return the set as an array in its order, of a plain dtype if one holds all values unchanged."""
         values = self.space.points
         plain = np.array(values) if {type(value) for value in values} in _PLAIN else np.empty(0)
         if plain.tolist() == list(values):
@@ -137,10 +140,11 @@ class Categorical:
         return boxed
 
     def _indices(self, labels: NDArray[np.generic]) -> NDArray[np.int64]:
-        return np.array([self._place(label) for label in labels.ravel().tolist()], np.int64)
+        return np.array([self._index(label) for label in labels.ravel().tolist()], np.int64)
 
-    def _place(self, label: Hashable) -> int:
+    def _index(self, label: Hashable) -> int:
         try:
-            return self._places[label]
+            return self._index_by_label[label]
         except (KeyError, TypeError):
-            raise ValueError(f"a label is none of the set's {len(self._places)} values") from None
+            # The label stays out of the text: it may be private.
+            raise ValueError(f"a label is none of the set's {len(self._index_by_label)} values") from None

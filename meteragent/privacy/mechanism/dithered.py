@@ -1,4 +1,4 @@
-"""The l_inf Laplace mechanism with dithered rounding: windows finer than the lattice of what leaves.
+"""The l_inf Laplace mechanism with dithered rounding: windows are finer than the lattice of the outputs.
 
 A window S is n integers in steps, L steps to a quantum. With z as in `laplace` and u_i uniform on
 {0 .. L-1}, all independent,
@@ -6,16 +6,16 @@ A window S is n integers in steps, L steps to a quantum. With z as in `laplace` 
     y_i = floor((z_i L + u_i + S_i) / L) = z_i + m_i + B_i,        m_i = floor(S_i/L),  f_i = S_i/L - m_i,
 
 with independent B_i ~ Bernoulli(f_i). So E y_i = S_i/L exactly and Var y_i = Var z_i + f_i (1 - f_i)
-(THEORY-2 A.1.1). Equal S need equal noise: u is drawn with z, before a reading is added.
+(THEORY-2 A.1.1). The noise must not depend on S: u is drawn with z, before a reading is added.
 
 For each u, windows d quanta apart become at most ceil(d) apart, so the loss is at most a ceil(d) for any n
 (A.1.2). For n = 1 P(y | S) interpolates the law of the lattice linearly, and the largest loss at d is exactly
 
     h(d) = a floor(d) + ln(1 + {d} (e^a - 1)),        a d <= h(d) <= a d + a^2/8        (A.1.3).
 
-The law of a window. Let t_i be the smaller of |y_i - m_i| and |y_i - m_i - 1|, w_i the chance of the B_i that
-makes it so, T the largest t_i and g the product of w_i over the slots with t_i = T. All of z lies within
-{-T .. T} with chance g, and always within {-T-1 .. T+1}: A.10's sum over t has these two terms only,
+The law of a window. Let t_i be the smaller of |y_i - m_i| and |y_i - m_i - 1|, w_i the probability of the B_i
+that attains it, T the largest t_i and g the product of w_i over the slots with t_i = T. All of z lies within
+{-T .. T} with probability g, and always within {-T-1 .. T+1}: A.10's sum over t has these two terms only,
 
     P(y | S) = e^(-aT) (g + (1 - g) e^-a) / Z.
 """
@@ -34,15 +34,15 @@ from meteragent.privacy.space import Windows
 
 _STEPS_LIMIT = 1 << 62
 _LOSS_BITS = 64
-"""A loss is stated at most 2^-60 too large."""
+"""The working precision of a loss, which is stated at most 2^-60 too large."""
 
 
 @dataclass(frozen=True, init=False)
 class DitheredLaplace:
-    """Noise for windows of n slots counted in steps, released in whole quanta without a bias.
+    """The l_inf Laplace mechanism for windows of n slots in steps, released in whole quanta without bias.
 
-    `epsilon` is in 1/unit, `quantum` and `step` are in the unit; a quantum is L whole steps. Windows that are
-    whole quanta get the law of `LInfLaplace`.
+    `epsilon` is in 1/unit, `quantum` and `step` are in the unit; a quantum is L whole steps. For windows of
+    whole quanta the law is that of `LInfLaplace`.
 
     Raises:
         TypeError: a parameter is not exact; the text shows what to write.
@@ -55,7 +55,7 @@ class DitheredLaplace:
     step: Fraction
 
     rounding = "dithered"
-    """How windows become whole quanta."""
+    """The kind of rounding that makes windows whole quanta."""
 
     def __init__(self, epsilon: Exact, quantum: Exact, n: int, step: Exact) -> None:
         noise, width = LInfLaplace(epsilon, quantum, n), positive("step", step)
@@ -73,32 +73,32 @@ class DitheredLaplace:
 
     @property
     def steps(self) -> int:
-        """L, the steps in a quantum."""
+        """L, the number of steps in a quantum."""
         return (self.quantum / self.step).numerator
 
     @property
     def space(self) -> Windows:
-        """Windows of n whole steps, at distance d_inf in the unit."""
+        """The space of windows of n whole steps, at distance d_inf in the unit."""
         return Windows(self.n, self.step)
 
     def loss(self, distance: Exact) -> Fraction:
-        """Return the privacy lost between windows at d_inf = `distance`, in the unit.
+        """Return the privacy loss between windows at d_inf = `distance`, in the unit.
 
-        h(d/q) of the module's text for n = 1, at most 2^-60 too large and never too small; a ceil(d/q) for
-        n > 1. At multiples of the quantum both are epsilon d.
+        For n = 1 it is h(d/q) of the module's text, at most 2^-60 too large and never too small; for n > 1 it
+        is a ceil(d/q). At multiples of the quantum both are epsilon d.
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
         """
-        whole = self.noise.loss(distance)
+        lattice_loss = self.noise.loss(distance)
         part = rational("distance", distance) / self.quantum % 1
         if self.n > 1 or not part:
-            return whole
+            return lattice_loss
         # h(d) - a ceil(d) = ln(f + (1 - f) e^-a), f = {d}.
         a = self.noise.a
         bits = _LOSS_BITS + part.denominator.bit_length()
         above = part + (1 - part) * Fraction(exp_neg_bounds(a.numerator, a.denominator, bits)[1], 1 << bits)
-        return whole + min(Fraction(0), Fraction(ln_bounds(above, bits)[1], 1 << bits))
+        return lattice_loss + min(Fraction(0), Fraction(ln_bounds(above, bits)[1], 1 << bits))
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
         """Return ln P(output | point), `outputs` of shape (..., n) in quanta, `point` of (n,) in steps.
@@ -107,17 +107,17 @@ class DitheredLaplace:
             TypeError: the values are not integers.
             ValueError: the last axis is not n, or a value is beyond 2^62.
         """
-        floor, rest = np.divmod(whole_vectors(point, self.n), self.steps)
-        fraction = rest / self.steps
+        floor, remainder = np.divmod(whole_vectors(point, self.n), self.steps)
+        fraction = remainder / self.steps
         moved = whole_vectors(outputs, self.n) - floor
         at_zero = float(self.noise.log_mass(np.zeros(self.n, np.int64), np.zeros(self.n, np.int64)))
         return at_zero + log_share(moved, fraction, float(self.noise.a))
 
     def release(self, windows: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Return `windows`, integers in steps of shape (..., n), with fresh noise, as int64 in quanta.
+        """Release `windows`, integers in steps of shape (..., n), with fresh noise; return int64 in quanta.
 
-        Each row is a window and is charged epsilon. `bits` are the operating system's unless given. Noise and
-        dither are drawn without a look at the values.
+        Each row is a window and is charged epsilon. `bits` is the source of randomness, by default
+        `SystemBits`. Noise and dither are drawn independently of the values.
 
         Raises:
             TypeError: the values are not integers.
@@ -127,8 +127,8 @@ class DitheredLaplace:
         source = sampling.SystemBits() if bits is None else bits
         noise = sampling.windows(self.n, self.noise.a, values.size // self.n, source).reshape(values.shape)
         dither = sampling.below_array(self.steps, values.size, source).reshape(values.shape)
-        floor, rest = np.divmod(values, self.steps)
-        noise += floor + (dither >= self.steps - rest)
+        floor, remainder = np.divmod(values, self.steps)
+        noise += floor + (dither >= self.steps - remainder)
         return noise
 
 

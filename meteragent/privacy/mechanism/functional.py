@@ -1,9 +1,10 @@
 """Noise for curves: k functionals of a curve, rounded to a lattice, as a window (THEORY 4.1).
 
 A curve f on [0, T] becomes the numbers L_1 f, .. L_k f, in quanta; these get the noise of a mechanism for
-windows. The functionals are Delta-Lipschitz from the sup norm to d_inf, rounding by floor(x/q + 1/2) makes of
-a distance d at most q ceil(d/q), and what is drawn from the noisy numbers, a curve too, is post-processing.
-So curves at a sup distance of d are told apart by at most the mechanism's loss at q ceil(Delta d/q).
+windows. The functionals are Delta-Lipschitz from the sup norm to d_inf, rounding by floor(x/q + 1/2) turns a
+distance d into at most q ceil(d/q), and anything computed from the noisy numbers, such as a curve, is
+post-processing. So the loss between curves at a sup distance of d is at most the mechanism's loss at
+q ceil(Delta d/q).
 """
 
 import math
@@ -24,21 +25,21 @@ from meteragent.privacy.space import Curve, Curves, Windows
 
 @dataclass(frozen=True)
 class Functional:
-    """A mechanism for windows under d_inf, on the functionals of curves under the sup norm.
+    """A mechanism for windows under d_inf, applied to the functionals of curves under the sup norm.
 
     Holohan 2014, Example 4; Chatzikokolakis 2013, Fact 5. With `Projection` for functionals it is one
     finite-dimensional projection of a mechanism on C([0, T]).
 
     Raises:
-        ValueError: the mechanism is not one for windows under d_inf without bounds, as long as the
-            functionals are many.
+        ValueError: the mechanism's space is not that of unbounded windows under d_inf with a number for each
+            functional.
     """
 
     mechanism: MetricMechanism
     functionals: Means | Projection
 
     def __post_init__(self) -> None:
-        """Refuse what takes other points."""
+        """Refuse a mechanism that takes other points."""
         space, k = self.mechanism.space, self.functionals.k
         if not isinstance(space, Windows) or space != Windows(k, space.quantum):
             raise ValueError(
@@ -51,7 +52,7 @@ class Functional:
         return self.functionals.domain
 
     def loss(self, distance: Exact) -> Fraction:
-        """The mechanism's loss at q ceil(Delta distance/q), `distance` that of the curves' sup norm.
+        """Return the mechanism's loss at q ceil(Delta distance/q), `distance` between curves in the sup norm.
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
@@ -61,10 +62,10 @@ class Functional:
         return self.mechanism.loss(quantum * math.ceil(moved / quantum))
 
     def window(self, curve: Curve) -> tuple[int, ...]:
-        """A curve's functionals in whole quanta, floor(L f/q + 1/2): a secret, as the curve is.
+        """Return a curve's functionals in whole quanta, floor(L f/q + 1/2). They are as secret as the curve.
 
         Raises:
-            ValueError: the curve is not of the space.
+            ValueError: the curve is not in the space.
         """
         if curve not in self.space:
             raise ValueError(f"a curve on [0, {self.space.duration_s}] s is needed")
@@ -72,14 +73,16 @@ class Functional:
         return tuple(round_half_up(value / quantum) for value in self.functionals(curve))
 
     def release(self, curves: Iterable[Curve], *, bits: Bits | None = None) -> NDArray[Any]:
-        """The noisy functionals of `curves`, in quanta, one row for each: each is charged.
+        """Release the functionals of `curves` with noise, in quanta, one row for each curve.
+
+        Each curve is charged. `bits` is the source of randomness, by default that of the mechanism.
 
         Raises:
-            ValueError: a curve is not of the space.  What the mechanism raises.
+            ValueError: a curve is not in the space.  The errors of the mechanism's `release` too.
         """
         windows = [self.window(curve) for curve in curves]
         return self.mechanism.release(np.array(windows, np.int64).reshape(-1, self.functionals.k), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, curve: Curve) -> NDArray[np.float64]:
-        """That of the mechanism at the curve's window, for `outputs` of shape (.., k), in quanta."""
+        """Return the mechanism's log mass at the curve's window; `outputs` has shape (..., k), in quanta."""
         return self.mechanism.log_mass(outputs, self.window(curve))

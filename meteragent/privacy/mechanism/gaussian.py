@@ -2,23 +2,24 @@
 
 Every number of a window gets independent noise of P(z) ~ e^(-z^2/(2 sigma^2)), z in quanta. Windows at
 d_inf = d differ by at most k = ceil(d/q) quanta in each of n numbers (also when they are rounded first), and
-Renyi's divergence of order alpha between the releases is at most alpha n k^2/(2 sigma^2): rho-zCDP, with
+the Renyi divergence of order alpha between the releases is at most alpha n k^2/(2 sigma^2): rho-zCDP, with
 
     rho(d) = n k^2/(2 sigma^2).
 
-So `sigma2` follows from the rho that is promised at a radius. There is no epsilon d_inf: the loss of an
-outcome is unbounded, and the promise is a delta for every epsilon. It is computed without slack. Of all pairs
-at d_inf <= d those that differ by k in every number are the worst: a number's law is log-concave, so tests of
-0 against j quanta are half-lines and get no worse as j grows; by Blackwell's theorem the pair (0, j) is
-post-processing of (0, k) for j <= k, and so is a product of such pairs; signs do not matter. For the worst
-the log of the odds is a function of the sum S of the noise alone,
+So `sigma2` follows from the rho that is promised at a radius. The mechanism is epsilon d_inf-private for no
+epsilon: the loss of an outcome is unbounded, and the promise is a delta for every epsilon. That delta is
+computed without slack. Of all pairs at d_inf <= d those that differ by k in every number are the worst: a
+number's law is log-concave, so tests of 0 against j quanta are half-lines and get no worse as j grows; by
+Blackwell's theorem the pair (0, j) is post-processing of (0, k) for j <= k, and so is a product of such
+pairs; signs do not matter. For the worst pair the log of the odds is a function of the sum S of the noise
+alone,
 
     ln P/P' = (n k^2 - 2 k S)/(2 sigma^2),    delta(epsilon) = P(S < s) - e^epsilon P(S < s - n k),
 
-with s where the log is epsilon. S has the weights e^(-s^2/(2 n sigma^2)), but for a relative error of about
-2n e^(-pi^2 sigma^2) (Poisson's formula on the integers with a given sum; none for n = 1). For sigma^2 < 5 its
-law is convolved instead. Of a law of more than 2^21 terms the sum is its integral, the delta of the
-continuous Gaussian (Balle, Wang 2018, Theorem 8), with relative errors below 1e-7.
+with s the value at which the log is epsilon. S has the weights e^(-s^2/(2 n sigma^2)), up to a relative error
+of about 2n e^(-pi^2 sigma^2) (Poisson's formula on the integers with a given sum; no error for n = 1). For
+sigma^2 < 5 the law of S is convolved instead. A sum of more than 2^21 terms is replaced by its integral, the
+delta of the continuous Gaussian (Balle, Wang 2018, Theorem 8), with relative errors below 1e-7.
 """
 
 import math
@@ -30,26 +31,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, positive, rational
-from meteragent.privacy.mechanism.vector import checked_distance
+from meteragent.privacy.exact import Exact, not_negative, positive
 from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
 from meteragent.privacy.space import Windows
 
 _SMOOTH = 5.0  # sigma^2 from which the sum's law is a discrete Gaussian to 1e-16
-_SPAN = 40.0  # standard deviations: what is beyond weighs below e^-790
+_SPAN = 40.0  # standard deviations: the tail beyond weighs below e^-790
 _TERMS_LIMIT = 1 << 21
-_ORDERS = 4001
-_EXP_LIMIT = 700.0
+_ORDERS = 4001  # points of the grid over alpha
+_EXP_LIMIT = 700.0  # e^709 is about the largest float
 
 
 @dataclass(frozen=True, init=False)
 class DiscreteGaussian:
-    """Windows of n slots with discrete Gaussian noise: rho-zCDP between any two at d_inf <= `radius`.
+    """Discrete Gaussian noise for windows of n slots: rho-zCDP between any two at d_inf <= `radius`.
 
         sigma^2 = n ceil(radius/q)^2 / (2 rho)    in quanta, for each slot
 
     Raises:
-        TypeError: a parameter is not exact, or n is no int; the text shows what to write.
+        TypeError: a parameter is not exact, or n is not an int; the text shows what to write.
         ValueError: a parameter is not above zero, or sigma^2 >= 2^44 quanta^2.
     """
 
@@ -68,7 +68,7 @@ class DiscreteGaussian:
 
     @property
     def sigma2(self) -> Fraction:
-        """The parameter sigma^2 of a slot's noise, in quanta^2; its variance is less where it is small."""
+        """The parameter sigma^2 of a slot's noise, in quanta^2; where it is small the variance is smaller."""
         return self.n * self._quanta(self.radius) ** 2 / (2 * self.rho)
 
     @property
@@ -77,9 +77,11 @@ class DiscreteGaussian:
         return Windows(self.n, self.quantum, metric="linf")
 
     def zcdp(self, distance: Exact) -> Fraction:
-        """The rho between windows at d_inf = `distance`, in the unit, before rounding; releases add.
+        """Return rho between windows at d_inf = `distance`, in the unit, before rounding.
 
             rho(d) = n ceil(d/q)^2/(2 sigma^2)
+
+        The rhos of several releases add.
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
@@ -87,28 +89,29 @@ class DiscreteGaussian:
         return self.n * self._quanta(distance) ** 2 / (2 * self.sigma2)
 
     def delta(self, epsilon: Exact, distance: Exact) -> float:
-        """The least delta with (epsilon, delta) between any two windows at d_inf <= `distance`, in the unit.
+        """Return the least delta such that (epsilon, delta) holds between windows at d_inf <= `distance`.
 
-        A float, right to a relative 1e-7 where it is above 1e-300.
+        `distance` is in the unit. The relative error is at most 1e-7 where delta is above 1e-300.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: one is negative.
         """
-        k, eps = self._quanta(distance), float(_not_negative("epsilon", epsilon))
+        k, eps = self._quanta(distance), float(not_negative("epsilon", epsilon))
         return _hockey_stick(self.n, k, float(self.sigma2), eps) if k else 0.0
 
     def delta_bound(self, epsilon: Exact, distance: Exact) -> float:
-        """A delta that follows from rho = `zcdp(distance)` alone (Canonne, Kamath, Steinke 2020, Cor. 13).
+        """Return a delta that follows from rho = `zcdp(distance)` alone.
 
             inf over alpha > 1 of e^((alpha-1)(alpha rho - epsilon)) / (alpha-1) (1 - 1/alpha)^alpha
 
-        The infimum over a fine grid, above it by less than 1e-4 of it. What is left where rhos of several
-        releases have been added; for one, `delta` is smaller.
+        Canonne, Kamath, Steinke 2020, Corollary 13. The minimum over a fine grid exceeds the infimum by less
+        than 1e-4 of it. Use this bound where the rhos of several releases have been added; for a single
+        release `delta` is smaller.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: one is negative.
         """
-        rho, eps = float(self.zcdp(distance)), float(_not_negative("epsilon", epsilon))
+        rho, eps = float(self.zcdp(distance)), float(not_negative("epsilon", epsilon))
         if not rho:
             return 0.0
         over = (eps / (2 * rho) + 1) * np.exp2(np.linspace(-12, 4, _ORDERS))  # alpha - 1
@@ -116,9 +119,9 @@ class DiscreteGaussian:
         return min(1.0, math.exp(min(0.0, float(log_delta.min()))))
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """`points`, integers in quanta of shape (..., n), with fresh noise, as int64 in quanta.
+        """Release `points`, integers in quanta of shape (..., n), with fresh noise; return int64 in quanta.
 
-        Each row is charged. `bits` are the operating system's unless given.
+        Each row is charged. `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
             TypeError: the values are not integers.
@@ -129,7 +132,7 @@ class DiscreteGaussian:
         return rows + sampling.discrete_gaussian(rows.size, self.sigma2, source).reshape(rows.shape)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """The logarithm of P(y | x) of each of `outputs` (..., n), in quanta, for x = `point`.
+        """Return ln P(y | x) for each y of `outputs` (..., n) and x = `point`, in quanta.
 
         Raises:
             TypeError: the values are not integers.
@@ -149,25 +152,18 @@ class DiscreteGaussian:
         return float(self.quantum) * math.sqrt(variance)
 
     def _quanta(self, distance: Exact) -> int:
-        return math.ceil(checked_distance(distance) / self.quantum)
-
-
-def _not_negative(name: str, value: Exact) -> Fraction:
-    exact = rational(name, value)
-    if exact < 0:
-        raise ValueError(f"{name} must not be negative: {exact}")
-    return exact
+        return math.ceil(not_negative("distance", distance) / self.quantum)
 
 
 def _law(variance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The points of Z that weigh anything, and their probabilities."""
+    """Return the points of Z within the span, and their probabilities."""
     reach = math.ceil(_SPAN * math.sqrt(variance)) + 1
     z = np.arange(-reach, reach + 1.0)
     return z, np.exp(-(z**2) / (2 * variance)) / _normaliser(variance)
 
 
 def _normaliser(variance: float) -> float:
-    """The sum over Z of e^(-z^2/(2 variance)); sqrt(2 pi variance) to 2 e^(-2 pi^2 variance)."""
+    """Sum e^(-z^2/(2 variance)) over Z; sqrt(2 pi variance) is right to a relative 2 e^(-2 pi^2 variance)."""
     if variance >= _SMOOTH:
         return math.sqrt(2 * math.pi * variance)
     z = np.arange(1.0, _SPAN * math.sqrt(variance) + 2)
@@ -176,25 +172,25 @@ def _normaliser(variance: float) -> float:
 
 @lru_cache(maxsize=8)
 def _law_of_sum(n: int, variance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The law of the sum of n independent numbers."""
+    """Return the law of the sum of n independent numbers: its points and their probabilities."""
     if n == 1 or variance >= _SMOOTH:
         return _law(n * variance)
     _, single = _law(variance)
     law = single[:1] * 0 + 1
-    for bit in f"{n:b}":  # by squaring; of what is convolved nothing is negative, so nothing cancels
+    for bit in f"{n:b}":  # by squaring; no term is negative, so nothing cancels
         law = _trimmed(np.convolve(law, law))
         law = _trimmed(np.convolve(law, single)) if bit == "1" else law
     return np.arange(0.0, len(law)) - (len(law) - 1) / 2, law
 
 
 def _trimmed(law: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A symmetric law without the zeros at its ends."""
+    """Remove the zeros at both ends of a symmetric law."""
     start = int(np.argmax(law > 0))
     return law[start : len(law) - start]
 
 
 def _hockey_stick(n: int, k: int, variance: float, epsilon: float) -> float:
-    """P(S < s) - e^epsilon P(S < s - n k)."""
+    """Return delta(epsilon) = P(S < s) - e^epsilon P(S < s - n k), of the module's text."""
     if 2 * _SPAN * math.sqrt(n * variance) > _TERMS_LIMIT:
         mu = k * math.sqrt(n / variance)
         return _normal(mu / 2 - epsilon / mu) - math.exp(min(epsilon, _EXP_LIMIT)) * _normal(
@@ -202,8 +198,9 @@ def _hockey_stick(n: int, k: int, variance: float, epsilon: float) -> float:
         )
     edge = (n * k * k - 2 * variance * epsilon) / (2 * k)
     s, law = _law_of_sum(n, variance)
-    both = float(law[s < edge - n * k].sum())
-    return max(0.0, float(law[s < edge].sum()) - (math.exp(epsilon + math.log(both)) if both else 0.0))
+    far = float(law[s < edge - n * k].sum())
+    # exp(epsilon + ln P) does not overflow where e^epsilon alone would.
+    return max(0.0, float(law[s < edge].sum()) - (math.exp(epsilon + math.log(far)) if far else 0.0))
 
 
 def _normal(x: float) -> float:

@@ -1,12 +1,12 @@
-"""Noise on numbers: points of q Z, held as whole quanta, each with discrete Laplace noise of its own.
+"""Noise on numbers: points of q Z, held as whole quanta, each with independent discrete Laplace noise.
 
-    what leaves = x + z,        P(z) = tanh(a/2) e^(-a|z|)
+    output = x + z,        P(z) = tanh(a/2) e^(-a|z|)
 
-That is the Laplace mechanism of the metric space q Z (Chatzikokolakis 2013, Definition 6 and Fact 7 for
+This is the Laplace mechanism of the metric space q Z (Chatzikokolakis 2013, Definition 6 and Fact 7 for
 d = |x - y|): with a = epsilon q, epsilon d-private. For a window of one slot it is `LInfLaplace`.
 
-`TruncatedGeometric` clips what leaves to 0 .. k, which costs nothing: epsilon d-private on q [0 .. k]
-(Chatzikokolakis 2013, Figure 2(iv)). Summing the noise that ends beyond an end (THEORY 2.4) gives
+`TruncatedGeometric` clips the output to 0 .. k, which costs no privacy: epsilon d-private on q [0 .. k]
+(Chatzikokolakis 2013, Figure 2(iv)). Summing the noise that falls beyond an end (THEORY 2.4) gives
 
     P(y | x) = lambda(y) e^(-a|y-x|),    lambda = e^a/(e^a+1) at the ends, (e^a-1)/(e^a+1) = tanh(a/2) inside.
 """
@@ -31,7 +31,8 @@ class Laplace:
     """The Laplace mechanism on numbers, q Z: epsilon |x - y|-private, epsilon in 1/unit.
 
     `epsilon` and `quantum` (in the unit) are exact; a = epsilon * quantum is the only parameter of the law
-    of the noise in quanta. Like `LInfLaplace` for n = 1, for arrays of numbers that stand alone.
+    of the noise in quanta. The law is that of `LInfLaplace` for n = 1; points are single numbers, not
+    windows.
 
     Raises:
         TypeError: a parameter is not exact; the text shows what to write.
@@ -48,22 +49,24 @@ class Laplace:
 
     @property
     def a(self) -> Fraction:
-        """The loss of one quantum, epsilon q."""
+        """The privacy loss of one quantum, epsilon q."""
         return self.epsilon * self.quantum
 
     @property
     def space(self) -> Numbers:
-        """All of q Z."""
+        """The space q Z."""
         return Numbers(None, None, self.quantum)
 
     @property
     def expected_error(self) -> float:
-        """The mean distance of what leaves from the truth, in the unit: E|q z| = q/sinh(a)."""
+        """The mean distance of the output from the true value, in the unit: E|q z| = q/sinh(a)."""
         a = float(self.a)  # sinh would overflow
         return float(self.quantum) * 2 * math.exp(-a) / -math.expm1(-2 * a)
 
     def loss(self, distance: Fraction) -> Fraction:
-        """The loss epsilon q ceil(d/q) at d = `distance`, in the unit, before rounding, as of `LInfLaplace`.
+        """Return the loss epsilon q ceil(d/q) at d = `distance`, in the unit, before rounding.
+
+        The formula is that of `LInfLaplace`.
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
@@ -71,9 +74,10 @@ class Laplace:
         return LInfLaplace(self.epsilon, self.quantum, 1).loss(distance)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """`points`, integers in quanta in an array of any shape, each with its own noise, as int64 quanta.
+        """Release `points`, integers in quanta in an array of any shape, each with its own noise.
 
-        Each number is charged. `bits` are the operating system's unless given.
+        The result is int64 in quanta. Each number is charged. `bits` is the source of randomness, by default
+        `BulkBits`.
 
         Raises:
             TypeError: the values are not integers.  ValueError: a value is beyond 2^62 quanta.
@@ -84,10 +88,10 @@ class Laplace:
         return noisy.reshape(numbers.shape)
 
     def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
-        """The logarithm of P(y | x) = tanh(a/2) e^(-a|y-x|), y each of `outputs`, x = `point`, in quanta."""
-        a, moved = float(self.a), np.abs(quanta(outputs, self.space) - quanta(point, self.space))
-        # What two values of 2^62 differ by fits a uint64.
-        mass: NDArray[np.float64] = math.log(math.tanh(a / 2)) - a * moved.view(np.uint64)
+        """Return ln P(y | x) = ln tanh(a/2) - a|y-x| for each y of `outputs` and x = `point`, in quanta."""
+        a, distance = float(self.a), np.abs(quanta(outputs, self.space) - quanta(point, self.space))
+        # The distance of 2^62 from -2^62 is 2^63, which overflows int64 and fits uint64.
+        mass: NDArray[np.float64] = math.log(math.tanh(a / 2)) - a * distance.view(np.uint64)
         return mass
 
 
@@ -95,13 +99,13 @@ class Laplace:
 class TruncatedGeometric:
     """Numbers in {0, q .. kq} with discrete Laplace noise, clipped to them: epsilon |x - y|-private.
 
-    P(y | x) as in the module's text (Chatzikokolakis 2013, Figure 2(iv) with THEORY 2.4's correction).
-    After a query whose answers form a line, which is to say one that is uniformly sensitive, no epsilon
-    d-private mechanism of the form H after the query serves a Bayesian user better (Theorems 8 and 10).
-    Counts, sums, percentiles and *rounded* averages are such queries; an unrounded average is not (`query`).
+    P(y | x) is in the module's text (Chatzikokolakis 2013, Figure 2(iv) with THEORY 2.4's correction).
+    After a query whose answers form a line, that is, one that is uniformly sensitive, no epsilon d-private
+    mechanism of the form H after the query serves a Bayesian user better (Theorems 8 and 10). Counts, sums,
+    percentiles and *rounded* averages are such queries; an unrounded average is not (`query`).
 
     Raises:
-        TypeError: epsilon or quantum is not exact, or k is no int.
+        TypeError: epsilon or quantum is not exact, or k is not an int.
         ValueError: a parameter is not above zero, or 1/(epsilon * quantum) >= 2^45.
     """
 
@@ -110,27 +114,27 @@ class TruncatedGeometric:
 
     def __init__(self, epsilon: Exact, quantum: Exact, k: int) -> None:
         if not isinstance(k, int):
-            raise TypeError(f"k counts quanta: an int, not {type(k).__name__}")
+            raise TypeError(f"k must be an int, not {type(k).__name__}")
         if k < 1:
-            raise ValueError(f"0 .. k has two ends: k must be at least 1, not {k}")
+            raise ValueError(f"k must be at least 1, not {k}")
         object.__setattr__(self, "noise", Laplace(epsilon, quantum))
         object.__setattr__(self, "k", k)
 
     @property
     def space(self) -> Numbers:
-        """The numbers 0, q .. kq."""
+        """The space of the numbers 0, q .. kq."""
         return Numbers(0, self.k, self.noise.quantum)
 
     def loss(self, distance: Fraction) -> Fraction:
-        """That of the noise: clipping is post-processing."""
+        """Return the loss of the noise; clipping is post-processing and adds none."""
         return self.noise.loss(distance)
 
     def expected_error(self, point: int) -> float:
-        """The mean distance of what leaves from x = `point`, in the unit.
+        """Return the mean distance of the output from x = `point`, in the unit.
 
             q (2 - alpha^x - alpha^(k-x)) / (2 sinh a),        alpha = e^-a
 
-        The sum over j >= 1 of P(z <= -j) and P(z >= j), up to the ends: alpha^j/(1+alpha) each.
+        It is the sum over j >= 1 of P(z <= -j) and P(z >= j), up to the ends: alpha^j/(1+alpha) each.
         """
         a = float(self.noise.a)
         outside = math.expm1(-a * point) + math.expm1(-a * (self.k - point))
@@ -138,17 +142,17 @@ class TruncatedGeometric:
 
     @property
     def channel(self) -> Channel:
-        """Its matrix, exactly: rows and columns are 0 .. k."""
-        whole = range(self.k + 1)
+        """The mechanism's exact matrix, whose rows and columns are 0 .. k."""
+        values = range(self.k + 1)
         inside = (1 - exp(-self.noise.a)) / (1 + exp(-self.noise.a))
-        weights = [1 / (1 + exp(-self.noise.a)) if y in (0, self.k) else inside for y in whole]
-        rows = ([weights[y] * exp(-self.noise.a * abs(y - x)) for y in whole] for x in whole)
-        return Channel(whole, whole, rows)
+        weights = [1 / (1 + exp(-self.noise.a)) if y in (0, self.k) else inside for y in values]
+        rows = ([weights[y] * exp(-self.noise.a * abs(y - x)) for y in values] for x in values)
+        return Channel(values, values, rows)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """`points`, integers 0 .. k in an array of any shape, each with noise, as int64 in 0 .. k.
+        """Release `points`, integers 0 .. k in an array of any shape, each with noise, as int64 in 0 .. k.
 
-        Each number is charged. `bits` are the operating system's unless given.
+        Each number is charged. `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
             TypeError: the values are not integers.  ValueError: one is not in 0 .. k.
@@ -157,20 +161,20 @@ class TruncatedGeometric:
         return np.clip(noisy, 0, self.k, out=noisy)
 
     def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
-        """The logarithm of P(y | x), y each of `outputs`, x = `point`, in quanta; -inf outside 0 .. k."""
+        """Return ln P(y | x) for each y of `outputs` and x = `point`, in quanta; -inf outside 0 .. k."""
         y, a = quanta(outputs, self.noise.space), float(self.noise.a)
         inside = self.noise.log_mass(y, int(quanta(point, self.space)))
-        gathered = -math.log(-math.expm1(-a))  # (e^a/(e^a+1)) / tanh(a/2): all that is beyond an end
+        gathered = -math.log(-math.expm1(-a))  # (e^a/(e^a+1)) / tanh(a/2): an end gets all beyond it
         return np.select(
             [(y < 0) | (y > self.k), (y == 0) | (y == self.k)], [-np.inf, inside + gathered], inside
         )
 
 
 def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
-    """`points` as int64, if they are numbers of `space`, which stay in int64 with noise added.
+    """Return `points` of `space`, in quanta, as int64; they stay within int64 when noise is added.
 
     Raises:
-        TypeError: they are not integers.  ValueError: one is not in the space, or beyond 2^62.
+        TypeError: a point is not an integer.  ValueError: a point is not in the space, or beyond 2^62.
     """
     values = whole(points)
     if values.size and not (int(values.min()) in space and int(values.max()) in space):

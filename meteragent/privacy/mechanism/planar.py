@@ -1,25 +1,26 @@
-"""Points of the plane with noise: planar Laplace for d_2, two Laplace numbers for d_1.
+"""Noise for points of the plane: planar Laplace for d_2, two Laplace numbers for d_1.
 
 The Laplace mechanisms of (R^2, d_2) and (R^2, d_1) (Chatzikokolakis 2013, Definition 6 and section 6.2 on
 geolocation) on the lattice q Z^2. With a = epsilon q the noise in quanta has
 
     P(z) = e^(-a |z|_2) / C(a),        C(a) = sum over Z^2 of e^(-a |z|_2),
 
-and by the triangle inequality what leaves, x + q z, is epsilon d_2-private on q Z^2, exactly; moving along a
-line attains it. `PlanarManhattan` is the same with |z|_1, a product of two discrete Laplace laws.
+and by the triangle inequality the output, x + q z, is epsilon d_2-private on q Z^2, exactly; outputs on the
+line through two points, beyond them, attain the bound. `PlanarManhattan` is the same with |z|_1, a product of
+two discrete Laplace laws.
 
-Rounding. Whoever rounds points of R^2 to the lattice first, each number by floor(x/q + 1/2), may move the two
+Rounding. Rounding points of R^2 to the lattice first, each number by floor(x/q + 1/2), may move the two
 points of a pair apart: a number's difference of s quanta becomes a whole k with |k| < |s| + 1. So d_2 grows
 by less than sqrt2 q (and d_1 as `vector` says). sqrt2 < 99/70.
 
-Sums over the lattice, r = |z|_2: directly while a >= 1/20. For smaller a by Poisson's formula: the sum of
-e^(-ar) is that of its Fourier transform, 2 pi a/(a^2 + 4 pi^2 r^2)^(3/2), over Z^2. The term at 0 is the
-fine lattice's integral 2 pi/a^2; expanding the others in a gives Epstein's zeta function, the sum over z != 0
-of |z|_2^(-2s), Z(s) = 4 zeta(s) beta(s):
+Sums over the lattice, r = |z|_2, are computed directly while a >= 1/20. For smaller a Poisson's formula is
+used: the sum of e^(-ar) is that of its Fourier transform, 2 pi a/(a^2 + 4 pi^2 r^2)^(3/2), over Z^2. The term
+at 0 is the fine lattice's integral 2 pi/a^2; expanding the others in a gives Epstein's zeta function, the sum
+over z != 0 of |z|_2^(-2s), Z(s) = 4 zeta(s) beta(s):
 
     C(a) = 2 pi/a^2 + a Z(3/2)/(4 pi^2) - 3 a^3 Z(5/2)/(32 pi^4) + ..,
 
-of which the next term is below 2e-14 of C. The sum of r e^(-ar) is -C'(a).
+whose next term is below 2e-14 of C. The sum of r e^(-ar) is -C'(a).
 """
 
 import math
@@ -32,21 +33,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, positive
-from meteragent.privacy.mechanism.vector import VectorLaplace, checked_distance
+from meteragent.privacy.exact import Exact, not_negative, positive
+from meteragent.privacy.mechanism.vector import VectorLaplace
 from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
 from meteragent.privacy.space import Windows
 
 _ROOT_2_ABOVE = Fraction(99, 70)
-_DIRECT = 1 / 20  # sums over the lattice, of (45/a)^2 terms, from here on
-_SLACK = 1e-12  # relative: of distances as floats
-_END = 45.0  # of a r: what is beyond weighs below 1e-17
+_DIRECT = 1 / 20  # the least a for which a sum over the lattice is direct, of (45/a)^2 terms
+_SLACK = 1e-12  # relative error of distances as floats
+_END = 45.0  # of a r: the tail beyond weighs below 1e-17
 _FIRST = 9.03362168310095 / (4 * math.pi**2)  # Z(3/2)
 _SECOND = -3 * 5.090258233665483 / (32 * math.pi**4)  # Z(5/2)
 
 
 class _Sums(NamedTuple):
-    """C(a), and the mean of |z|_2."""
+    """The normaliser C(a), and the mean of |z|_2."""
 
     normaliser: float
     mean: float
@@ -54,6 +55,7 @@ class _Sums(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _sums(a: float) -> _Sums:
+    """Compute C(a) and the mean of |z|_2, directly or by the series of the module's text."""
     if a >= _DIRECT:
         r = _quarter(a)
         weight = np.exp(-a * r)
@@ -65,17 +67,18 @@ def _sums(a: float) -> _Sums:
 
 
 def _quarter(a: float) -> NDArray[np.float64]:
-    """|z|_2 of the lattice's points with z_1 > 0, z_2 >= 0: turned by right angles they are all but 0."""
+    """Return |z|_2 for z_1 > 0, z_2 >= 0: a quarter of the lattice, whose rotations are all points but 0."""
     reach = math.ceil(_END / a) + 1
     return np.asarray(np.hypot(np.arange(1.0, reach)[:, np.newaxis], np.arange(0.0, reach)))
 
 
 @dataclass(frozen=True, init=False)
 class PlanarLaplace:
-    """Points of the plane with planar Laplace noise: epsilon d_2-private on q Z^2, epsilon in 1/unit.
+    """The planar Laplace mechanism: epsilon d_2-private on q Z^2, epsilon in 1/unit.
 
-    For locations: `quantum` is the grid in metres, and epsilon = level / radius promises that two places
-    within `radius` metres differ by odds of at most e^level (Chatzikokolakis 2013, section 6.2).
+    For locations: `quantum` is the grid in metres, and with epsilon = level / radius an output changes the
+    odds between two places within `radius` metres by a factor of at most e^level (Chatzikokolakis 2013,
+    section 6.2).
 
     Raises:
         TypeError: a parameter is not exact; the text shows what to write.
@@ -92,7 +95,7 @@ class PlanarLaplace:
 
     @property
     def a(self) -> Fraction:
-        """The product epsilon q, the loss of one quantum along an axis."""
+        """The product epsilon q, the privacy loss of one quantum along an axis."""
         return self.epsilon * self.quantum
 
     @property
@@ -101,41 +104,41 @@ class PlanarLaplace:
         return Windows(2, self.quantum, metric="l2")
 
     def loss(self, distance: Fraction) -> Fraction:
-        """The loss epsilon d between points of the lattice at d_2 = `distance`, in the unit.
+        """Return the loss epsilon d between points of the lattice at d_2 = `distance`, in the unit.
 
-        Where that is irrational, give a rational number above it.
+        Where the distance is irrational, pass a rational number above it.
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
         """
-        return self.epsilon * checked_distance(distance)
+        return self.epsilon * not_negative("distance", distance)
 
     def loss_before_rounding(self, distance: Exact) -> Fraction:
-        """A bound of the loss between any points of R^2 at d_2 = d that are rounded to the lattice first.
+        """Bound the loss between points of R^2 at d_2 = d = `distance` that are rounded to the lattice first.
 
             epsilon (d + 99/70 q),  and 0 for d = 0
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
         """
-        exact = checked_distance(distance)
+        exact = not_negative("distance", distance)
         return self.loss(exact + _ROOT_2_ABOVE * self.quantum) if exact else Fraction(0)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """`points`, integers in quanta of shape (..., 2), with fresh noise, as int64 in quanta.
+        """Release `points`, integers in quanta of shape (..., 2), with fresh noise; return int64 in quanta.
 
-        Each point is charged. `bits` are the operating system's unless given.
+        Each point is charged. `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
             TypeError: the values are not integers.
             ValueError: the last axis is not 2, or a value is beyond 2^62 quanta.
         """
         source = sampling.BulkBits() if bits is None else bits
-        whole = whole_vectors(points, 2)
-        return whole + sampling.planar_laplace(whole.size // 2, self.a, source).reshape(whole.shape)
+        vectors = whole_vectors(points, 2)
+        return vectors + sampling.planar_laplace(vectors.size // 2, self.a, source).reshape(vectors.shape)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """The logarithm of P(y | x) of each of `outputs` (..., 2), in quanta, for x = `point`.
+        """Return ln P(y | x) for each y of `outputs` (..., 2) and x = `point`, in quanta.
 
             -a |y-x|_2 - ln C(a)
 
@@ -148,14 +151,14 @@ class PlanarLaplace:
 
     @property
     def expected_error(self) -> float:
-        """The mean d_2 of what leaves from the truth, in the unit; for a fine lattice 2/epsilon."""
+        """The mean d_2 of the output from the true point, in the unit; 2/epsilon for a fine lattice."""
         return float(self.quantum) * _sums(float(self.a)).mean
 
     def beyond(self, distance: float) -> float:
-        """The chance that the noise moves a point by more than `distance`, in the unit.
+        """Return the probability that the noise moves a point by more than `distance`, in the unit.
 
-        By a sum over the lattice while a >= 1/20. For a finer one its limit, which is off by less than
-        0.004: the noise's length is Erlang(2),
+        It is a sum over the lattice while a >= 1/20. For a finer lattice it is the limit, with an error of
+        less than 0.004: the noise's length is Erlang(2),
 
             P(|q z|_2 > d) = (1 + epsilon d) e^(-epsilon d).
         """
@@ -165,13 +168,13 @@ class PlanarLaplace:
         if a < _DIRECT:
             return (1 + a * quanta) * math.exp(-a * quanta)
         r = _quarter(a)
-        farther = r > quanta * (1 + _SLACK)  # 0.3 is not beyond three quanta of 1/10, whatever floats say
+        farther = r > quanta * (1 + _SLACK)  # 0.3 must not count as beyond three quanta of 1/10
         return 4 * float(np.exp(-a * r[farther]).sum()) / _sums(a).normaliser
 
 
 @dataclass(frozen=True, init=False)
 class PlanarManhattan(VectorLaplace):
-    """Points of the plane with two independent Laplace numbers: epsilon d_1-private on q Z^2.
+    """Two independent Laplace numbers for points of the plane: epsilon d_1-private on q Z^2.
 
     The Laplace mechanism of the plane with the Manhattan metric (Chatzikokolakis 2013, Definition 6).
 

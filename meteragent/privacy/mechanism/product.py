@@ -1,13 +1,13 @@
-"""One mechanism, applied to every row of a database on its own (Holohan 2014, section 5).
+"""One mechanism, applied to every row of a database independently (Holohan 2014, section 5).
 
     X_d = (X_d1, .., X_dn),  independent,        P(y | d) = product of P(y_i | d_i)    (equation 7)
 
-Databases that are neighbours differ in one row, so all other factors cancel, and (epsilon, delta) between
-any two values of a row is (epsilon, delta) between neighbours (Theorem 5): `Product`. Nothing is added up.
+Neighbouring databases differ in one row, so all other factors cancel, and (epsilon, delta) between any two
+values of a row is (epsilon, delta) between neighbours (Theorem 5): `Product`. No losses are added.
 
-That rests on one row having changed, and is no help under d_inf, where all rows may: then all n factors
-change, and noise with loss(d) on a row has loss n loss(d) on windows (THEORY 0). Under d_1, the sum of the
-rows' distances, it has loss(d). `MetricProduct` states these two.
+This argument needs that only one row changes, and so does not apply under d_inf, where all rows may: then all
+n factors change, and noise with loss(d) on a row has loss n loss(d) on windows (THEORY 0). Under d_1, the sum
+of the rows' distances, it has loss(d). `MetricProduct` states these two.
 """
 
 import math
@@ -20,32 +20,34 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.mechanism.base import Guarantee, Mechanism, MetricMechanism, PairMechanism
-from meteragent.privacy.mechanism.categorical import as_given
+from meteragent.privacy.mechanism.categorical import label_array
 from meteragent.privacy.space import Databases
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """The mechanism on rows, applied n times."""
+    """A mechanism on rows, applied to each of n rows."""
 
     row: Mechanism
     space: Databases
 
     def release(self, points: ArrayLike, *, bits: Bits | None = None) -> NDArray[Any]:
-        """`points`, databases in an array of shape (..., n), each row with its own noise; the same shape.
+        """Release `points`, databases in an array of shape (..., n), each row with its own noise.
 
-        Each database is charged. `bits` are the operating system's unless given.
+        The shape stays. Each database is charged. `bits` is the source of randomness, by default that of the
+        mechanism on rows.
 
         Raises:
-            ValueError: the last axis is not n.  What the mechanism on rows raises.
+            ValueError: the last axis is not n.  The errors of the mechanism on rows too.
         """
         return self.row.release(self._databases(points), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, point: tuple[Any, ...]) -> NDArray[np.float64]:
-        """The logarithm of P(y | d), y each of `outputs` (..., n) and d = `point`: the rows' sum.
+        """Return ln P(y | d) for each y of `outputs` (..., n) and d = `point`: the sum over the rows.
 
         Raises:
-            ValueError: the last axis is not n, or d has not n rows.  What the mechanism on rows raises.
+            ValueError: the last axis is not n, or d does not have n rows.
+                The errors of the mechanism on rows too.
         """
         y = self._databases(outputs)
         if len(point) != self.space.n:
@@ -55,7 +57,7 @@ class _Rows:
         return mass
 
     def _databases(self, points: ArrayLike) -> NDArray[Any]:
-        databases = as_given(points)
+        databases = label_array(points)
         if not databases.ndim or databases.shape[-1] != self.space.n:
             raise ValueError(f"databases have shape (..., {self.space.n}), not {databases.shape}")
         return databases
@@ -63,15 +65,15 @@ class _Rows:
 
 @dataclass(frozen=True, init=False)
 class Product(_Rows):
-    """Any one-dimensional mechanism on all n rows: (epsilon, delta) of a row, between neighbours in D^n.
+    """Any one-dimensional mechanism on all n rows: the (epsilon, delta) of a row holds for neighbours in D^n.
 
     Holohan 2014, equation 7 and Theorem 5; Lemma 3 is the converse. Neighbours differ in one row
     (`Databases`, Hamming). A metric mechanism on rows of finite diameter D has the pair (loss(D), 0). This
-    says nothing of databases that differ in all rows a little; see `MetricProduct`.
+    says nothing about databases that differ a little in all rows; see `MetricProduct`.
 
     Raises:
         TypeError: the mechanism states neither promise.
-        ValueError: its points are no single values, n < 1, or its promise holds for no finite pair.
+        ValueError: its points are not single values, n < 1, or its promise holds for no finite pair.
     """
 
     guarantee: Guarantee
@@ -84,28 +86,29 @@ class Product(_Rows):
 class MetricProduct(_Rows):
     """A metric mechanism on all n rows, as a metric mechanism: loss(d) under d_1, n loss(d) under d_inf.
 
-    Independent noise of epsilon on each of n readings is epsilon d_1-private, and n epsilon d_inf-private,
-    no less: it is attained where all readings differ alike (THEORY 0). The loss of a row must grow in
-    proportion to the distance, as that of all mechanisms here.
+    Independent noise of epsilon on each of n readings is epsilon d_1-private, and n epsilon d_inf-private and
+    no better: readings that all differ by the same amount attain it (THEORY 0). The loss of a row must grow
+    in proportion to the distance, as that of all mechanisms here does.
 
     Raises:
         TypeError: the mechanism has no metric promise.
-        ValueError: its points are no single values, n < 1, or an unknown metric.
+        ValueError: its points are not single values, n < 1, or the metric is unknown.
     """
 
     row: MetricMechanism
 
     def __init__(self, row: MetricMechanism, n: int, metric: Literal["l1", "linf"]) -> None:
         if not isinstance(row, MetricMechanism):
-            raise TypeError(f"{type(row).__name__} has no loss: its promise is not one for every distance")
+            raise TypeError(f"{type(row).__name__} has no loss: it must state a promise for every distance")
         if metric not in ("l1", "linf"):
-            raise ValueError(f"rows add up to a loss under l1 or linf, not under {metric!r}")
+            raise ValueError(f"the metric must be l1 or linf, not {metric!r}")
         _set(self, row=_single(row), space=Databases(row.space, n, metric))
 
     def loss(self, distance: Fraction) -> Fraction:
-        """The log of how much the odds may change between databases at `distance`, points of the space.
+        """Return the loss between databases at `distance` in the metric of the space.
 
-        Under d_1 the rows' distances add up to it. Under d_inf each of the n may be as far.
+        Under d_1 the distances of the rows add up to it: loss(d) of a row. Under d_inf each of the n rows may
+        differ by d: n loss(d).
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
@@ -114,25 +117,26 @@ class MetricProduct(_Rows):
 
 
 def _set(instance: object, **fields: object) -> None:
+    """Set fields of a frozen instance."""
     for name, value in fields.items():
         object.__setattr__(instance, name, value)
 
 
 def _single(row: Mechanism) -> Mechanism:
-    """`row`, if its points are single values: a window's noise is one draw, not one per value."""
+    """Return `row`; refuse a mechanism on windows, whose noise is one draw, not one for each value."""
     point, _ = next(iter(row.space.pairs()))
     if np.ndim(point):
-        raise ValueError("a row is a single value: a mechanism on windows or databases is none on rows")
+        raise ValueError("a row is a single value: choose a mechanism on numbers or categories")
     return row
 
 
 def _pair_of(row: Mechanism) -> Guarantee:
-    """What `row` promises between any two of its points."""
+    """Return the pair that `row` promises between any two of its points."""
     if isinstance(row, PairMechanism):
         return row.guarantee
     if not isinstance(row, MetricMechanism):
         raise TypeError(f"{type(row).__name__} states no promise: neither a guarantee nor a loss")
     diameter = row.space.diameter
     if diameter == math.inf:
-        raise ValueError("between rows that may be any distance apart there is no epsilon: bound their space")
+        raise ValueError("rows may be any distance apart, so no epsilon holds: bound their space")
     return Guarantee(row.loss(diameter), Fraction(0))

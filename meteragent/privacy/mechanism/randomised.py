@@ -1,14 +1,14 @@
 """Randomised response by coins, and a release that is not private (Pauwels 2016).
 
-A yes or no is answered truthfully if a first coin says so, with probability t, and else by a fair coin:
+The answer is the true yes or no with probability t (a first coin), and otherwise a fair coin's:
 
     P(true answer) = (1+t)/2,   P(false answer) = (1-t)/2,   odds (1+t)/(1-t).
 
-Two fair coins, t = 1/2, give odds of exactly 3: epsilon = ln 3. Here the coins are what is exact, and epsilon
-is irrational; `Categorical` is the other way round.
+Two fair coins, t = 1/2, give odds of exactly 3: epsilon = ln 3. Here the probabilities are exact and epsilon
+is irrational; in `Categorical` epsilon is exact and the probabilities are irrational.
 
 From N answers the share of true yeses is estimated by (y - (1-t)/2)/t, y the share of yeses in the answers.
-Answers have the variance (1+t)/2 (1-t)/2 whatever the truth, so the estimate is unbiased and off by
+Answers have the variance (1+t)/2 (1-t)/2 whatever the truth, so the estimate is unbiased, and its error has
 
     sd = sqrt((1 - t^2)/N) / (2t),        for two fair coins sqrt(3/(4N)).
 """
@@ -38,11 +38,11 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, init=False)
 class RandomisedResponse:
-    """Yes or no, the truth with probability `truth`, else a fair coin: odds of (1+t)/(1-t) (Pauwels 2016).
+    """Yes or no, true with probability t = `truth`, else a fair coin's: odds of (1+t)/(1-t) (Pauwels 2016).
 
     Raises:
         TypeError: `truth` is not exact; the text shows what to write.
-        ValueError: it is not between 0 and 1.
+        ValueError: `truth` is not between 0 and 1.
     """
 
     truth: Fraction
@@ -55,89 +55,94 @@ class RandomisedResponse:
 
     @property
     def space(self) -> Categories:
-        """False and True."""
+        """The space of False and True."""
         return Categories([False, True])
 
     @property
     def odds(self) -> Fraction:
-        """How much an answer changes the odds, e^epsilon = (1+t)/(1-t): 3 for two fair coins, exactly."""
+        """The factor by which an answer changes the odds, e^epsilon = (1+t)/(1-t): 3 for two fair coins."""
         return (1 + self.truth) / (1 - self.truth)
 
     @property
     def guarantee(self) -> Guarantee:
-        """(ln odds, 0), rounded up by less than 2^-60."""
+        """The pair (ln odds, 0), with ln odds rounded up by less than 2^-60."""
         return Guarantee(Fraction(ln_bounds(self.odds, _EPSILON_BITS)[1], 1 << _EPSILON_BITS), Fraction(0))
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.bool_]:
-        """An answer for each of `points`, booleans or 0 and 1, of any shape; as booleans of that shape.
+        """Release an answer for each of `points`, booleans or 0 and 1 in an array of any shape.
 
-        Each is charged. `bits` are the operating system's unless given.
+        The result is an array of booleans of that shape. Each point is charged. `bits` is the source of
+        randomness, by default `BulkBits`.
 
         Raises:
             ValueError: a value is neither yes nor no.
         """
         source = sampling.BulkBits() if bits is None else bits
-        given = np.asarray(points)
-        if not np.isin(given, [0, 1]).all():
+        values = np.asarray(points)
+        if not np.isin(values, [0, 1]).all():
             raise ValueError("an answer is yes or no: give booleans, or 0 and 1")
-        truthful = sampling.choice(self._truthful_bounds, given.size, source) == 0
-        fair = sampling.below_array(2, given.size, source) == 1
-        return np.asarray(np.where(truthful, given.ravel() == 1, fair).reshape(given.shape))
+        truthful = sampling.choice(self._truthful_bounds, values.size, source) == 0
+        fair = sampling.below_array(2, values.size, source) == 1
+        return np.asarray(np.where(truthful, values.ravel() == 1, fair).reshape(values.shape))
 
     def _truthful_bounds(self, k: int) -> list[tuple[int, int]]:
-        """Integers below and above 2^k t, one pair: what `sampling.choice` asks for two outcomes."""
+        """Return integers below and above 2^k t as the one pair that `sampling.choice` needs."""
         t = self.truth * (1 << k)
         return [(math.floor(t), math.ceil(t))]
 
     def log_mass(self, outputs: ArrayLike, point: object) -> NDArray[np.float64]:
-        """The logarithm of P(answer | truth) of each of `outputs` for the truth `point`."""
+        """Return ln P(answer | truth) for each answer of `outputs` and the truth `point`."""
         t = float(self.truth)
         return np.where(np.asarray(outputs) == point, math.log1p(t), math.log1p(-t)) - math.log(2)
 
     def estimate(self, answers: ArrayLike) -> Estimate:
-        """The share of true yeses behind `answers`, without bias, so it may leave [0, 1]; and its sd.
+        """Estimate the share of true yeses behind `answers`, with the standard deviation of its error.
+
+        The estimate is unbiased, so it may lie outside [0, 1].
 
         Raises:
             ValueError: there are no answers.
         """
-        given, t = np.asarray(answers), float(self.truth)
-        if not given.size:
+        array, t = np.asarray(answers), float(self.truth)
+        if not array.size:
             raise ValueError("a share needs at least one answer")
-        return Estimate((float(given.mean()) - (1 - t) / 2) / t, math.sqrt((1 - t**2) / given.size) / (2 * t))
+        return Estimate((float(array.mean()) - (1 - t) / 2) / t, math.sqrt((1 - t**2) / array.size) / (2 * t))
 
 
 @dataclass(frozen=True)
 class RandomRow:
-    """One row of n, drawn at random, released as it is: private for no epsilon (Pauwels 2016).
+    """One row of n, drawn at random and released unchanged: private for no epsilon (Pauwels 2016).
 
-    A row that occurs in one database and in no neighbour is released with probability 1/n, and so identifies:
-    the odds there are infinite. As a pair it is (0, 1/n), and that for delta below 1/n no epsilon helps shows
-    what such a delta is worth: a delta must be far below one over the number of people.
+    A row that occurs in one database and in no neighbour is released with probability 1/n, and so identifies
+    the database: the odds are infinite. As a pair the promise is (0, 1/n), and for delta below 1/n no epsilon
+    holds. This shows how weak a delta of 1/n is: delta must be far below one over the number of people.
     """
 
     space: Databases
 
     @property
     def guarantee(self) -> Guarantee:
-        """(0, 1/n) between neighbours; no larger epsilon has a smaller delta."""
+        """The pair (0, 1/n) between neighbours; no larger epsilon has a smaller delta."""
         return Guarantee(Fraction(0), Fraction(1, self.space.n))
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
-        """A row of each database of `points`, of shape (..., n), in shape (...).
+        """Release a row of each database of `points`, of shape (..., n), as an array of shape (...).
+
+        `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
             ValueError: the last axis is not n.
         """
         source = sampling.BulkBits() if bits is None else bits
-        given = np.asarray(points)
-        if given.ndim == 0 or given.shape[-1] != self.space.n:
-            raise ValueError(f"databases have shape (..., {self.space.n}), not {given.shape}")
-        databases = given.reshape(-1, self.space.n)
+        values = np.asarray(points)
+        if values.ndim == 0 or values.shape[-1] != self.space.n:
+            raise ValueError(f"databases have shape (..., {self.space.n}), not {values.shape}")
+        databases = values.reshape(-1, self.space.n)
         row = sampling.below_array(self.space.n, len(databases), source)
-        return databases[np.arange(len(databases)), row].reshape(given.shape[:-1])
+        return databases[np.arange(len(databases)), row].reshape(values.shape[:-1])
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """The logarithm of the share of `point`, a database, that equals each of `outputs`; -inf for none."""
-        same = np.asarray(outputs)[..., np.newaxis] == np.asarray(point)
+        """Return, for each of `outputs`, the log of the share of rows of `point` that equal it (or -inf)."""
+        is_equal = np.asarray(outputs)[..., np.newaxis] == np.asarray(point)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(same.mean(axis=-1)))
+            return np.asarray(np.log(is_equal.mean(axis=-1)))

@@ -1,14 +1,14 @@
 """Answers to queries: noise on the data and then the query, or the query and then noise.
 
-Sanitised response (Holohan 2014, section 2.2), X_Q(d) = Q(X_d). The database gets noise once, and all
-that is ever answered is computed from that. So one release is charged, whatever is asked, however often:
-the answers to any queries are (epsilon, delta)-private together exactly when the release is, as the
-release is itself the answer to the identity query (Theorem 4, Corollary 1). A query that is repeated is
-answered alike. It is `Sanitised`; for one function of what a mechanism releases, `Then`.
+Sanitised response (Holohan 2014, section 2.2), X_Q(d) = Q(X_d). The database gets noise once, and every
+answer is computed from the noisy database. So a single release is charged, whatever the queries and however
+many: the answers to all queries are (epsilon, delta)-private together exactly when the release is, as the
+release is itself the answer to the identity query (Theorem 4, Corollary 1). A repeated query has the same
+answer. See `Sanitised`; for one function of a mechanism's output, `Then`.
 
-Output perturbation, X_Q(d) = X_{Q(d)}. Every answer gets fresh noise and is charged, also a repeated one:
-the mean of many answers to one query is the answer. What is promised is promised about the answers' space
-Y, and d goes with it:
+Output perturbation, X_Q(d) = X_{Q(d)}. Every answer gets fresh noise and is charged, a repeated one too,
+because the mean of many noisy answers tends to the true one. The promise is about the space of answers Y, and
+carries over to databases:
 
 * `After`: an epsilon d_Y-private mechanism after a Delta-sensitive query is Delta epsilon d_X-private
   (Chatzikokolakis 2013, Fact 5);
@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.mechanism.base import Guarantee, Mechanism, MetricMechanism, PairMechanism
-from meteragent.privacy.mechanism.categorical import as_given
+from meteragent.privacy.mechanism.categorical import label_array
 from meteragent.privacy.query import Query
 from meteragent.privacy.space import Databases, Space, listed
 
@@ -38,10 +38,10 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, init=False)
 class Sanitised:
-    """One noisy release of a point (a database, say), and the answers to any queries on it.
+    """A noisy release of a point, such as a database, that answers any queries.
 
-    All answers together are as private as one release: `mechanism` states how private. The point itself
-    is not kept. `released` is a point in the form of its space: a tuple of rows, or a single value.
+    All answers together are as private as the release, by the promise of `mechanism`. The point itself is not
+    kept. `released` has the form of a point of the space: a tuple of rows, or a single value.
     """
 
     mechanism: Mechanism
@@ -49,12 +49,12 @@ class Sanitised:
 
     def __init__(self, mechanism: Mechanism, point: Any, *, bits: Bits | None = None) -> None:
         object.__setattr__(self, "mechanism", mechanism)
-        object.__setattr__(self, "released", plain(mechanism.release(as_given([point]), bits=bits)[0]))
+        object.__setattr__(self, "released", plain(mechanism.release(label_array([point]), bits=bits)[0]))
 
     def answer(self, query: Query | Callable[[Any], Answer]) -> Answer:
-        """The query's answer on what was released; no further charge, and the same each time.
+        """Return the query's answer on the release: without a charge, and the same each time.
 
-        A `Query` is asked by its function: noise may have led out of its space.
+        Of a `Query` only the function is used, because noise may have led out of its space.
         """
         function = query.function if isinstance(query, Query) else query
         return function(self.released)
@@ -62,9 +62,9 @@ class Sanitised:
 
 @dataclass(frozen=True)
 class Then:
-    """A metric mechanism whose output passes through a function: post-processing, at no loss.
+    """A metric mechanism whose output passes through a function: post-processing, without further loss.
 
-    `function` maps an array of outputs to an array of what is made of each, and never sees a point.
+    `function` maps an array of outputs to an array of their images, and never sees a point.
     """
 
     mechanism: MetricMechanism
@@ -72,29 +72,29 @@ class Then:
 
     @property
     def space(self) -> Any:
-        """The mechanism's."""
+        """The mechanism's space."""
         return self.mechanism.space
 
     def loss(self, distance: Fraction) -> Fraction:
-        """The mechanism's: what is made of an output tells no more than the output."""
+        """Return the mechanism's loss: the image of an output tells no more than the output."""
         return self.mechanism.loss(distance)
 
     def release(self, points: ArrayLike, *, bits: Bits | None = None) -> NDArray[Any]:
-        """The function of a release; charged as that is."""
+        """Return the function of a release, which is charged."""
         return self.function(self.mechanism.release(points, bits=bits))
 
     def log_mass(self, outputs: ArrayLike, point: Any) -> NDArray[np.float64]:
-        """The logarithm of P(y | x), y each of `outputs`, x = `point`: the sum over what is mapped to y.
+        """Return ln P(y | x) for each y of `outputs` and x = `point`: P sums over the outputs mapped to y.
 
         Raises:
-            ValueError: the mechanism releases more than the points of its space, or they are too many.
+            ValueError: the mechanism has outputs outside its space, or the space is too large to be listed.
         """
-        before = listed(self.mechanism.space)
-        mass = np.exp(self.mechanism.log_mass(before, point)) if before else np.zeros(0)
+        originals = listed(self.mechanism.space)
+        mass = np.exp(self.mechanism.log_mass(originals, point)) if originals else np.zeros(0)
         if abs(mass.sum() - 1) > 1e-9:
             raise ValueError("the law of a function's value is known only where all outputs can be listed")
-        after, wanted = self.function(np.asarray(before)), np.asarray(outputs)
-        total = np.where(wanted[..., np.newaxis] == after, mass, 0).sum(axis=-1)
+        images, values = self.function(np.asarray(originals)), np.asarray(outputs)
+        total = np.where(values[..., np.newaxis] == images, mass, 0).sum(axis=-1)
         with np.errstate(divide="ignore"):
             logarithm: NDArray[np.float64] = np.log(total)
         return logarithm
@@ -105,10 +105,10 @@ class Then:
 
 @dataclass(frozen=True)
 class _Answered:
-    """A mechanism on the answers of a query.
+    """A mechanism applied to the answers of a query.
 
     Raises:
-        ValueError: an answer is no point of the mechanism's space.
+        ValueError: an answer is not a point of the mechanism's space.
     """
 
     mechanism: Mechanism
@@ -122,22 +122,23 @@ class _Answered:
 
     @property
     def space(self) -> Space:
-        """The query's."""
+        """The query's space."""
         return self.query.domain
 
     def release(self, points: Iterable[Any], *, bits: Bits | None = None) -> NDArray[Any]:
-        """One noisy answer for each of `points`, a sequence or an array with a point in each row.
+        """Release a noisy answer for each of `points`, a sequence or an array with a point in each row.
 
-        Each answer is charged, also to a query that was asked before.
+        Each answer is charged, a repeated one too. `bits` is the source of randomness, by default that of the
+        mechanism.
 
         Raises:
-            ValueError: a point is not in the query's space.  What the mechanism raises.
+            ValueError: a point is not in the query's space.  The errors of the mechanism too.
         """
         answers = [self.query(plain(point)) for point in points]
         return self.mechanism.release(np.array(answers), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, point: Any) -> NDArray[np.float64]:
-        """That of the mechanism at the answer."""
+        """Return the mechanism's log mass of each of `outputs` at the answer for `point`."""
         return self.mechanism.log_mass(outputs, self.query(point))
 
 
@@ -146,11 +147,12 @@ class After(_Answered):
     """A metric mechanism after a query: Delta epsilon d_X-private (Chatzikokolakis 2013, Fact 5).
 
     The query's sensitivity Delta is checked in the mechanism's own metric, on the pairs of points that the
-    query's space gives (all of a small one).
+    query's space yields (all pairs of a small space).
 
     Raises:
         TypeError: the mechanism has no loss.
-        ValueError: the sensitivity is no exact number, or too small; an answer is not in its space.
+        ValueError: the sensitivity is not an exact number, or is too small; an answer is not in the
+            mechanism's space.
     """
 
     mechanism: MetricMechanism
@@ -165,10 +167,10 @@ class After(_Answered):
             raise ValueError(f"declare an exact sensitivity, just above {delta}")  # noqa: TRY004
         for x, y in domain.pairs():
             if answers.metric(self.query(x), self.query(y)) > delta * domain.metric(x, y):
-                raise ValueError(f"in the mechanism's metric its answers are more than {delta}-sensitive")
+                raise ValueError(f"in the mechanism's metric the answers are more than {delta}-sensitive")
 
     def loss(self, distance: Fraction) -> Fraction:
-        """The mechanism's loss at Delta times `distance`."""
+        """Return the mechanism's loss at Delta times `distance`."""
         return self.mechanism.loss(Fraction(self.query.sensitivity) * distance)
 
 
@@ -176,18 +178,18 @@ class After(_Answered):
 class OutputPerturbation(_Answered):
     """A mechanism with (epsilon, delta) between any two answers, after a query of any sensitivity.
 
-    Holohan 2014, section 2.2. Neighbours' answers need not be neighbours, so a promise for neighbours,
-    as that of a product, is not enough.
+    Holohan 2014, section 2.2. The answers about neighbours need not be neighbours, so a promise for
+    neighbours, such as that of a product, is not enough.
 
     Raises:
         TypeError: the mechanism has no pair.
-        ValueError: its pair is one for neighbours, or an answer is not in its space.
+        ValueError: its pair holds for neighbours only, or an answer is not in its space.
     """
 
     mechanism: PairMechanism
 
     def __post_init__(self) -> None:
-        """Refuse a promise that is none between any two answers."""
+        """Refuse a promise that does not hold between any two answers."""
         super().__post_init__()
         if not isinstance(self.mechanism, PairMechanism):
             raise TypeError(f"{type(self.mechanism).__name__} has no guarantee: see After")
@@ -196,11 +198,11 @@ class OutputPerturbation(_Answered):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The mechanism's, between any two points of the query's space."""
+        """The mechanism's pair, which holds between any two points of the query's space."""
         return self.mechanism.guarantee
 
 
 def plain(point: Any) -> Any:
-    """A point as its space has it, nested tuples or a single value, out of a list or an array."""
+    """Convert a list or an array to a point of a space: nested tuples or a single value."""
     value = point.tolist() if isinstance(point, np.ndarray | np.generic) else point
     return tuple(map(plain, value)) if isinstance(value, list) else value

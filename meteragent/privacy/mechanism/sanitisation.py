@@ -9,7 +9,7 @@ Three calibrations of b, the scale of the noise, for a set of diameter D on the 
 Proof of "any set". With X = D/b the noise is X-private, and every X-private mechanism is (epsilon,
 (e^X - e^epsilon)/(e^X + 1))-private, because randomised response dominates it (`divergence`). The second
 number is delta at e^X = (e^epsilon + delta)/(1-delta), and two numbers a quantum apart attain it: no formula
-in D, epsilon and delta asks for less noise and is right for all sets. Example 5 follows: its X is smaller,
+in D, epsilon and delta that is right for all sets needs less noise. Example 5 follows: its X is smaller,
 since (1-delta) e^X = e^epsilon < e^epsilon + delta.
 
 Proof of "lattice". Two numbers k quanta apart have the laws `divergence.LatticePair(a, k)`, a = q/b. Their
@@ -18,8 +18,8 @@ e^epsilon times the chance under the other. It grows with k and with a, so the e
 
     delta_min(a) = 1 - (e^(-a(j+1)) + e^(epsilon - a(k-j)))/(1 + e^-a),        j = floor((ak - epsilon)/(2a)),
 
-at most delta is all that is asked. As q falls to 0 it tends to 1 - e^((epsilon-X)/2), and b to
-D/(epsilon - 2 ln(1-delta)), the least scale on the real line.
+and delta_min(a) <= delta is the only condition. As q falls to 0, delta_min tends to 1 - e^((epsilon-X)/2),
+and b to D/(epsilon - 2 ln(1-delta)), the least scale on the real line.
 """
 
 import math
@@ -48,10 +48,10 @@ _CLOSE_BITS = 48
 class LaplaceSanitisation:
     """Laplace noise on a bounded set of numbers: (epsilon, delta) between any two (Holohan 2014, Example 5).
 
-    `calibration` names the formula of the noise's scale; the module's text has the three and their proofs.
-    For delta = 0 they agree: epsilon/D |x-y|-private, exactly. For delta > 0 the scale is irrational and is
-    rounded up by less than 2^-40 of it, which only adds noise. What leaves is not clamped to the set, so
-    it is unbiased; clamping it is free.
+    `calibration` names the formula of the noise's scale; the module's text has the three formulas and their
+    proofs. For delta = 0 they agree: epsilon/D |x-y|-private, exactly. For delta > 0 the scale is irrational
+    and is rounded up by less than 2^-40 of it, which only adds noise. The output is not clamped to the set,
+    so it is unbiased; clamping it costs no privacy.
 
     Raises:
         TypeError: epsilon or delta is not exact; the text shows what to write.
@@ -68,9 +68,9 @@ class LaplaceSanitisation:
     ) -> None:
         diameter = space.diameter
         if not isinstance(diameter, Fraction) or not diameter:
-            raise ValueError(f"noise in proportion to the diameter needs one above 0, not {diameter}")
+            raise ValueError(f"the set's diameter must be finite and above 0, not {diameter}")
         if calibration not in _LARGEST_LOSS:
-            raise ValueError(f"a calibration is one of {[*_LARGEST_LOSS]}, not {calibration!r}")
+            raise ValueError(f"calibration is one of {[*_LARGEST_LOSS]}, not {calibration!r}")
         promise = pair(epsilon, delta)
         if promise.delta == 1 or not (promise.epsilon or promise.delta):
             raise ValueError(
@@ -85,18 +85,18 @@ class LaplaceSanitisation:
 
     @property
     def scale(self) -> Fraction:
-        """The noise's b, in the unit: the calibration's, or less than 2^-40 of it more."""
+        """The scale b of the noise, in the unit: that of the calibration, or less than 2^-40 of it above."""
         return 1 / self.noise.epsilon
 
     @property
     def smallest_delta(self) -> Number:
-        """The least delta of this noise at the promised epsilon, exactly: delta_min of the module's text."""
+        """The exact least delta of this noise at the promised epsilon: delta_min of the module's text."""
         return _smallest_delta(self.noise.a, int(self.space.diameter / self.space.quantum), self.guarantee)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Return `points`, an integer array of quanta, each with its own noise, as int64 of the same shape.
+        """Release `points`, an integer array of quanta, each with its own noise, as int64 of the same shape.
 
-        Each number is charged. `bits` are the operating system's unless given.
+        Each number is charged. `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
             TypeError: the values are not integers.  ValueError: one is not in the set.
@@ -104,7 +104,7 @@ class LaplaceSanitisation:
         return self.noise.release(quanta(points, self.space), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
-        """Return the logarithm of P(y | x), y each of `outputs` and x = `point`, in quanta: the noise's."""
+        """Return ln P(y | x) for each y of `outputs` and x = `point`, in quanta: that of the noise."""
         return self.noise.log_mass(outputs, int(quanta(point, self.space)))
 
 
@@ -119,7 +119,7 @@ def _smallest_delta(a: Fraction, k: int, promise: Guarantee) -> Number:
 
 def _close_below(quotient: Fraction, promise: Guarantee) -> Fraction:
     """Return ln(quotient) or a rational below it by less than 2^-40 of epsilon + delta."""
-    k = _CLOSE_BITS + max(part.denominator.bit_length() for part in promise)  # each is >= 1/denominator, or 0
+    k = _CLOSE_BITS + max(part.denominator.bit_length() for part in promise)  # a part: 0 or >= 1/denominator
     return Fraction(ln_bounds(quotient, k)[0], 1 << k)
 
 
@@ -141,8 +141,8 @@ def _lattice(promise: Guarantee, k: int) -> Fraction:
     # On the lattice delta is at least the real line's at the same loss, so `high` is no less than the root.
     for _ in range(_CLOSE_BITS):
         middle = (low + high) / 2
-        kept = _smallest_delta(middle / k, k, promise) <= promise.delta
-        low, high = (middle, high) if kept else (low, middle)
+        is_kept = _smallest_delta(middle / k, k, promise) <= promise.delta
+        low, high = (middle, high) if is_kept else (low, middle)
     unit = 1 << _CLOSE_BITS + promise.epsilon.denominator.bit_length()
     return Fraction(math.floor(low * unit), unit)
 

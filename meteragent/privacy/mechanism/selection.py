@@ -1,21 +1,22 @@
-"""Choosing one of n by noisy values: report noisy max, and the exponential mechanism (Pauwels 2016).
+"""Selection of one of n by noisy values: report noisy max, and the exponential mechanism (Pauwels 2016).
 
 Both take a vector u of n values (counts, utilities) in whole quanta and release an index. They are private in
-d_inf, for a value may change in each: with Delta the largest change between neighbours, in the unit,
+d_inf, because every value may change: with Delta the largest change between neighbours, in the unit,
 
     loss = epsilon q ceil(d/q) / Delta at d_inf = d, also for values that floor(x/q + 1/2) rounds first.
 
 Noisy max (Example 4) adds a geometric number g_i to each value, P(g) ~ e^(-ag) with a = epsilon q/(2 Delta),
-and reports where the sum is largest; of equal sums the first. Ties do no harm. Fix the others' noise: i is
-reported iff u_i + g_i reaches a threshold T, the largest of u_j + g_j + 1 for j < i and u_j + g_j for j > i.
-Let every value change by at most k quanta. T rises by at most k, and u_i falls by at most k, so g_i has to
-reach at most 2k more; P(g >= t + 2k) >= e^(-2ak) P(g >= t) for all t. That holds for any fixed order of ties
-and any noise whose tail falls by at most e^-a a step, Laplace noise too; one-sided noise is smaller. If no
-value falls, or none rises (counts, when one person is added), T - u_i rises by at most k: half the loss.
+and reports the index of the largest sum, the first one of equal sums. Ties do no harm. Fix the others' noise:
+i is reported iff u_i + g_i reaches a threshold T, the largest of u_j + g_j + 1 for j < i and u_j + g_j for
+j > i. Let every value change by at most k quanta. T rises by at most k, and u_i falls by at most k, so g_i
+has to reach at most 2k more; P(g >= t + 2k) >= e^(-2ak) P(g >= t) for all t. That holds for any fixed order
+of ties and any noise whose tail falls by at most e^-a a step, Laplace noise too; one-sided noise is smaller.
+If no value falls, or none rises (counts, when one person is added), T - u_i rises by at most k: half the
+loss.
 
-The exponential mechanism (Proposition 7) reports r with P(r) ~ e^(a u_r): each weight changes by e^(ak) at
-most, and so does their sum. Both are within (2 Delta/epsilon)(ln n + t) of the largest value with a chance of
-at least 1 - e^-t (Example 6): P(r) <= e^(-a (max u - u_r)/q) for every r, under both.
+The exponential mechanism (Proposition 7) reports r with P(r) ~ e^(a u_r): each weight changes by a factor of
+at most e^(ak), and so does their sum. Both are within (2 Delta/epsilon)(ln n + t) of the largest value with a
+probability of at least 1 - e^-t (Example 6): P(r) <= e^(-a (max u - u_r)/q) for every r, under both.
 """
 
 import math
@@ -26,19 +27,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, exp_neg_bounds, positive
-from meteragent.privacy.mechanism.vector import checked_distance
+from meteragent.privacy.exact import Exact, exp_neg_bounds, not_negative, positive
 from meteragent.privacy.mechanism.whole import whole_vectors
 from meteragent.privacy.space import Windows
 
 _GUARD_BITS = 8
 _TAIL = 45.0  # a sum over geometric numbers ends where e^-45 is left
-_TERMS = 1 << 20  # of a sum are worked on at once
+_TERMS = 1 << 20  # of a sum, computed at once
 
 
 @dataclass(frozen=True, init=False)
 class _Selection:
-    """What noisy max and the exponential mechanism have in common."""
+    """The parameters, space, loss and error bounds of noisy max and of the exponential mechanism."""
 
     epsilon: Fraction
     quantum: Fraction
@@ -54,7 +54,7 @@ class _Selection:
 
     @property
     def a(self) -> Fraction:
-        """The quotient epsilon q / (2 Delta): half the loss of one quantum."""
+        """The quotient epsilon q / (2 Delta), half the privacy loss of one quantum."""
         return self.epsilon * self.quantum / (2 * self.sensitivity)
 
     @property
@@ -63,26 +63,30 @@ class _Selection:
         return Windows(self.n, self.quantum, metric="linf")
 
     def loss(self, distance: Fraction) -> Fraction:
-        """The loss between values at d_inf = d = `distance`, in the unit, before rounding.
+        """Return the loss between values at d_inf = d = `distance`, in the unit, before rounding.
 
             epsilon q ceil(d/q) / Delta
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
         """
-        return 2 * self.a * math.ceil(checked_distance(distance) / self.quantum)
+        return 2 * self.a * math.ceil(not_negative("distance", distance) / self.quantum)
 
     def regret_bound(self, t: float) -> float:
-        """How far below the largest value the reported one is, but for a chance of e^-t; in the unit.
+        """Return a bound on the difference of the largest and the reported value, in the unit.
 
-        (2 Delta/epsilon) (ln n + t)        (Pauwels 2016, Example 6)
+            (2 Delta/epsilon) (ln n + t)
+
+        The difference exceeds it with a probability of at most e^-t (Pauwels 2016, Example 6).
         """
         return (math.log(self.n) + t) * float(self.quantum / self.a)
 
     def tail_bound(self, utilities: ArrayLike, level: int) -> float:
-        """Return a bound on the chance that a value of at most `level` is reported; both in quanta.
+        """Return a bound on the probability that a value of at most c = `level` is reported; both in quanta.
 
-        (how many values are at most c) e^(-a (max u - c))        (Pauwels 2016, Example 6)
+            (number of values that are at most c) e^(-a (max u - c))
+
+        Pauwels 2016, Example 6.
         """
         u = whole_vectors(utilities, self.n)
         return min(
@@ -92,9 +96,10 @@ class _Selection:
 
 @dataclass(frozen=True, init=False)
 class NoisyMax(_Selection):
-    """Where the largest of n values is, after noise: (epsilon/Delta) d_inf-private (Pauwels 2016, Example 4).
+    """Report noisy max, the index of the largest of n noisy values: (epsilon/Delta) d_inf-private.
 
-    For counts that one person can only raise the loss is half of it, so `epsilon` may be twice the level.
+    Pauwels 2016, Example 4. For counts that one person can only raise, the loss is half of it, so `epsilon`
+    may be twice the level.
 
     Raises:
         TypeError: a parameter is not exact; the text shows what to write.
@@ -102,13 +107,13 @@ class NoisyMax(_Selection):
     """
 
     def monotone_loss(self, distance: Exact) -> Fraction:
-        """The loss where none of the values falls, or none rises: half of `loss`."""
-        return self.loss(checked_distance(distance)) / 2
+        """Return the loss if no value falls, or none rises: half of `loss`."""
+        return self.loss(not_negative("distance", distance)) / 2
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """The reported index, 0 .. n-1, of each row of `points`, integers in quanta of shape (..., n).
+        """Report an index, 0 .. n-1, for each row of `points`, integers in quanta of shape (..., n).
 
-        Each row is charged. `bits` are the operating system's unless given.
+        Each row is charged. `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
             TypeError: the values are not integers.
@@ -120,10 +125,10 @@ class NoisyMax(_Selection):
         return np.asarray(np.argmax(noisy, axis=-1), np.int64)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """The logarithm of P(index | u) of each of `outputs` for the values u = `point`, in quanta.
+        """Return ln P(index | u) for each index of `outputs` and the values u = `point`, in quanta.
 
         Sums over the winning sum v >= max u: P(u_i + g_i = v), others before i below v, others after i at
-        most v. Work of 45 n/a.
+        most v. There are about 45 n/a terms.
         """
         u = whole_vectors(point, self.n)
         a, gap = float(self.a), (u.max() - u).view(np.uint64).astype(np.float64)[:, np.newaxis]  # to 2^63
@@ -137,8 +142,8 @@ class NoisyMax(_Selection):
 
 
 def _others_allow(a: float, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For each i and v the chance that j < i are below v and j > i at most v, distance_j = v - u_j >= 0."""
-    with np.errstate(divide="ignore"):  # a sum that cannot be below v: the chance is 0
+    """Return, for each i and v, P(all j < i below v, all j > i at most v), with distance_j = v - u_j >= 0."""
+    with np.errstate(divide="ignore"):  # a sum that cannot be below v has probability 0
         below = np.cumsum(np.log(-np.expm1(-a * distance)), axis=0)
     at_most = np.cumsum(np.log(-np.expm1(-a * (distance + 1)))[::-1], axis=0)[::-1]
     before = np.vstack([np.zeros_like(below[:1]), below[:-1]])
@@ -152,9 +157,9 @@ class Exponential(_Selection):
 
     Pauwels 2016, Proposition 7.
 
-    Utilities are whole quanta. Over all r of a lattice u_r = -|f - r q| would give the Laplace mechanism:
-    there the weights' sum is the same for every f, so that half the loss is true. Of n indices `loss` is.
-    How long a choice takes depends on how far apart the utilities are; with `NoisyMax` it does not.
+    Utilities are whole quanta. Over all r of a lattice, u_r = -|f - r q| would give the Laplace mechanism:
+    there the sum of the weights is the same for every f, so the loss is half of `loss`. For n indices it is
+    `loss`. The time of a choice depends on the differences of the utilities; with `NoisyMax` it does not.
 
     Raises:
         TypeError: a parameter is not exact; the text shows what to write.
@@ -162,9 +167,10 @@ class Exponential(_Selection):
     """
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """The chosen index, 0 .. n-1, of each row of `points`, utilities in quanta of shape (..., n).
+        """Choose an index, 0 .. n-1, for each row of `points`, utilities in quanta of shape (..., n).
 
-        Each row is charged. `bits` are the operating system's unless given. Equal rows are one work.
+        Each row is charged. `bits` is the source of randomness, by default `BulkBits`. Equal rows share one
+        computation of the law.
 
         Raises:
             TypeError: the utilities are not integers.
@@ -172,20 +178,20 @@ class Exponential(_Selection):
         """
         source = sampling.BulkBits() if bits is None else bits
         rows = whole_vectors(points, self.n)
-        different, place, counts = np.unique(
+        distinct, group, counts = np.unique(
             rows.reshape(-1, self.n), axis=0, return_inverse=True, return_counts=True
         )
-        chosen = np.empty(place.size, np.int64)
-        drawn = [self._chosen(u, k, source) for u, k in zip(different.tolist(), counts.tolist(), strict=True)]
-        chosen[np.argsort(place.ravel(), kind="stable")] = np.concatenate([chosen[:0], *drawn])
+        chosen = np.empty(group.size, np.int64)
+        draws = [self._choose(u, k, source) for u, k in zip(distinct.tolist(), counts.tolist(), strict=True)]
+        chosen[np.argsort(group.ravel(), kind="stable")] = np.concatenate([chosen[:0], *draws])
         return chosen.reshape(rows.shape[:-1])
 
-    def _chosen(self, utilities: list[int], count: int, bits: sampling.Bits) -> NDArray[np.int64]:
+    def _choose(self, utilities: list[int], count: int, bits: sampling.Bits) -> NDArray[np.int64]:
         gaps = [max(utilities) - u for u in utilities]
         return sampling.choice(lambda k: self._cumulative(gaps, k), count, bits)
 
     def _cumulative(self, gaps: list[int], k: int) -> list[tuple[int, int]]:
-        """Integers below and above 2^k P(index <= i), for i = 0 .. n-2."""
+        """Return integers below and above 2^k P(index <= i), for i = 0 .. n-2."""
         w = k + self.n.bit_length() + _GUARD_BITS
         weights = [exp_neg_bounds(gap * self.a.numerator, self.a.denominator, w) for gap in gaps]
         rest_lo, rest_hi = (sum(bound) for bound in zip(*weights, strict=True))
@@ -201,7 +207,7 @@ class Exponential(_Selection):
         return bounds
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """The logarithm of P(index | u) of each of `outputs` for the utilities u = `point`, in quanta."""
+        """Return ln P(index | u) for each index of `outputs` and the utilities u = `point`, in quanta."""
         u = whole_vectors(point, self.n)
         log_weight = float(self.a) * (u - u.max())
         return np.asarray((log_weight - math.log(np.exp(log_weight).sum()))[np.asarray(outputs)])

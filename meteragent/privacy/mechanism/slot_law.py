@@ -1,7 +1,6 @@
 """The law of one slot's noise within a window of the l_inf Laplace mechanism.
 
-z is uniform on {-R .. R}^n, and P(R) ~ (2R+1)^n e^(-aR) (THEORY 2.1). So one slot, whatever the others
-are, has
+z is uniform on {-R .. R}^n, and P(R) ~ (2R+1)^n e^(-aR) (THEORY 2.1). So the marginal law of one slot is
 
     P(z_i = k) = S(n-1, 2|k|+1) e^(-a|k|) / S(n, 1),        S(m, c) = sum over j >= 0 of (c + 2j)^m e^(-aj),
 
@@ -10,7 +9,7 @@ and by the binomial theorem, with x = e^-a and B_i = sum over j >= 0 of j^i x^j 
     S(m, c) = sum over i <= m of m!/(m-i)! c^(m-i) 2^i B_i,
     B_i = x/(1-x) (sum over l < i of B_l/(i-l)!),        B_0 = 1/(1-x).
 
-All terms are above zero, so that nothing cancels, for any a and however far |k| lies in the tail.
+All terms are above zero, so nothing cancels, for any a and however far |k| lies in the tail.
 """
 
 import math
@@ -27,7 +26,8 @@ Floats = NDArray[np.float64]
 def log_mass_of_slot(mechanism: LInfLaplace, noise: ArrayLike) -> Floats:
     """Return ln P(z_i = k) of one slot for each k of `noise`, in quanta.
 
-    For n = 1 that is ln tanh(a/2) - a|k|. Takes a time in proportion to n^2, once, and to n for each k.
+    For n = 1 it is ln tanh(a/2) - a|k|. The time is proportional to n^2, once for each mechanism, and to n
+    for each k.
     """
     k = np.abs(np.asarray(noise, np.float64))
     a = float(mechanism.a)
@@ -40,7 +40,7 @@ def log_mass_of_slot(mechanism: LInfLaplace, noise: ArrayLike) -> Floats:
 
 
 def _log_sum(coefficients: Floats, m: int, c: Floats) -> Floats:
-    """Return ln S(m, c) for each c >= 1, from the ln B_0 .. ln B_m."""
+    """Return ln S(m, c) for each c >= 1, from ln B_0 .. ln B_m."""
     i = np.arange(m + 1)
     shared = coefficients + i * math.log(2) + _log_factorials(m)[m] - _log_factorials(m)[m - i]
     return np.asarray(np.logaddexp.reduce(shared + (m - i) * np.log(c)[..., np.newaxis], axis=-1))

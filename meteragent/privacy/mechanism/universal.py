@@ -1,11 +1,11 @@
-"""The universally optimal mechanism after a query, or why there is none.
+"""The universally optimal mechanism after a query, if there is one.
 
 Chatzikokolakis 2013, Definition 7 and Theorem 10.
 
 If the answers are q [0..k] and the query is uniformly Delta-sensitive, the truncated geometric mechanism with
 epsilon/Delta on its answers is f-epsilon d_X-optimal: among the mechanisms H after f that are epsilon
 d_X-private none serves a user better, whatever the prior and the loss, as long as the loss grows with the
-distance of the answers and the user remaps outputs as suits best. (Print has Delta d_X; the epsilon is
+distance between answers and the user remaps outputs optimally. (The paper prints Delta d_X; the epsilon is
 missing there, as the corollaries show.)
 """
 
@@ -19,13 +19,13 @@ from meteragent.privacy.query import Query
 
 
 class NotUniform(ValueError):
-    """A query to which Theorem 10 does not apply; the text says where it fails."""
+    """A query to which Theorem 10 does not apply; the text says which condition fails."""
 
 
 def universal_mechanism(query: Query, epsilon: Exact) -> After:
     """Return the truncated geometric mechanism after a query (Theorem 10).
 
-    Optimal for every user among the mechanisms H after the query that are epsilon d_X-private.
+    It is optimal for every user among the mechanisms H after the query that are epsilon d_X-private.
 
     Raises:
         TypeError: epsilon is not exact.
@@ -38,7 +38,7 @@ def universal_mechanism(query: Query, epsilon: Exact) -> After:
         raise NotUniform(f"the answers must be all of 0 .. k quanta, not {sorted(answers)}")
     quantum = Fraction(query.metric(0, 1))
     if any(query.metric(y, z) != quantum * abs(y - z) for y, z in combinations(answers, 2)):
-        raise NotUniform("the answers must be as far apart as numbers are")
+        raise NotUniform("the answers must be as far apart as numbers, quantum |y - z|")
     for y, z in combinations(sorted(answers), 2):
         if query.chain(y, z) is None:
             raise NotUniform(f"answers {y} and {z} have no tight {query.sensitivity}-expansive chain")

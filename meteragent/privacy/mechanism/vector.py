@@ -1,12 +1,12 @@
-"""Vectors of numbers, each with discrete Laplace noise of its own: private for d_1 (Pauwels 2016, Prop. 5).
+"""Noise for vectors of numbers, independent discrete Laplace: private for d_1 (Pauwels 2016, Prop. 5).
 
 A vector f of n answers (counts, sums) whose neighbours differ by at most Delta in d_1 is released as f + q z,
 z_i independent with P(z) = tanh(a/2) e^(-a|z|), a = epsilon q / Delta. Their product is ~ e^(-a |z|_1), so by
-the triangle inequality the odds between two points of q Z^n at d_1 = d change by e^(epsilon d/Delta) at most,
-and in some direction by that: the Laplace mechanism of the metric space (q Z^n, d_1/Delta)
-(Chatzikokolakis 2013, Definition 6). For two numbers it is the plane with the Manhattan metric.
+the triangle inequality the odds between two points of q Z^n at d_1 = d change by a factor of at most
+e^(epsilon d/Delta), which some direction attains: the Laplace mechanism of the metric space (q Z^n,
+d_1/Delta) (Chatzikokolakis 2013, Definition 6). For two numbers it is the plane with the Manhattan metric.
 
-Whoever rounds to the lattice first, by floor(x/q + 1/2), moves the two points of a pair apart: a number's
+Rounding to the lattice first, by floor(x/q + 1/2), may move the two points of a pair apart: a number's
 difference of s quanta becomes a whole one k with |k| - 1 < |s|. So sum(|k_i| - 1) < d/q, and
 
     d_1 after rounding <= q (ceil(d/q) + n - 1),        0 for d = 0.
@@ -20,30 +20,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.exact import Exact, not_negative, positive
 from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
 from meteragent.privacy.space import Windows
 
 
-def checked_distance(distance: Exact) -> Fraction:
-    """A distance as a Fraction >= 0.
-
-    Raises:
-        TypeError: it is not exact.  ValueError: it is negative.
-    """
-    exact = rational("distance", distance)
-    if exact < 0:
-        raise ValueError(f"a distance is not negative: {exact}")
-    return exact
-
-
 @dataclass(frozen=True, init=False)
 class VectorLaplace:
-    """n numbers with independent discrete Laplace noise: (epsilon/Delta) d_1-private (Pauwels, Prop. 5).
+    """Independent discrete Laplace noise for n numbers: (epsilon/Delta) d_1-private (Pauwels, Prop. 5).
 
     `sensitivity` is Delta, the largest d_1 between the answers about neighbours, in the unit of `quantum`:
-    between those the odds change by e^epsilon. Counting one value per person has Delta = 1 (one is added
-    or removed), or 2 (one is changed).
+    between these the odds change by a factor of at most e^epsilon. Counts of one value per person have Delta
+    = 1 (a person is added or removed) or 2 (a person's value is changed).
 
     Raises:
         TypeError: a parameter is not exact; the text shows what to write.
@@ -64,7 +52,7 @@ class VectorLaplace:
 
     @property
     def a(self) -> Fraction:
-        """The quotient epsilon q / Delta, the loss of one quantum."""
+        """The quotient epsilon q / Delta, the privacy loss of one quantum."""
         return self.epsilon * self.quantum / self.sensitivity
 
     @property
@@ -73,28 +61,28 @@ class VectorLaplace:
         return Windows(self.n, self.quantum, metric="l1")
 
     def loss(self, distance: Fraction) -> Fraction:
-        """The loss epsilon d / Delta between points of the lattice at d_1 = `distance`, in the unit.
+        """Return the loss epsilon d / Delta between points of the lattice at d_1 = `distance`, in the unit.
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
         """
-        return self.epsilon * checked_distance(distance) / self.sensitivity
+        return self.epsilon * not_negative("distance", distance) / self.sensitivity
 
     def loss_before_rounding(self, distance: Exact) -> Fraction:
-        """The loss between any points of R^n at d_1 = d that are rounded to the lattice first.
+        """Bound the loss between points of R^n at d_1 = d = `distance` that are rounded to the lattice first.
 
             a (ceil(d/q) + n - 1),  and 0 for d = 0
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
         """
-        exact = checked_distance(distance)
+        exact = not_negative("distance", distance)
         return self.a * (math.ceil(exact / self.quantum) + self.n - 1) if exact else Fraction(0)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """`points`, integers in quanta of shape (..., n), with fresh noise, as int64 in quanta.
+        """Release `points`, integers in quanta of shape (..., n), with fresh noise; return int64 in quanta.
 
-        Each row is charged. `bits` are the operating system's unless given.
+        Each row is charged. `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
             TypeError: the values are not integers.
@@ -105,7 +93,7 @@ class VectorLaplace:
         return rows + sampling.discrete_laplace(rows.size, self.a, source).reshape(rows.shape)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """The logarithm of P(y | x) of each of `outputs` (..., n), in quanta, for x = `point`.
+        """Return ln P(y | x) for each y of `outputs` (..., n) and x = `point`, in quanta.
 
             n ln tanh(a/2) - a |y-x|_1
 
@@ -119,11 +107,11 @@ class VectorLaplace:
 
     @property
     def expected_error(self) -> float:
-        """The mean d_1 of what leaves from the truth, in the unit: n q / sinh(a)."""
+        """The mean d_1 of the output from the true point, in the unit: n q / sinh(a)."""
         return self.n * float(self.quantum) / math.sinh(self.a) if self.a < 700 else 0.0
 
     def largest_error(self, beta: float) -> float:
-        """The least whole number of quanta, in the unit, that max|q z_i| exceeds with probability <= beta.
+        """Return the least multiple of the quantum that max|q z_i| exceeds with probability <= beta.
 
             P(max|z_i| <= m) = (1 - 2 alpha^(m+1)/(1+alpha))^n,        alpha = e^-a
 
@@ -138,13 +126,13 @@ class VectorLaplace:
         return float(self.quantum) * m
 
     def largest_error_bound(self, beta: float) -> float:
-        """What max|q z_i| exceeds with probability at most beta, by Pauwels 2016, Proposition 6, in the unit.
+        """Return a bound that max|q z_i| exceeds with probability at most beta, in the unit.
 
-            (Delta/epsilon) ln(n/beta), rounded up to the quantum
+            (Delta/epsilon) ln(n/beta), rounded up to the quantum        (Pauwels 2016, Proposition 6)
 
-        10,000 first names counted at epsilon = 1 are all within 12.2 (on whole numbers: 13) with a chance
-        of 95 %. Between two quanta the formula alone is short on a lattice: there P(|z| >= m) is
-        2 e^(-am)/(1+e^-a), more than e^(-am); but P(|z| > m) is less.
+        10,000 first names counted at epsilon = 1 are all within 12.2 (on whole numbers: 13) with a
+        probability of 95 %. Without rounding up, the formula is too small on a lattice where it lies between
+        two quanta: there P(|z| >= m) is 2 e^(-am)/(1+e^-a), more than e^(-am); but P(|z| > m) is less.
 
         Raises:
             ValueError: beta is not between 0 and 1.
@@ -154,6 +142,7 @@ class VectorLaplace:
 
 
 def _share(beta: float) -> float:
+    """Return `beta`; refuse one that is not a probability between 0 and 1."""
     if not 0 < beta < 1:
         raise ValueError(f"beta must lie between 0 and 1, not {beta}")
     return beta

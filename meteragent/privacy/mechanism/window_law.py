@@ -1,7 +1,7 @@
-"""The exact law of the l_inf Laplace noise of a window, and of what can be seen of it (THEORY 2.1).
+"""The exact law of the l_inf Laplace noise of a window, and laws derived from it (THEORY 2.1).
 
 P(z) ~ e^(-a max|z_i|) for z in Z^n. z is uniform on {-R .. R}^n, and r = R + 1/2 has P(r) ~ r^n e^(-ar) on
-the half-integers, so that k given slots all lie within m with probability E[min(1, (m + 1/2)/r)^k].
+the half-integers, so k given slots all lie within m with probability E[min(1, (m + 1/2)/r)^k].
 More than 2^14 half-integers are replaced by 2^13 midpoints: a << 1 then, and the sums are integrals
 (THEORY 1.2: r is Gamma(n+1, 1/a), the largest |z_i| Gamma(n, 1/a)) to about 1e-5.
 """
@@ -28,11 +28,11 @@ class WindowMechanism(MetricMechanism, Protocol):
 
     @property
     def n(self) -> int:
-        """Slots in a window."""
+        """The number of slots in a window."""
 
     @property
     def quantum(self) -> Fraction:
-        """The lattice of what leaves, in the unit."""
+        """The step of the lattice of outputs, in the unit."""
 
 
 class WindowLaw:
@@ -40,7 +40,7 @@ class WindowLaw:
 
     def __init__(self, n: int, a: float) -> None:
         self.n, self.a = n, a
-        end = (n + 60 + math.sqrt(3600 + 120 * n)) / a  # beyond lies about e^-60
+        end = (n + 60 + math.sqrt(3600 + 120 * n)) / a  # the tail beyond weighs about e^-60
         self._exact = end <= _TERMS_LIMIT
         width = 1.0 if self._exact else end / _MIDPOINTS
         self._r = (np.arange(math.ceil(end / width) + 1) + 0.5) * width
@@ -50,30 +50,30 @@ class WindowLaw:
         self._p = weight / weight.sum()
         # P(z) = sum over R >= max|z_i| of e^(-aR), over the sum of (2R+1)^n e^(-aR)
         log_all = n * math.log(2) + a / 2 + top + math.log(width * float(weight.sum()))
-        self.log_most = -log_all - math.log(-math.expm1(-a))
+        self.log_most = -log_all - math.log(-math.expm1(-a))  # ln P(0), the largest of all
 
     def log_mass(self, largest: Any) -> Floats:
-        """The log of P(z) where max|z_i| = `largest`, a number or an array."""
+        """Return ln P(z) where max|z_i| = `largest`, a number or an array."""
         return np.asarray(self.log_most - self.a * np.asarray(largest, np.float64))
 
     def at_most(self, m: Any, k: int) -> Floats:
-        """P(|z_i| <= m for k given slots), for each integer of `m`; k = n is the whole window."""
+        """Return P(|z_i| <= m for k given slots) for each integer of `m`; k = n is the whole window."""
         parts = [np.minimum(1, max(0.0, value + 0.5) / self._r) for value in np.ravel(m).tolist()]
         return np.array([float(np.sum(self._p * part**k)) for part in parts])
 
     def below(self, c: Any) -> Floats:
-        """Return P(z_i <= c) of one slot, for each integer of `c`."""
+        """Return P(z_i <= c) of one slot for each integer of `c`."""
         ends = np.asarray(c)
         within = self.at_most(np.maximum(ends, -1 - ends), 1)  # |z_i| <= c, or |z_i| < -c
         return np.where(ends >= 0, 1 + within, 1 - within) / 2
 
     def quantiles(self, shares: Any, k: int) -> NDArray[np.int64]:
-        """Integers m, each once, of which `at_most` is about as in `shares`."""
+        """Return the distinct integers m at which `at_most` is near one of `shares`."""
         ends = np.linspace(0, self._r[-1], 257).astype(np.int64)
         return np.unique(np.interp(shares, self.at_most(ends, k), ends).astype(np.int64))
 
     def residues(self, modulus: int) -> Floats:
-        """P(z_i = c modulo `modulus`) for c = 0, 1 .. of one slot; even where the law is a continuous one."""
+        """Return P(z_i = c modulo `modulus`) of one slot for c = 0, 1 ..; uniform if sums are integrals."""
         if not self._exact:
             return np.full(modulus, 1 / modulus)
         side = np.cumsum((self._p / (2 * self._r))[::-1])[::-1]
@@ -82,19 +82,21 @@ class WindowLaw:
         return np.asarray(sides)
 
     def divergence(self, mean: float) -> float:
-        """How far a `mean` of max|z_i| is from the law's: N windows have it or more with p <= e^(-N D).
+        """Return D such that N windows have a mean of max|z_i| as extreme as `mean` with p <= e^(-N D).
 
-        The largest have P(m) ~ c(m) e^(-am), of which the law b has that mean; D is the Kullback-Leibler
-        divergence of law b from law a, (a-b) mean + ln P_b(0)/P_a(0), the largest value over b (Chernoff).
-        Looked for within e^-2 .. e^2 of a: beyond, a little too small.
+        The maxima have P(m) ~ c(m) e^(-am); let b be the parameter of the law with that mean. D is the
+        Kullback-Leibler divergence of law b from law a, (a-b) mean + ln P_b(0)/P_a(0), which is the largest
+        value over b (Chernoff). The search covers e^-2 .. e^2 times a; where b lies outside, D is a little
+        too small.
         """
         low, high = self.a * math.exp(-2), self.a * math.exp(2)
-        for _ in range(40):  # golden section, of a concave function
+        for _ in range(40):  # golden-section search for the maximum of a concave function
             b, c = high - (high - low) * _GOLDEN, low + (high - low) * _GOLDEN
             low, high = (low, c) if self._exponent(b, mean) > self._exponent(c, mean) else (b, high)
         return max(0.0, self._exponent((low + high) / 2, mean))
 
     def _exponent(self, b: float, mean: float) -> float:
+        """Return (a-b) mean + ln P_b(0)/P_a(0)."""
         return (self.a - b) * mean + WindowLaw(self.n, b).log_most - self.log_most
 
 

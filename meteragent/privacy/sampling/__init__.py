@@ -1,24 +1,32 @@
-"""Exact integer samplers from a stream of random bits that is passed in.
+"""Exact integer samplers that draw from a source of random bits passed in by the caller.
 
 Theory of operation
 -------------------
-A privacy proof is about one law, so what is drawn must have exactly that law: a sampler that rounds
-probabilities (any floating-point sampler) breaks the proof in the last bits, where an attacker looks
-first. Three rules keep the samplers exact.
+A privacy proof is about one law, so a draw must have exactly that law. A sampler that rounds probabilities
+(any floating-point sampler) breaks the proof in the last bits, where an attacker looks first. Three rules
+keep the samplers exact.
 
 Rule 1: no floating point decides a draw. Every comparison is between integers.
-Rule 2: a uniform number U in [0, 1) is never rounded. Its bits are revealed from the top, and it is
-    compared with certified bounds of the probability p: U < p is known as soon as the bits seen so
-    far lie wholly below or above the bounds. While they do not, more bits are revealed and the bounds
-    refined. A p like e^(-1/220) is irrational, so this ends; it nearly always ends at once.
+Rule 2: a uniform number U in [0, 1) is never rounded. Its bits are revealed from the top, and it is compared
+with
+    certified bounds of the probability p: U < p is decided as soon as the revealed bits lie wholly below or
+    above the bounds. Until then more bits are revealed and the bounds refined. A p like e^(-1/220) is
+    irrational, so this ends; it nearly always ends at once.
 Rule 3: every random bit is used once.
 
-`uniform` equally likely integers; `bernoulli` coins and choices with any probabilities that can be
-enclosed; `noise_bound` the cube of a window, `windows` the noise of many, `rows` of many from bits of their
-own; `geometric` geometric and discrete Laplace numbers.
+Modules:
 
-How long a draw takes depends on the draw, never on data: draw when a window opens, off the path of a
-release (THEORY 2.4 on timing).
+    uniform       equally likely integers
+    bernoulli     coins and choices, with any probabilities that can be enclosed
+    noise_bound   the noise bound of a window
+    windows       the noise of many windows
+    rows          the noise of many windows, each from its own bits
+    geometric     geometric and discrete Laplace numbers
+    gaussian      discrete Gaussian numbers
+    planar        planar Laplace points
+
+The time of a draw depends on the draw, never on data: draw when a window opens, off the path of a release
+(THEORY 2.4 on timing).
 """
 
 from meteragent.privacy.bits import Bits, FreshRows, RowBits, SecretBits, SeededBits, SystemBits

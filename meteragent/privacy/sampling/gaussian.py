@@ -5,10 +5,10 @@ the law at two neighbouring integers, m and m + 1 with m = floor(sigma):
 
     z^2 = (2m+1) |z| - m(m+1) + (|z|-m)(|z|-m-1).
 
-So with b = (2m+1)/(2 sigma^2) a proposal of P(z) ~ e^(-b |z|) is kept with probability e^(-k/(2 sigma^2)),
-k = (|z|-m)(|z|-m-1), an integer >= 0. And that is the chance that a geometric number of the law
+So with b = (2m+1)/(2 sigma^2) a proposal of P(z) ~ e^(-b |z|) is accepted with probability e^(-k/(2
+sigma^2)), k = (|z|-m)(|z|-m-1), an integer >= 0. That is the probability that a geometric number of the law
 P(g) ~ e^(-g/(2 sigma^2)) is k or more: one such number decides, exactly, whatever the denominator of sigma^2.
-More than half of the proposals are kept, for sigma >> 1 sqrt(pi/(2e)) = 76 in 100.
+More than half of the proposals are accepted, for sigma >> 1 sqrt(pi/(2e)) = 76 in 100.
 """
 
 from fractions import Fraction
@@ -22,14 +22,14 @@ from meteragent.privacy.exact import Exact, positive
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
 from meteragent.privacy.sampling.parameters import SCALE_LIMIT
 
-_REACH = 1 << 31  # |z| has squares that fit int64; beyond it (512 sigma or more) it counts as this
+_REACH = 1 << 31  # squares of |z| up to it fit int64; a larger |z| (512 sigma or more) counts as this
 
 
 def check_variance(sigma2: Exact) -> Fraction:
-    """`sigma2` as a Fraction, if noise of that variance can be drawn.
+    """Return `sigma2` as a Fraction; refuse a variance whose noise cannot be drawn.
 
     Raises:
-        TypeError: it is not exact.  ValueError: it is not above zero, or 2^44 or more.
+        TypeError: `sigma2` is not exact.  ValueError: it is not above zero, or 2^44 or more.
     """
     exact = positive("sigma^2", sigma2)
     if 2 * exact >= SCALE_LIMIT:
@@ -40,9 +40,9 @@ def check_variance(sigma2: Exact) -> Fraction:
 
 
 def discrete_gaussian(count: int, sigma2: Exact, bits: Bits) -> NDArray[np.int64]:
-    """`count` independent z with P(z) ~ e^(-z^2/(2 sigma2)), as int64 (Canonne, Kamath, Steinke 2020).
+    """Draw `count` independent z with P(z) ~ e^(-z^2/(2 sigma2)), as int64 (Canonne, Kamath, Steinke 2020).
 
-    Exact but for points beyond 512 sigma, of which none will ever be drawn (a chance below e^-2^17).
+    The law is exact except beyond 512 sigma, where the probability is below e^-2^17.
 
     Raises:
         TypeError: `sigma2` is not exact.  ValueError: sigma2 <= 0 or sigma2 >= 2^44.
@@ -56,7 +56,7 @@ def discrete_gaussian(count: int, sigma2: Exact, bits: Bits) -> NDArray[np.int64
         proposals = missing + missing // 2 + 8
         z = discrete_laplace(proposals, (2 * m + 1) * unit, bits)
         beyond = np.minimum(np.abs(z), _REACH) - m
-        kept = z[geometric(proposals, unit, bits) >= beyond * (beyond - 1)][:missing]
-        out[filled : filled + kept.size] = kept
-        filled += kept.size
+        accepted = z[geometric(proposals, unit, bits) >= beyond * (beyond - 1)][:missing]
+        out[filled : filled + accepted.size] = accepted
+        filled += accepted.size
     return out

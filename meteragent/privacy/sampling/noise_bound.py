@@ -1,18 +1,20 @@
 """The noise bound R of a window: P(R) ~ w(R) = (2R+1)^n e^(-aR), with a = epsilon * quantum rational.
 
-With R, n independent uniforms on {-R..R} have P(z) ~ e^(-a max|z_i|) (THEORY 2.1). At most n uniforms
-may ever be drawn from one R.
+With R, n independent uniforms on {-R..R} have P(z) ~ e^(-a max|z_i|) (THEORY 2.1). At most n uniforms may
+ever be drawn from one R.
 
-log w is concave. So with M its mode, an integer, and b a width with w(M-b), w(M+b) <= w(M)/2, all
-that lies j*b or more from M weighs at most 2^-j w(M). The proposal takes a side, a block j with
-probability 2^-(j+1), a place in the block, and is kept with probability 2^j w(R)/w(M): rejection
-from an envelope of steps. With the least b that is at most 5.6 proposals on average for any n, a
-(concavity: the weights between M and M+b sum to 0.72 b or more), and about 2 for a << 1.
+log w is concave. So with M its mode, an integer, and b a width with w(M-b), w(M+b) <= w(M)/2, every point at
+a distance of j*b or more from M weighs at most 2^-j w(M). A proposal is a side, a block j with probability
+2^-(j+1) and a place in the block; it is accepted with probability 2^j w(R)/w(M): rejection from an envelope
+of steps. With the least such b the mean number of proposals is at most 5.6 for any n, a (concavity: the
+weights between M and M+b sum to 0.72 b or more), and about 2 for a << 1.
+
     w(R)/w(M) = (t e^-x)^n,   t = (2R+1)/(2M+1),   x = (R-M) a/n.
-M and b are found once per (n, a) with the same certified bounds. (The mode must be that of the
-integers: where a >> sqrt(n), w falls between two integers and is negligible at both, so that
-proposals weighed against its maximum over the reals are hardly ever kept.) The first 32 bits of U are
-compared with the weights of neighbours, which decide 99 in 100; the rest take the weight itself.
+
+M and b are computed once per (n, a) with the same certified bounds. (The mode must be that of the integers:
+where a >> sqrt(n), w falls between two integers and is negligible at both, so proposals weighed against its
+maximum over the reals would hardly ever be accepted.) The first 32 bits of U are compared with the weights of
+neighbours, which decide 99 in 100 proposals; the others need the weight itself.
 """
 
 from dataclasses import dataclass, replace
@@ -37,21 +39,21 @@ class Envelope:
     block: int = 1
 
     def weight_bounds(self, point: int, k: int) -> tuple[int, int]:
-        """Integers lo <= 2^k w(R)/w(M) <= hi at R = `point`; w(R)/w(M) = (t e^-x)^n."""
+        """Return integers lo <= 2^k w(R)/w(M) <= hi at R = `point`; w(R)/w(M) = (t e^-x)^n."""
         w = k + self.n.bit_length() + 4
         lo, hi = exp_neg_bounds((point - self.mode) * self.slope_num, self.slope_den, w)
         num, den = 2 * point + 1, 2 * self.mode + 1
         lo, hi = power_bounds(lo * num // den, hi * num // den + 1, self.n, w)
         return lo >> w - k, (hi >> w - k) + 1
 
-    def fallen(self, width: int) -> bool:
-        """Whether w is certified to be at most 2^-fall w(M) at M + width and, where it is, M - width."""
+    def has_fallen(self, width: int) -> bool:
+        """Return whether w is certified to be at most 2^-fall w(M) at M + width and M - width (if >= 0)."""
         points = [self.mode + width] + [self.mode - width] * (width <= self.mode)
         limit = 1 << FIRST_BITS - self.fall
         return all(self.weight_bounds(point, FIRST_BITS)[1] <= limit for point in points)
 
     def draw(self, bits: Bits) -> int:
-        """One R; for steps with fall = 1."""
+        """Draw an R; needs steps with fall = 1."""
         while True:
             right = self.mode == 0 or bits.integer(1)
             j = 0
@@ -59,11 +61,11 @@ class Envelope:
                 j += 1
             i = j * self.block + below(self.block, bits)
             proposal = self.mode + i if right else self.mode - 1 - i
-            if proposal >= 0 and self.keeps(proposal, j, bits):
+            if proposal >= 0 and self.accepts(proposal, j, bits):
                 return proposal
 
-    def keeps(self, proposal: int, j: int, bits: Bits) -> bool:
-        """True with probability 2^j w(proposal)/w(M)."""
+    def accepts(self, proposal: int, j: int, bits: Bits) -> bool:
+        """Return True with probability 2^j w(proposal)/w(M)."""
 
         def bounds(k: int) -> tuple[int, int]:
             return self._near(proposal, k + j) if k == FIRST_BITS else self.weight_bounds(proposal, k + j)
@@ -71,7 +73,7 @@ class Envelope:
         return bernoulli(bounds, bits)
 
     def _near(self, point: int, k: int) -> tuple[int, int]:
-        """Wider bounds, by weights nearby that are kept: on either side of M, w is monotone."""
+        """Return wider bounds from cached weights nearby: on either side of M, w is monotone."""
         i, beyond = divmod(point - self.mode, self.step)
         lo, hi = _edge(self, i, k)
         if not beyond:
@@ -81,19 +83,20 @@ class Envelope:
 
     @property
     def step(self) -> int:
-        """How far apart the weights are that are kept, from M on: 64 in a block."""
+        """The distance between cached weights, from M on: there are 64 in a block."""
         return max(1, self.block >> 6)
 
 
 @lru_cache(maxsize=1 << 12)
 def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
+    """Return the bounds of the weight at M + i steps, from the cache."""
     point = envelope.mode + i * envelope.step
     return envelope.weight_bounds(point, k) if point >= 0 else (0, 0)
 
 
-@lru_cache(maxsize=256, typed=True)  # typed: a float that equals a cached Fraction is refused still
+@lru_cache(maxsize=256, typed=True)  # typed: a float that equals a cached Fraction is refused all the same
 def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
-    """The steps for n and `a`; `noise_bound` uses those where w halves.
+    """Make the steps for n and `a`; `noise_bound` uses those where w halves, fall = 1.
 
     Raises:
         TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
@@ -110,7 +113,10 @@ def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
 
 
 def _rises(envelope: Envelope) -> bool:
-    """Whether w(M+1) > w(M). Never equal: one is a rational, the other an irrational multiple."""
+    """Return whether w(M+1) > w(M).
+
+    The two are never equal, because w(M+1)/w(M) is irrational.
+    """
     k = FIRST_BITS
     while True:
         lo, hi = envelope.weight_bounds(envelope.mode + 1, k)
@@ -122,19 +128,19 @@ def _rises(envelope: Envelope) -> bool:
 
 
 def _block_width(envelope: Envelope) -> int:
-    """The least b at whose distance from M the weight is certified to have fallen, by bisection."""
+    """Find the least b at which the weight is certified to have fallen, by bisection."""
     high = 1
-    while not envelope.fallen(high):
+    while not envelope.has_fallen(high):
         high *= 2
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if envelope.fallen(middle) else (middle, high)
+        low, high = (low, middle) if envelope.has_fallen(middle) else (middle, high)
     return high
 
 
 def noise_bound(n: int, a: Exact, bits: Bits) -> int:
-    """One R >= 0 with P(R) ~ (2R+1)^n e^(-aR), exactly (THEORY 2.1, 2.2): the cube of a window.
+    """Draw the noise bound of a window, R >= 0 with P(R) ~ (2R+1)^n e^(-aR), exactly (THEORY 2.1, 2.2).
 
     Raises:
         TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.

@@ -1,15 +1,15 @@
-"""Which parameters the samplers of windows and of numbers take."""
+"""The parameters that the samplers of windows and of numbers take."""
 
 from fractions import Fraction
 
 from meteragent.privacy.exact import Exact, positive
 
 SCALE_LIMIT = 1 << 45
-"""n/a stays below it, so that the noise stays in int64 but for a chance below e^-2^17."""
+"""The limit of n/a: below it the noise fits int64, except with a probability below e^-2^17."""
 
 
 def check_parameters(n: int, a: Exact) -> Fraction:
-    """`a` as a Fraction, if n slots with noise of parameter a can be drawn.
+    """Return `a` as a Fraction; refuse n and `a` for which the noise of a window cannot be drawn.
 
     Raises:
         TypeError: n is not an int, or `a` is not exact.

@@ -1,18 +1,17 @@
 """Points of Z^2 with P(z) ~ e^(-a |z|_2), |z|_2 = sqrt(z_1^2 + z_2^2): planar Laplace on the lattice.
 
 Two discrete Laplace numbers with b = 7a/10 have P(z) ~ e^(-b |z|_1). As |z|_1 <= sqrt2 |z|_2 and b sqrt2 < a,
-a proposal may be kept with probability e^(-a y), y = |z|_2 - 7/10 |z|_1 >= 0, and what is kept has the law.
-For a << 1 that is 77 in 100 of the proposals (2 pi / (4 / 0.7^2)), for larger a more of them.
+a proposal may be accepted with probability e^(-a y), y = |z|_2 - 7/10 |z|_1 >= 0, and accepted proposals have
+the law. For a << 1, 77 in 100 of the proposals are accepted (2 pi / (4 / 0.7^2)), for larger a more of them.
 
-Whether to keep: an exponential lifetime T of rate a lasts longer than y with probability e^(-a y). In units
-of 1/s its integer part is geometric, P(g) ~ e^(-(a/s) g), and that of y is an integer root; s is a multiple
-of 10:
+Acceptance: an exponential lifetime T of rate a exceeds y with probability e^(-a y). In units of 1/s its
+integer part is geometric, P(g) ~ e^(-(a/s) g), and that of y is an integer root; s is a multiple of 10:
 
     floor(s y) = floor(sqrt(s^2 |z|_2^2)) - 7 s/10 |z|_1.
 
-If the two integers differ they decide. If not, which has a chance of at most a/s, T and y are told apart by
-as many more binary digits as it takes; those of T are independent, digit j one with probability
-1/(1 + e^((a/s) / 2^j)) as those of a geometric are (THEORY 2.4). If s y is an integer T is longer.
+If the two integers differ, they decide. If not, which has a probability of at most a/s, more binary digits of
+T and y are compared until they differ; those of T are independent, digit j one with probability
+1/(1 + e^((a/s) / 2^j)), as those of a geometric number are (THEORY 2.4). If s y is an integer, T is longer.
 """
 
 from fractions import Fraction
@@ -27,13 +26,13 @@ from meteragent.privacy.sampling.bernoulli import bernoulli
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
 from meteragent.privacy.sampling.parameters import check_parameters
 
-_RARE = 1 << 10  # a/s is at most 1/_RARE, where s need not exceed _FINEST for it
+_RARE = 1 << 10  # s is chosen so that a/s is at most 1/_RARE, if s can stay below _FINEST
 _FINEST = 10 << 16
-_REACH = 1 << 30  # s |z_i| below it has squares that fit int64
+_REACH = 1 << 30  # squares of s |z_i| fit int64 below it
 
 
 def check_planar(a: Exact) -> Fraction:
-    """`a` as a Fraction, if points with noise of parameter a can be drawn.
+    """Return `a` as a Fraction; refuse a parameter whose noise cannot be drawn.
 
     Raises:
         TypeError: `a` is not exact.
@@ -43,9 +42,9 @@ def check_planar(a: Exact) -> Fraction:
 
 
 def planar_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
-    """`count` independent z of Z^2 with P(z) ~ e^(-a |z|_2), exactly, as int64 of shape (count, 2).
+    """Draw `count` independent z of Z^2 with P(z) ~ e^(-a |z|_2), exactly, as int64 of shape (count, 2).
 
-    Points beyond 10^8 quanta are decided one at a time, which is slower.
+    Points beyond 10^8 quanta are accepted or rejected one at a time, which is slower.
 
     Raises:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 10/a >= 2^45.
@@ -57,26 +56,26 @@ def planar_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
         missing = count - filled
         proposals = missing + missing // 3 + 8
         points = discrete_laplace(2 * proposals, exact * Fraction(7, 10), bits).reshape(-1, 2)
-        kept = points[_kept(points, exact, bits)][:missing]
-        out[filled : filled + len(kept)] = kept
-        filled += len(kept)
+        accepted = points[_accepted(points, exact, bits)][:missing]
+        out[filled : filled + len(accepted)] = accepted
+        filled += len(accepted)
     return out
 
 
-def _kept(points: NDArray[np.int64], a: Fraction, bits: Bits) -> NDArray[np.bool_]:
-    """Each point with probability e^(-a y)."""
+def _accepted(points: NDArray[np.int64], a: Fraction, bits: Bits) -> NDArray[np.bool_]:
+    """Accept each point with probability e^(-a y); return a mask."""
     scale = 10
     while a * _RARE > scale and scale < _FINEST:
         scale *= 2
-    lifetimes, due = geometric(len(points), a / scale, bits), _due(points, scale)
-    kept = lifetimes > due
-    for i in np.flatnonzero(lifetimes == due):
-        kept[i] = _outlives(int(lifetimes[i]), points[i].tolist(), a, scale, bits)
-    return kept
+    lifetimes, floors = geometric(len(points), a / scale, bits), _floors(points, scale)
+    accepted = lifetimes > floors
+    for i in np.flatnonzero(lifetimes == floors):
+        accepted[i] = _outlives(int(lifetimes[i]), points[i].tolist(), a, scale, bits)
+    return accepted
 
 
-def _due(points: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
-    """floor(s y) of each point."""
+def _floors(points: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
+    """Compute floor(s y) for each point; -1 for 0, where y = 0 < T."""
     sizes = np.abs(points)
     far = np.flatnonzero(sizes.max(axis=1, initial=0) >= _REACH // scale)
     sizes[far] = 0
@@ -85,31 +84,31 @@ def _due(points: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
     # rounding is monotone; it is too large, by one, where a square of more than 53 bits was rounded up.
     roots = np.sqrt(squares.astype(np.float64)).astype(np.int64)
     roots -= roots**2 > squares
-    due: NDArray[np.int64] = roots - scale // 10 * 7 * sizes.sum(axis=1)
-    due[far] = [_due_of(points[i].tolist(), scale) for i in far]
-    due[~points.any(axis=1)] = -1  # T > 0 = y: nothing needs to decide
-    return due
+    floors: NDArray[np.int64] = roots - scale // 10 * 7 * sizes.sum(axis=1)
+    floors[far] = [_floor(points[i].tolist(), scale) for i in far]
+    floors[~points.any(axis=1)] = -1  # below every lifetime, so that no more digits are compared
+    return floors
 
 
-def _due_of(point: list[int], scale: int) -> int:
-    """floor(s y) of one point of any size; s is a multiple of 10."""
+def _floor(point: list[int], scale: int) -> int:
+    """Compute floor(s y) for a point of any size; s is a multiple of 10."""
     x, y = point
     return isqrt(scale**2 * (x * x + y * y)) - scale // 10 * 7 * (abs(x) + abs(y))
 
 
 def _outlives(lifetime: int, point: list[int], a: Fraction, scale: int, bits: Bits) -> bool:
-    """Whether T > y, where both begin with the same integer in units of 1/s."""
+    """Return whether T > y, where both have the same integer part in units of 1/s."""
     while True:
         scale *= 2
         rate = a / scale
         lifetime = 2 * lifetime + bernoulli(lambda k, rate=rate: _digit_bounds(rate, k), bits)  # type: ignore[misc]
-        due = _due_of(point, scale)
-        if lifetime != due:
-            return lifetime > due
+        floor = _floor(point, scale)
+        if lifetime != floor:
+            return lifetime > floor
 
 
 def _digit_bounds(rate: Fraction, k: int) -> tuple[int, int]:
-    """Integers lo <= 2^k p <= hi of p = 1/(1 + e^rate) = x/(1+x), growing with x = e^-rate."""
-    one = 1 << k
+    """Return integers lo <= 2^k p <= hi for p = 1/(1 + e^rate) = x/(1+x), which grows with x = e^-rate."""
+    unit = 1 << k
     lo, hi = exp_neg_bounds(rate.numerator, rate.denominator, k)
-    return lo * one // (one + lo), hi * one // (one + hi) + 1
+    return lo * unit // (unit + lo), hi * unit // (unit + hi) + 1

@@ -1,8 +1,8 @@
-"""Integers that are equally likely, from words that are: what does not come out even is drawn anew.
+"""Equally likely integers from equally likely words: words that would favour some integers are redrawn.
 
-Arrays: with a word u of 32 bits, floor(u m / 2^32) is uniform on {0 .. m-1} where u is drawn anew while
-u m mod 2^32 < 2^32 mod m, because each value then keeps floor(2^32 / m) words (Lemire 2019). Greater m and
-single numbers: of the integers below the next power of two those below m are kept.
+Arrays: with a word u of 32 bits, floor(u m / 2^32) is uniform on {0 .. m-1} if u is redrawn while
+u m mod 2^32 < 2^32 mod m, because each value then keeps floor(2^32 / m) words (Lemire 2019). Larger m, and
+single numbers: integers below the next power of two are drawn until one is below m.
 """
 
 import numpy as np
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
 
-_CACHED = 1 << 15  # values at a time in rows, so that what is in work stays in the processor's cache
+_CACHED = 1 << 15  # values of rows at a time, so that the working set stays in the processor's cache
 
 
 def below(m: int, bits: Bits) -> int:
-    """One integer, uniform on {0 .. m-1}, m >= 1 of any size: masked rejection, under 2 tries.
+    """Draw an integer, uniform on {0 .. m-1}, m >= 1 of any size: masked rejection, under 2 tries on average.
 
     Raises:
         ValueError: m < 1.
@@ -23,13 +23,13 @@ def below(m: int, bits: Bits) -> int:
         raise ValueError(f"no integer lies in an empty range: m = {m}")
     k = (m - 1).bit_length()
     while True:
-        drawn = bits.integer(k)
-        if drawn < m:
-            return drawn
+        value = bits.integer(k)
+        if value < m:
+            return value
 
 
 def below_array(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
-    """`count` independent integers, uniform on {0 .. m-1}, as int64 of shape (count,).
+    """Draw `count` independent integers, uniform on {0 .. m-1}, as int64 of shape (count,).
 
     Raises:
         ValueError: m is not in 1 .. 2^63.
@@ -40,27 +40,27 @@ def below_array(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
         return _masked(m, count, bits)
     factor, uneven = np.uint64(m), np.uint32((1 << 32) % m)
     product = bits.array(count, np.uint32) * factor
-    again = (product.astype(np.uint32) < uneven).nonzero()[0]
-    while again.size:
-        product[again] = fresh = bits.array(again.size, np.uint32) * factor
-        again = again[fresh.astype(np.uint32) < uneven]
+    redraw = (product.astype(np.uint32) < uneven).nonzero()[0]
+    while redraw.size:
+        product[redraw] = fresh = bits.array(redraw.size, np.uint32) * factor
+        redraw = redraw[fresh.astype(np.uint32) < uneven]
     product >>= np.uint64(32)
     return product.view(np.int64)
 
 
 def _masked(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
-    """The same for m > 2^32: of the integers below the next power of two those below m."""
-    mask, most = np.uint64((1 << (m - 1).bit_length()) - 1), np.uint64(m - 1)
-    drawn = bits.array(count, np.uint64) & mask
-    again = (drawn > most).nonzero()[0]
-    while again.size:
-        drawn[again] = fresh = bits.array(again.size, np.uint64) & mask
-        again = again[fresh > most]
-    return drawn.view(np.int64)
+    """Draw as `below_array` for m > 2^32: integers below the next power of two, until all are below m."""
+    mask, largest = np.uint64((1 << (m - 1).bit_length()) - 1), np.uint64(m - 1)
+    values = bits.array(count, np.uint64) & mask
+    redraw = (values > largest).nonzero()[0]
+    while redraw.size:
+        values[redraw] = fresh = bits.array(redraw.size, np.uint64) & mask
+        redraw = redraw[fresh > largest]
+    return values.view(np.int64)
 
 
 def uniform(noise_bound: int, bits: Bits) -> int:
-    """One integer, uniform on {-R .. R}, for R = `noise_bound` >= 0 of any size.
+    """Draw an integer, uniform on {-R .. R}, for R = `noise_bound` >= 0 of any size.
 
     Raises:
         ValueError: R < 0.
@@ -69,33 +69,33 @@ def uniform(noise_bound: int, bits: Bits) -> int:
 
 
 def uniform_rows(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray[np.int64]:
-    """For each R of `noise_bounds`, a row of n independent integers, uniform on {-R .. R}: (count, n), int64.
+    """Draw n independent integers, uniform on {-R .. R}, for each R of `noise_bounds`: (count, n), int64.
 
     Raises:
         ValueError: an R is below 0 or not below 2^62.
     """
-    ranges = (2 * noise_bounds + 1).view(np.uint64)  # beyond 2^63 where a noise bound is out of range
-    most = int(ranges.max(initial=0))
-    if most > 1 << 63:
+    ranges = (2 * noise_bounds + 1).view(np.uint64)  # above 2^63 if a noise bound is out of range
+    widest = int(ranges.max(initial=0))
+    if widest > 1 << 63:
         raise ValueError("a row's noise bound must lie in 0 .. 2^62 - 1")
     out = np.empty((noise_bounds.size, n), np.int64)
-    wide = most > 1 << 32
+    wide = widest > 1 << 32
     rows = 1 if wide else max(1, _CACHED // max(1, n))
     for first in range(0, noise_bounds.size, rows):
         part = slice(first, first + rows)
-        drawn = below_array(int(ranges[first]), n, bits) if wide else _scaled(ranges[part], n, bits)
-        np.subtract(drawn, noise_bounds[part, np.newaxis], out=out[part])
+        values = below_array(int(ranges[first]), n, bits) if wide else _scaled(ranges[part], n, bits)
+        np.subtract(values, noise_bounds[part, np.newaxis], out=out[part])
     return out
 
 
 def _scaled(ranges: NDArray[np.uint64], n: int, bits: Bits) -> NDArray[np.int64]:
-    """Rows of n integers below each of `ranges`, which are below 2^32."""
+    """Draw a row of n integers below each of `ranges`, which are at most 2^32."""
     product = bits.array(ranges.size * n, np.uint32).reshape(-1, n) * ranges[:, np.newaxis]
     flat, uneven = product.reshape(-1), ((1 << 32) % ranges).astype(np.uint32)
-    again = np.flatnonzero(product.astype(np.uint32) < uneven[:, np.newaxis])
-    while again.size:
-        row = again // n
-        flat[again] = fresh = bits.array(again.size, np.uint32) * ranges[row]
-        again = again[fresh.astype(np.uint32) < uneven[row]]
+    redraw = np.flatnonzero(product.astype(np.uint32) < uneven[:, np.newaxis])
+    while redraw.size:
+        row = redraw // n
+        flat[redraw] = fresh = bits.array(redraw.size, np.uint32) * ranges[row]
+        redraw = redraw[fresh.astype(np.uint32) < uneven[row]]
     product >>= np.uint64(32)
     return product.view(np.int64)

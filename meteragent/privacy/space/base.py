@@ -1,4 +1,4 @@
-"""What a metric space is."""
+"""The interface of a metric space, and helpers for its points and pairs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -6,10 +6,10 @@ from typing import Any, Protocol, runtime_checkable
 from meteragent.privacy.metric import Distance
 
 POINTS_LIMIT = 1 << 16
-"""A finite space of more points is not listed."""
+"""The largest number of points of a finite space that is listed."""
 
 PAIRS_LIMIT = 64
-"""A space of at most so many points gives all its pairs."""
+"""The largest number of points of a space that yields all its pairs."""
 
 Pair = tuple[Any, Any]
 
@@ -19,18 +19,18 @@ class Space(Protocol):
     """A metric space."""
 
     def metric(self, x: Any, y: Any, /) -> Distance:
-        """The distance of two points."""
+        """Return the distance between two points."""
         ...
 
     @property
     def diameter(self) -> Distance:
-        """The largest distance of two points; `math.inf` where there is none."""
+        """The largest distance between two points; `math.inf` if distances are unbounded."""
         ...
 
     def __contains__(self, x: object) -> bool: ...
 
     def pairs(self) -> Iterator[Pair]:
-        """Pairs of different points that a test of a mechanism should try, each in both orders."""
+        """Yield pairs of different points that a test of a mechanism should try, each in both orders."""
         ...
 
 
@@ -44,20 +44,23 @@ class FiniteSpace(Space, Protocol):
 
 
 def listed(space: Space) -> tuple[Any, ...] | None:
-    """All points of a space, or None where they are infinitely many, or too many."""
+    """List all points of a space; None if there are infinitely many, or too many."""
     points: tuple[Any, ...] | None = getattr(space, "points", None)
     return points
 
 
 def as_row(x: object) -> tuple[Any, ...] | None:
-    """The values of a tuple, a list or an array of one dimension; None of anything else."""
+    """Return the values of a tuple, a list or a one-dimensional array; None for any other object."""
     to_list = getattr(x, "tolist", None)
     values = to_list() if callable(to_list) else x
     return tuple(values) if isinstance(values, tuple | list) else None
 
 
 def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
-    """Every pair of different points, in both orders; each point is among the first 2 len(points) pairs."""
+    """Yield every pair of different points in both orders.
+
+    Each point occurs in the first 2 len(points) pairs.
+    """
     n = len(points)
     for shift in range(1, n // 2 + 1):
         for i in range(n if 2 * shift < n else shift):
@@ -67,9 +70,9 @@ def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
 
 
 def both_ways(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Every pair of different points in both orders; what is listed twice, once."""
-    seen: dict[Pair, None] = {}
+    """Iterate over every pair of different points in both orders, without repetitions."""
+    distinct: dict[Pair, None] = {}
     for x, y in pairs:
         if x != y:
-            seen[x, y] = seen[y, x] = None
-    return iter(seen)
+            distinct[x, y] = distinct[y, x] = None
+    return iter(distinct)

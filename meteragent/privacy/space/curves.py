@@ -1,8 +1,9 @@
 """Curves on [0, T] under the sup or the L2 norm (Holohan 2014, Example 2).
 
-A curve here is piecewise linear, with or without jumps: all that a meter, a hold or a reconstruction makes,
-and dense in C([0, T]). So both distances are exact: on a piece where the difference of two curves goes
-from a to b in h seconds its sup is max(|a|, |b|) and the integral of its square h (a^2 + ab + b^2) / 3.
+A curve here is piecewise linear, with or without jumps: meters, holds and reconstructions make only such
+curves, and they are dense in C([0, T]). So both distances are exact: on a piece where the difference of two
+curves goes from a to b in h seconds, its sup is max(|a|, |b|) and the integral of its square is
+h (a^2 + ab + b^2) / 3.
 """
 
 import math
@@ -23,13 +24,14 @@ Piece = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True)
 class Curve:
-    """Pieces between times: on [times_s[i], times_s[i+1]) straight from pieces[i][0] to pieces[i][1].
+    """A piecewise linear curve: on [times_s[i], times_s[i+1]) straight from pieces[i][0] to pieces[i][1].
 
-    Right-continuous; at the last time it has the last piece's end. Pieces that make one straight line are
-    joined, so that curves are equal if their values are. See `steps` and `polyline`.
+    It is right-continuous; at the last time it has the end value of the last piece. Pieces that make one
+    straight line are joined, so curves with equal values are equal. `steps` and `polyline` make curves.
 
     Raises:
-        ValueError: not one time more than pieces, no piece, times that do not grow from 0.
+        ValueError: there is no piece, there is not one time more than pieces, or the times do not increase
+            from 0.
     """
 
     times_s: tuple[Fraction, ...]
@@ -39,7 +41,7 @@ class Curve:
         if len(self.times_s) != len(self.pieces) + 1 or not self.pieces or self.times_s[0] != 0:
             raise ValueError("a curve has k >= 1 pieces between k + 1 times, the first of them 0")
         if any(t >= u for t, u in pairwise(self.times_s)):
-            raise ValueError("the times of a curve must grow")
+            raise ValueError("the times of a curve must increase")
         bends = [i for i in range(1, len(self.pieces)) if self._bends(i)]
         firsts, lasts = [0, *bends], [*(i - 1 for i in bends), len(self.pieces) - 1]
         pieces = tuple((self.pieces[i][0], self.pieces[j][1]) for i, j in zip(firsts, lasts, strict=True))
@@ -48,14 +50,14 @@ class Curve:
 
     @property
     def duration_s(self) -> Fraction:
-        """T."""
+        """The duration T."""
         return self.times_s[-1]
 
     def __call__(self, time_s: Exact) -> Fraction:
-        """The value at a time of [0, T].
+        """Return the value at a time in [0, T].
 
         Raises:
-            ValueError: the time is outside.
+            TypeError: the time is not exact.  ValueError: it is outside [0, T].
         """
         time = rational("time_s", time_s)
         if not 0 <= time <= self.duration_s:
@@ -64,7 +66,7 @@ class Curve:
         return self._at(i, time)
 
     def restricted(self, start_s: Fraction, end_s: Fraction) -> Iterator[tuple[Fraction, Fraction, Piece]]:
-        """What lies in [start_s, end_s]: from, to, and the values there, piece by piece."""
+        """Yield the pieces in [start_s, end_s]: their start and end times, and the values at both."""
         i = max(bisect_right(self.times_s, start_s) - 1, 0)
         while i < len(self.pieces) and self.times_s[i] < end_s:
             low, high = max(self.times_s[i], start_s), min(self.times_s[i + 1], end_s)
@@ -72,50 +74,53 @@ class Curve:
             i += 1
 
     def refined(self, times_s: Sequence[Fraction]) -> tuple[Piece, ...]:
-        """The pieces between the given times, among which are all its own."""
+        """Split the pieces at `times_s`, which include all times of the curve."""
         parts = (self.restricted(start, end) for start, end in pairwise(times_s))
         return tuple(piece for part in parts for _, _, piece in part)
 
     def _bends(self, i: int) -> bool:
-        """Whether piece i does not go on straight where piece i - 1 ends."""
+        """Return whether piece i jumps or changes slope where piece i - 1 ends."""
         (a, b), (c, d) = self.pieces[i - 1], self.pieces[i]
-        before, at, after = self.times_s[i - 1 : i + 2]
-        return b != c or (b - a) * (after - at) != (d - c) * (at - before)
+        start, joint, end = self.times_s[i - 1 : i + 2]
+        return b != c or (b - a) * (end - joint) != (d - c) * (joint - start)
 
     def _at(self, i: int, time_s: Fraction) -> Fraction:
+        """Return the value of piece i at a time."""
         start, end = self.times_s[i], self.times_s[i + 1]
         first, last = self.pieces[i]
         return first + (last - first) * (time_s - start) / (end - start)
 
 
 def steps(edges_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
-    """The curve that is values[i] from edges_s[i] to edges_s[i+1]; edges_s[0] = 0.
+    """Make the curve that is values[i] from edges_s[i] to edges_s[i+1]; edges_s[0] = 0.
 
     Raises:
-        TypeError: a number is not exact.  ValueError: not one edge more than values, or none growing.
+        TypeError: a number is not exact.
+        ValueError: the number of edges is not that of the values plus one, or the edges do not increase.
     """
     pieces = tuple((value, value) for value in (rational("value", v) for v in values))
     return Curve(tuple(rational("edge_s", t) for t in edges_s), pieces)
 
 
 def polyline(times_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
-    """The continuous curve through values[i] at times_s[i], straight between; times_s[0] = 0.
+    """Make the continuous curve through values[i] at times_s[i], linear between them; times_s[0] = 0.
 
     Raises:
-        TypeError: a number is not exact.  ValueError: fewer than two points, or times that do not grow.
+        TypeError: a number is not exact.
+        ValueError: the numbers of times and values differ or are below two, or the times do not increase.
     """
     if len(times_s) != len(values):
-        raise ValueError(f"as many values as times are needed, not {len(values)} and {len(times_s)}")
+        raise ValueError(f"a curve needs as many values as times, not {len(values)} and {len(times_s)}")
     numbers = [rational("value", v) for v in values]
     return Curve(tuple(rational("time_s", t) for t in times_s), tuple(pairwise(numbers)))
 
 
 @dataclass(frozen=True, init=False)
 class Curves:
-    """The curves on [0, T] with the sup norm, as C([0, T]) has it, or with the L2 norm.
+    """The curves on [0, T] with the sup norm, that of C([0, T]), or with the L2 norm.
 
     Raises:
-        TypeError: duration_s is not exact.  ValueError: it is not above zero, or an unknown norm.
+        TypeError: duration_s is not exact.  ValueError: it is not above zero, or the norm is unknown.
     """
 
     duration_s: Fraction
@@ -128,10 +133,10 @@ class Curves:
         object.__setattr__(self, "norm", norm)
 
     def metric(self, x: Curve, y: Curve) -> Distance:
-        """The sup of |x - y|, exactly; or the root of the integral of (x - y)^2.
+        """Return the exact sup of |x - y|, or the root of the integral of (x - y)^2.
 
         Raises:
-            ValueError: curves that do not last equally long.
+            ValueError: the curves' durations differ.
         """
         if x.duration_s != y.duration_s:
             raise ValueError(f"curves of {x.duration_s} s and {y.duration_s} s have no distance")
@@ -148,14 +153,17 @@ class Curves:
 
     @property
     def diameter(self) -> Distance:
-        """Infinite."""
+        """The diameter, which is infinite."""
         return math.inf
 
     def __contains__(self, x: object) -> bool:
         return isinstance(x, Curve) and x.duration_s == self.duration_s
 
     def pairs(self) -> Iterator[Pair]:
-        """A flat and a jagged curve, shifted by a constant, a short hat, on one half, and by a fast wave."""
+        """Yield pairs of a flat or a jagged curve and a shifted copy.
+
+        Shifts are by a constant, by a short hat, on one half, and by a fast wave.
+        """
         parts = 16
         times = [self.duration_s * i / parts for i in range(parts + 1)]
         flat = polyline(times, [0] * (parts + 1))

@@ -24,20 +24,20 @@ DatabaseMetric = Literal["hamming", "l1", "normalised l1", "linf"]
 
 @dataclass(frozen=True)
 class WithNull:
-    """The values of `values` and None, the value of a row that is absent (Chatzikokolakis 2013, section 5).
+    """The values of `values` and None, the value of an absent row (Chatzikokolakis 2013, section 5).
 
-    None is as far from every value as the space is wide, so that d_V(V_null) = d_V(V).
+    The distance of None from every value is the diameter of the values, so that d_V(V_null) = d_V(V).
     """
 
     values: Space
 
     def metric(self, x: Any, y: Any) -> Distance:
-        """Return the distance of two values, either of which may be None."""
+        """Return the distance between two values, either of which may be None."""
         return Nullable(self.values.metric, self.values.diameter)(x, y)
 
     @property
     def diameter(self) -> Distance:
-        """The width of the values."""
+        """The diameter of the values."""
         return self.values.diameter
 
     def __contains__(self, x: object) -> bool:
@@ -45,32 +45,32 @@ class WithNull:
 
     @property
     def points(self) -> tuple[Any, ...]:
-        """All values, and None at the end."""
+        """All values, then None."""
         if (points := listed(self.values)) is None:
             raise AttributeError("the values cannot be listed")
         return (*points, None)
 
     def pairs(self) -> Iterator[Pair]:
-        """Those of the values, and None with the ends of each of the first of them."""
-        some = list(islice(self.values.pairs(), PAIRS_LIMIT))
-        return both_ways([*some, *((x, None) for pair in some[:_ROW_PAIRS] for x in pair)])
+        """Yield the values' pairs, and None paired with the points of the first of these pairs."""
+        pairs = list(islice(self.values.pairs(), PAIRS_LIMIT))
+        return both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
 
 
-_ROW_PAIRS = 4  # of a row's domain so many of the nearest pairs are tried, and of the farthest
+_ROW_PAIRS = 4  # the number of nearest pairs of a row's values that are tried, and of farthest pairs
 
 
 @dataclass(frozen=True, init=False)
 class Databases:
-    """D^n: tuples of n rows out of the space `rows`, by default at Hamming distance.
+    """The databases D^n: tuples of n rows out of the space `rows`, by default at Hamming distance.
 
-    With d_V the rows' metric and V its diameter: d_h counts the rows that differ ("hamming"), d_1 is the
-    sum of d_V ("l1"), d_1 / V the same in rows of full width ("normalised l1"), d_inf the largest d_V
-    ("linf"). Rows that may be absent are `WithNull`; then the database without any row is none of the points,
-    as an average or a percentile of no rows has no value (Chatzikokolakis 2013, section 5).
+    With d_V the rows' metric and V its diameter: d_h counts the rows that differ ("hamming"), d_1 is the sum
+    of d_V ("l1"), d_1 / V is the same in units of V ("normalised l1"), d_inf is the largest d_V ("linf"). For
+    rows that may be absent, `rows` is a `WithNull`; then the database without any row is not a point, because
+    an average or a percentile of no rows has no value (Chatzikokolakis 2013, section 5).
 
     Raises:
         TypeError: n is not an int.
-        ValueError: n < 1, an unknown metric, or one to normalise where V is 0 or infinite.
+        ValueError: n < 1, the metric is unknown, or it is normalised and V is 0 or infinite.
     """
 
     rows: Space
@@ -92,7 +92,7 @@ class Databases:
 
     @property
     def diameter(self) -> Distance:
-        """Of n rows as far apart as can be; under d_inf, one."""
+        """The distance of two databases whose n rows all differ by V: n, n V or, under d_inf, V."""
         width = self.rows.diameter
         if self.kind == "linf" or not width:
             return width
@@ -113,7 +113,7 @@ class Databases:
         return tuple(x for x in databases if not self._is_empty(x))
 
     def neighbours(self, x: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-        """The databases that differ from `x` in exactly one row, each once.
+        """Yield the databases that differ from `x` in exactly one row, each once.
 
         Raises:
             AttributeError: the rows cannot be listed.
@@ -123,26 +123,26 @@ class Databases:
         return (y for y in changed if not self._is_empty(y))
 
     def pairs(self) -> Iterator[Pair]:
-        """All pairs of a small space; else one row changed (first, middle, last), half of them, all."""
+        """Yield all pairs of a small space; else change the first, middle or last row, half or all."""
         if self._has_at_most(PAIRS_LIMIT):
             return all_pairs(self.points)
         last, half = self.n - 1, self.n // 2
         changed = [{0}, {half}, {last}, set(range(half)), set(range(self.n))]
         rows = sorted(islice(self.rows.pairs(), POINTS_LIMIT), key=lambda pair: self.rows.metric(*pair))
         pairs = (
-            ((u,) * self.n, tuple(v if i in where else u for i in range(self.n)))
+            ((u,) * self.n, tuple(v if i in indices else u for i in range(self.n)))
             for u, v in (*rows[:_ROW_PAIRS], *rows[-_ROW_PAIRS:])
-            for where in changed
+            for indices in changed
         )
         return both_ways((x, y) for x, y in pairs if not (self._is_empty(x) or self._is_empty(y)))
 
     def _is_empty(self, x: tuple[Any, ...]) -> bool:
-        """Whether no row is present, in a space where rows may be absent."""
+        """Return whether rows may be absent in this space and all rows of `x` are."""
         return isinstance(self.rows, WithNull) and all(row is None for row in x)
 
     def _row_points(self) -> tuple[Any, ...]:
         if (points := listed(self.rows)) is None:
-            raise AttributeError("the rows' domain cannot be listed, so neither can the databases")
+            raise AttributeError("the rows' space cannot be listed, so neither can the databases")
         return points
 
     def _has_at_most(self, limit: int) -> bool:

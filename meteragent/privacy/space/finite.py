@@ -12,10 +12,10 @@ from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_p
 
 @dataclass(frozen=True, init=False)
 class Finite:
-    """Finitely many points, in the order given, with any metric on them.
+    """A finite space: points in the caller's order, with any metric.
 
     Raises:
-        ValueError: no points, or one twice.
+        ValueError: there are no points, or a point occurs twice.
     """
 
     points: tuple[Any, ...]
@@ -30,7 +30,7 @@ class Finite:
 
     @property
     def diameter(self) -> Distance:
-        """The largest distance."""
+        """The largest distance between two points."""
         distances = (self.metric(x, y) for x, y in combinations(self.points, 2))
         return max(distances, default=Fraction(0))
 
@@ -38,7 +38,7 @@ class Finite:
         return x in self.points
 
     def pairs(self) -> Iterator[Pair]:
-        """All pairs."""
+        """Yield all pairs of different points."""
         return all_pairs(self.points)
 
 
@@ -50,18 +50,18 @@ class Categories(Finite):
 
     @property
     def diameter(self) -> Distance:
-        """1, or 0 for a single value."""
+        """The diameter: 1, or 0 for a single value."""
         return Fraction(len(self.points) > 1)
 
 
 @dataclass(frozen=True, init=False)
 class Subsets:
-    """All subsets of a universe, as frozensets; d = the size of the symmetric difference.
+    """All subsets of a universe, as frozensets; d is the size of the symmetric difference.
 
     Holohan 2014, Example 1. A universe may be too large for its subsets to be listed.
 
     Raises:
-        ValueError: an element twice.
+        ValueError: an element occurs twice.
     """
 
     universe: tuple[Any, ...]
@@ -73,7 +73,7 @@ class Subsets:
         object.__setattr__(self, "universe", listed)
 
     def metric(self, x: Iterable[Any], y: Iterable[Any]) -> Distance:
-        """The number of elements in one of the sets only."""
+        """Count the elements that are in only one of the sets."""
         return symmetric_difference(x, y)
 
     @property
@@ -86,16 +86,16 @@ class Subsets:
 
     @property
     def points(self) -> tuple[frozenset[Any], ...]:
-        """All subsets, the small ones first."""
+        """All subsets, in order of size."""
         if 1 << len(self.universe) > POINTS_LIMIT:
             raise AttributeError(f"the subsets of {len(self.universe)} elements are too many to be listed")
         sizes = range(len(self.universe) + 1)
         return tuple(chain.from_iterable(map(frozenset, combinations(self.universe, k)) for k in sizes))
 
     def pairs(self) -> Iterator[Pair]:
-        """All pairs of a small space; else sets that differ in one element, in half of them, in all."""
+        """Yield all pairs of a small space; else sets that differ in one element, in half or in all."""
         if 1 << len(self.universe) <= PAIRS_LIMIT:
             return all_pairs(self.points)
         everything, half = frozenset(self.universe), frozenset(self.universe[::2])
-        one = [half ^ {element} for element in self.universe]
-        return both_ways([(frozenset(), everything), (frozenset(), half), *((half, other) for other in one)])
+        neighbours = [half ^ {element} for element in self.universe]
+        return both_ways([(frozenset(), everything), (frozenset(), half), *((half, x) for x in neighbours)])

@@ -1,6 +1,6 @@
-"""Numbers and windows on a lattice: points are whole quanta, distances in the quantum's unit.
+"""Numbers and windows on a lattice: points are whole quanta, distances are in the quantum's unit.
 
-Bounds are quanta too, and belong to the space. A space without bounds has an infinite diameter.
+Bounds are in quanta and belong to the space. A space without bounds has an infinite diameter.
 """
 
 import math
@@ -19,14 +19,14 @@ from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_p
 Norm = Literal["linf", "l1", "l2"]
 
 _NORMS: Mapping[str, Metric] = MappingProxyType({"linf": chebyshev, "l1": manhattan, "l2": euclidean})
-_STEPS = (1, 2, 5, 100)  # how far apart a test tries points, in quanta
+_STEPS = (1, 2, 5, 100)  # distances of the points that a test tries, in quanta
 
 
 @dataclass(frozen=True, init=False)
 class Numbers:
     """The numbers low q, .. high q at distance q |x - y|: the lattice of a count, a mean or a reading.
 
-    `low` and `high` in quanta, None for no bound.
+    `low` and `high` are in quanta; None means no bound.
 
     Raises:
         TypeError: a parameter is not exact.  ValueError: quantum <= 0, or low > high.
@@ -43,12 +43,12 @@ class Numbers:
         object.__setattr__(self, "quantum", positive("quantum", quantum))
 
     def metric(self, x: Any, y: Any) -> Distance:
-        """Quantum |x - y|."""
+        """Return quantum |x - y|."""
         return self.quantum * absolute(x, y)
 
     @property
     def diameter(self) -> Distance:
-        """Quantum (high - low)."""
+        """The diameter quantum (high - low), or infinity."""
         return math.inf if self.low is None or self.high is None else self.metric(self.low, self.high)
 
     def __contains__(self, x: object) -> bool:
@@ -60,7 +60,7 @@ class Numbers:
         return tuple(_listed(self.low, self.high, 1))
 
     def pairs(self) -> Iterator[Pair]:
-        """All pairs of a small space; else some quanta apart at its ends and inside, and its ends."""
+        """Yield all pairs of a small space; else pairs a few quanta apart, and its two ends."""
         if _few(self.low, self.high, 1):
             return all_pairs(self.points)
         ends = [end for end in (self.low, self.high) if end is not None]
@@ -73,12 +73,12 @@ class Numbers:
 class Windows:
     """Vectors of n whole quanta at distance q ||x - y||, in l_inf, l_1 or l_2: windows of a meter.
 
-    `low` and `high` bound every number, in quanta; None for no bound. A point is a sequence of ints (a
-    row of an array too).
+    `low` and `high` bound every number, in quanta; None means no bound. A point is a sequence of ints, which
+    may be a row of an array.
 
     Raises:
         TypeError: the quantum is not exact.
-        ValueError: n < 1, quantum <= 0, low > high, or an unknown metric.
+        ValueError: n < 1, quantum <= 0, low > high, or the metric is unknown.
     """
 
     n: int
@@ -111,7 +111,7 @@ class Windows:
 
     @property
     def diameter(self) -> Distance:
-        """The distance of the corner all low from the one all high."""
+        """The distance of the corner (low, ..) from the corner (high, ..), or infinity."""
         if self.low is None or self.high is None:
             return math.inf
         return self.metric((self.low,) * self.n, (self.high,) * self.n)
@@ -130,10 +130,11 @@ class Windows:
         return tuple(product(_listed(self.low, self.high, self.n), repeat=self.n))
 
     def pairs(self) -> Iterator[Pair]:
-        """All pairs of a small space; else shifts by sign vectors, single numbers, e_i - e_j, half vectors.
+        """Yield all pairs of a small space, else pairs of a window and a shifted one.
 
-        Each by one and by several quanta, at an even window and at an uneven one: noise that fits some of
-        these directions may leak in the others (THEORY 6).
+        Shifts are along sign vectors, single numbers, e_i - e_j and half vectors. They are of one and of
+        several quanta, from an even window and from an uneven one: noise that fits some of these directions
+        may leak in the others (THEORY 6).
         """
         if _few(self.low, self.high, self.n):
             return all_pairs(self.points)
@@ -151,23 +152,23 @@ class Windows:
 
 
 def directions(n: int) -> list[tuple[int, ...]]:
-    """Vectors of {-1, 0, 1}^n along which noise should be tried, each once and none with its negative.
+    """List vectors of {-1, 0, 1}^n along which noise should be tested, each once and none with its negative.
 
-    All ones, sign vectors of growing period (rows of Walsh's matrix), the single numbers and the
+    They are all ones, sign vectors of increasing period (rows of Walsh's matrix), the single numbers and the
     differences e_i - e_j of first, second, middle and last, and vectors that are zero on one half.
     """
     signs = [tuple(1 - 2 * (i >> bit & 1) for i in range(n)) for bit in range(n.bit_length())]
     mixed = tuple(1 - 2 * ((i * i + i // 2) % 3 % 2) for i in range(n))
     half = tuple(int(2 * i < n) for i in range(n))
     half_signs = tuple(h * s for h, s in zip(half, signs[0], strict=True))
-    places = sorted({0, min(1, n - 1), n // 2, n - 1})
-    single = [tuple(int(i == place) for i in range(n)) for place in places]
+    indices = sorted({0, min(1, n - 1), n // 2, n - 1})
+    single = [tuple(int(i == index) for i in range(n)) for index in indices]
     differences = [tuple(u - v for u, v in zip(x, y, strict=True)) for x in single for y in single if x > y]
-    found: dict[tuple[int, ...], None] = {}
+    vectors: dict[tuple[int, ...], None] = {}
     for vector in [(1,) * n, *signs, mixed, half, half_signs, *single, *differences]:
-        if any(vector) and tuple(-v for v in vector) not in found:
-            found[vector] = None
-    return list(found)
+        if any(vector) and tuple(-v for v in vector) not in vectors:
+            vectors[vector] = None
+    return list(vectors)
 
 
 def _whole(x: object) -> bool:
@@ -179,23 +180,25 @@ def _between(low: int | None, x: Any, high: int | None) -> bool:
 
 
 def _refuse_crossed(low: int | None, high: int | None) -> None:
+    """Refuse bounds of which `low` is above `high`."""
     if low is not None and high is not None and low > high:
         raise ValueError(f"low must not be above high: not {low} and {high}")
 
 
 def _few(low: int | None, high: int | None, n: int) -> bool:
+    """Return whether the points are few enough to yield all their pairs."""
     return low is not None and high is not None and (high - low + 1) ** n <= PAIRS_LIMIT
 
 
 def _inside(low: int | None, high: int | None) -> int:
-    """A point in the middle, or some way from the one bound."""
+    """Return a number halfway between the bounds, or 1000 quanta from a single bound; 0 without bounds."""
     if low is not None and high is not None:
         return (low + high) // 2
     return 0 if low is None and high is None else low + 1000 if low is not None else (high or 0) - 1000
 
 
 def _listed(low: int | None, high: int | None, n: int) -> Sequence[int]:
-    """The values of a number of a space that can be listed."""
+    """List the values of each of the n numbers; AttributeError if the space cannot be listed."""
     if low is None or high is None:
         raise AttributeError("a space without bounds has no list of points: give low and high")
     if (high - low + 1) ** n > POINTS_LIMIT:

@@ -1,22 +1,24 @@
-"""What a window's bits are bound to: everything that makes it that window, its data too.
+"""The PRF input of a window: everything that makes it that window, its data included.
 
-The label of a window is, each after its length in 4 bytes (so different parts never make equal labels),
+It consists of these parts, each preceded by its length in 4 bytes (so that different parts never make equal
+inputs):
 
     "meteragent window 2", mechanism, tenant, epsilon ("p/q", in 1/unit), quantum ("p/q", in the unit), unit,
     kind, n, length in ms, its bands (from and to of each stretch, in ms after the start; nothing where slots
     are n equal parts), the local calendar's time zone or nothing, meter, and last its numbers, in 8 bytes
     each: start (ms since 1970) and the n slots' quanta
 
-with numbers in bytes little-endian, others in decimal. Its tag stands for the window's bits
-(`privacy.keyed.KeyedRows`): that of the SHA-256 of all that comes before the numbers, which is made once for
-a meter, and the numbers themselves, under the epoch's tag key (`privacy.keyed.tags`: AES-256 in PMAC).
-SHA-256 of the numbers too, which version 1 had, takes four times as long: it goes through one window after
-the other.
+Numbers in bytes are little-endian, others are decimal. A tag of 12 bytes stands for the input when bits are
+generated (`privacy.keyed.KeyedRows`). It is the PMAC under the epoch's tag key (`privacy.keyed.tags`,
+AES-256) of the SHA-256 of all parts before the numbers, which is computed once per meter, and of the numbers
+themselves. Version 1 hashed the numbers with SHA-256 too, one window after another, which takes four times as
+long.
 
-Why all of that. With equal bits, y' - y is what differs between two windows' data: a correction would be told
-exactly, and two epsilons would give the reading itself. So data, terms and place are bound. The same window
-with the same data and terms has the same noise wherever it is made. It does not make a second release of a
-window safe: a corrected one has other noise and costs epsilon again, so the ledger refuses it.
+Why all parts are bound: with equal bits, y' - y is the difference between two windows' data. A correction
+would be revealed exactly, and two epsilons would reveal the reading itself. So data, terms and slots are
+bound. The same window with the same data and terms has the same noise wherever it is released. That does not
+make a second release of a window safe: a corrected window has different noise and costs epsilon again, so the
+ledger refuses it.
 """
 
 import hashlib
@@ -40,11 +42,11 @@ MECHANISM = "linf-laplace"
 _DIGEST_WORDS = 4
 
 
-@dataclass(frozen=True)  # without slots: what follows from the fields is worked out once
+@dataclass(frozen=True)  # no slots: `cached_property` needs the instance's dictionary
 class Shape:
-    """What windows that are drawn together share: n equal slots, or as many bands.
+    """The terms that windows share when their noise is drawn together: n equal slots, or as many bands.
 
-    A band is its stretches (from, to), in ms after the window's start.
+    A band is given as its stretches (from, to), in ms after the window's start.
     """
 
     epsilon: Fraction
@@ -59,7 +61,10 @@ class Shape:
 
     @classmethod
     def of(cls, terms: Terms) -> "Shape":
-        """That of a release's terms; the level's share in epsilon, gap, clamp and hold are not in it."""
+        """Return the shape of a release's terms.
+
+        Level, gap, clamp and hold are not part of it; the level enters through epsilon only.
+        """
         bands = tuple(band.stretches for band in terms.bands)
         kind, length_ms, zone = str(terms.kind), terms.length_ms, terms.timezone
         return cls(terms.epsilon, terms.quantum, terms.unit, kind, terms.n, length_ms, bands, zone)
@@ -72,20 +77,20 @@ class Shape:
         return (*exact, self.unit, self.kind, *size, bands, self.timezone or "")
 
     def prefix(self, tenant: str) -> bytes:
-        """A label's beginning, before the meter."""
+        """Return the beginning of a PRF input: all parts before the meter."""
         return b"".join(_part(text) for text in (DOMAIN, self.mechanism, tenant, *self._parts))
 
 
-def label(shape: Shape, tenant: str, meter: str, start_ms: int, quanta: Sequence[int]) -> bytes:
-    """The label of one window.
+def prf_input(shape: Shape, tenant: str, meter: str, start_ms: int, quanta: Sequence[int]) -> bytes:
+    """Return the PRF input of a window.
 
     Raises:
-        ValueError: not n quanta.
+        ValueError: there are not n quanta.
     """
     if len(quanta) != shape.n:
         raise ValueError(f"a window of {shape.n} slots has as many quanta, not {len(quanta)}")
     numbers = b"".join(value.to_bytes(8, "little", signed=True) for value in (start_ms, *quanta))
-    return _before(shape, shape.prefix(tenant), meter) + numbers
+    return _head(shape, shape.prefix(tenant), meter) + numbers
 
 
 def tags(
@@ -95,23 +100,25 @@ def tags(
     starts_ms: Integers,
     quanta: Integers,
 ) -> bytes:
-    """The tags of windows of one shape and epoch, 12 bytes each, end to end; `quanta` has shape (count, n).
+    """Return the tags of windows of one shape and epoch, 12 bytes each, end to end.
+
+    `quanta` has shape (count, n).
 
     Raises:
         ImportError: the package `cryptography` is missing.
         TypeError: starts or quanta are not int64.
-        ValueError: there are not as many meters, starts and windows of n quanta.
+        ValueError: the numbers of meters, starts and windows of n quanta differ.
     """
     count = len(meters)
     if {starts_ms.dtype, quanta.dtype} != {np.dtype(np.int64)}:
         raise TypeError(f"starts and quanta are int64, not {starts_ms.dtype} and {quanta.dtype}")
     if starts_ms.shape != (count,) or quanta.shape != (count, shape.n):
         raise ValueError(f"{count} windows have {count} starts and quanta of shape {count, shape.n}")
-    first = shape.prefix(key.tenant)
-    digests = {meter: hashlib.sha256(_before(shape, first, meter)).digest() for meter in set(meters)}
-    of = np.frombuffer(b"".join(map(digests.__getitem__, meters)), "<u8").reshape(-1, _DIGEST_WORDS)
+    prefix = shape.prefix(key.tenant)
+    digests = {meter: hashlib.sha256(_head(shape, prefix, meter)).digest() for meter in set(meters)}
+    digest_words = np.frombuffer(b"".join(map(digests.__getitem__, meters)), "<u8").reshape(-1, _DIGEST_WORDS)
     starts = starts_ms.view(np.uint64)[:, np.newaxis]
-    return keyed.tags(key.tag, of, starts, quanta.view(np.uint64))
+    return keyed.tags(key.tag, digest_words, starts, quanta.view(np.uint64))
 
 
 def keyed_rows(
@@ -121,25 +128,27 @@ def keyed_rows(
     starts_ms: Integers,
     quanta: Integers,
 ) -> keyed.KeyedRows:
-    """The bits of windows of one shape and epoch, for `LInfLaplace.release_rows`.
+    """Return the random bits of windows of one shape and epoch, for `LInfLaplace.release_rows`.
 
     Raises:
         ImportError: the package `cryptography` is missing.
         TypeError: starts or quanta are not int64.
-        ValueError: there are not as many meters, starts and windows of n quanta.
+        ValueError: the numbers of meters, starts and windows of n quanta differ.
     """
     return keyed.KeyedRows(key.noise, tags(key, shape, meters, starts_ms, quanta))
 
 
-def _before(shape: Shape, first: bytes, meter: str) -> bytes:
-    """What stands before the numbers of a label that begins so."""
-    return first + _part(meter) + _size(8 * (shape.n + 1))
+def _head(shape: Shape, prefix: bytes, meter: str) -> bytes:
+    """Return the part of a PRF input with this prefix that precedes the numbers."""
+    return prefix + _part(meter) + _size(8 * (shape.n + 1))
 
 
 def _part(text: str) -> bytes:
+    """Return a string preceded by its length."""
     data = text.encode()
     return _size(len(data)) + data
 
 
 def _size(count: int) -> bytes:
+    """Return a length in 4 bytes."""
     return count.to_bytes(4, "big")

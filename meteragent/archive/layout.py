@@ -1,0 +1,269 @@
+"""The two layouts of an archive: wide (a row is a window, a list of numbers) and long (a row is a reading).
+
+Wide: `time` is the window's start. The m numbers stand for m equal parts of the window, in order; usually its
+slots. A slot made of several parts is their exact mean or, for energies (where m = length / interval), their
+sum. A null in the list is a gap; a null list is a window of gaps.
+
+Long: a window is released if the span of a reading begins in it, whether or not the reading has a value. All
+readings whose span may touch the window count in it.
+
+The type of the column of values determines the layout.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from meteragent.archive.kernel import TIME, WINDOWS
+from meteragent.archive.kernel import milliseconds as ms_of
+from meteragent.archive.number import Flags, is_number, micro, milliseconds, whole_quanta
+from meteragent.archive.policy import Integers, Policy
+from meteragent.archive.slots import Ragged, Spans, fill_slots, integrate
+from meteragent.domain.errors import ArchiveError
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import Kind
+from meteragent.privacy.exact import round_half_up
+
+Layout = Literal["wide", "long"]
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counts of the input's numbers.
+
+    They stay local and are never published with a release, since they reveal something about readings. Of
+    `numbers` in all, `gap` are missing or not finite and `clamped` are outside the range.
+    """
+
+    numbers: int = 0
+    gap: int = 0
+    clamped: int = 0
+
+    def add(self, other: "Counts") -> None:
+        """Add other counts."""
+        self.numbers += other.numbers
+        self.gap += other.gap
+        self.clamped += other.clamped
+
+
+def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
+    """Return the layout of a table.
+
+    Raises ArchiveError, naming the column that has the wrong type.
+    """
+    meter, time, value = (_column(schema, name) for name in policy.columns)
+    if not (is_text(meter) or pa.types.is_integer(meter)):
+        raise _wrong(policy.columns.meter, meter, "strings (or integers) that name meters")
+    if not pa.types.is_timestamp(time) or time.tz is None:
+        raise _wrong(policy.columns.time, time, "a timestamp with a time zone, such as timestamp[ms, tz=UTC]")
+    if is_list(value) and is_number(value.value_type):
+        return "wide"
+    if is_number(value):
+        return "long"
+    raise _wrong(policy.columns.value, value, "numbers, or a list of numbers in each row")
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds strings."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def meters(column: pa.Array, policy: Policy) -> pa.Array:
+    """Convert a column of meters' names to strings.
+
+    Raises ArchiveError if a name is missing, empty or not UTF-8.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    names = column.cast(pa.string())
+    if not _is_utf8(names):
+        raise ArchiveError(f"column {policy.columns.meter!r}: names that are not UTF-8 text")
+    unnamed = int(np.count_nonzero(pc.binary_length(names).fill_null(0).to_numpy(zero_copy_only=False) == 0))
+    if unnamed:
+        raise ArchiveError(f"column {policy.columns.meter!r}: {unnamed} rows name no meter")
+    return names
+
+
+def _is_utf8(texts: pa.Array) -> bool:
+    """Return whether strings are valid UTF-8, which Arrow does not check on reading."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
+    """Convert rows of the wide layout to WINDOWS, in the same order.
+
+    Raises ArchiveError for rows that are off the grid, or whose numbers do not fit their window.
+    """
+    names = policy.columns
+    column = batch.column(names.value)
+    starts = milliseconds(batch.column(names.time), names.time)
+    fits, lengths = fit(starts, column, policy)
+    if not fits.all():
+        raise ArchiveError(
+            f"{int((~fits).sum())} of {len(fits)} rows do not start on the grid, or do not have the right"
+            " number of values for their window"
+        )
+    ragged, counts = _numbers(column.flatten(), starts, lengths, policy)
+    return windows_batch(meters(batch.column(names.meter), policy), starts, ragged), counts
+
+
+def _numbers(
+    column: pa.Array, starts_ms: Integers, lengths: Integers, policy: Policy
+) -> tuple[Ragged, Counts]:
+    """Compute the slots of windows from their equal parts; return them and counts of the parts."""
+    are_slots = _are_slots(starts_ms, lengths, policy)
+    if are_slots and (quanta := whole_quanta(column, policy)) is not None:
+        return Ragged(lengths, quanta), Counts(quanta.size)
+    values = micro(column, policy)
+    values_u, quantum_u = values.values_u, policy.usual.quantum_u
+    if not values.valid.all():
+        values_u = np.where(values.valid, values_u, policy.usual.gap_u)
+    counts = Counts(int(values.valid.size), int((~values.valid).sum()), values.clamped)
+    if are_slots:
+        return Ragged(lengths, round_half_up(values_u, quantum_u)), counts
+    return _slots(starts_ms, lengths, values_u, policy), counts
+
+
+def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
+    """Convert `meter`, `start` and `readings`, in each row a list of (time, value) in any order, to WINDOWS.
+
+    A row holds every reading that may touch its window; a row in which no reading begins is omitted. This is
+    for engines that group readings themselves.
+
+    Raises ArchiveError for a column of the wrong type.
+    """
+    starts = milliseconds(batch.column("start"), "start")
+    column = batch.column("readings")
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+    readings = column.flatten()
+    times = milliseconds(readings.field(0), policy.columns.time)
+    values = micro(readings.field(1), policy)
+    window = np.repeat(np.arange(starts.size), lengths)
+    opening = policy.starts(times - policy.lead_ms) == starts[window]
+    opened = np.bincount(window[opening], minlength=starts.size) > 0
+    usable = values.valid & opened[window]
+    counts = np.bincount(window[usable], minlength=starts.size)[opened]
+    slots = integrate(starts[opened], counts, times[usable], values.values_u[usable], policy)
+    names = meters(batch.column("meter"), policy).filter(pa.array(opened))
+    return windows_batch(names, starts[opened], slots)
+
+
+def windows_batch(names: pa.Array, starts_ms: Integers, slots: Ragged) -> pa.RecordBatch:
+    """Return a batch of WINDOWS."""
+    offsets = np.zeros(starts_ms.size + 1, np.int32)
+    np.cumsum(slots.lengths, out=offsets[1:])
+    quanta = pa.ListArray.from_arrays(pa.array(offsets), pa.array(slots.numbers))
+    return pa.record_batch([names, pa.array(starts_ms).cast(TIME), quanta], schema=WINDOWS)
+
+
+def slot_schema(schema: pa.Schema, policy: Policy) -> pa.Schema:
+    """Return the schema of releases with a row for each slot: `start`, `end` and `value` are the slot's.
+
+    For the bands of a mean day, `start` and `end` are the window's, and `band` is the band's name.
+    """
+    fields = [field for field in schema if field.name != "values"]
+    fields.insert(3, pa.field("value", schema.field("values").type.value_type))
+    if policy.usual.bands:
+        fields.insert(3, pa.field("band", pa.string()))
+    return pa.schema(fields)
+
+
+def by_slots(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
+    """Split releases into a row for each slot, in the same order."""
+    column, schema = batch.column("values"), slot_schema(batch.schema, policy)
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+    row = np.repeat(np.arange(batch.num_rows), lengths)
+    slot_index = np.arange(row.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    columns = {name: batch.column(name).take(pa.array(row)) for name in ("meter", "start", "end", "d", "key")}
+    columns["value"] = column.flatten()
+    if policy.usual.bands:
+        columns["band"] = _bands(ms_of(batch.column("start")), policy)
+    else:
+        window_ms = ms_of(columns["start"])
+        step_ms = (ms_of(columns["end"]) - window_ms) // lengths[row]
+        columns["start"] = pa.array(window_ms + slot_index * step_ms).cast(TIME)
+        columns["end"] = pa.array(window_ms + (slot_index + 1) * step_ms).cast(TIME)
+    return pa.record_batch([columns[name] for name in schema.names], schema=schema)
+
+
+def _bands(starts_ms: Integers, policy: Policy) -> pa.Array:
+    """Return the names of the bands of windows, end to end."""
+    terms_index, terms = policy.terms(starts_ms)
+    names = [[band.name for band in part.bands] for part in terms]
+    return pa.array([name for index in terms_index.tolist() for name in names[index]], pa.string())
+
+
+def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, Integers]:
+    """Return which rows fit, and how many numbers each has.
+
+    A row fits if its start is on the grid and its numbers fit its window.
+    """
+    lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    missing = ~column.is_valid().to_numpy(zero_copy_only=False)
+    on_grid = policy.starts(starts_ms) == starts_ms
+    terms_index, terms = policy.terms(starts_ms)
+    allowed = np.zeros(starts_ms.size, np.bool_)
+    for index, part in enumerate(terms):
+        for length in _distinct(lengths[terms_index == index]):
+            if _divide_evenly(length, part):
+                allowed |= (terms_index == index) & (lengths == length)
+    return on_grid & (allowed | missing), lengths
+
+
+def _distinct(lengths: Integers) -> list[int]:
+    """Return the distinct lengths; usually there is only one."""
+    uniform = lengths.size and (lengths == lengths[0]).all()
+    distinct: list[int] = (lengths[:1] if uniform else np.unique(lengths)).tolist()
+    return distinct
+
+
+def _divide_evenly(count: int, terms: Terms) -> bool:
+    """Return whether `count` numbers divide the window evenly (for energies: match the interval)."""
+    if not count or terms.length_ms % count:
+        return False
+    if terms.kind is Kind.INTERVAL_ENERGY:
+        return count * terms.interval_ms == terms.length_ms
+    return bool(terms.bands) or count % terms.n == 0
+
+
+def _are_slots(starts_ms: Integers, lengths: Integers, policy: Policy) -> bool:
+    """Return whether the equal parts of windows are their slots."""
+    usual, (terms_index, terms) = policy.usual, policy.terms(starts_ms)
+    counts = np.array([part.n for part in terms], np.int64)[terms_index]
+    parts_are_slots = usual.kind is Kind.POWER or usual.step_ms == usual.interval_ms
+    return parts_are_slots and not usual.bands and np.array_equal(lengths, counts)
+
+
+def _slots(starts_ms: Integers, lengths: Integers, values_u: Integers, policy: Policy) -> Ragged:
+    """Integrate equal parts of windows into their slots."""
+    window = np.repeat(np.arange(starts_ms.size), lengths)
+    part_ms = ((policy.ends(starts_ms) - starts_ms) // np.maximum(lengths, 1))[window]
+    begin = (np.arange(window.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)) * part_ms
+    return fill_slots(starts_ms, Spans(window, begin, begin + part_ms, values_u), policy)
+
+
+def _column(schema: pa.Schema, name: str) -> pa.DataType:
+    """Return the type of the column with this name, or raise ArchiveError."""
+    if (count := schema.names.count(name)) != 1:
+        problem = "two have this name" if count else f"not found among {', '.join(map(repr, schema.names))}"
+        raise ArchiveError(f"column {name!r}: {problem}: name the right one under [archive]")
+    return schema.field(name).type
+
+
+def _wrong(name: str, actual: pa.DataType, expected: str) -> ArchiveError:
+    """Return the error for a column of the wrong type."""
+    return ArchiveError(f"column {name!r}: found {actual}; expected {expected}")

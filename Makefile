@@ -20,7 +20,7 @@ BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
-.PHONY: help demo quick test fast-tests covered-tests broker-tests lint types parts unit real faults brokers mutants bench clean
+.PHONY: help demo quick test fast-tests system-tests covered-tests broker-tests lint types parts unit real faults brokers mutants bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -30,13 +30,15 @@ demo: $(DEMO_STAMP) ## the main job by itself, with simulated homes and a broker
 
 test: export HYPOTHESIS_PROFILE ?= ci
 test: lint types parts ## everything: style, types, import contracts, all tests
-	$(MAKE) --jobs=2 --output-sync=target fast-tests broker-tests
+	$(MAKE) --jobs=2 --output-sync=target fast-tests system-tests
 	$(BIN)/python -m pytest -m integration $(ALONE)
-	$(BIN)/python -m pytest -m spark tests/spark
-	@echo "make test ran: ruff check, ruff format, import contracts, mypy --strict, and the tests"
+	@echo "make test ran: ruff check, ruff format, import contracts, language, spelling, mypy --strict, and the tests"
 	@echo "of units, statistics, integration and Spark; what was NOT RUN is listed above."
 
-# Both at once: tests with brokers mostly wait, and the others take what they leave of the processors.
+# Both at once: tests with brokers mostly wait, and the fast ones take what they leave of the processors.
+system-tests: broker-tests
+	$(BIN)/python -m pytest -m spark tests/spark
+
 fast-tests: covered-tests
 	nice -n 10 $(BIN)/python -m pytest -n auto --dist worksteal -m "not integration and not spark and not covered"
 
@@ -46,10 +48,12 @@ covered-tests: # fails where a branch of domain, core, wire or store is not reac
 broker-tests:
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m integration tests/integration $(ALONE:%=--ignore=%)
 
-lint: $(STAMP) ## style and import contracts
+lint: $(STAMP) ## style, import contracts, language and spelling
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/python -m tests.commands.language
+	$(BIN)/codespell
 
 types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy
@@ -57,7 +61,7 @@ types: $(STAMP) ## mypy --strict
 parts: $(STAMP)
 	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java
 
-quick: $(STAMP) ## at every edit: style, and the unit tests of the core rooms, few examples each (half a minute)
+quick: $(STAMP) ## after every edit: style, and the unit tests of the core packages, with few examples (half a minute)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --quiet
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not parts" $(CORE)

@@ -58,17 +58,17 @@ def test_an_archive_is_released(place: Place, capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr()
     for text_ in (
         "6 windows of 96 numbers released",
-        "0 windows that share time",
-        "576 read: 1 gaps, 1 clamped",
-        "1/440 per W in each of the windows of 1d: level 1",
-        "24,768 W of noise (one standard deviation)",
+        "0 windows that overlap",
+        "576 read: 1 missing, 1 clamped",
+        "1/440 per W in each of the windows of 1 day: level 1",
+        "24,768 W in each number (one standard deviation)",
         "archive.key.ledger",
         "out.ledger.parquet",
     ):
         assert text_ in said.out
     assert said.err == ""
     assert sanitise(place) == 0
-    assert "complete already: 1 parts were there" in capsys.readouterr().out
+    assert "the output was complete, with 1 parts" in capsys.readouterr().out
     assert resource.getrlimit(resource.RLIMIT_CORE)[0] == 0  # no core holds readings or keys
 
 
@@ -78,13 +78,13 @@ def test_an_archive_is_released(place: Place, capsys: pytest.CaptureFixture[str]
         (
             "kind = 'power'\nunit = 'W'\nhold = '15min'",
             30,
-            "cover at most 50% of the time, by source.hold = '15min'",
+            "cover at most 50% of the time with source.hold = '15min'",
         ),
         ("kind = 'power'\nunit = 'W'\nhold = '30min'", 30, ""),
         ("kind = 'power'\nunit = 'W'\nhold = '1h'", 30, ""),
-        (ENERGY, 30, "cover at most 50% of the time, by source.interval = '15min'"),
+        (ENERGY, 30, "cover at most 50% of the time with source.interval = '15min'"),
         (ENERGY, 15, ""),
-        (ENERGY.replace("15", "30"), 15, "cover 200% of the time, by source.interval = '30min'"),
+        (ENERGY.replace("15", "30"), 15, "cover 200% of the time with source.interval = '30min'"),
     ],
 )
 def test_time_that_readings_do_not_cover_is_told(
@@ -99,11 +99,11 @@ def test_time_that_readings_do_not_cover_is_told(
     assert sanitise(place) == 0
     out = capsys.readouterr().out
     assert said in out
-    assert ("Look:" in out) == bool(said)
+    assert ("Check:" in out) == bool(said)
 
 
 @pytest.mark.parametrize(
-    ("numbers", "said"), [(96, "96 in a row, each of 900 s"), (288, "288 in a row, each of 300 s")]
+    ("numbers", "said"), [(96, "96 in each row, for 900 s each"), (288, "288 in each row, for 300 s each")]
 )
 def test_what_a_rows_numbers_were_taken_for_is_told(
     place: Place, capsys: pytest.CaptureFixture[str], numbers: int, said: str
@@ -126,7 +126,7 @@ def test_an_interrupted_run_says_that_it_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr("meteragent.archive.run.sanitise_archive", interrupted)
         assert sanitise(place) == 130
-    assert capsys.readouterr().err == "meteragent: stopped: the same command goes on where it was\n"
+    assert capsys.readouterr().err == "meteragent: stopped: the same command resumes the run\n"
     assert sanitise(place) == 0
 
 
@@ -159,10 +159,10 @@ def test_the_agent_does_without(place: Place, capsys: pytest.CaptureFixture[str]
         assert main(["check", str(place.folder / "archive.toml"), *more]) == 0
         said = capsys.readouterr().out
         assert "440" in said
-        assert "no time of their own" not in said
+        assert "no times of their own" not in said
     (place.folder / "plain.toml").write_text(written(window=QUARTERS))
     assert main(["check", str(place.folder / "plain.toml")]) == 0
-    assert "no time of their own" in capsys.readouterr().out
+    assert "no times of their own" in capsys.readouterr().out
 
 
 def test_a_bad_configuration_ends_with_78(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,7 +190,7 @@ def test_a_missing_extra_is_named(
                 importlib.util, "find_spec", lambda name, m=module, f=found: None if name == m else f(name)
             )
             assert sanitise(place, "--engine", engine) == 1
-        assert f"meteragent[{extra}]" in capsys.readouterr().err
+        assert f"needs {module}: pip install '.[{extra}]' in a clone" in capsys.readouterr().err
 
 
 def test_the_agents_path_loads_no_arrow() -> None:
@@ -243,10 +243,10 @@ def test_consume_refuses_what_is_not_complete(place: Place) -> None:
     place.sanitise(place.folder / "in.parquet")
     manifest = place.folder / "out.parquet" / "_manifest.json"
     manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
-    with pytest.raises(RecordError, match="not complete"):
+    with pytest.raises(RecordError, match="incomplete"):
         read_archive(place.folder / "out.parquet")
     manifest.unlink()
-    with pytest.raises(RecordError, match="no output"):
+    with pytest.raises(RecordError, match="not an output"):
         read_archive(place.folder / "out.parquet")
     with pytest.raises(RecordError, match="no such folder"):
         read_archive(place.folder / "elsewhere.parquet")

@@ -165,7 +165,7 @@ def test_before_the_first_epoch_there_is_no_key() -> None:
     key = Key("acme", "month", 0, SECRET).without(ms("2026-01-20"))
     assert key.at(ms("2026-01-01")).tenant == "acme"
     for start in ("2025-12-31T23:59:59.999", "1969-12-31", "0001-01-01"):
-        with pytest.raises(KeyForgotten, match="no key: this one begins with 2026-01, by"):
+        with pytest.raises(KeyForgotten, match="no key: this key begins with 2026-01, by"):
             key.at(ms(start))
 
 
@@ -184,7 +184,7 @@ def test_a_key_stays_where_it_is(take: Callable[[Any], Any]) -> None:
     """A key is neither pickled (into a task, a spill, a log) nor copied."""
     key = Key("acme", "month", 600, SECRET)
     for secret in (key, key.epoch(601)):
-        with pytest.raises(TypeError, match="a key is not sent"):
+        with pytest.raises(TypeError, match="a key does not pickle"):
             take(secret)
 
 

@@ -106,7 +106,7 @@ def leave(place: Place, names: list[str], watts: list[float], form: str) -> list
     sink = f"pseudonym_key_file = '{place.folder}/archive.key'"
     policy = place.sanitise(path, sink=sink).policy
     labels = pq.read_table(place.folder / "out.parquet", columns=["meter"])["meter"].to_pylist()
-    true = {policy.label(name): at for at, name in enumerate(names)}
+    true = {policy.public_id(name): at for at, name in enumerate(names)}
     return [true[label] for label in dict.fromkeys(labels)]
 
 

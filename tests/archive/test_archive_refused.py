@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from meteragent.archive import form, manifest, run
+from meteragent.archive import layout, manifest, run
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.run import sanitise_archive
 from meteragent.domain.errors import ArchiveError, ArchiveInUse, ConfigError, KeyForgotten, KeyMissing
@@ -67,9 +67,11 @@ def test_an_output_is_not_put_over_something_else(place: Place) -> None:
     (place.folder / "link").symlink_to(path)
     beside = save(place.folder / "x.ledger.parquet", wide_rows(1, 1))
     for taken, out in ((path, "in.parquet"), (path, "in.parquet/out"), (path, "link"), (beside, "x.parquet")):
-        with pytest.raises(ArchiveError, match="in the input or around it"):
+        with pytest.raises(ArchiveError, match="inside the input, or contains it"):
             place.sanitise(taken, out)
-    with pytest.raises(ArchiveError, match="in the input or around it"):  # its ledger would be an input too
+    with pytest.raises(
+        ArchiveError, match="inside the input, or contains it"
+    ):  # its ledger would be an input too
         sanitise_archive(place.policy(), place.folder, place.folder.parent / "out.parquet", silent)
     assert place.ledger() == []
 
@@ -102,7 +104,7 @@ def test_another_version_does_not_go_on(place: Place, monkeypatch: pytest.Monkey
 def test_two_runs_at_once_are_refused(place: Place) -> None:
     """The second is told that another run has the ledger, and writes nothing."""
     path = save(place.folder / "in.parquet", wide_rows(1, 1))
-    with Ledger(place.policy().ledger).held(), pytest.raises(ArchiveInUse, match="another run"):
+    with Ledger(place.policy().ledger).lock(), pytest.raises(ArchiveInUse, match="another run"):
         place.sanitise(path)
     assert not (place.folder / "out.parquet").exists()
 
@@ -128,9 +130,7 @@ def test_without_the_key_nothing_is_written(place: Place, what: str) -> None:
 def test_copies_of_a_window_are_an_error(place: Place) -> None:
     """Two rows of one window: which and how many, before anything is released; never a value."""
     rows = [*wide_rows(2, 3), *wide_rows(1, 2, seed=1)]
-    with pytest.raises(
-        ArchiveError, match=r"2 windows are there twice, such as that of 'm0' at 2026-03-28T00"
-    ):
+    with pytest.raises(ArchiveError, match=r"2 windows appear twice, such as that of 'm0' at 2026-03-28T00"):
         place.sanitise(save(place.folder / "in.parquet", rows))
     assert place.ledger() == []
     assert not (place.folder / "out.parquet").exists()
@@ -228,13 +228,13 @@ def test_a_full_disk_loses_nothing(place: Place, limit: int) -> None:
 def test_an_input_that_changes_is_not_released(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is another when a part is done: the part does not stay."""
     path = save(place.folder / "in.parquet", wide_rows(2, 4))
-    original = form.wide
+    original = layout.read_wide
 
     def touched(*arguments: Any) -> Any:
         save(path, wide_rows(2, 4, seed=1))
         return original(*arguments)
 
-    monkeypatch.setattr(run, "wide", touched)
+    monkeypatch.setattr(run, "read_wide", touched)
     with pytest.raises(ArchiveError, match="changed while it was read"):
         place.sanitise(path)
     assert not list(place.folder.glob("out.parquet/*.parquet"))
@@ -264,4 +264,4 @@ def test_a_ledger_with_holes_stops_all(place: Place, monkeypatch: pytest.MonkeyP
     with pytest.raises(ArchiveError, match="files of the ledger are missing") as caught:
         place.sanitise(path, "other.parquet", privacy="preset = 'street'")
     assert not (place.folder / "other.parquet").exists()
-    assert ("write there how many there are" in str(caught.value)) == (gone == "_parts")
+    assert ("create it with the number of part files" in str(caught.value)) == (gone == "_parts")

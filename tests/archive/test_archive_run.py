@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from meteragent.archive import job, run, source
-from meteragent.archive.ledger import Stretches
+from meteragent.archive.ledger import Intervals
 from meteragent.archive.readings import Windows
 from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
@@ -207,7 +207,7 @@ def test_again_is_the_same(place: Place) -> None:
     place.sanitise(path)
     before = place.files()
     again = place.sanitise(path)
-    assert (again.made, again.kept, again.account.released) == (0, 1, 8)
+    assert (again.new_parts, again.existing_parts, again.account.released) == (0, 1, 8)
     assert place.files() == before
     place.sanitise(path, "copy.parquet")
     names = ("part-00000.parquet", "_manifest.json")
@@ -376,7 +376,7 @@ def test_a_run_releases_what_the_ledger_has_and_no_other() -> None:
     """Windows of its stretches, whole and in their places; what only shares time with them is none."""
     hour, day = DAY_MS // 24, DAY_MS
     columns = [1, 1, 3], [0, 5 * day, 0], [3 * day, 6 * day, day]
-    own = Stretches(*(np.array(column, np.int64) for column in columns))
+    own = Intervals(*(np.array(column, np.int64) for column in columns))
     mine = [(1, 0, day), (1, 2 * day, 3 * day), (1, 5 * day, 6 * day), (3, 0, day)]
     others = [(0, 0, day), (2, 0, day), (1, -day, 0), (1, 3 * day, 4 * day)]
     others += [(1, hour, day + hour), (1, 2 * day, 3 * day + hour), (1, 2 * day + hour, 3 * day)]

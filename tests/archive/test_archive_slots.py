@@ -56,7 +56,7 @@ def of_the_agent(rows: Sequence[Row], under: Policy, starts_ms: Sequence[int]) -
         start_ms = window.end_ms
     for _, time_ms, value_u in sorted(row for row in rows if row[2] is not None):
         timeline.accept(Pending(time_ms, value_u or 0, None))
-    timeline.cover(start_ms)
+    timeline.integrate_until(start_ms)
     for window in timeline.windows:
         found[window.start_ms] = [window.close(place) for place in range(window.terms.n)]
     return found
@@ -67,7 +67,7 @@ def of_the_archive(
 ) -> dict[tuple[int, int], list[int]]:
     """What the archive's windows hold, by meter and start."""
     one = readings(list(rows))
-    opened, found = archive.opened(one.meter, one.time_ms, under), {}
+    opened, found = archive.opened_windows(one.meter, one.time_ms, under), {}
     low, high = under.usual.low_u, under.usual.high_u
     clamped = archive.Readings(one.meter, one.time_ms, np.clip(one.value_u, low, high), one.valid)
     for some, ragged in archive.slots(clamped, opened, under, at_once):

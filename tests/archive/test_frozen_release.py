@@ -1,8 +1,8 @@
 """What a key releases is for ever: other bytes for the same window would be a second release.
 
 If one of these numbers changes, archives that were released in part go on with noise of another making, and a
-release that is made again differs from the first. So a change needs another domain in `archive.label` (and in
-`archive.key`), a line in CHANGELOG.md, and new numbers here.
+release that is made again differs from the first. So a change needs another domain in `archive.prf_input`
+(and in `archive.key`), a line in CHANGELOG.md, and new numbers here.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from meteragent.archive.key import Key
-from meteragent.archive.label import Shape, keyed_rows, label, tags
+from meteragent.archive.prf_input import Shape, keyed_rows, prf_input, tags
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 START_MS = 1_767_225_600_000  # 2026-01-01
@@ -46,7 +46,7 @@ def test_keys() -> None:
 
 def test_one_release() -> None:
     """Label, tag and release of one window, number by number."""
-    text = label(DAY, "acme", "meter/1", START_MS, QUANTA)
+    text = prf_input(DAY, "acme", "meter/1", START_MS, QUANTA)
     assert text.hex() == (
         "000000136d657465726167656e742077696e646f7720320000000c6c696e662d6c61706c6163650000000461636d65"
         "00000005312f32323000000004312f3130000000015700000005706f77657200000001340000000838363430303030"

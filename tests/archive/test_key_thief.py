@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from meteragent.archive.key import Key
-from meteragent.archive.label import Shape, keyed_rows
+from meteragent.archive.prf_input import Shape, keyed_rows
 from meteragent.domain.errors import KeyForgotten
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 

@@ -196,7 +196,7 @@ def _amqtt() -> Ready:
     try:
         version = metadata.version("amqtt")
     except metadata.PackageNotFoundError:
-        raise Missing("amqtt is not installed: pip install 'meteragent[demo]'") from None
+        raise Missing("amqtt is not installed: pip install './simulators[demo]'") from None
     program = [sys.executable, "-m", "tests.brokers.amqtt_server", "{port}"]
     return Ready(version, lambda folder: Server(folder, program))
 

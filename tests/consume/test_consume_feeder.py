@@ -70,12 +70,12 @@ def test_what_has_no_peak_is_refused() -> None:
     home, short = series(TERMS, [1, 2, 3]), series(TERMS, [1, 2])
     end_ms = NOON_MS + 3 * HALF_HOUR_MS
     for meters in ([], [home, series(ENERGY, [1, 2, 3])], [home, series(KILO, [1, 2, 3])]):
-        with pytest.raises(ValueError, match="have no peak"):
+        with pytest.raises(ValueError, match="a peak needs"):
             peak(meters, NOON_MS, end_ms)
     with pytest.raises(ValueError, match="whole slots"):
         peak([home, short], NOON_MS, end_ms)
     finer = replace(TERMS, length_ms=HALF_HOUR_MS // 3, step_ms=HALF_HOUR_MS // 3)
-    with pytest.raises(ValueError, match="have no peak"):
+    with pytest.raises(ValueError, match="a peak needs"):
         peak([home, series(finer, list(range(9)))], NOON_MS, end_ms)
     with pytest.raises(ValueError, match="between 0 and 1"):
         peak([home], NOON_MS, end_ms, 1.0)

@@ -124,7 +124,7 @@ def test_values_beyond_a_known_range_are_clamped() -> None:
             found = guess_under_prior(one, NOON_MS, prior, loss, within=(0, 10))
             assert found == guess_under_prior(one, NOON_MS, clamped, loss)
             assert 0 <= found.guess <= 10
-    with pytest.raises(ValueError, match="low end is above"):
+    with pytest.raises(ValueError, match="low end of the range is above"):
         guess_under_prior(home(COARSE, [1]), NOON_MS, prior, within=(10, 0))
 
 
@@ -168,11 +168,11 @@ def test_guesses_cannot_be_added_up() -> None:
 @pytest.mark.parametrize(
     ("prior", "text"),
     [
-        ({}, "a value whose weight"),
-        ({1: 0.0}, "a value whose weight"),
+        ({}, "a value with a weight"),
+        ({1: 0.0}, "a value with a weight"),
         ({1: -1.0, 2: 3.0}, "finite and not negative"),
         ({1: math.nan}, "finite and not negative"),
-        ({math.inf: 1.0}, "values and a range are finite"),
+        ({math.inf: 1.0}, "values of a prior and of a range must be finite"),
     ],
 )
 def test_a_table_that_is_no_prior_is_refused(prior: dict[float, float], text: str) -> None:

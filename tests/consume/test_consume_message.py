@@ -128,7 +128,7 @@ def test_figures_are_those_of_the_rounding(said: Rounding, figure: str) -> None:
     other = next(value for one, value in both.items() if one != said)
     sent = described(replace(coarse, rounding=said))
     assert Descriptor.parse(changed(sent, sealed=True, **{figure: both[said]})).rounding == said
-    with pytest.raises(RecordError, match=f"'{figure}' does not agree"):
+    with pytest.raises(RecordError, match=f"'{figure}' contradicts"):
         Descriptor.parse(changed(sent, sealed=True, **{figure: other}))
 
 

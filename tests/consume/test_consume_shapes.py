@@ -286,9 +286,9 @@ def test_what_is_no_window_is_refused() -> None:
         mean_day(collect(bands[:-1])["m1"], JUNE_MS)
     with pytest.raises(ValueError, match="no records of a window"):
         curve(collect(blocks)["m1"], JUNE_10_MS + 6 * HOUR_MS)
-    with pytest.raises(ValueError, match="see mean_day"):
+    with pytest.raises(ValueError, match="use mean_day"):
         curve(collect(bands)["m1"], JUNE_MS)
-    with pytest.raises(ValueError, match="see curve"):
+    with pytest.raises(ValueError, match="use curve"):
         mean_day(collect(blocks)["m1"], JUNE_10_MS)
     with pytest.raises(ValueError, match="between 0 and 1"):
         curve(collect(blocks)["m1"], JUNE_10_MS, 0)

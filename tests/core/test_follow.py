@@ -41,7 +41,7 @@ class Pair:
     def feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
         """The same to both; they must answer alike."""
         one = self.short.feed(batch, now_ms, closing_ms)
-        with patch.object(Timeline, "follow", lambda *_: None):
+        with patch.object(Timeline, "extend_standing", lambda *_: None):
             other = self.plain.feed(batch, now_ms, closing_ms)
         assert told(one) == told(other)
         assert self.counts[0] == self.counts[1]
@@ -97,7 +97,7 @@ def waiting(terms: Terms = LONG, slots: int = 1) -> Timeline:
     window = meter.windows[0]
     window.drawn, window.slots = slots, dict.fromkeys(range(slots), 0)
     assert meter.accept(Pending(3, 7 * MICRO, "stood")) == (Outcome.ACCEPTED, [])
-    meter.cover(3)
+    meter.integrate_until(3)
     assert [p.time_ms for p in meter.pending] == [3]
     return meter
 
@@ -105,12 +105,12 @@ def waiting(terms: Terms = LONG, slots: int = 1) -> Timeline:
 def test_an_ordinary_reading_takes_one_step() -> None:
     """One after the one that stands, in the same slot, by the clock: the one that stood is free and known."""
     meter = waiting()
-    stood = meter.follow(Pending(6, 9 * MICRO, "new"), 6)
+    stood = meter.extend_standing(Pending(6, 9 * MICRO, "new"), 6)
     assert stood is not None
     assert stood.token == "stood"
     assert [p.token for p in meter.pending] == ["new"]
     assert meter.windows[0].slots == {0: 3 * 7 * MICRO}
-    assert (meter.covered_ms, meter.standing_ms, meter.newest_ms) == (6, 6, 6)
+    assert (meter.integrated_until_ms, meter.standing_ms, meter.newest_ms) == (6, 6, 6)
     assert meter.refusal(3) is Outcome.DUPLICATE
 
 
@@ -118,7 +118,7 @@ def test_what_stood_for_hold_is_followed_by_gap() -> None:
     """A reading that comes after `hold` finds the rest of the time at the gap's value."""
     meter = waiting(replace(LONG, hold_ms=4, gap_u=2 * MICRO))
     before = meter.windows[0].slots[0]
-    assert meter.follow(Pending(10, 9 * MICRO, "new"), 10) is not None
+    assert meter.extend_standing(Pending(10, 9 * MICRO, "new"), 10) is not None
     assert meter.windows[0].slots[0] - before == 4 * 7 * MICRO + 3 * 2 * MICRO
 
 
@@ -126,17 +126,17 @@ def test_the_last_readings_are_remembered() -> None:
     """128 readings back a time that comes again is a duplicate; far back it may be late."""
     meter = waiting(replace(LONG, length_ms=2000, step_ms=1000))
     for time_ms in range(4, 600):
-        assert meter.follow(Pending(time_ms, MICRO, ""), time_ms) is not None
+        assert meter.extend_standing(Pending(time_ms, MICRO, ""), time_ms) is not None
     assert all(meter.refusal(time_ms) is Outcome.DUPLICATE for time_ms in range(471, 599))
     assert meter.refusal(3) is Outcome.LATE
-    assert len(meter.seen) < 200
+    assert len(meter.recent_ms) < 200
 
 
 def not_ordinary() -> list[tuple[str, Timeline, int, int]]:
     """Why another way, a meter, and a reading's time and the clock."""
     told_more, ended = waiting(), waiting(replace(LONG, hold_ms=2))
     told_more.newest_ms = 9
-    ended.covered_ms = 6
+    ended.integrated_until_ms = 6
     return [
         ("its time is known", waiting(), 3, 50),
         ("older", waiting(), 2, 50),
@@ -156,7 +156,7 @@ def not_ordinary() -> list[tuple[str, Timeline, int, int]]:
 def test_what_is_not_ordinary_changes_nothing(meter: Timeline, time_ms: int, clock_ms: int) -> None:
     """It takes the other way: nothing is covered, nothing is free."""
     before, held = meter.state(), [*meter.pending]
-    assert meter.follow(Pending(time_ms, 9 * MICRO, "new"), clock_ms) is None
+    assert meter.extend_standing(Pending(time_ms, 9 * MICRO, "new"), clock_ms) is None
     assert (meter.state(), meter.pending) == (before, held)
 
 

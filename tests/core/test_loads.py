@@ -111,7 +111,7 @@ def test_the_bound_for_sampled_power_is_reached(every_s: int) -> None:
 def test_a_reading_stands_for_hold_at_most() -> None:
     """With readings 15 minutes apart and a hold of 5, an event counts for 5."""
     known = stream(f"{POWER}\nevery = '15min'\nhold = '5min'")
-    assert loads.stands_ms(config.terms(known)) == 300_000
+    assert loads.longest_hold_ms(config.terms(known)) == 300_000
     level = moved(known, kettle_at(-HOUR_S), kettle_at(HOUR_S), 900)
     assert level == pytest.approx(5 / 3, abs=0.01)
     assert loads.factor(config.terms(known)) == loads.factor(config.terms(stream(f"{POWER}\nevery = '5min'")))
@@ -257,7 +257,7 @@ def test_the_bound_for_counts_is_reached(moved_wh: int, step: int, counts: int) 
 
 def test_what_is_no_bound_is_refused() -> None:
     """Energies, powers and steps are exact and not negative, and a value has a count."""
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="not be negative"):
         sampled(-1, 1, 1)
     with pytest.raises(ValueError, match="at least one count"):
         counted(1, 1, 0)
@@ -296,9 +296,9 @@ def test_an_event_is_as_likely_to_be_told_as_its_readings_are() -> None:
     [
         (f"{POWER}\nevery = '10s'", "e^1.51 = 4.52", None),
         (f"{REGISTER}\ndead_band = 1", "e^9.09 = 8,874", None),
-        (POWER, None, "source.every and source.dead_band would say how far"),
-        (REGISTER, None, "source.dead_band would say how far"),
-        (f"{POWER}\nevery = '0s'", None, "source.dead_band would say how far"),
+        (POWER, None, "Set source.every and source.dead_band to find out how far"),
+        (REGISTER, None, "Set source.dead_band to find out how far"),
+        (f"{POWER}\nevery = '0s'", None, "Set source.dead_band to find out how far"),
     ],
 )
 def test_the_promise_for_loads_in_words(source: str, known: str | None, unknown: str | None) -> None:
@@ -315,8 +315,8 @@ def test_the_level_of_four_moves_is_warned_of() -> None:
     facts = facts_of(stream(f"{POWER}\nevery = '300s'"), ())
     (warning,) = [text for text in facts["warnings"] if "is read every" in text]
     assert warning == (
-        "power is read every 5min: what moves 110 Wh can count for 1.78 kWh, level 16.2 instead of 1."
-        " Levels of loads that move 1 Wh: 15.2, 10 Wh: 15.2, 0.1 kWh: 16.1, 1 kWh: 24.2"
+        "power is read every 5min: a change of 110 Wh can count for 1.78 kWh, level 16.2 instead of 1."
+        " Level by size of the change: 1 Wh: 15.2, 10 Wh: 15.2, 0.1 kWh: 16.1, 1 kWh: 24.2"
     )
     assert facts["loads"]["levels_of_wh"] == {"1": 15.16, "10": 15.25, "100": 16.06, "1000": 24.25}
     steady = facts_of(stream(f"{POWER}\nevery = '0s'\ndead_band = 0"), ())

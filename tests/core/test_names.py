@@ -22,9 +22,9 @@ def test_a_meter_leaves_under_the_same_name_every_time(
     known = stream(SLOT, pseudonym_key=key, spread_ms=spread_ms)
     names = Names(known)
     for meter in [*asked, *asked]:
-        label = meter if key is None else identity.pseudonym(key, meter)
+        public_id = meter if key is None else identity.pseudonym(key, meter)
         delay_ms = identity.delay_ms(known.secret, "main", meter, spread_ms)
-        assert names[meter] == Name(label, identity.render(known.sink_topic, label), delay_ms)
+        assert names[meter] == Name(public_id, identity.render(known.sink_topic, public_id), delay_ms)
         names.forget(asked[0])
     names.forget("never asked for")
 
@@ -33,12 +33,12 @@ def test_a_meter_that_is_forgotten_leaves_nothing_behind() -> None:
     """Meters that come and go do not add up in memory; one that comes again has the name it had."""
     pipeline = core(forget_ms=8, pseudonym_key=b"key")
     feed(pipeline, message(1, 1))
-    first = pipeline.labels()
+    first = pipeline.public_ids()
     feed(pipeline, now_ms=40)
     assert pipeline._counts["forgotten"] == 1
-    assert not pipeline._names._known
+    assert not pipeline._names._names
     feed(pipeline, message(41, 1))
-    assert pipeline.labels() == first
+    assert pipeline.public_ids() == first
 
 
 def test_topics_are_known_again_up_to_a_bound() -> None:
@@ -47,7 +47,7 @@ def test_topics_are_known_again_up_to_a_bound() -> None:
     for _ in range(2):
         for name in "abcde":
             feed(pipeline, message(1, 1, meter=name))
-            assert len(pipeline._intake._places) <= 3
+            assert len(pipeline._intake._origins) <= 3
     assert pipeline._counts["refused_meters"] == 4
     assert pipeline._counts["accepted"] + pipeline._counts["duplicate"] == 6
     assert {*pipeline.meters()} == {"a", "b", "c"}

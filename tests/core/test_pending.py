@@ -64,7 +64,7 @@ def test_thinning_keeps_a_slot_nearly_right() -> None:
         for time_ms in range(0, 100_000, 5):
             timeline.accept(Pending(time_ms, time_ms, None))
         assert timeline.thinned > 10_000
-        timeline.cover(100_000)
+        timeline.integrate_until(100_000)
         [energy] = timeline.windows[0].slots.values()
         off = expected // 1000 if terms is LONG else 0
         assert expected - off <= energy <= expected + off

@@ -96,5 +96,5 @@ def test_a_meter_that_is_forgotten_gives_its_readings_back() -> None:
     phases = phases_of("abc", REGISTER)
     waiting = [Pending(at_ms, at_ms, f"{phase}{at_ms}") for phase in "ab" for at_ms in (1, 2)]
     for one in waiting:
-        assert phases.hear(str(one.token)[0], one).sum is None
+        assert phases.accept(str(one.token)[0], one).sum is None
     assert give_back(phases.forget()) == [one.token for one in waiting]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meteragent.core.register import RegisterTimeline
 from meteragent.core.timeline import Outcome, Pending, Timeline
-from meteragent.core.window import Used, Window
+from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.commit import OpenWindow, TimelineState
 from meteragent.domain.errors import MeteragentError
 from meteragent.domain.shape import Band, Space
@@ -55,7 +55,7 @@ def read(meter: Timeline, *readings: tuple[int, float]) -> list[str]:
     free: list[str] = []
     for time_ms, value in readings:
         free += meter.accept(Pending(time_ms, int(value * MICRO), str(time_ms)))[1]
-        free += meter.cover_spans(100)
+        free += meter.integrate_to_watermark(100)
     return free
 
 
@@ -80,7 +80,7 @@ def test_a_register_is_interpolated_at_the_boundaries() -> None:
     meter = register()
     read(meter, (0, 5), (3, 8), (10, 15))
     assert used(meter) == [3 + 1, 4, 2]
-    meter.cover(12)
+    meter.integrate_until(12)
     assert used(meter) == [4, 4, 2]
 
 
@@ -99,7 +99,7 @@ def test_thirds_are_rounded_down_at_the_boundaries() -> None:
 @given(st.integers(-(10**9), 10**9), st.integers(1, 40), st.lists(st.integers(0, 40), max_size=5))
 def test_the_parts_of_a_span_add_up(moved: int, span_ms: int, cuts: list[int]) -> None:
     """However a span is cut, its parts are whole, add up to it, and none is a unit off its share."""
-    used, edges = Used(7, span_ms, moved), sorted({0, span_ms, *(cut % (span_ms + 1) for cut in cuts)})
+    used, edges = RegisterUse(7, span_ms, moved), sorted({0, span_ms, *(cut % (span_ms + 1) for cut in cuts)})
     parts = [used.between(7 + start, 7 + end) for start, end in pairwise(edges)]
     assert sum(parts) == moved
     for part, (start, end) in zip(parts, pairwise(edges), strict=True):
@@ -112,7 +112,7 @@ def test_what_lies_after_the_newest_reading_when_a_slot_closes_is_gap() -> None:
     """Of the next span only what is not covered counts, at the span's even rate."""
     meter = register(replace(REGISTER, gap_u=2 * MICRO))
     read(meter, (0, 0), (2, 6))
-    meter.cover(4)
+    meter.integrate_until(4)
     assert used(meter)[0] == 6 + Fraction(2 * 2, HOUR)
     read(meter, (6, 10))
     assert used(meter)[1] == 2
@@ -125,7 +125,7 @@ def test_a_readings_message_is_free_when_the_next_is_covered() -> None:
     assert meter.accept(Pending(3, 0, "old")) == (Outcome.LATE, ["old"])
     assert meter.accept(Pending(5, 2 * MICRO, "again")) == (Outcome.DUPLICATE, ["5"])
     assert meter.accept(Pending(1, 0, "first")) == (Outcome.DUPLICATE, ["first"])
-    assert meter.cover(12) == []
+    assert meter.integrate_until(12) == []
     assert [p.token for p in meter.pending] == ["again"]
 
 
@@ -145,7 +145,7 @@ def test_values_telescope_to_the_register(steps: Sequence[tuple[int, int]]) -> N
     meter = register(windows=times[-1] // REGISTER.length_ms + 1)
     for time_ms, value_u in zip(times, registers, strict=True):
         meter.accept(Pending(time_ms, value_u, None))
-        meter.cover_spans(time_ms)
+        meter.integrate_to_watermark(time_ms)
     assert sum(used(meter)) * MICRO == registers[-1] - registers[0]
 
 
@@ -165,9 +165,9 @@ def test_two_curves_within_r_give_slots_within_r(data: st.DataObject) -> None:
         registers = list(accumulate(curve, initial=0))  # in the unit: a power of 1 is HOUR an hour
         for time_ms in sorted({0, end_ms} | inner):
             meter.accept(Pending(time_ms, registers[time_ms] * MICRO, None))
-            meter.cover_spans(time_ms)
+            meter.integrate_to_watermark(time_ms)
             if gaps:
-                meter.cover(time_ms // REGISTER.step_ms * REGISTER.step_ms)
+                meter.integrate_until(time_ms // REGISTER.step_ms * REGISTER.step_ms)
         slots.append(used(meter))
     assert max(abs(a - b) for a, b in zip(*slots, strict=True)) <= radius * REGISTER.step_ms
 
@@ -239,7 +239,7 @@ def test_homes_whose_registers_and_noises_differ_by_the_same_are_kept_the_same(
         quantum = shift * REGISTER.quantum_u
         for time_ms, value_u in ((0, first), (2, first + moved), (3, first + moved + 5)):
             meter.accept(Pending(time_ms, value_u + quantum, None))
-            meter.cover_spans(3)
+            meter.integrate_to_watermark(3)
         states.append(meter.state())
     assert states[0] == states[1]
     assert states[0].windows[0].masked == 0
@@ -263,7 +263,7 @@ def test_a_slot_with_nothing_in_it_is_kept_as_it_is() -> None:
     """After the clock closed a slot past the newest reading, nothing of the register is in the next."""
     meter = register(noise=9)
     read(meter, (0, 100), (3, 107))
-    meter.cover(4)
+    meter.integrate_until(4)
     assert kept(meter).masked is None
     assert kept(meter).slots[1].accumulator == 9 * MICRO * HOUR
 
@@ -302,7 +302,7 @@ def test_a_slot_is_lost_when_nothing_comes_before_its_end() -> None:
     for readings in ([(5, 109), (7, 115)], []):
         other = restarted(meter)
         read(other, *readings)
-        other.cover(4)
+        other.integrate_until(4)
         [window] = other.windows
         assert window.lost == 0
         with pytest.raises(MeteragentError, match="without its noise"):

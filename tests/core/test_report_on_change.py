@@ -39,8 +39,8 @@ def means(readings: Readings, terms: Terms) -> list[Fraction]:
         meter.windows.append(window)
     for time_ms, value in zip(readings.times_ms.tolist(), readings.values.tolist(), strict=True):
         meter.accept(Pending(time_ms, round(value) * MICRO, None))
-        meter.cover_spans(time_ms)
-    meter.cover(1000 * SECONDS)
+        meter.integrate_to_watermark(time_ms)
+    meter.integrate_until(1000 * SECONDS)
     return [Fraction(total, terms.lattice(0)) for window in meter.windows for total in window.slots.values()]
 
 

@@ -95,7 +95,7 @@ def test_what_is_no_shard_is_refused(text: str, right: str) -> None:
     """The error says from where it is counted."""
     error = refused(lambda: config.parse(written(source=f'shard = "{text}"')))
     assert error.key == "source.shard"
-    assert error.expected == f"a number from 0 on and how many there are: {right}"
+    assert error.expected == f"a shard's number and the number of shards: {right}"
 
 
 def test_a_shard_is_a_text() -> None:
@@ -125,7 +125,7 @@ def test_without_a_branch_the_name_decides() -> None:
 @pytest.mark.parametrize(
     ("keys", "key", "expected"),
     [
-        ('topic = "meters/{shard}/{meter}"', "source.topic", "source.shard says which it is"),
+        ('topic = "meters/{shard}/{meter}"', "source.topic", "unless source.shard states the shard"),
         ('topic = "{shard}/{shard}/{meter}"\nshard = "0/2"', "source.topic", "at most one segment {shard}"),
         ('topic = "x{shard}/{meter}"\nshard = "0/2"', "source.topic", "one segment {meter}"),
         ('topic = "home/power"\nmeter = "home"\nshard = "0/2"', "source.shard", "names the only meter"),
@@ -234,5 +234,5 @@ def test_check_says_nothing_of_fleets_to_a_home() -> None:
 def test_streams_have_shards_of_their_own() -> None:
     """The error names the stream."""
     text = streams(("one", "a/{meter}", '"b/{meter}"'), ("two", "c/{shard}/{meter}", '"d/{meter}"'))
-    with pytest.raises(ConfigError, match=r"^stream\[1\]\.source\.topic"):
+    with pytest.raises(ConfigError, match=r"^line 8: stream\[1\]\.source\.topic: "):
         config.parse(text)

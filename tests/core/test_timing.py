@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
-from meteragent.decode import one
+from meteragent.decode import single_reading
 from meteragent.domain.commit import Outgoing, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
@@ -51,7 +51,7 @@ class CountedBits:
 
 def core(bits: CountedBits, terms: Terms = TERMS, **how: Any) -> Pipeline:
     """A core with the default's terms."""
-    known = stream(terms, decode=one(bare_numbers.decode), **how)
+    known = stream(terms, decode=single_reading(bare_numbers.decode), **how)
     return Pipeline(known, Snapshot({}, {}, {}), Spending(), bits, Counts())
 
 

@@ -112,7 +112,7 @@ def test_values_are_clamped_to_the_range_and_gaps_are_not() -> None:
     window.add(4, 8, -100)
     window.add(8, 12, None)
     assert window.slots == {0: 20, 1: -8, 2: 4}
-    assert window.fed == {0, 1}
+    assert window.slots_with_reading == {0, 1}
 
 
 # --- power ------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def test_a_power_reading_stands_until_the_next_for_at_most_hold() -> None:
     take(meter, 0, 100)
     take(meter, 3, 200)
     take(meter, 9, 400)
-    meter.cover(12)
+    meter.integrate_until(12)
     assert sums(meter) == [3 * 100 + 200, 4 * 200, 3 * 400]
 
 
@@ -134,7 +134,7 @@ def test_a_reading_before_the_first_window_counts_from_its_start() -> None:
     assert take(meter, 7, 100) == (Outcome.EARLY, ["7"])
     assert take(meter, 8, 100) == (Outcome.ACCEPTED, NONE)
     meter.windows, meter.next_ms = [opened(TERMS, 12)], 24
-    meter.cover(24)
+    meter.integrate_until(24)
     assert sums(meter) == [100, 0, 0]
 
 
@@ -150,21 +150,21 @@ def test_a_token_is_given_back_when_its_span_is_covered() -> None:
     """A message is free when the next reading or the end of its hold has closed its span (rule 3)."""
     meter = timeline()
     assert take(meter, 0, 100)[1] == []
-    assert meter.cover_spans(12) == []
+    assert meter.integrate_to_watermark(12) == []
     take(meter, 3, 200)
-    assert meter.cover_spans(12) == ["0"]
-    assert meter.cover(7) == []
-    assert meter.cover(8) == ["3"]
+    assert meter.integrate_to_watermark(12) == ["0"]
+    assert meter.integrate_until(7) == []
+    assert meter.integrate_until(8) == ["3"]
 
 
 def test_nothing_is_covered_twice() -> None:
     """A reading whose span is wholly covered is refused, one partly covered counts from there (rule 2)."""
     meter = timeline()
     take(meter, 0, 100)
-    meter.cover(4)
+    meter.integrate_until(4)
     assert take(meter, 2, 200) == (Outcome.ACCEPTED, ["0"])
     assert take(meter, 1, 300) == (Outcome.LATE, ["1"])
-    meter.cover(12)
+    meter.integrate_until(12)
     assert sums(meter) == [400, 3 * 200, 0]
     assert take(meter, 7, 300) == (Outcome.LATE, ["7"])
     assert take(meter, 8, 300)[0] is Outcome.ACCEPTED
@@ -174,7 +174,7 @@ def test_a_covered_reading_that_comes_again_is_a_duplicate() -> None:
     """A time that was seen is `duplicate`, one that was not is `late`; both are acknowledged."""
     meter = timeline()
     take(meter, 0, 100)
-    meter.cover(12)
+    meter.integrate_until(12)
     assert take(meter, 0, 100, "again") == (Outcome.DUPLICATE, ["again"])
     assert take(meter, 1, 100) == (Outcome.LATE, ["1"])
 
@@ -184,7 +184,7 @@ def test_a_redelivery_takes_the_place_of_its_first_delivery() -> None:
     meter = timeline()
     take(meter, 0, 100, "first")
     assert take(meter, 0, 100, "second") == (Outcome.DUPLICATE, ["first"])
-    assert meter.cover(12) == ["second"]
+    assert meter.integrate_until(12) == ["second"]
 
 
 def test_a_correction_is_refused() -> None:
@@ -192,7 +192,7 @@ def test_a_correction_is_refused() -> None:
     meter = timeline()
     take(meter, 0, 100, "first")
     assert take(meter, 0, 900, "correction") == (Outcome.DUPLICATE, ["correction"])
-    assert meter.cover(12) == ["first"]
+    assert meter.integrate_until(12) == ["first"]
     assert sums(meter) == [400, 100, 0]
 
 
@@ -201,13 +201,13 @@ def test_spans_wait_for_the_lateness() -> None:
     meter = timeline(replace(TERMS, lateness_ms=2))
     take(meter, 0, 100)
     take(meter, 2, 200)
-    assert meter.cover_spans(12) == []
+    assert meter.integrate_to_watermark(12) == []
     take(meter, 3, 300)
-    assert meter.cover_spans(12) == []
+    assert meter.integrate_to_watermark(12) == []
     take(meter, 4, 400)
-    assert meter.cover_spans(1) == []
-    assert meter.cover_spans(2) == ["0"]
-    assert meter.covered_ms == 2
+    assert meter.integrate_to_watermark(1) == []
+    assert meter.integrate_to_watermark(2) == ["0"]
+    assert meter.integrated_until_ms == 2
 
 
 def test_covering_ends_at_its_time() -> None:
@@ -216,7 +216,7 @@ def test_covering_ends_at_its_time() -> None:
     take(meter, 0, 100)
     take(meter, 10, 200)
     for until_ms in (3, 5, 12):
-        meter.cover(until_ms)
+        meter.integrate_until(until_ms)
     assert sums(meter) == [2 * 100 + 2, 4, 2 + 2 * 200]
 
 
@@ -225,18 +225,18 @@ def test_a_hold_that_has_ended_closes_its_span() -> None:
     meter = timeline()
     take(meter, 0, 100)
     take(meter, 5, 200)
-    assert meter.cover_spans(12) == ["0"]
+    assert meter.integrate_to_watermark(12) == ["0"]
     take(meter, 11, 300)
-    assert meter.cover_spans(9) == []
-    assert meter.cover_spans(10) == ["5"]
-    assert meter.covered_ms == 10
+    assert meter.integrate_to_watermark(9) == []
+    assert meter.integrate_to_watermark(10) == ["5"]
+    assert meter.integrated_until_ms == 10
 
 
 def test_a_reading_resets_how_long_a_meter_was_silent() -> None:
     """`idle` counts windows since the last accepted reading; what is refused does not count."""
     meter = timeline()
     meter.idle = 3
-    meter.cover(12)
+    meter.integrate_until(12)
     take(meter, 1, 1)
     assert meter.idle == 3
     take(meter, 12, 1)
@@ -250,9 +250,9 @@ def test_interval_energy_is_spread_over_the_interval_before_its_time() -> None:
     """A reading covers (time - interval, time]; a slot's value is the energy in the slot (law 5)."""
     meter = timeline(ENERGY)
     assert take(meter, 6, 8) == (Outcome.ACCEPTED, NONE)
-    assert meter.cover_spans(6) == ["6"]
+    assert meter.integrate_to_watermark(6) == ["6"]
     take(meter, 10, 40)
-    meter.cover(12)
+    meter.integrate_until(12)
     assert [total / ENERGY.interval_ms for total in sums(meter)] == [4, 4 + 20, 20]
     assert [window.close(index) for window in meter.windows for index in (0, 1, 2)] == [4, 24, 20]
 
@@ -262,11 +262,11 @@ def test_an_interval_covers_nothing_that_an_earlier_one_covers() -> None:
     meter = timeline(ENERGY)
     take(meter, 4, 40)
     take(meter, 6, 80)
-    meter.cover(8)
+    meter.integrate_until(8)
     assert sums(meter) == [4 * 40, 2 * 80, 0]
     assert take(meter, 8, 1) == (Outcome.LATE, ["8"])
     assert take(meter, 9, 400) == (Outcome.ACCEPTED, NONE)
-    meter.cover(12)
+    meter.integrate_until(12)
     assert sums(meter) == [4 * 40, 2 * 80, 400]
 
 
@@ -298,7 +298,7 @@ def test_a_stop_changes_nothing(
     freed: list[tuple[int, int]] = []
     for reading in before:
         freed += one.accept(Pending(*reading, reading))[1]
-        freed += one.cover_spans(stop_ms)
+        freed += one.integrate_to_watermark(stop_ms)
     one.idle = stop_ms
     other = restarted(one, terms)
     assert other.state() == one.state()
@@ -306,7 +306,7 @@ def test_a_stop_changes_nothing(
         assert other.accept(held)[0] is Outcome.ACCEPTED
     for reading in after:
         assert one.accept(Pending(*reading, reading))[1] == other.accept(Pending(*reading, reading))[1]
-    assert one.cover(40) == other.cover(40)
+    assert one.integrate_until(40) == other.integrate_until(40)
     assert one.state()._replace(idle=0) == other.state()._replace(idle=0)
 
 
@@ -314,10 +314,10 @@ def test_an_older_reading_is_late_after_a_stop_too() -> None:
     """Also where the newer one was acknowledged early and does not come again: its span is gap."""
     meter = timeline()
     take(meter, 2, 100)
-    meter.cover(3)
+    meter.integrate_until(3)
     other = restarted(meter, TERMS)
     assert take(other, 1, 900) == (Outcome.LATE, ["1"])
-    other.cover(12)
+    other.integrate_until(12)
     assert sums(other) == [100, 0, 0]
 
 
@@ -327,9 +327,9 @@ def test_a_window_finishes_under_the_rules_it_opened_with() -> None:
     meter = restarted(timeline(old), replace(TERMS, hold_ms=12, lateness_ms=0))
     take(meter, 0, 100)
     take(meter, 5, 200)
-    assert meter.cover_spans(12) == ["0"]
+    assert meter.integrate_to_watermark(12) == ["0"]
     assert meter.next_close_ms() == 4 + 3
-    meter.cover(12)
+    meter.integrate_until(12)
     assert sums(meter) == [2 * 100, 2 * 200, 0]
 
 
@@ -340,7 +340,7 @@ def test_a_window_whose_readings_mean_something_else_is_gap_to_its_end(changed: 
     """Another kind, unit or interval: what is covered stays, the rest of open windows is gap."""
     meter = timeline(replace(TERMS, gap_u=7 * MICRO))
     take(meter, 0, 100)
-    meter.cover(2)
+    meter.integrate_until(2)
     other = restarted(meter, replace(TERMS, **changed))  # type: ignore[arg-type]
     assert sums(other) == [2 * 100 + 2 * 7, 4 * 7, 4 * 7]
     assert take(other, 5, 1)[0] is Outcome.LATE
@@ -356,7 +356,7 @@ def test_slots_that_open_after_the_meaning_changed_are_gap() -> None:
     meter.next_ms = 12
     other = restarted(meter, replace(terms, unit="kW"))
     assert other.next_open_ms() == 4
-    other.windows[0].draw(0, other.covered_ms)
+    other.windows[0].draw(0, other.integrated_until_ms)
     assert other.windows[0].slots == {0: 28, 1: 28}
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.decode import Found
+from meteragent.decode import PayloadNumber
 from meteragent.decode.profiles import PROFILES
 from meteragent.decode.senml import reader
 from meteragent.domain.counters import REFUSALS
@@ -25,7 +25,7 @@ J_IN_KWH = 3_600_000
 
 def found(
     pack: Any, kind: Kind = Kind.POWER, name: str | None = None, *, of_sum: bool = False
-) -> list[Found]:
+) -> list[PayloadNumber]:
     """What is found in a pack."""
     payload = pack if isinstance(pack, bytes) else json.dumps(pack).encode()
     return list(reader(kind, name, of_sum=of_sum)(payload))
@@ -60,17 +60,17 @@ def test_base_fields_hold_until_they_change() -> None:
         {"bn": "urn:dev:mac:other:", "n": "volts", "u": "V", "v": 231},
     ]
     assert found(pack, name="load") == [
-        Found(NOON_MS, Decimal("1018.5")),
-        Found(NOON_MS + 10_000, Decimal("981.5")),
-        Found(NOON_MS + 20_000, Decimal(1000)),
-        Found(NOON_MS + 60_000, Decimal(7)),
+        PayloadNumber(NOON_MS, Decimal("1018.5")),
+        PayloadNumber(NOON_MS + 10_000, Decimal("981.5")),
+        PayloadNumber(NOON_MS + 20_000, Decimal(1000)),
+        PayloadNumber(NOON_MS + 60_000, Decimal(7)),
     ]
 
 
 def test_a_base_sum_is_added_to_a_sum() -> None:
     """A record's sum is bs + s."""
     pack = [{"n": "load", "u": "W", "bs": 7_200_000, "s": 36}, {"n": "load", "t": -1, "s": 3600}]
-    assert found(pack[:1], Kind.REGISTER, of_sum=True) == [Found(None, Decimal(7_200_036))]
+    assert found(pack[:1], Kind.REGISTER, of_sum=True) == [PayloadNumber(None, Decimal(7_200_036))]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_base_sum_is_added_to_a_sum() -> None:
 )
 def test_times_are_absolute_or_before_the_arrival(bt: float, t: float, time_ms: int | None) -> None:
     """From 2**28 s on a time is Unix time; below 0 it is so long before the arrival; 0 is the arrival."""
-    assert found([{"bt": bt, "n": "p", "u": "W", "t": t, "v": 1}]) == [Found(time_ms, Decimal(1))]
+    assert found([{"bt": bt, "n": "p", "u": "W", "t": t, "v": 1}]) == [PayloadNumber(time_ms, Decimal(1))]
 
 
 @pytest.mark.parametrize(("bt", "t"), [(0, 1), (0, 2**28 - 1), (5, -4.5), (0, 10**13), (-(10**13), 0)])
@@ -120,14 +120,14 @@ def test_units_are_converted_exactly(kind: Kind, unit: str, factor: int, number:
 def test_secondary_units_come_with_either_version() -> None:
     """A unit such as kW is read from a pack of version 26, which announces it, and from one that does not."""
     for base in ({}, {"bver": 10}, {"bver": 26}):
-        assert found([{**base, "n": "p", "u": "kW", "v": 2}]) == [Found(None, Decimal(2000))]
+        assert found([{**base, "n": "p", "u": "kW", "v": 2}]) == [PayloadNumber(None, Decimal(2000))]
 
 
 def test_a_sum_is_a_register_where_it_is_asked_for() -> None:
     """`s` of a power is a register in J, of a record that is named, or of the only one that has a sum."""
     pack = [{"n": "load", "u": "kW", "v": 1, "s": 7200}, {"n": "spare", "u": "W", "v": 3}]
-    assert found(pack, Kind.REGISTER, of_sum=True) == [Found(None, Decimal(7_200_000))]
-    assert found(pack, Kind.REGISTER, "load") == [Found(None, Decimal(7_200_000))]
+    assert found(pack, Kind.REGISTER, of_sum=True) == [PayloadNumber(None, Decimal(7_200_000))]
+    assert found(pack, Kind.REGISTER, "load") == [PayloadNumber(None, Decimal(7_200_000))]
     assert refusal(pack, Kind.REGISTER, "spare") == "refused_missing"
     assert refusal(pack, Kind.INTERVAL_ENERGY, "load") == "refused_unit"
     assert refusal(pack, Kind.REGISTER) == "other"
@@ -141,7 +141,7 @@ TWO = [{"bn": "urn:x:", "n": "in/power", "u": "W", "v": 1}, {"n": "out/power", "
 @pytest.mark.parametrize("name", ["in/power", "urn:x:in/power", "x:in/power"])
 def test_a_record_is_known_by_its_name_or_its_end(name: str) -> None:
     """The full name, or its end behind a colon or a slash, says which record is meant."""
-    assert found(TWO, name=name) == [Found(None, Decimal(1))]
+    assert found(TWO, name=name) == [PayloadNumber(None, Decimal(1))]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_two_names_that_fit_are_refused(name: str | None, reason: str) -> None:
 def test_reactive_power_is_not_power() -> None:
     """A name's end begins behind a colon or a slash: reactive_power is another name, and var another unit."""
     pack = [{"n": "m:power", "u": "W", "v": 1}, {"n": "m:reactive_power", "u": "var", "v": 2}]
-    assert found(pack, name="power") == found(pack) == [Found(None, Decimal(1))]
+    assert found(pack, name="power") == found(pack) == [PayloadNumber(None, Decimal(1))]
 
 
 def test_a_name_is_the_configurations() -> None:
@@ -163,7 +163,7 @@ def test_a_name_is_the_configurations() -> None:
     profile = PROFILES["senml"]
     named, default = profile.quantity(Kind.POWER, "in/power"), profile.quantity(Kind.POWER, None)
     assert named is not None
-    assert list(named.read(json.dumps(TWO).encode())) == [Found(None, Decimal(1))]
+    assert list(named.read(json.dumps(TWO).encode())) == [PayloadNumber(None, Decimal(1))]
     assert default == profile.quantities["the only power"]
     assert profile.quantity(Kind.POWER, "the only sum") is None
 

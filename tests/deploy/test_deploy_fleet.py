@@ -28,7 +28,7 @@ def test_the_template_is_a_configuration(number: int) -> None:
     """With its two words replaced it is that of one agent of eight: all else is the same."""
     text = (FLEET / "fleet.toml").read_text()
     stream = config.parse(text.replace("@SHARD@", str(number)).replace("@COUNT@", "8")).stream[0]
-    assert config.held(stream.source) == f"{number}/8 by name"
+    assert config.fleet_share(stream.source) == f"{number}/8 by name"
     assert text.count("@SHARD@/@COUNT@") == 1
 
 

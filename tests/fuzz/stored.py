@@ -45,7 +45,7 @@ class Used(NamedTuple):
 
     files: Mapping[str, bytes]
     known: Snapshot
-    waiting: list[outbox.Waiting]
+    waiting: list[outbox.WaitingRow]
 
 
 def _core(at: int, known: Snapshot) -> Pipeline:
@@ -230,7 +230,7 @@ def _went_on(store: Store, at: int, before: Used, *, sound: bool) -> str:
     return "opened as it was" if known == before.known and waiting == before.waiting else "opened"
 
 
-def _assert_alike(before: Used, known: Snapshot, waiting: list[outbox.Waiting]) -> None:
+def _assert_alike(before: Used, known: Snapshot, waiting: list[outbox.WaitingRow]) -> None:
     """States and terms are as they were, for all that are there; what leaves may have lost its name only."""
     for meter, state in known.states.items():
         assert state in before.known.states.values(), f"a state of {meter} is another"
@@ -245,7 +245,7 @@ def _stands_far_off(known: Snapshot) -> bool:
 
 
 def _oldest_ms(state: TimelineState) -> int:
-    return min(state.covered_ms, state.next_ms)
+    return min(state.integrated_until_ms, state.next_ms)
 
 
 def seeds() -> list[bytes]:

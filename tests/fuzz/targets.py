@@ -22,7 +22,8 @@ from meteragent.decode.profile import decoder
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import ConfigError, MeteragentError, PayloadError, RecordError
 from meteragent.domain.units import Kind
-from meteragent.tools.discover import candidate, heard, propose
+from meteragent.tools.discover import candidate, propose
+from meteragent.tools.discover.listener import Listener
 from meteragent.tools.redact.text import Redactor
 from tests.fuzz.broker import hostile
 from tests.fuzz.page import asked
@@ -123,7 +124,7 @@ def _configuration(data: bytes) -> str:
         return _settled(known)
     told = "".join(traceback.format_exception(refusal))
     assert not [one for one in _SECRET.findall(text) if one in told and one not in refusal.key]
-    return refusal.key.rpartition(".")[2]
+    return refusal.key.rpartition(".")[2] or "file"
 
 
 def _settled(known: config.Config) -> str:
@@ -163,7 +164,7 @@ def _redact(data: bytes) -> str:
 
 def _discover(data: bytes) -> str:
     """Messages, one a line: a topic, a blank, a payload."""
-    listener = heard.Listener(lambda: 0)
+    listener = Listener(lambda: 0)
     for line in data.split(b"\n")[:20]:
         topic, _, payload = line.partition(b" ")
         listener.on_message(topic.decode(errors="replace"), payload, False)

@@ -46,11 +46,12 @@ def quantum_wh(terms: Terms) -> str:
 def test_the_promise_in_numbers() -> None:
     """Radius, energy hidden, odds and the day's level are those of the default."""
     facts: dict[str, Any] = facts_of(stream("appliance"))
-    assert f"at most {facts['radius']} W in every slot ({facts['hides_wh']} Wh moved" in TEXT
+    assert f"at most {facts['radius']} W in every slot ({facts['hides_wh']} Wh over half" in TEXT
     assert (
-        f"a factor of at most e^{facts['level']} = {exp(1):.2f}; by twice as much, e^2 = {exp(2):.2f}" in TEXT
+        f"a factor of at most e^{facts['level']} = {exp(1):.2f}. For twice that difference the factor is"
+        f" e^2 = {exp(2):.2f}." in TEXT
     )
-    assert f"Levels of windows add: {facts['level_per_day']} a day" in TEXT
+    assert f"The levels of windows add up: {facts['level_per_day']} a day" in TEXT
 
 
 def test_what_the_default_hides() -> None:
@@ -107,7 +108,7 @@ def test_what_a_copy_of_the_disk_tells() -> None:
     steps = [(at + 0.5) / 1000 for at in range(40_000)]
     apart = sum(r * exp(-r) * min(1, 1 / (2 * r)) / 1000 for r in steps)
     known = ceil(100 * (1 + apart) / 2 - 0.2)
-    assert f"right in {known} of 100 about a kettle" in TEXT
+    assert f"right about a kettle {known} % of the time" in TEXT
     assert known == right("appliance")["a kettle"]["1"]
 
 

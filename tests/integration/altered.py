@@ -59,13 +59,17 @@ def redraws_on_restart() -> None:
         more = noise_bound if window.drawn < terms.n else None
         return window._replace(noise_bound=more, slots=slots)
 
-    def restoring(terms: Terms, next_ms: int, state: TimelineState, known: dict[str, Terms]) -> Timeline:
-        windows = tuple(redrawn(window, known[window.terms]) for window in state.windows)
+    def restoring(
+        terms: Terms, next_ms: int, state: TimelineState, stored_terms: dict[str, Terms]
+    ) -> Timeline:
+        windows = tuple(redrawn(window, stored_terms[window.terms]) for window in state.windows)
         starts_ms = [window.start_ms for window in windows]
         begun = state._replace(
-            windows=windows, covered_ms=min([*starts_ms, state.covered_ms]), standing_ms=None
+            windows=windows,
+            integrated_until_ms=min([*starts_ms, state.integrated_until_ms]),
+            standing_ms=None,
         )
-        return restore(terms, next_ms, begun, known)
+        return restore(terms, next_ms, begun, stored_terms)
 
     Timeline.restore = restoring  # type: ignore[method-assign]
 
@@ -119,8 +123,8 @@ def undithered() -> None:
     listen_to_nobody()
     dither = Noise.dither
 
-    def nothing(self: Noise, terms: Terms, place: int) -> int | None:
-        return None if dither(self, terms, place) is None else 0
+    def nothing(self: Noise, terms: Terms, slot_index: int) -> int | None:
+        return None if dither(self, terms, slot_index) is None else 0
 
     Noise.dither = nothing  # type: ignore[method-assign]
 
@@ -129,6 +133,7 @@ def only_truncates() -> None:
     """Law 3 broken: the log is truncated as it is, and its blocks keep every accumulator."""
     listen_to_nobody()
     wal._zero = lambda descriptor: None
+    wal.KEPT_BYTES = 0
 
 
 ALTERATIONS: dict[str, Callable[[], None]] = {

@@ -96,7 +96,7 @@ class Look:
             left.append(generator.randint(-300, 900))
             self.world.release(start_ms, left[-1])
         await expect(self.page.locator("#trace-latest")).to_contain_text(
-            f"They got {left[-1]:,}\u00a0W".replace("-", "−")
+            f"{left[-1]:,}\u00a0W was sent".replace("-", "−")
         )
         return left
 

@@ -182,8 +182,9 @@ def test_what_is_refused_is_acknowledged(run: Run) -> None:
 
 
 def test_only_totals_are_logged(run: Run) -> None:
-    """The log holds connections and totals, nothing else: no payload, no meter, no time of anything."""
-    connected = r"(INFO 127\.0\.0\.1:\d+: connected with MQTT 5\n){2}"
-    assert re.fullmatch(connected + r"INFO totals: (\w+=\d+ ?)+\n", run.log)
+    """The log holds the settings, connections and totals: no payload, no meter, no time of anything."""
+    begun = r"INFO meteragent [^\n]+\n(INFO stream main: [^\n]+\n){4}"
+    connected = r"(INFO (source|sink) 127\.0\.0\.1:\d+: connected with MQTT 5\n){2}"
+    assert re.fullmatch(begun + connected + r"INFO totals: (\w+=\d+ ?)+\n", run.log)
     for trace in (CANARY, "13371337", HOME, str(START_MS)[:6]):
         assert trace not in run.log

@@ -106,7 +106,7 @@ def test_the_process_goes_on_and_says_so(runs: Scenarios) -> None:
     """It is the same process; log, counters and ledger say what happened."""
     seen: Seen = runs["resumed"]
     assert seen.same
-    assert "the clock jumped 10min" in seen.log
+    assert "the clock jumped 10 min" in seen.log
     assert seen.totals["clock_jumped"] == 1
     unknown_ms = parse_time(seen.ledger["unknown_before"])
     assert seen.jumped_ms - 1000 <= unknown_ms <= seen.jumped_ms + LOOK_MS

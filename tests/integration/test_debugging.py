@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import MakeBroker
 from tests.integration.service import LIMIT_S, TELL_ALL, meters, stream, subscribed, until
-from tests.integration.test_looking import terminal
+from tests.integration.terminal import terminal
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
 

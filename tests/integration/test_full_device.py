@@ -41,7 +41,7 @@ if "before" in sys.argv:
 try:
     with open_store(path) as store:
         for k in count():
-            persist(store, opening(k, *(f"m{i}" for i in range(20))))
+            persist(store, opening(k, *(f"m{k}-{i}" for i in range(20))))
             fill(path.parent, int(sys.argv[2]))
 except StoreError as error:
     sys.exit(str(error))

@@ -212,5 +212,5 @@ def test_a_broker_that_waits_for_what_stands_is_found_out(links: Scenarios) -> N
     """
     run = links["waiting"]
     run.agent.assert_kept(run.fed, run.receiver)
-    assert run.agent.log.count(f"the broker waits at {LIMIT} unacknowledged messages") == 1
+    assert run.agent.log.count(f"the source's broker stops at {LIMIT} unacknowledged messages") == 1
     assert run.agent.totals["acked_open"] >= MANY - LIMIT

@@ -1,14 +1,10 @@
 """`discover` and `tap` beside a running agent, on a real broker, in a real terminal."""
 
 import asyncio
-import os
-import pty
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -26,6 +22,7 @@ from tests.integration.service import (
     until,
     until_ms,
 )
+from tests.integration.terminal import terminal
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
 
@@ -35,43 +32,6 @@ SECRET = "73155"
 """A reading that nothing but a terminal may show."""
 ENOUGH = 400
 """Readings; a slot lasts a second."""
-
-
-class Terminal:
-    """A program in a pseudo-terminal, and all that it has written there."""
-
-    def __init__(self, *command: str) -> None:
-        self.text = ""
-        self._master, slave = pty.openpty()
-        os.set_blocking(self._master, False)
-        self._program = [sys.executable, "-m", "meteragent", *command]
-        self.process = subprocess.Popen(self._program, cwd=ROOT, stdout=slave, stderr=subprocess.PIPE)
-        os.close(slave)
-
-    def shows(self, pattern: str) -> "re.Match[str] | None":
-        """Whether it has shown something by now."""
-        with suppress(OSError):  # nothing new, or it has ended
-            self.text += os.read(self._master, 65_536).decode()
-        return re.search(pattern, self.text)
-
-    def end(self) -> None:
-        """Leave nothing behind."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        os.close(self._master)
-
-
-@contextmanager
-def terminal(*command: str) -> Iterator[Terminal]:
-    """A program in a pseudo-terminal, ended at the end."""
-    made = Terminal(*command)
-    try:
-        yield made
-    finally:
-        made.end()
 
 
 async def discovered(*arguments: str, end_early: bool = False) -> "subprocess.CompletedProcess[str]":
@@ -165,7 +125,7 @@ def test_discover_finds_the_meter(runs: Scenarios) -> None:
     assert done.returncode == 0, done.stderr
     assert "only retained messages came" in done.stdout
     assert SECRET not in done.stdout + done.stderr
-    proposed = done.stdout.partition("to begin with:\n")[2].partition("\n\nNo values")[0]
+    proposed = done.stdout.partition("to start with:\n")[2].partition("\n\nNext: ")[0]
     source = config.parse(proposed).stream[0].source
     assert (source.url, source.profile, source.phases) == (url, "shelly-gen1", ("0",))
     assert re.search(r"as meteragent-discover-\w+ \(p5, c1,", log)

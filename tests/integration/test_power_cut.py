@@ -70,8 +70,10 @@ def cut_back(folder: Path, rng: random.Random) -> None:
         return  # it has never been on disk
     since = wal.read_bytes() if wal.exists() else b""
     moved = (folder / "db").read_bytes() != (synced / "db").read_bytes()
-    if since and not moved and not (synced / "db-wal").stat().st_size:
-        log = since[: rng.randrange(len(since) + 1)] + rng.randbytes(rng.randrange(100))
+    before = (synced / "db-wal").read_bytes()
+    if not moved and since.strip(b"\0") and not before.strip(b"\0"):
+        torn = since[: rng.randrange(len(since) + 1)] + rng.randbytes(rng.randrange(100))
+        log = torn + before[len(torn) :]
     for name in ("db-shm", "db-wal"):
         (folder / name).unlink(missing_ok=True)
     for kept in synced.iterdir():

@@ -242,7 +242,7 @@ def test_a_folder_that_was_put_back_is_refused(faults: Scenarios) -> None:
     """All files together, copied while the agent ran, end `run` with 1; what to do about a move is said."""
     run = faults["hot"]
     assert run.folder.returncode == 1
-    assert "put back or moved" in run.folder.stderr
+    assert "restored from a backup, or moved" in run.folder.stderr
     assert "--moved" in run.folder.stderr
     assert run.moved.returncode == 0
 

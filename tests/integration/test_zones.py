@@ -134,7 +134,7 @@ def states(agent: Service) -> Iterator[tuple[str, str, TimelineState]]:
     """What the store knows: stream, meter, state."""
     with read_only(agent.store) as connection:
         rows = connection.execute("SELECT channel, meter, state FROM state").fetchall()
-    return ((channel, meter, decode_state(state)) for channel, meter, state in rows)
+    return ((stream, meter, decode_state(state)) for stream, meter, state in rows)
 
 
 def has_come(agent: Service, meter: str, at_ms: int) -> bool:
@@ -145,7 +145,7 @@ def has_come(agent: Service, meter: str, at_ms: int) -> bool:
 
 def opened(agent: Service) -> Counter[tuple[str, str]]:
     """The windows that are open, or have left some of their records, by stream and meter."""
-    return Counter({(channel, meter): len(state.windows) for channel, meter, state in states(agent)})
+    return Counter({(stream, meter): len(state.windows) for stream, meter, state in states(agent)})
 
 
 METERS = pytest.mark.parametrize("meter", BEGIN_MS)

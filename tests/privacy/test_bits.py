@@ -63,7 +63,7 @@ def test_no_array_is_an_array(bits: Bits) -> None:
 def test_less_than_no_array_is_refused(bits: Bits) -> None:
     """A negative count would be all that is buffered."""
     bits.integer(8)
-    with pytest.raises(ValueError, match="a count is not negative: -1"):
+    with pytest.raises(ValueError, match="a count must not be negative: -1"):
         bits.array(-1, np.uint16)
 
 

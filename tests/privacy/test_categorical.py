@@ -179,7 +179,7 @@ def test_parameters_are_exact_and_in_range() -> None:
     wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
         (TypeError, r"epsilon must be exact.*Fraction\('0.1'\)", {"epsilon": 0.1}),
         (TypeError, "delta must be exact", {"delta": 0.1}),
-        (ValueError, "epsilon must not be below zero", {"epsilon": -1}),
+        (ValueError, "epsilon must not be negative", {"epsilon": -1}),
         (ValueError, r"delta must lie in \[0, 1\]", {"delta": "1.01"}),
         (ValueError, r"delta must lie in \[0, 1\]", {"delta": -1}),
         (ValueError, "a set of one value", {"values": 1}),

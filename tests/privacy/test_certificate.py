@@ -76,13 +76,13 @@ def test_of_many_shapes_it_is_what_enumeration_says() -> None:
 
 def test_what_cannot_be_enumerated_is_refused() -> None:
     """A window of 30 slots has too many outputs; the error says what bounds it instead."""
-    with pytest.raises(ValueError, match="certify bounds every mechanism"):
+    with pytest.raises(ValueError, match="certify, which bounds every mechanism"):
         best_attack(noise(1, 30), Library(np.zeros((2, 30), int)))
 
 
 def test_windows_are_as_long_as_the_mechanism_s() -> None:
     """Three slots of a mechanism for two are refused."""
-    with pytest.raises(ValueError, match="signatures have 2 slots"):
+    with pytest.raises(ValueError, match="signatures must have 2 slots"):
         best_attack(noise(1, 2), Library([[0, 0, 0]]))
 
 

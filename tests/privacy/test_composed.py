@@ -254,7 +254,7 @@ def test_losses_beyond_any_use_are_no_error() -> None:
 def test_what_cannot_be_meant_is_refused() -> None:
     """A negative count, rho or epsilon, a delta outside 0..1, an order of 1 and a float radius."""
     one = Composed({LaplacePair(1): 1})
-    with pytest.raises(ValueError, match="as often as never"):
+    with pytest.raises(ValueError, match="must not be negative"):
         Composed({LaplacePair(1): -1})
     with pytest.raises(ValueError, match="epsilon is not negative"):
         one.delta(-0.1)

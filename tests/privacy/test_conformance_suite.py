@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from meteragent.privacy.bits import Bits, SeededBits
-from meteragent.privacy.conformance import Unusable, calibration, conform
-from meteragent.privacy.conformance.__main__ import CONFORMS, UNUSABLE, VIOLATED, main
-from meteragent.privacy.conformance.promise import loss_is_one, parameters_are_exact
+from meteragent.privacy.conformance import UnsupportedMechanism, calibration, conform
+from meteragent.privacy.conformance.__main__ import CONFORMS, UNSUPPORTED, VIOLATED, main
+from meteragent.privacy.conformance.promise import check_loss, check_parameters
 from meteragent.privacy.mechanism.base import Guarantee
 from meteragent.privacy.mechanism.categorical import Categorical
 from meteragent.privacy.mechanism.gaussian import DiscreteGaussian
@@ -101,18 +101,18 @@ class Lossy(Control):
 )
 def test_a_loss_is_one(how: Any, found: str) -> None:
     """A loss that is not 0 at 0, not exact, falling, or of what is no distance is named."""
-    check = loss_is_one(Lossy(2, HALF, honest, how=how))
+    check = check_loss(Lossy(2, HALF, honest, how=how))
     assert not check.passed
-    assert found in check.found
-    assert loss_is_one(Control(2, HALF, honest)).passed
+    assert found in check.finding
+    assert check_loss(Control(2, HALF, honest)).passed
 
 
 def test_float_parameters_are_named() -> None:
     """Each numeric keyword is tried as a float; those that are taken are named, other ones are left alone."""
-    assert parameters_are_exact(partial(Laplace, epsilon="1/2", quantum=1)).passed
-    check = parameters_are_exact(partial(dict, epsilon="1/2", name="x", n=3))
+    assert check_parameters(partial(Laplace, epsilon="1/2", quantum=1)).passed
+    check = check_parameters(partial(dict, epsilon="1/2", name="x", n=3))
     assert not check.passed
-    assert check.found == "floats are taken for ['epsilon', 'n']"
+    assert check.finding == "floats are taken for ['epsilon', 'n']"
 
 
 class Boastful(PairDrawn):
@@ -132,7 +132,7 @@ def test_a_pair_is_held_to_its_delta(kind: type[PairDrawn], kept: bool) -> None:
     stick = conform(kind(mechanism, mechanism), samples=1000, bits=SeededBits(1)).checks[0]
     assert stick.figures["needed"] == pytest.approx(0.1, rel=1e-9)
     assert stick.passed is kept
-    assert stick.found.startswith("exactly")
+    assert stick.finding.startswith("exactly")
 
 
 # The draws ----------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def test_what_leaves_has_mass() -> None:
     """An output to which log_mass gives nothing at any point refutes it; no number at all is unusable."""
     right = BENT["as it is"][1]
     assert "draws are calibrated" in conform(Voids(right), samples=200, bits=SeededBits(1)).failed
-    with pytest.raises(Unusable, match="not a number"):
+    with pytest.raises(UnsupportedMechanism, match="not a number"):
         conform(NoNumber(right), samples=200, bits=SeededBits(1))
 
 
@@ -276,11 +276,11 @@ class Nothing:
 
 def test_what_is_missing_is_named() -> None:
     """A mechanism without a method, a promise, or points at a distance is refused with what it lacks."""
-    with pytest.raises(Unusable, match="space, release, log_mass, loss or guarantee"):
+    with pytest.raises(UnsupportedMechanism, match="space, release, log_mass, loss or guarantee"):
         conform(Nothing())  # type: ignore[arg-type]
-    with pytest.raises(Unusable, match="loss or guarantee"):
+    with pytest.raises(UnsupportedMechanism, match="loss or guarantee"):
         conform(DiscreteGaussian(HALF, 4, 1, 2))
-    with pytest.raises(Unusable, match="give `pairs`"):
+    with pytest.raises(UnsupportedMechanism, match="give `pairs`"):
         conform(Laplace(1, 1), pairs=[(1, 1)])
 
 
@@ -348,7 +348,7 @@ def test_the_command_says_what_it_cannot_try(
     own: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A name, a parameter or a method that is missing: exit 2, and a line that says which."""
-    assert main([argument.format(own=own) for argument in arguments]) == UNUSABLE == 2
+    assert main([argument.format(own=own) for argument in arguments]) == UNSUPPORTED == 2
     assert re.search(said, capsys.readouterr().err)
 
 

@@ -304,5 +304,5 @@ def test_parameters_are_exact_and_above_zero() -> None:
             wrong(0.5, 1)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="epsilon must not be negative"):
             wrong(-1, 1)
-        with pytest.raises(ValueError, match="not negative"):
+        with pytest.raises(ValueError, match="not be negative"):
             wrong(1, -1)

@@ -217,7 +217,7 @@ def test_what_cannot_be_meant_is_refused() -> None:
     """A float distance is a TypeError; a negative distance and no occurrence are ValueErrors."""
     with pytest.raises(TypeError, match="distance must be exact"):
         success_bound(laplace(1), [0.5])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="not be negative"):
         success_bound(laplace(1), [Fraction(-1)])
     with pytest.raises(ValueError, match="at least once"):
         success_bound(laplace(1), [Fraction(1)], 0)

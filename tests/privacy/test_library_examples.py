@@ -12,6 +12,13 @@ from tests.support.not_run import ROOT
 MODULES = ["adversary", "conformance", "divergence", "mechanism", "optimality"]
 
 
+def test_the_example_of_the_mechanism_of_windows_comes_out_as_written() -> None:
+    """What `help(LInfLaplace)` shows is what the mechanism does."""
+    outcome = doctest.testmod(importlib.import_module("meteragent.privacy.mechanism.laplace"))
+    assert outcome.failed == 0
+    assert outcome.attempted == 3
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_a_module_s_example_comes_out_as_written(name: str) -> None:
     """What a module's text shows is what the library does; each shows something."""

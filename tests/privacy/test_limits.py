@@ -68,5 +68,5 @@ def test_a_prior_is_one_for_every_row() -> None:
     assert optimal_remap(user, rows).tolist() == [0, 0]
     assert bayes_loss(user, rows) == pytest.approx(0.1)
     assert expected_loss(user, rows) == pytest.approx(0.4)
-    with pytest.raises(ValueError, match=r"each secret has a prior and a row: not \(2,\) and \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"each secret needs a prior and a row: not \(2,\) and \(3, 2\)"):
         bayes_loss(user, [*rows, [0.5, 0.5]])

@@ -278,11 +278,11 @@ def test_parameters_are_exact_and_in_range() -> None:
         (TypeError, "quantum must be exact", lambda: Laplace(1, 0.1)),  # type: ignore[arg-type]
         (ValueError, "epsilon must be above zero", lambda: Laplace(0, 1)),
         (ValueError, "take a coarser quantum", lambda: Laplace("1/1000", Fraction(1, 10**12))),
-        (TypeError, "k counts quanta", lambda: TruncatedGeometric(1, 1, 2.0)),  # type: ignore[arg-type]
+        (TypeError, "k must be an int", lambda: TruncatedGeometric(1, 1, 2.0)),  # type: ignore[arg-type]
         (ValueError, "k must be at least 1", lambda: TruncatedGeometric(1, 1, 0)),
         (TypeError, "epsilon must be exact", lambda: sanitisation(epsilon=0.1)),
         (TypeError, "delta must be exact", lambda: sanitisation(delta=1e-6)),
-        (ValueError, "epsilon must not be below zero", lambda: sanitisation(epsilon=-1)),
+        (ValueError, "epsilon must not be negative", lambda: sanitisation(epsilon=-1)),
         (ValueError, "no finite noise", lambda: sanitisation(epsilon=0, delta=0)),
         (ValueError, "no finite noise", lambda: sanitisation(delta=1)),
         (ValueError, r"delta must lie in \[0, 1\]", lambda: sanitisation(delta="-1/9")),

@@ -150,7 +150,7 @@ def test_what_has_no_such_promise_is_refused() -> None:
         (ValueError, "n >= 1 rows", lambda: Product(CATEGORICAL, 0)),
         (TypeError, "Promiseless states no promise", lambda: Product(Promiseless(), 2)),  # type: ignore[arg-type]
         (TypeError, "Categorical has no loss", lambda: MetricProduct(CATEGORICAL, 2, "l1")),  # type: ignore[arg-type]
-        (ValueError, "l1 or linf, not under 'hamming'", lambda: MetricProduct(GEOMETRIC, 2, "hamming")),  # type: ignore[arg-type]
+        (ValueError, "must be l1 or linf, not 'hamming'", lambda: MetricProduct(GEOMETRIC, 2, "hamming")),  # type: ignore[arg-type]
     ]
     for error, text, make in wrong:
         with pytest.raises(error, match=text):

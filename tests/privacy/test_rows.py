@@ -256,7 +256,7 @@ def test_fresh_rows_hand_out_each_bit_once() -> None:
     for _ in range(2):
         assert rows.word(both, NOISE_BOUNDS, 0, np.uint64).tolist() == same.array(2, np.uint64).tolist()
         assert rows.stream(1, STREAMS).integer(64) == same.integer(64)
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="not be negative"):
         FreshRows(-1, bits)
 
 

@@ -187,7 +187,7 @@ def test_a_proposal_is_kept_exactly_below_its_probability(n: int, a: Fraction) -
             u = ((expansion >> 32) + unit << 32) + last
             chunks = [u >> shift & 0xFFFFFFFF for shift in range(224, -1, -32)]
             if u >= 0:
-                assert envelope.keeps(point, j, Tape(*chunks)) is kept
+                assert envelope.accepts(point, j, Tape(*chunks)) is kept
 
 
 def test_bits_of_a_uniform_are_revealed_only_while_needed() -> None:
@@ -197,10 +197,10 @@ def test_bits_of_a_uniform_are_revealed_only_while_needed() -> None:
     assert lo >> 32 == hi >> 32
     tie = lo >> 32
     clear = Tape(tie - 100, 7)
-    assert envelope.keeps(envelope.mode + 2, 0, clear)
+    assert envelope.accepts(envelope.mode + 2, 0, clear)
     assert clear.left == 1
     tied = Tape(tie, 0, 7)
-    assert envelope.keeps(envelope.mode + 2, 0, tied)
+    assert envelope.accepts(envelope.mode + 2, 0, tied)
     assert tied.left == 1
 
 

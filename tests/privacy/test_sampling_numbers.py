@@ -137,7 +137,7 @@ def test_a_prefix_says_a_group_only_where_it_is_certain(a: Fraction) -> None:
     """The table names r where all uniforms that begin so mean r, and leaves few prefixes open."""
     digits = _digits(a)
     for i, group in enumerate(digits.groups):
-        table = digits.known[i << 16 : i + 1 << 16].astype(int)
+        table = digits.table[i << 16 : i + 1 << 16].astype(int)
         bounds = group.cumulative(64)
         for prefix in range(0, 1 << 16, 97):
             first, last = prefix << 48, (prefix + 1 << 48) - 1

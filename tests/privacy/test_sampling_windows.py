@@ -125,11 +125,11 @@ def test_an_open_comparison_is_decided_by_the_fraction_of_u(n: int, a: Fraction)
         lo, hi = table.bounds(point, 96)
         whole, fraction = lo >> 96, lo >> 64 & (1 << 32) - 1
         if hi >> 96 == whole and 4 <= fraction < (1 << 32) - 4:  # bounds of 32 bits are a few units apart
-            assert table.keeps(point, whole, Tape(fraction - 4))
-            assert not table.keeps(point, whole, Tape(fraction + 4))
-        assert all(table.keeps(point, whole - 1, Tape(u)) for u in certain)
-        assert not any(table.keeps(point, whole + 2, Tape(u)) for u in certain)
-    assert not table.keeps(-1, 0, Tape())
+            assert table.accepts(point, whole, Tape(fraction - 4))
+            assert not table.accepts(point, whole, Tape(fraction + 4))
+        assert all(table.accepts(point, whole - 1, Tape(u)) for u in certain)
+        assert not any(table.accepts(point, whole + 2, Tape(u)) for u in certain)
+    assert not table.accepts(-1, 0, Tape())
 
 
 def test_the_guide_names_the_cell_of_a_word() -> None:

@@ -90,7 +90,7 @@ def test_the_cost_of_a_surplus_is_the_enumerated_one(a: Fraction, extra: int, n:
 
 def test_a_surplus_is_not_negative() -> None:
     """A window left early is no surplus; a float step is refused."""
-    with pytest.raises(ValueError, match="left early"):
+    with pytest.raises(ValueError, match="beyond the window's end"):
         overdraw_loss(1, -1)
     with pytest.raises(TypeError, match="a must be exact"):
         overdraw_loss(0.5, 1)  # type: ignore[arg-type]
@@ -229,7 +229,7 @@ def test_the_energy_hidden_costs_the_level() -> None:
     """110 Wh within half an hour at level 1 and 220 W cost 1, 55 Wh half of it, none nothing."""
     epsilon = Fraction(1, 220)
     assert [energy_loss(epsilon, wh, "0.5") for wh in (110, 55, 0)] == [1, Fraction(1, 2), 0]
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="not be negative"):
         energy_loss(1, -1, 1)
     with pytest.raises(ValueError, match="slot must be above zero"):
         energy_loss(1, 1, 0)
@@ -375,17 +375,17 @@ def test_a_plain_mean_of_reports_has_no_bound() -> None:
 def test_a_hold_needs_a_value_at_its_start() -> None:
     """No value at the first edge, times or edges that do not rise, no slot, a value too few: refused."""
     refused: list[tuple[list[int], list[int], list[int], str]] = [
-        ([5], [1], [0, 10], "a value at its start"),
-        ([], [], [0, 10], "a value at its start"),
-        ([0], [1], [0], "there is a slot"),
-        ([0, 0], [1, 2], [0, 10], "rise"),
-        ([0], [1], [0, 10, 10], "rise"),
-        ([0, 1], [1], [0, 10], "each time has a value"),
+        ([5], [1], [0, 10], "value at or before its start"),
+        ([], [], [0, 10], "value at or before its start"),
+        ([0], [1], [0], "at least one slot"),
+        ([0, 0], [1, 2], [0, 10], "increase"),
+        ([0], [1], [0, 10, 10], "increase"),
+        ([0, 1], [1], [0, 10], "each time needs a value"),
     ]
     for times, values, edges, text in refused:
         with pytest.raises(ValueError, match=text):
             hold_means(times, values, edges)
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="not be negative"):
         reported_radius(1, -1)
     with pytest.raises(TypeError, match="dead_band must be exact"):
         reported_radius(1, 0.5)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from meteragent.archive import form, kernel
+from meteragent.archive import kernel, layout
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Policy
 from tests.support import archives
@@ -106,7 +106,7 @@ def table(rows: list[tuple[str, int, int | None]]) -> pa.Table:
 
 def plain(place: Place) -> pa.Table:
     """What the archive's own functions make of it, in order."""
-    windows, _ = form.wide(wide(place.policy).combine_chunks().to_batches()[0], place.policy)
+    windows, _ = layout.read_wide(wide(place.policy).combine_chunks().to_batches()[0], place.policy)
     return ordered(pa.Table.from_batches([kernel.release(windows, place.policy, place.key)]))
 
 

@@ -22,7 +22,7 @@ from meteragent.archive.policy import Policy
 from meteragent.privacy.bits import FreshRows, SystemBits
 from meteragent.spark import worker
 from meteragent.spark.ledger import debit
-from meteragent.spark.worker import Whose, Work, safely
+from meteragent.spark.worker import KeyFingerprint, Work, safely
 
 Accident = Callable[[], None]
 
@@ -130,15 +130,15 @@ def anew(work: Work) -> Work:
 @contextmanager
 def control() -> Iterator[None]:
     """While it lasts, streams of a place called ``control`` draw anew, whatever left before."""
-    keyed = worker.settled
+    keyed = worker.settle
 
-    def settled(policy: Policy, whose: Whose) -> Work:
-        return anew(keyed(policy, whose)) if _is_control(policy) else keyed(policy, whose)
+    def settled(policy: Policy, fingerprint: KeyFingerprint) -> Work:
+        return anew(keyed(policy, fingerprint)) if _is_control(policy) else keyed(policy, fingerprint)
 
     def unchecked(found: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
         return 0 if _is_control(policy) and ledger.has(run) else debit(found, policy, ledger, run)
 
-    with patch.object(worker, "settled", settled), patch("meteragent.spark.stream.debit", unchecked):
+    with patch.object(worker, "settle", settled), patch("meteragent.spark.stream.debit", unchecked):
         yield
 
 

@@ -64,7 +64,7 @@ def test_numbers_are_those_of_one_machine(spark: SparkSession, homes: list[Serie
     feeders = spark.createDataFrame(list(feeder_of().items()), "meter string, feeder string")
     expected = on_one_machine(Slots.of(homes), feeder_of(), rules, 0.9)
     assert_same(by_feeder(releases, descriptors, feeders, rules, 0.9), expected)
-    assert set(expected.told.tolist()) == {True, False}
+    assert set(expected.shown.tolist()) == {True, False}
 
 
 def test_capacities_are_a_column(spark: SparkSession, homes: list[Series]) -> None:
@@ -77,7 +77,7 @@ def test_capacities_are_a_column(spark: SparkSession, homes: list[Series]) -> No
     rules = Rules(share=0.25, capacity=capacity)
     expected = on_one_machine(Slots.of(homes), feeder_of(), rules)
     assert_same(by_feeder(releases, descriptors, feeders, rules), expected)
-    assert set(expected.told.tolist()) == {True, False}
+    assert set(expected.shown.tolist()) == {True, False}
     assert_same(by_feeder(releases, descriptors), on_one_machine(Slots.of(homes)))
     lacking = feeders.replace({5.5: None}, subset=["capacity"])
     assert not told(by_feeder(releases, descriptors, lacking, rules))["told"].any()
@@ -98,9 +98,9 @@ def test_what_has_no_total_is_refused(spark: SparkSession) -> None:
     releases = spark.createDataFrame(table)
     other: Descriptor = released([series(KILO, [1])])[1][0]
     for descriptors in ([], [terms, other]):
-        with pytest.raises(ValueError, match="no descriptors, or"):
+        with pytest.raises(ValueError, match="no total: there is no descriptor, or"):
             by_feeder(releases, descriptors)
     with pytest.raises(ValueError, match="between 0 and 1"):
         by_feeder(releases, [terms], coverage=1)
-    with pytest.raises(ValueError, match="column of feeders"):
+    with pytest.raises(ValueError, match="no column `capacity` in feeders"):
         by_feeder(releases, [terms], rules=Rules(share=0.5, capacity={"m1": 1.0}))

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
-from meteragent.archive import form, kernel
+from meteragent.archive import kernel, layout
 from meteragent.archive import readings as archive
 from meteragent.archive.number import micro
 from meteragent.archive.policy import Policy
@@ -60,9 +60,9 @@ def plain(readings: pa.Table, policy: Policy) -> pa.Table:
     times = np.array(readings.column("time").cast(pa.int64())) // 1000
     found = micro(readings.column("value").combine_chunks(), policy)
     given = archive.Readings(meter, times, found.values_u, found.valid)
-    chosen = archive.opened(meter, times, policy)
+    chosen = archive.opened_windows(meter, times, policy)
     made = [
-        form.as_windows(pa.array(names[some.meter]), some.start_ms, slots)
+        layout.windows_batch(pa.array(names[some.meter]), some.start_ms, slots)
         for some, slots in archive.slots(given, chosen, policy, 50)
     ]
     return (
@@ -87,7 +87,7 @@ def test_readings_at_any_time(spark: SparkSession, source: str) -> None:
 def test_columns(spark: SparkSession, tmp_path: Path) -> None:
     """A column that is missing or no time is named before anything runs."""
     policy = Place.make(tmp_path).policy
-    with pytest.raises(ArchiveError, match="column 'value': there is none"):
+    with pytest.raises(ArchiveError, match="column 'value': not found among"):
         frame.windows(spark.createDataFrame([], "meter string, time timestamp"), policy)
     with pytest.raises(ArchiveError, match="column 'time': found timestamp_ntz; expected timestamp"):
         frame.windows(spark.createDataFrame([], "meter string, time timestamp_ntz, value int"), policy)

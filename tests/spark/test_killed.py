@@ -17,7 +17,7 @@ from pyspark.cloudpickle import dumps
 from pyspark.sql import SparkSession
 
 from meteragent.spark import worker
-from meteragent.spark.worker import Whose, safely
+from meteragent.spark.worker import KeyFingerprint, safely
 from tests.spark import homes, job, taps
 from tests.spark.homes import KEY, Place
 from tests.spark.job import PLACES
@@ -106,7 +106,9 @@ def test_killed_tree_control(spark: SparkSession, killed: Path) -> None:
 def test_key_is_nowhere(killed: Path) -> None:
     """The key is in no checkpoint, event log, shuffle file, output or environment; in no closure either."""
     place = Place.of(killed / "keyed")
-    closure = dumps(safely(worker.released(place.policy, Whose.of(place.key))))  # type: ignore[no-untyped-call]
+    closure = dumps(  # type: ignore[no-untyped-call]
+        safely(worker.add_noise(place.policy, KeyFingerprint.of(place.key)))
+    )
     contents = [closure, *read(killed)]
     assert len(contents) > 100
     assert not [1 for content in contents for needle in NEEDLES if needle in content]

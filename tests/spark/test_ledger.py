@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.domain.errors import ArchiveError
 from meteragent.spark import frame
-from meteragent.spark.ledger import debit, others
+from meteragent.spark.ledger import debit, taken_intervals
 from tests.spark import homes
 from tests.spark.homes import Place
 
@@ -34,12 +34,12 @@ def test_others(spark: SparkSession, tmp_path: Path) -> None:
     What is not in the ledger would leave again: one with holes is refused.
     """
     ledger = Ledger(tmp_path)
-    assert others(spark, ledger, "a").collect() == []
+    assert taken_intervals(spark, ledger, "a").collect() == []
     add(ledger, "a", ("m1", 100, 200))
     add(ledger, "a-7", ("m1", 200, 300))
     add(ledger, "b", ("m1", 0, 10), ("m1", 2, 4), ("m1", 20, 30), ("m2", 5, 6))
     add(ledger, "ab", ("m1", 10, 12), ("m1", 22, 31))
-    found = {row.meter: sorted(row.taken) for row in others(spark, ledger, "a").collect()}
+    found = {row.meter: sorted(row.taken) for row in taken_intervals(spark, ledger, "a").collect()}
     hours = {
         meter: [tuple(int(at.timestamp()) // 3600 for at in one) for one in taken]
         for meter, taken in found.items()
@@ -47,21 +47,21 @@ def test_others(spark: SparkSession, tmp_path: Path) -> None:
     assert hours == {"m1": [(0, 12), (20, 31)], "m2": [(5, 6)]}
     (ledger.path("b") / "part-00000.parquet").unlink()
     with pytest.raises(ArchiveError, match="files of the ledger are missing"):
-        others(spark, ledger, "a")
+        taken_intervals(spark, ledger, "a")
 
 
 def settled(spark: SparkSession, place: Place) -> DataFrame:
     """Releases of two meters, of which one is taken."""
     rows = spark.createDataFrame(homes.wide(place.policy)).where("meter in ('m1', 'm2')")
     windows = frame.windows(rows, place.policy).withColumn("taken", F.col("meter") == "m2")
-    return frame.settled(windows, place.policy)
+    return frame.settle(windows, place.policy)
 
 
 def test_debit(spark: SparkSession, tmp_path: Path) -> None:
     """A micro-batch is in the ledger once; again it must be what it was, to the byte."""
     place = Place.make(tmp_path)
     ledger, found = Ledger(place.policy.ledger), settled(spark, place)
-    with ledger.held():
+    with ledger.lock():
         assert debit(found, place.policy, ledger, "a-1") == homes.DAYS
         assert debit(found.repartition(3), place.policy, ledger, "a-1") == homes.DAYS
         rows = [row for batch in ledger.rows("a-1") for row in batch.to_pylist()]

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from meteragent.archive import run as local
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import Done
+from meteragent.archive.run import RunResult
 from meteragent.cli import sanitise as command
 from meteragent.domain.errors import ArchiveError, KeyForgotten
 from meteragent.spark import sanitise_archive
@@ -27,7 +27,7 @@ from tests.support.archives import DAY_MS, SPRING_MS
 
 pytestmark = pytest.mark.spark
 
-Engine = Callable[..., Done]
+Engine = Callable[..., RunResult]
 
 
 def given(place: Place, rows: pa.Table) -> Path:
@@ -65,9 +65,9 @@ def test_engines_agree(spark: SparkSession, tmp_path: Path, rows: Callable[[Poli
     assert one.account == other.account
     assert facts(one.out) == facts(other.out)
     assert table(other.out).equals(table(one.out))
-    assert table(other.beside).equals(table(one.beside))
+    assert table(other.run_ledger).equals(table(one.run_ledger))
     assert other.account.released == homes.METERS * homes.DAYS
-    assert "90 windows of 48 numbers released" in command.told(other)
+    assert "90 windows of 48 numbers released" in command.summary(other)
 
 
 @pytest.mark.parametrize("rows", [homes.wide, homes.long])
@@ -110,7 +110,7 @@ def test_interrupted(spark: SparkSession, tmp_path: Path) -> None:
     sanitise_archive(place.policy, path, out, homes.quiet)
     assert table(out).equals(before)
     assert not (out / "_made").exists()
-    assert sanitise_archive(place.policy, path, out, homes.quiet).kept > 0
+    assert sanitise_archive(place.policy, path, out, homes.quiet).existing_parts > 0
     with pytest.raises(ArchiveError, match="another version or engine"):
         local.sanitise_archive(place.policy, path, out, homes.quiet)
 
@@ -147,7 +147,7 @@ def test_not_released(spark: SparkSession, tmp_path: Path) -> None:
     twice = pa.concat_tables([rows, rows.slice(0, 2)])
     short = rows.set_column(2, "value", pa.array([[1, 2, 3]] * rows.num_rows))
     for name, wrong, said in (
-        ("a", twice, "2 windows are there twice"),
+        ("a", twice, "2 windows appear twice"),
         ("b", short, f"{rows.num_rows} of {rows.num_rows} rows are not"),
     ):
         pq.write_table(wrong, tmp_path / f"{name}.parquet")

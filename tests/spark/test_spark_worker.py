@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import RecordBatch
 
-from meteragent.archive import form
+from meteragent.archive import layout
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Policy
 from meteragent.domain.errors import KeyForgotten, KeyMissing, KeyRotated
 from meteragent.spark import worker
-from meteragent.spark.worker import Whose, WorkerError, key_of, safely
+from meteragent.spark.worker import KeyFingerprint, WorkerError, key_of, safely
 from tests.support import archives
 from tests.support.archives import BANDS, DAY_MS, ENERGY, KEY, LOCAL_DAY, QUARTERS, SPRING_MS, TIME
 
@@ -38,17 +38,17 @@ def save(path: Path, key: Key) -> Path:
 
 def test_key(tmp_path: Path) -> None:
     """A worker takes the driver's key only, and reads the file again when it has changed."""
-    path, whose = save(tmp_path, KEY), Whose.of(KEY)
-    assert key_of(path, whose).at(SPRING_MS).id == KEY.at(SPRING_MS).id
+    path, fingerprint = save(tmp_path, KEY), KeyFingerprint.of(KEY)
+    assert key_of(path, fingerprint).at(SPRING_MS).id == KEY.at(SPRING_MS).id
     save(tmp_path, OTHER)
-    with pytest.raises(KeyRotated, match=f"{OTHER.epoch(0).id}, that of the driver {whose.id}"):
-        key_of(path, whose)
+    with pytest.raises(KeyRotated, match=f"{OTHER.epoch(0).id}, that of the driver {fingerprint.id}"):
+        key_of(path, fingerprint)
     save(tmp_path, KEY.without(SPRING_MS))
     with pytest.raises(KeyForgotten):
-        key_of(path, whose)
+        key_of(path, fingerprint)
     path.unlink()
     with pytest.raises(KeyMissing, match="no such file"):
-        key_of(path, whose)
+        key_of(path, fingerprint)
 
 
 def test_errors() -> None:
@@ -75,7 +75,7 @@ def test_touched(name: str, times: list[int]) -> None:
     policy = POLICIES[name]
     readings = [pa.array(["m"] * len(times)), pa.array(times, TIME), pa.array(range(len(times)))]
     batch = pa.record_batch(readings, names=["meter", "time", "value"])
-    found = worker.touched(policy)(batch)
+    found = worker.assign_readings(policy)(batch)
     got = list(zip(found.column("value").to_pylist(), ms(found, "start"), ms(found, "end"), strict=True))
     assert sorted(got) == sorted(
         (place, start, end) for place, time in enumerate(times) for start, end in sharing(time, policy)
@@ -112,8 +112,8 @@ def test_rows_fit() -> None:
     starts = [0, 0, 0, 0, 0, DAY_MS, 1]
     counts = [None if one is None else len(one) for one in values]
     columns = [pa.array(["m"] * 7), pa.array(starts, TIME), pa.array(counts, pa.int32())]
-    found = worker.rows(policy)(pa.record_batch(columns, names=["meter", "time", "numbers"]))
-    expected, _ = form.fit(np.array(starts), pa.array(values, pa.list_(pa.int64())), policy)
+    found = worker.check_rows(policy)(pa.record_batch(columns, names=["meter", "time", "numbers"]))
+    expected, _ = layout.fit(np.array(starts), pa.array(values, pa.list_(pa.int64())), policy)
     assert (
         found.column("fits").to_pylist() == expected.tolist() == [True, False, True, False, True, True, False]
     )
@@ -124,6 +124,6 @@ def test_opened() -> None:
     policy = POLICIES["energies"]
     times = [1_800_000, 1_800_001, 3_600_000, 3_600_000]
     columns = [pa.array(["a", "a", "a", "b"]), pa.array(times, TIME)]
-    found = worker.opened(policy)(pa.record_batch(columns, names=["meter", "time"]))
+    found = worker.opened_windows(policy)(pa.record_batch(columns, names=["meter", "time"]))
     rows = zip(found.column("meter").to_pylist(), ms(found, "start"), ms(found, "end"), strict=True)
     assert sorted(rows) == [("a", 0, 1_800_000), ("a", 1_800_000, 3_600_000), ("b", 1_800_000, 3_600_000)]

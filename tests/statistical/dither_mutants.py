@@ -8,7 +8,7 @@ import pytest
 
 from meteragent.core.noise import Noise
 from meteragent.core.timeline import Timeline
-from meteragent.core.window import Used, Window
+from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.commit import OpenWindow, Slot
 from meteragent.domain.terms import Terms
 from meteragent.privacy.sampling import below
@@ -91,12 +91,12 @@ def not_in_the_store(patch: pytest.MonkeyPatch) -> None:
     added: dict[tuple[str, int, int], int] = {}
 
     def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
-        added[self.label, self.start_ms, self.drawn] = dither or 0
+        added[self.public_id, self.start_ms, self.drawn] = dither or 0
         DRAW(self, noise, covered_ms, dither)
 
     def state(self: Window, standing: tuple[int, int] | None = None) -> OpenWindow:
         kept = STATE(self, standing)
-        bare = [Slot(p, a - added[self.label, self.start_ms, p]) for p, a in kept.slots]
+        bare = [Slot(p, a - added[self.public_id, self.start_ms, p]) for p, a in kept.slots]
         return kept._replace(slots=tuple(bare))
 
     patch.setattr(Window, "draw", draw)
@@ -117,7 +117,7 @@ def keeps_the_radius(patch: pytest.MonkeyPatch) -> None:
 def keeps_fractions(patch: pytest.MonkeyPatch) -> None:
     """A register's share of a span is exact, and written so."""
 
-    def between(self: Used, from_ms: int, to_ms: int) -> Fraction:
+    def between(self: RegisterUse, from_ms: int, to_ms: int) -> Fraction:
         return Fraction(self.units * (to_ms - from_ms), self.span_ms)
 
     window = schema._window
@@ -128,7 +128,7 @@ def keeps_fractions(patch: pytest.MonkeyPatch) -> None:
             text = text.replace(f",{kept}]", f',"{kept}"]') if "/" in str(kept) else text
         return text
 
-    patch.setattr(Used, "between", between)
+    patch.setattr(RegisterUse, "between", between)
     patch.setattr(schema, "_window", written)
 
 

@@ -47,7 +47,7 @@ def test_nobody_beats_the_certificate(mechanism: str, epsilon: str) -> None:
     """Of 12 programmes, no attacker is surely right more often than the certificate of a true promise."""
     found = attacked(library.programmes(12, 12, 0), f"{mechanism} epsilon={epsilon}", trials=1200)
     assert found.bound is not None
-    assert max(one.low for one in found.found) <= found.bound
+    assert max(one.low for one in found.results) <= found.bound
     assert found.odds is not None
     assert found.odds <= 1 + 1e-9
     assert not found.broken
@@ -60,8 +60,8 @@ def test_nobody_beats_the_bound_of_an_event(mechanism: str) -> None:
     found = attacked(scene, f"{mechanism} epsilon=1/60")
     assert found.bound is not None
     assert found.auc_bound is not None
-    assert max(one.low for one in found.found) <= found.bound < 0.9
-    assert max(one.auc_low or 0 for one in found.found) <= found.auc_bound < 0.95
+    assert max(one.low for one in found.results) <= found.bound < 0.9
+    assert max(one.auc_low or 0 for one in found.results) <= found.auc_bound < 0.95
     assert not found.broken
 
 
@@ -110,9 +110,9 @@ def test_bayes_on_windows_is_as_good_as_can_be(signatures: list[list[int]]) -> N
     scene = one_each("?", signatures, W)
     found = attacked(scene, "linf epsilon=1/20", trials=4000)
     exact = best_attack(LInfLaplace("1/20", 1, 2), Library(scene.points[:, 0])).low
-    bayes = found.found[ALL.index("bayes")]
+    bayes = found.results[ALL.index("bayes")]
     assert bayes.low <= exact <= bayes.high
-    assert all(one.low <= exact for one in found.found)
+    assert all(one.low <= exact for one in found.results)
 
 
 # What is learnt -----------------------------------------------------------------------------------
@@ -137,8 +137,8 @@ def test_attackers_that_learn_find_what_left() -> None:
     """Trained on noised windows, neighbours, features and edges find a kettle in noise of its own size."""
     scene = with_or_without("?", np.full((1, 1, 10), 200), [[[0, 0, 0, 2000, 2000, 0, 0, 0, 0, 0]]], W)
     found = attacked(scene, "linf epsilon=1/100", ["edges", "features", "neighbours"], 600)
-    assert min(one.low for one in found.found) > 0.6
-    assert min(one.auc_low or 0 for one in found.found) > 0.6
+    assert min(one.low for one in found.results) > 0.6
+    assert min(one.auc_low or 0 for one in found.results) > 0.6
 
 
 # What check says ----------------------------------------------------------------------------------
@@ -157,5 +157,5 @@ def test_check_is_confirmed() -> None:
     assert len(rows) == sum(len(REPETITIONS) if event.daily else 1 for event in EVENTS)
     assert all(row.confirmed for row in rows.values())
     kettle = rows["a kettle", 1]
-    assert kettle.high >= (kettle.said - 2) / 100
+    assert kettle.high >= (kettle.claimed - 2) / 100
     assert config.terms(stream).hides_wh == 110

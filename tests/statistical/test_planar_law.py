@@ -100,7 +100,7 @@ def test_a_tie_is_decided_with_the_chance_that_is_left(point: list[int], scale: 
     15,000 draws tell a chance from one 0.06 off.
     """
     a, draws, bits = Fraction(9), 15_000, SeededBits(6)
-    due, unit = planar._due_of(point, scale), float(a / scale)
+    due, unit = planar._floor(point, scale), float(a / scale)
     fraction = scale * math.hypot(*point) - math.floor(scale * math.hypot(*point) + 1e-9)
     chance = (math.exp(-unit * fraction) - math.exp(-unit)) / -math.expm1(-unit)
     longer = sum(planar._outlives(due, point, a, scale, bits) for _ in range(draws))

@@ -14,7 +14,7 @@ from meteragent import config
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings
-from meteragent.archive.run import Done, sanitise_archive
+from meteragent.archive.run import RunResult, sanitise_archive
 from tests.support.configurations import written
 
 KEY = Key("test", "month", 0, bytes(range(32)))
@@ -102,7 +102,7 @@ class Place:
         """A policy with this place's key; days in quarters of an hour, unless `window` says otherwise."""
         return policy(self.folder / "archive.key", **{"window": QUARTERS} | keys)
 
-    def sanitise(self, path: Path, out: str = "out.parquet", **keys: str) -> Done:
+    def sanitise(self, path: Path, out: str = "out.parquet", **keys: str) -> RunResult:
         """Release a file."""
         return sanitise_archive(self.policy(**keys), path, self.folder / out, silent)
 

@@ -55,9 +55,22 @@ def energy(unit: str, interval: str = "15min") -> str:
 
 
 def refused(parse: Callable[[], object]) -> ConfigError:
-    """The error of what is refused: its text is key, found and expected."""
+    """The error of what is refused: its text is where it is, key, found and expected, a line for each."""
     with pytest.raises(ConfigError) as caught:
         parse()
-    error = caught.value
-    assert str(error) == f"{error.key}: found {error.found}; expected {error.expected}"
-    return error
+    assert str(caught.value).splitlines() == list(map(told, caught.value.errors))
+    return caught.value
+
+
+def told(error: ConfigError) -> str:
+    """The text of one error: its place, its key, what was found, what was meant and what would be right."""
+    line = None if error.line is None else str(error.line)
+    place = (
+        f"line {line}: " if line and error.file is None else "".join(f"{p}:" for p in (error.file, line) if p)
+    )
+    key = "an address: " if "://" in error.key else f"{error.key}: " if error.key else ""
+    meant = "" if error.meant is None else f"did you mean {error.meant}? "
+    right = f"expected {error.expected}" if error.meant is None else f"Expected {error.expected}"
+    right = "" if error.meant == error.expected else right
+    gap = " " if place.endswith(":") else ""
+    return f"{place}{gap}{key}found {error.found}; {meant}{right}".rstrip()

@@ -12,13 +12,13 @@ from meteragent.report.event import EVENTS, Event
 def facts_of(
     stream: config.Stream,
     events: Sequence[Event] = EVENTS,
-    channels: Collection[str] = (),
+    stored_streams: Collection[str] = (),
     others: Fraction = Fraction(0),
     *,
     archived: bool = False,
 ) -> dict[str, Any]:
     """Return the JSON of a stream's guarantee."""
-    return facts.of(guarantee.of(stream, events, channels, others, archived=archived))
+    return facts.of(guarantee.of(stream, events, stored_streams, others, archived=archived))
 
 
 def told_of(settings: config.Config, events: Sequence[Event] = EVENTS) -> str:

@@ -11,7 +11,7 @@ import os
 from hypothesis import Phase, settings
 
 settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True, print_blob=True)
+settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True, print_blob=True)
 settings.register_profile(
     "quick", deadline=None, max_examples=10, phases=[Phase.explicit, Phase.reuse, Phase.generate]
 )

@@ -15,7 +15,7 @@ from meteragent.agent.source import Source
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
-from meteragent.decode import one
+from meteragent.decode import single_reading
 from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Commit
 from meteragent.domain.counters import Counts
@@ -24,7 +24,7 @@ from meteragent.domain.identity import SourceTopic
 from meteragent.domain.schedule import Schedule
 from meteragent.privacy.sampling import SystemBits
 from meteragent.store import Store
-from meteragent.store.outbox import Waiting
+from meteragent.store.outbox import WaitingRow
 from tests.support import bare_numbers
 from tests.support.fake_session import LIMIT_S, FakeSession
 from tests.support.stores import TERMS, opened
@@ -37,7 +37,7 @@ STREAM = Stream(
     name="main",
     source=SourceTopic.parse("in/{meter}"),
     sink_topic="private/{meter}",
-    decode=one(bare_numbers.decode),
+    decode=single_reading(bare_numbers.decode),
     schedule=Schedule(QUIET, Epoch(LENGTH_MS)),
     ahead_ms=0,
     forget_ms=86_400_000,
@@ -60,7 +60,9 @@ class Watched(StoreThread):
         self.marked: list[int] = []
         self.on_commit: Callable[[], None] = lambda: None
 
-    async def persist(self, commit: Commit, delivered: Sequence[int], budget: Budget | None) -> list[Waiting]:
+    async def persist(
+        self, commit: Commit, delivered: Sequence[int], budget: Budget | None
+    ) -> list[WaitingRow]:
         """Ask for leave, write, and tell."""
         self.asked.set()
         await self.gate.wait()
@@ -90,7 +92,7 @@ class Line:
         self.session = FakeSession()
         clock = SteadyClock(self._wall_ms, self.counts)
         self.source = Source("in/+", 100, 100, clock.now_ms, self.counts)
-        self.sink = Sink(self.store.outlet("main"), clock.now_ms, self.counts)
+        self.sink = Sink(self.store.outbox_reader("main"), clock.now_ms, self.counts)
         pipeline = Pipeline(STREAM, store.snapshot("main"), Spending(), SystemBits(), self.counts)
         stood_ms = store.clock_ms or START_MS
         catch_up = CatchUp(stood_ms, wait_ms, waits=waits)
@@ -106,7 +108,7 @@ class Line:
             self.counts,
             stood_ms,
             self._turn,
-            module.Patience(flush_ms, STREAM.schedule.first_ms),
+            module.FlushPolicy(flush_ms, STREAM.schedule.first_ms),
         )
 
     def _turn(self) -> None:
@@ -131,7 +133,7 @@ class Line:
         finally:
             task.cancel()
             await asyncio.wait({task})
-            self.store._beside.shutdown()
+            self.store._generation_thread.shutdown()
             self.store._thread.shutdown()
 
     @asynccontextmanager

@@ -181,7 +181,7 @@ class MechanismContract(Conformance):
         assert isinstance(mechanism.loss(Fraction(3)), Fraction)
         with pytest.raises(TypeError, match="distance must be exact"):
             mechanism.loss(0.5)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="not negative"):
+        with pytest.raises(ValueError, match="not be negative"):
             mechanism.loss(Fraction(-1))
 
     def test_parameters_are_exact_and_above_zero(self) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 from meteragent import config
 from meteragent.agent import page
-from meteragent.agent.looking import Looking, Seen
+from meteragent.agent.page_data import PageData, WatchedStream
 from meteragent.core.timeline import Pending, Timeline
+from meteragent.core.upcoming import Upcoming
 from meteragent.domain.commit import Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.problem import Problem
@@ -28,8 +29,8 @@ TOKEN = b"0123456789abcdef"
 def seen(stream: config.Stream) -> page.StreamView:
     """What the agent tells the page of a stream; what is promised is worked out once for all tests."""
     nothing: Any = None
-    running = Seen(stream, Fraction(0), None, list, lambda _: True)
-    [view] = Looking([running], nothing, nothing, Counts(), nothing).view.streams
+    running = WatchedStream(stream, Fraction(0), None, list, lambda _: True, lambda _: None)
+    [view] = PageData([running], nothing, nothing, Counts(), nothing).view.streams
     return replace(view, promises=lru_cache(view.promises))
 
 
@@ -46,6 +47,7 @@ class PageWorld:
         self.last: page.Message | None = None
         self.history: list[bytes] = []
         self.glances = 0
+        self.upcoming: Upcoming | None = None
         self.timelines: dict[str, Timeline] = {}
         self.descriptor = describe(config.terms(self.stream))
         known = replace(seen(self.stream), meters=lambda: self.meters)
@@ -59,7 +61,8 @@ class PageWorld:
 
     async def _glance(self, _stream: str, _meter: str) -> page.Glance:
         self.glances += 1
-        return page.Glance(self.now_ms, self.spent, self.last, 0, None, source=True, sink=True)
+        sides = {"source": True, "sink": True}
+        return page.Glance(self.now_ms, self.spent, self.last, 0, None, **sides, upcoming=self.upcoming)
 
     async def _left(self, _stream: str, _topic: str, limit: int) -> Sequence[bytes]:
         return self.history[-limit:]
@@ -93,7 +96,7 @@ class PageWorld:
         timeline = self.timelines.setdefault(meter, Timeline(terms, time_ms - time_ms % terms.length_ms))
         timeline.observe = partial(observer.span, meter)
         timeline.accept(Pending(time_ms, value_u, None))
-        timeline.cover_spans(time_ms)
+        timeline.integrate_to_watermark(time_ms)
 
     def record(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
         """A record as it leaves."""
@@ -103,6 +106,7 @@ class PageWorld:
         """The runner passes a committed record on."""
         payload = self.record(start_ms, quanta, meter)
         if meter in self.timelines:
-            self.timelines[meter].cover(start_ms + config.terms(self.stream).step_ms)  # as the core closes it
+            # as the core closes it
+            self.timelines[meter].integrate_until(start_ms + config.terms(self.stream).step_ms)
         self.viewers.released("main", [Outgoing(f"private/{meter}/power", payload, start_ms, False)])
         return payload

@@ -78,10 +78,10 @@ def state(
     return TimelineState(k * LENGTH_MS, None, None, (k + 1) * LENGTH_MS, 0, (window,))
 
 
-def opening(k: int, *meters: str, channel: str = "main", **how: Any) -> Commit:
+def opening(k: int, *meters: str, stream: str = "main", **how: Any) -> Commit:
     """Each meter opens its k-th window: mark, charge and state."""
     terms = TERMS if how.get("noise_bound") is None else THIRDS
-    commit = Commit(channel, k * LENGTH_MS, terms={terms.id: terms})
+    commit = Commit(stream, k * LENGTH_MS, terms={terms.id: terms})
     for meter in meters:
         commit.marks[meter] = (k + 1) * LENGTH_MS
         commit.states[meter] = state(k, **how)
@@ -94,9 +94,9 @@ def opened(commit: Commit) -> int:
     return sum(windows.total() for windows in commit.charges.values())
 
 
-def closing(k: int, *meters: str, channel: str = "main") -> Commit:
+def closing(k: int, *meters: str, stream: str = "main") -> Commit:
     """Each meter closes its k-th window: a record leaves, no window is open."""
-    commit = Commit(channel, (k + 1) * LENGTH_MS)
+    commit = Commit(stream, (k + 1) * LENGTH_MS)
     end_ms = (k + 1) * LENGTH_MS
     for meter in meters:
         commit.states[meter] = TimelineState(end_ms, None, None, end_ms, 0, ())
@@ -104,10 +104,10 @@ def closing(k: int, *meters: str, channel: str = "main") -> Commit:
     return commit
 
 
-def sending(*due_ms: int, channel: str = "main", payload: bytes = b"record") -> Commit:
+def sending(*due_ms: int, stream: str = "main", payload: bytes = b"record") -> Commit:
     """Rows that fall due."""
     rows = [Outgoing("private/m", payload, due, retain=False) for due in due_ms]
-    return Commit(channel, 0, outgoing=rows)
+    return Commit(stream, 0, outgoing=rows)
 
 
 def persist(
@@ -123,7 +123,7 @@ def persist(
         ledger.charge(tx, commit, budget)
         store.write(tx, commit)
         outbox.append(tx, commit)
-        outbox.delivered(tx, delivered, now_ms)
+        outbox.mark_delivered(tx, delivered, now_ms)
 
 
 def bytes_on_disk(path: Path) -> bytes:

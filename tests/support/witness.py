@@ -233,22 +233,23 @@ class Witness:
             )
             for kept in window.slots:
                 label, _ = self.draw_in(kept, window)
-                slot = SlotSeen.of(meter, window.start_ms, kept.place, terms)
+                slot = SlotSeen.of(meter, window.start_ms, kept.slot_index, terms)
                 radius = self.radii.setdefault((meter, window.start_ms), self.draws.lines[label].radius)
                 assert window.noise_bound in (None, radius), "another radius in an open window"
                 if self.draws.lines[label].radius == radius:
                     self._drawn_once(label, slot, before)
-                    self.places[slot] = label, window.start_ms, kept.place
+                    self.places[slot] = label, window.start_ms, kept.slot_index
                     continue
                 assert terms.kind is Kind.REGISTER, "an accumulator without its noise"
-                self._drawn_again(label, slot, window.start_ms, kept.place)
-                gap = terms.gap_u * terms.slot_ms(kept.place)
-                self.begins(label, kept.accumulator - gap, kept.place, "a lost slot that is no gap")
+                self._drawn_again(label, slot, window.start_ms, kept.slot_index)
+                gap = terms.gap_u * terms.slot_ms(kept.slot_index)
+                self.begins(label, kept.accumulator - gap, kept.slot_index, "a lost slot that is no gap")
 
     def draw_in(self, slot: Slot, window: OpenWindow) -> tuple[int, Terms]:
         """The draw in an accumulator of a window, and its terms; a masked one is a register minus it."""
-        terms, masked = self.terms[window.terms], slot.place == window.masked
-        label = round(Fraction(slot.accumulator, terms.lattice(slot.place) * STRIDE)) * (-1 if masked else 1)
+        terms, masked = self.terms[window.terms], slot.slot_index == window.masked
+        lines = Fraction(slot.accumulator, terms.lattice(slot.slot_index) * STRIDE)
+        label = round(lines) * (-1 if masked else 1)
         assert label, "an accumulator without its noise"
         assert self.draws.lines[label].terms == terms, "an accumulator with another's noise"
         return label, terms

@@ -229,23 +229,23 @@ class World:
         assert sorted(effects.acknowledge) == sorted(free), "acknowledged too early, too late or twice"
         for meter, state in self.disk.snapshot().states.items():
             account = self.model.meters[meter]
-            assert state.covered_ms == account.covered_ms
+            assert state.integrated_until_ms == account.covered_ms
             standing = account.masked or account.standing_slot()
             for window in state.windows:
                 for kept in window.slots:
-                    masked = kept.place == window.masked
+                    masked = kept.slot_index == window.masked
                     label, terms = self.witness.draw_in(kept, window)
                     begun = kept.accumulator
                     stands = (
                         standing is not None
-                        and standing.start_ms == window.start_ms + terms.stretches(kept.place)[0][0]
+                        and standing.start_ms == window.start_ms + terms.stretches(kept.slot_index)[0][0]
                     )
                     assert masked == stands, "a register is kept, or masked where it need not be"
                     assert type(begun) is int, "a fraction, which noise does not cover"
                     if standing is not None and stands:
                         begun = standing.value_u * terms.interval_ms - begun
-                    begun -= int(account.energy(window.start_ms, kept.place, terms))
-                    self.witness.begins(label, begun, kept.place, "an accumulator is wrong")
+                    begun -= int(account.energy(window.start_ms, kept.slot_index, terms))
+                    self.witness.begins(label, begun, kept.slot_index, "an accumulator is wrong")
 
     def check_records(self) -> None:
         """Every record says what the design says: its slot's energy, rounded with the dither on disk."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from meteragent import config
 from meteragent.consume import Record, collect
-from meteragent.decode import Found
+from meteragent.decode import PayloadNumber
 from meteragent.decode.senml import reader
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import parse_time
@@ -122,7 +122,7 @@ def test_the_fields_do_not_depend_on_what_happened(terms: Terms, numbers: list[t
 def test_any_senml_reader_finds_the_value(quanta: int) -> None:
     """A pack read as any device's SenML has one power, at the slot's start."""
     payload = packed(TERMS, "m1", NOON_MS, 0, quanta)
-    assert list(reader(Kind.POWER, "m1/power")(payload)) == [Found(NOON_MS, Decimal(quanta))]
+    assert list(reader(Kind.POWER, "m1/power")(payload)) == [PayloadNumber(NOON_MS, Decimal(quanta))]
 
 
 def test_the_descriptor_is_the_same() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meteragent import __version__
 from meteragent.domain.units import UNITS
 from meteragent.wire.descriptor import describe
 from meteragent.wire.home_assistant import Discovery
@@ -113,7 +114,8 @@ def test_a_power_stream_is_a_measurement() -> None:
         "identifiers": [device],
         "name": "a home",
         "manufacturer": "meteragent",
-        "model": "Private power: 110 Wh hidden in PT30M",
+        "model": "Private power: hides 110 Wh in any 30 min",
+        "sw_version": __version__,
     }
     assert document["components"] == {
         "power": {
@@ -129,6 +131,19 @@ def test_a_power_stream_is_a_measurement() -> None:
             "json_attributes_topic": "private/m/power/privacy",
         }
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("profile", "Private power: hides 1,501 Wh in each band of the day"),
+        ("curve", "Private power: hides 110 Wh in any 15 min"),
+        ("register", "Private energy: hides 110 Wh in any 30 min"),
+    ],
+)
+def test_people_read_the_model(name: str, model: str) -> None:
+    """What is hidden, and within what, has no code of ISO 8601."""
+    assert announced(name)[1]["device"]["model"] == model
 
 
 @pytest.mark.parametrize(("name", "unit"), [("energy", "Wh"), ("kWh", "kWh"), ("register", "kWh")])

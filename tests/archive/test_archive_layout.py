@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.archive import form
+from meteragent.archive import layout
 from meteragent.archive import readings as archive
 from meteragent.archive.number import micro, milliseconds, whole_quanta
 from meteragent.archive.policy import Policy
@@ -45,7 +45,7 @@ def wide(
         pa.array(values, pa.list_(pa.int32() if kind is None else kind)),
     ]
     batch = pa.record_batch(columns, names=["meter", "time", "value"])
-    found: list[list[int]] = form.wide(batch, under)[0].column("quanta").to_pylist()
+    found: list[list[int]] = layout.read_wide(batch, under)[0].column("quanta").to_pylist()
     return found
 
 
@@ -56,11 +56,11 @@ def schema(**other: pa.DataType) -> pa.Schema:
 
 def test_the_form_follows_from_the_type() -> None:
     """A list of numbers is a window, a number a reading; names, dictionaries and long lists are as good."""
-    assert form.form(schema(), DAY) == "long"
-    assert form.form(schema(value=pa.decimal128(9, 3), meter=pa.int64()), DAY) == "long"
-    assert form.form(schema(meter=pa.dictionary(pa.int32(), pa.string())), DAY) == "long"
+    assert layout.layout_of(schema(), DAY) == "long"
+    assert layout.layout_of(schema(value=pa.decimal128(9, 3), meter=pa.int64()), DAY) == "long"
+    assert layout.layout_of(schema(meter=pa.dictionary(pa.int32(), pa.string())), DAY) == "long"
     for kind in (pa.list_(pa.int32()), pa.large_list(pa.float32()), pa.list_(pa.int64(), 96)):
-        assert form.form(schema(value=kind), DAY) == "wide"
+        assert layout.layout_of(schema(value=kind), DAY) == "wide"
 
 
 @pytest.mark.parametrize(
@@ -77,19 +77,19 @@ def test_the_form_follows_from_the_type() -> None:
 def test_a_wrong_type_is_named(column: str, kind: pa.DataType, expected: str) -> None:
     """The error says which column, what it is, and what it should be."""
     with pytest.raises(ArchiveError, match=f"column '{column}': found .*{expected}"):
-        form.form(schema(**{column: kind}), DAY)
+        layout.layout_of(schema(**{column: kind}), DAY)
 
 
 def test_a_missing_column_is_named() -> None:
     """With those that there are."""
     with pytest.raises(ArchiveError, match=r"column 'kwh'.*'meter', 'time', 'value'"):
-        form.form(schema(), policy(window=QUARTERS, archive="value = 'kwh'"))
+        layout.layout_of(schema(), policy(window=QUARTERS, archive="value = 'kwh'"))
 
 
 def test_a_column_that_is_there_twice_is_refused() -> None:
     """Which of the two is meant is not guessed."""
-    with pytest.raises(ArchiveError, match="column 'value': it is there twice"):
-        form.form(schema().append(schema().field("value")), DAY)
+    with pytest.raises(ArchiveError, match="column 'value': two have this name"):
+        layout.layout_of(schema().append(schema().field("value")), DAY)
 
 
 def test_a_row_is_a_window() -> None:
@@ -263,7 +263,7 @@ def test_what_engines_gather_is_the_same(data: st.DataObject) -> None:
         )
     )
     one = readings([(meter, at, None if w is None else w * 10**6) for meter, at, w in rows])
-    opened = archive.opened(one.meter, one.time_ms, under)
+    opened = archive.opened_windows(one.meter, one.time_ms, under)
     direct = {
         (int(m), int(s)): q
         for some, ragged in archive.slots(one, opened, under, 1000)
@@ -279,7 +279,7 @@ def test_what_engines_gather_is_the_same(data: st.DataObject) -> None:
     names, starts = ([key[i] for key in touched] for i in (0, 1))
     columns = [pa.array(names), pa.array(starts, TIME), pa.array([*touched.values()], kind)]
     batch = pa.record_batch(columns, names=["meter", "start", "readings"])
-    found = form.gathered(batch, under)
+    found = layout.read_grouped(batch, under)
     starts_ms = np.array(found.column("start").cast(pa.int64()))
     quanta = [one for (one,) in found.column("quanta").to_pylist()]
     keys = [

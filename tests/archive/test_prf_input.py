@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from meteragent.archive.key import Key
-from meteragent.archive.label import Shape, keyed_rows, label, tags
+from meteragent.archive.prf_input import Shape, keyed_rows, prf_input, tags
 from meteragent.domain.shape import Band
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
@@ -37,9 +37,9 @@ class Window(NamedTuple):
     quanta: tuple[int, ...]
 
     @property
-    def label(self) -> bytes:
+    def prf_input(self) -> bytes:
         """Its label."""
-        return label(*self)
+        return prf_input(*self)
 
     @property
     def tag(self) -> bytes:
@@ -103,13 +103,13 @@ def windows(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Window:
 @given(windows())
 def test_a_label_says_all_its_parts(window: Window) -> None:
     """From a label each part can be read back, so no two windows have one label."""
-    assert parsed(window.label) == said(window)
+    assert parsed(window.prf_input) == said(window)
 
 
 @given(windows(), windows())
 def test_different_windows_have_different_labels(one: Window, other: Window) -> None:
     """Labels are equal only if all parts are."""
-    assert (one.label == other.label) == (one == other)
+    assert (one.prf_input == other.prf_input) == (one == other)
 
 
 def test_lengths_are_not_data() -> None:
@@ -122,7 +122,7 @@ def test_lengths_are_not_data() -> None:
         ONE._replace(shape=replace(ONE.shape, n=4), quanta=(512, 498, 0, 0)),
         ONE._replace(shape=replace(ONE.shape, n=2), quanta=(512, 498)),
     ]
-    assert len({window.label for window in [ONE, *moved]}) == 7
+    assert len({window.prf_input for window in [ONE, *moved]}) == 7
 
 
 OTHERS = {
@@ -199,7 +199,7 @@ def test_a_tag_is_that_of_the_label(rows: list[tuple[str, int, int]]) -> None:
     starts = np.array([start for _, start, _ in rows], np.int64)
     quanta = np.array([[value, -value] for *_, value in rows], np.int64).reshape(-1, 2)
     made = tags(key, shape, [meter for meter, *_ in rows], starts, quanta)
-    labels = [label(shape, "acme", meter, start, (value, -value)) for meter, start, value in rows]
+    labels = [prf_input(shape, "acme", meter, start, (value, -value)) for meter, start, value in rows]
     data = b"".join(hashlib.sha256(text[:-24]).digest() + text[-24:] for text in labels)
     assert made == keyed.tags(key.tag, np.frombuffer(data, "<u8").astype(np.uint64).reshape(-1, 7))
 
@@ -217,7 +217,7 @@ def test_what_are_no_windows_is_refused() -> None:
         with pytest.raises(TypeError, match="are int64"):
             tags(key, ONE.shape, ["a", "b"], at, values)
     with pytest.raises(ValueError, match="3 slots"):
-        ONE._replace(quanta=(1, 2)).label  # noqa: B018  a label is made
+        ONE._replace(quanta=(1, 2)).prf_input  # noqa: B018  a label is made
 
 
 # Terms --------------------------------------------------------------------------------------------

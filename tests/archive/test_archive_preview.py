@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.archive import run
-from meteragent.archive.dry import Look, look
+from meteragent.archive.preview import Preview, preview
 from meteragent.cli import main
 from meteragent.domain.errors import ArchiveError, ArchiveInUse, ConfigError, KeyMissing, MeteragentError
 from tests.support.archives import (
@@ -42,11 +42,11 @@ def listing(place: Place) -> dict[str, tuple[int, int, bytes]]:
     return found
 
 
-def looked(place: Place, path: Path, out: str = "out.parquet", **keys: str) -> Look:
+def looked(place: Place, path: Path, out: str = "out.parquet", **keys: str) -> Preview:
     """What a dry run finds; it changes nothing."""
     before = listing(place)
     try:
-        return look(place.policy(**keys), path, place.folder / out, silent)
+        return preview(place.policy(**keys), path, place.folder / out, silent)
     finally:
         assert listing(place) == before
 
@@ -155,7 +155,7 @@ def no_ledger(place: Place) -> None:
 def test_an_output_around_the_input_is_refused(place: Place) -> None:
     """As a run's."""
     path = save(place.folder / "in.parquet", wide_rows(1, 1))
-    with pytest.raises(ArchiveError, match="in the input or around it"):
+    with pytest.raises(ArchiveError, match="inside the input, or contains it"):
         looked(place, path, "in.parquet/out")
 
 
@@ -188,11 +188,11 @@ def test_it_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr()
     for each in (
         "6 windows of 96 numbers would be released",
-        "0 windows that share time",
-        "576 read: 1 gaps, 1 clamped",
-        "96 in a row, each of 900 s",
-        "1/440 per W in each of the windows of 1d: level 1",
-        "24,768 W of noise",
+        "0 windows that overlap",
+        "576 read: 1 missing, 1 clamped",
+        "96 in each row, for 900 s each",
+        "1/440 per W in each of the windows of 1 day: level 1",
+        "24,768 W in each number",
         "archive.key.ledger",
     ):
         assert each in said.out
@@ -206,9 +206,25 @@ def test_it_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert "the ledger has this run already" in capsys.readouterr().out
     assert command(place, "--dry-run", window=QUARTERS, privacy="level = 0.5") == 0
     refused = capsys.readouterr().out
-    assert "nothing would be released: all windows share time" in refused
-    assert "96 in a row, each of 900 s" in refused
+    assert "nothing would be released: every window overlaps" in refused
+    assert "96 in each row, for 900 s each" in refused
     assert "\n  keys" not in refused
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_own_names_that_leave_are_told(
+    place: Place, capsys: pytest.CaptureFixture[str], *, hidden: bool
+) -> None:
+    """Without a pseudonym key the preview and the run warn that column `meter` has the meters' own names."""
+    save(place.folder / "in.parquet", wide_rows(2, 3))
+    keys = {"sink": f"pseudonym_key_file = '{place.folder}/archive.key'"} if hidden else {}
+    for options in (["--dry-run"], []):
+        assert command(place, *options, window=QUARTERS, **keys) == 0
+        report = capsys.readouterr().out
+        assert ("Warning:       column meter has the meters' own names" in report) == (not hidden)
+        assert ("set sink.pseudonym_key_file" in report) == (not hidden)
+    names = {row["meter"] for row in place.released().to_pylist()}
+    assert (names == {"m0", "m1"}) == (not hidden)
 
 
 def test_a_run_that_releases_nothing_says_so(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,12 +234,12 @@ def test_a_run_that_releases_nothing_says_so(place: Place, capsys: pytest.Captur
     assert "nothing was released" not in capsys.readouterr().out
     assert command(place, window=QUARTERS) == 0
     again = capsys.readouterr().out
-    assert "complete already: 1 parts were there" in again
+    assert "the output was complete, with 1 parts" in again
     assert " read:" not in again
     (place.folder / "out.parquet").rename(place.folder / "kept.parquet")
     assert command(place, window=QUARTERS, privacy="level = 0.5") == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "nothing was released: all windows share time with what was released before"
+    assert last == "nothing was released: every window overlaps one that was released before"
 
 
 @pytest.mark.parametrize(("value", "said"), [(0.4, "100% are less than a thousandth"), (400.0, "")])
@@ -236,9 +252,9 @@ def test_mistakes_of_unit_and_hold_are_seen(
     hold = "kind = 'power'\nunit = 'W'\nhold = '15min'"
     assert command(place, "--dry-run", window=HALF_HOURS, source=hold) == 0
     out = capsys.readouterr().out
-    assert "they cover at most 50% of the time" in out
+    assert "readings cover at most 50% of the time" in out
     assert said in out
-    assert ("are they W?" in out) == bool(said)
+    assert ("are they in W?" in out) == bool(said)
 
 
 def test_gaps_are_not_small(place: Place) -> None:
@@ -260,15 +276,17 @@ def test_readings_of_refused_windows_cover_them(place: Place, capsys: pytest.Cap
     for more in (["--dry-run"], []):
         assert command(place, *more, **keys) == 0
         said = capsys.readouterr().out
-        assert "48 windows that share time" in said
-        assert "Look" not in said
+        assert "48 windows that overlap" in said
+        assert "Check" not in said
 
 
 def test_it_is_one_process(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """With Spark it is refused: the local engine accounts the same."""
     save(place.folder / "in.parquet", wide_rows(1, 1))
     assert command(place, "--dry-run", "--engine", "spark", window=QUARTERS) == 1
-    assert capsys.readouterr().err == "meteragent: --dry-run is for --engine local, which accounts the same\n"
+    assert (
+        capsys.readouterr().err == "meteragent: --dry-run needs --engine local, which accounts the same way\n"
+    )
 
 
 def test_stopped_it_says_that_nothing_was_written(
@@ -279,7 +297,7 @@ def test_stopped_it_says_that_nothing_was_written(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("meteragent.archive.dry.look", interrupted)
+    monkeypatch.setattr("meteragent.archive.preview.preview", interrupted)
     assert command(place, "--dry-run", window=QUARTERS) == 130
     assert capsys.readouterr().err == "meteragent: stopped: nothing was written\n"
 

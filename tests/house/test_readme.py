@@ -1,0 +1,206 @@
+"""What README and the pages for users show is what the program says; the network is not used."""
+
+import json
+import re
+import tomllib
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from meteragent import cli
+from meteragent.domain import presets
+from meteragent.domain.grid import parse_time
+from meteragent.report.format import MEAN_W
+from meteragent.report.guarantee import MONTH_DAYS, REPETITIONS
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
+from simulators import __main__ as simulators
+from tests.support.not_run import ROOT
+from tests.support.readme import (
+    BLOCKS,
+    CHOOSING,
+    COMMANDS,
+    LIBRARY,
+    LINES,
+    PREPARE,
+    PROGRAM,
+    README,
+    blocks,
+    facts,
+    terms,
+)
+
+MOST_WORDS, MOST_LINES = 1200, 150
+NORMAL_95 = 1.96
+"""Sums of 48 numbers or more are normal, to the digits shown."""
+
+
+# Blocks -------------------------------------------------------------------------------------------
+
+
+def test_every_block_is_known() -> None:
+    """There is no block and no command that the tests below do not run or compare."""
+    assert sum(page.count("\n```") for page in (README, CHOOSING, LIBRARY, COMMANDS)) == 2 * len(BLOCKS)
+    assert {block.language for block in BLOCKS} == {"sh", "toml", "json", "python"}
+    assert sorted(LINES) == sorted([*PREPARE, *(line for line in LINES if line.startswith(PROGRAM))])
+
+
+def test_the_readme_is_short() -> None:
+    """A newcomer reads all of it: at most 1,200 words and 150 lines."""
+    assert len(README.split()) <= MOST_WORDS
+    assert len(README.splitlines()) <= MOST_LINES
+
+
+def test_make_has_the_targets() -> None:
+    """The targets of `make` that the README names exist, and `.[page]` is an extra."""
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = set(re.findall(r"`make (\w+)`", README + LIBRARY))
+    assert named == {"demo", "test", "bench"}
+    assert named <= set(targets)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {"page", "analysis", "archive"} <= extras.keys()
+
+
+def test_an_installation_has_the_command() -> None:
+    """What pip installs from this folder is the command that the README runs, and it is one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, _, function = project["scripts"][Path(PROGRAM).name].partition(":")
+    assert getattr(import_module(module), function) is cli.main
+
+
+@pytest.mark.parametrize("text", blocks("python"))
+def test_an_example_in_python_runs(text: str) -> None:
+    """It runs, and what it asserts is true."""
+    exec(text, {})
+
+
+def test_a_record_is_as_shown() -> None:
+    """The record shown is what the configuration above it sends, byte for byte."""
+    (shown,) = blocks("json")
+    record = json.loads(shown)
+    made = RecordFormat.of(describe(terms())).record(
+        record["meter"], parse_time(record["t"]), 0, record["value"]
+    )
+    assert made.decode() == shown.strip()
+    assert record["d"] == facts()["id"]
+
+
+def test_the_table_of_commands_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command of docs/commands.md exists, with the options shown there and no others."""
+    documented: dict[str, set[str]] = {}
+    simulated: list[str] = []
+    for command, does, *_ in [*AGENT[1:], *SIMULATORS[1:]]:
+        if agent := re.match(r"`meteragent (\w+)", command):
+            documented.setdefault(agent[1], set()).update(re.findall(r"--[\w-]+", command + does))
+        else:
+            simulated.append(command.split()[3])
+    for name, options in documented.items():
+        with pytest.raises(SystemExit, match="0"):
+            cli.main([name, "--help"])
+        assert set(re.findall(r"--[\w-]+", capsys.readouterr().out)) == options | {"--help"}
+    some = ["replay", "generate", "compare", "attack", "frontier", "utility", "simtest", "world", "pictures"]
+    assert simulated == [*some, "paper"]
+    for name in simulated:
+        with pytest.raises(SystemExit, match="0"):
+            simulators.main([name, "--help"])
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--help"])
+    commands = re.findall(r"^    ([a-z]+)  ", capsys.readouterr().out, re.MULTILINE)
+    assert sorted(commands) == sorted(documented)
+
+
+# Figures ------------------------------------------------------------------------------------------
+
+
+def tables(page: str) -> list[list[list[str]]]:
+    """Return the tables of a page: rows of cells, the head first."""
+    blocks_ = re.findall(r"(?:^\|.*\|\n)+", page, re.MULTILINE)
+    rows = [[re.split(r" *(?<!\\)\| *", line.strip("| ")) for line in text.splitlines()] for text in blocks_]
+    return [[head, *body] for head, _, *body in rows]
+
+
+SHARED, HIDDEN, _READ_ON = tables(README)
+(PRESETS,) = tables(CHOOSING)
+AGENT, SIMULATORS = tables(COMMANDS)
+
+
+def assert_shows(text: str, number: float, unit: str) -> None:
+    """A text that begins with a number and its unit is right to its last digit."""
+    match = re.match(rf"(?:± )?(\d[\d,]*)(\.\d+)? {unit}(?![\w/])", text)
+    assert match, f"{text} does not begin with a number and {unit}"
+    shown, digits = float((match[1] + (match[2] or "")).replace(",", "")), len((match[2] or ".")[1:])
+    assert abs(shown - number) <= 0.5001 * 10**-digits, f"{text}: {number}"
+
+
+def test_the_errors_are_those_of_check() -> None:
+    """The table of errors has what `check` gives for the configuration: 95 % of numbers are within."""
+    errors = facts()["errors"]
+    bands = {name: NORMAL_95 * error for name, error in errors.items()} | {"number": errors["ci95"]}
+    day_kwh = MEAN_W * 24 / 1000
+    rows = {
+        "one half hour of one home": (bands["number"], "W", MEAN_W),
+        "one day of one home": (bands["day_kwh"], "kWh", day_kwh),
+        "a month of one home": (bands["month_kwh"], "kWh", day_kwh * MONTH_DAYS),
+        "the mean of 100 homes, one half hour": (bands["mean_of_100"], "W", MEAN_W),
+        "the mean of 1,000 homes, one half hour": (bands["mean_of_1000"], "W", MEAN_W),
+    }
+    assert [row[0] for row in SHARED[1:]] == list(rows)
+    for what, error, part in SHARED[1:]:
+        band, unit, use = rows[what]
+        assert_shows(error, band, unit)
+        assert_shows(part, 100 * band / use, "%")
+
+
+def test_what_is_hidden_is_that_of_check() -> None:
+    """The table of events has the figures of `check`; its text says the same of what is hidden."""
+    right = {f"{int(row['wh']):,} Wh": row["right_of_100"] for row in facts()["hidden"]}
+    for _, moves, *guesses in HIDDEN[1:]:
+        assert [guess.removesuffix(" %") for guess in guesses] == [
+            str(right[moves].get(str(times), "–")) for times in REPETITIONS
+        ]
+    assert f"hides {facts()['hides_wh']} Wh, a kettle, in every half hour" in README
+    assert f"epsilon is {facts()['epsilon']} per watt at level {facts()['level']}" in README
+    ratio = facts()["sd"] / 2 / float(facts()["hides_wh"])
+    assert f"about {ratio:.1f} times the energy hidden" in README
+
+
+def test_the_presets_are_those_of_check() -> None:
+    """The table of presets has them all, with what `check` gives for each; the default is the default."""
+    names = [re.findall(r"`(.+)`", row[0])[0] for row in PRESETS[1:]]
+    assert names == list(presets.PRESETS)
+    assert 'privacy.preset = "street"' in CHOOSING
+    for name, (label, _, hides, number, month, thousand) in zip(names, PRESETS[1:], strict=True):
+        zone = (
+            'window.timezone = "Europe/Amsterdam"\n' if isinstance(presets.PRESETS[name].length, str) else ""
+        )
+        found = facts(f'privacy.preset = "{name}"\n{zone}')
+        unit, per = ("kWh", 1000) if zone else ("Wh", 1)
+        assert_shows(hides, float(Fraction(found["hides_wh"])) / per, unit)
+        assert_shows(number, found["errors"]["number"], "W")
+        assert_shows(month, found["errors"]["month_kwh"], "kWh")
+        assert_shows(thousand, found["errors"]["mean_of_1000"], "W")
+        assert (found["id"] == facts()["id"]) == label.endswith("(default)")
+
+
+# Links --------------------------------------------------------------------------------------------
+
+
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "deploy/README.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name: str) -> None:
+    """What a text of ours links to in the project exists, and so do the files that its tables name."""
+    page = ROOT / name
+    linked = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
+    missing = [link for link in linked if not (page.parent / link).exists()]
+    assert not missing

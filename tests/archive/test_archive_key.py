@@ -275,7 +275,7 @@ def test_what_is_no_key_is_none(path: Path, text: str) -> None:
     """A file that lacks a part, holds more, or what cannot be is refused, without a word of what is in it."""
     path.write_text(text)
     path.chmod(0o600)
-    with pytest.raises(KeyMissing, match="not a key of") as caught:
+    with pytest.raises(KeyMissing, match="not a key made by") as caught:
         Key.load(path)
     assert caught.value.__context__ is None
 

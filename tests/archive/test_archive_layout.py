@@ -66,7 +66,7 @@ def test_the_form_follows_from_the_type() -> None:
 @pytest.mark.parametrize(
     ("column", "kind", "expected"),
     [
-        ("meter", pa.float64(), "texts"),
+        ("meter", pa.float64(), "strings"),
         ("time", pa.timestamp("us"), "time zone"),
         ("time", pa.int64(), "time zone"),
         ("value", pa.string(), "numbers"),
@@ -121,7 +121,7 @@ def test_energies_of_slots_are_sums() -> None:
 )
 def test_rows_that_do_not_fit_are_refused(values: list[Any], start_ms: int) -> None:
     """Another number of slots, another start: an error, not a guess."""
-    with pytest.raises(ArchiveError, match="1 rows are not"):
+    with pytest.raises(ArchiveError, match="1 (of 1 rows do|rows are) not"):
         wide(values, starts_ms=[start_ms])
 
 

@@ -1,9 +1,9 @@
-"""The configuration: one TOML file, parsed once into frozen models, or refused with all its wrong lines.
+"""The configuration: one TOML file, parsed once into frozen models, or refused with every error and its line.
 
 Decimals are read exactly (never through a binary float), unknown keys are errors, and a setting
-that cannot keep the promise is refused here, before anything runs. `model` says which keys there
-are, `form` and `refuse` find all that is wrong with a file at once, `lines` says where it is, and `terms`
-turns keys into what the mechanism needs.
+that cannot keep the promise is refused here, before anything runs. `model` lists the keys, `form` and
+`refuse` find all errors of a file at once, `lines` finds the line of each key, and `terms` turns keys into
+the parameters of the mechanism.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ _PLACE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of document\)$")
 def load(path: Path) -> Config:
     """Read and check a configuration file.
 
-    Raises ConfigError with all that is wrong: file, line, key, what was found and what would be right.
+    Raises ConfigError with all errors: each has its file, line and key, the value found and what is expected.
     """
     try:
         return parse(_text(path))
@@ -89,38 +89,37 @@ def parse(text: str) -> Config:
         raise _not_toml(error, text) from None
     form = Form(document, text)
     config = form.read()
-    _raise([*form.errors, *map(form.locate, problems(config, flat=form.flat, wrong=form.wrong))])
+    _raise([*form.errors, *map(form.locate, problems(config, flat=form.flat, wrong_paths=form.wrong_paths))])
     return config
 
 
 def locate(error: ConfigError, path: Path) -> ConfigError:
-    """Give an error, and all errors that it holds, the file and the lines of their keys; return it."""
-    known: dict[tuple[str | int, ...], int] = {}
-    with contextlib.suppress(OSError, ValueError, RecursionError):  # if it is not TOML, keys must do
+    """Set the file and line of an error, and of each error that it holds; return the error."""
+    key_lines: dict[tuple[str | int, ...], int] = {}
+    with contextlib.suppress(OSError, ValueError, RecursionError):  # errors then name only their keys
         text = path.read_text("utf-8")
         tomllib.loads(text)
-        known = lines(text)
-    for single in (error, *error.errors):
-        single.file = single.file or str(path)
-        single.line = single.line or line_of(path_of(single.key), known)
+        key_lines = lines(text)
+    for problem in (error, *error.errors):
+        problem.file = problem.file or str(path)
+        problem.line = problem.line or line_of(path_of(problem.key), key_lines)
     return error
 
 
 def _raise(errors: list[ConfigError]) -> None:
-    """Raise all errors at once; if there are very many, only the first ones."""
+    """Raise all errors at once; beyond `EXPLAINED_MAX` errors, only their number is given."""
     if len(errors) > EXPLAINED_MAX:
-        more = ConfigError("", f"{len(errors) - EXPLAINED_MAX} more errors", "these to be mended first")
-        errors = [*errors[:EXPLAINED_MAX], more]
+        expected = "the errors above to be corrected first"
+        summary = ConfigError("", f"{len(errors) - EXPLAINED_MAX} more errors", expected)
+        errors = [*errors[:EXPLAINED_MAX], summary]
     raise_all(errors)
 
 
 def _not_toml(error: Exception, text: str) -> ConfigError:
-    """Return what is wrong with a text that is not TOML, and where."""
-    reading_error = (
-        "brackets within brackets without end" if isinstance(error, RecursionError) else str(error)
-    )
-    place = _PLACE.search(reading_error)
-    refusal = ConfigError("", f"text that is not TOML ({_PLACE.sub('', reading_error)})", "TOML")
+    """Return the refusal of a text that is not TOML, with the reason and the line."""
+    message = "brackets nested too deeply" if isinstance(error, RecursionError) else str(error)
+    place = _PLACE.search(message)
+    refusal = ConfigError("", f"text that is not TOML ({_PLACE.sub('', message)})", "TOML")
     if place is not None:
         refusal.line = int(place[1]) if place[1] else max(1, len(text.splitlines()))
     return refusal

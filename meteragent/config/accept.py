@@ -1,4 +1,4 @@
-"""The promise for loads of a configured stream: what is warned of or refused, and what would be right."""
+"""Warnings about streams whose readings follow the load too coarsely, and refusals with better settings."""
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
@@ -15,9 +15,9 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 FACTOR_MAX = 2
-"""A stream is refused if a move of what it hides can cost more than this many times its level."""
+"""A stream is refused if moving the energy that it hides can cost more than this many times its level."""
 
-_UNTIL = "until then the promise covers what the readings say, not the load itself"
+_UNTIL = "until then the promise covers the readings, not the load itself"
 
 
 def warnings(stream: Stream) -> list[str]:
@@ -36,7 +36,7 @@ def warnings(stream: Stream) -> list[str]:
 
 
 def _unknown(rules: Terms, keys: Collection[str]) -> str:
-    """Return which property of a source is unknown, and which key states it."""
+    """Return the warning that a property of a source is unknown, with the key that states the property."""
     if rules.kind is not Kind.POWER:
         return f"the step in which the meter counts is unknown: set source.dead_band; {_UNTIL}"
     if "source.every" in keys:
@@ -48,16 +48,20 @@ def _unknown(rules: Terms, keys: Collection[str]) -> str:
 
 
 def _counted(count: Fraction, rules: Terms) -> str:
-    """Return what counting makes of the promise for the load: both ends of a slot may be off by one count."""
+    """Return the warning about a meter that counts in steps.
+
+    Each end of a slot may be off by one count, so the level for the load is that of the radius and two
+    counts.
+    """
     level = rules.epsilon * ceil((rules.radius + 2 * count) / rules.quantum) * rules.quantum
     return (
-        f"if the meter counts in steps of {exact(count)} {rules.unit}, slots of shapes within the radius"
-        f" may differ by two more: level {exact(level)}; set source.dead_band to the step"
+        f"if the meter counts in steps of {exact(count)} {rules.unit}, the level for what the home really"
+        f" used is {figures(level)}: set source.dead_band to the step"
     )
 
 
 def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:
-    """Return what is refused because of how readings follow the load; streams that are `running` are not."""
+    """Return the refusals of streams whose readings follow the load too coarsely, except those `running`."""
     return [_refusal(stream, key) for stream, key in _coarse(config) if stream.name not in running]
 
 
@@ -73,11 +77,11 @@ def page_needs(module: str) -> ConfigError:
 
 
 def _coarse(config: Config) -> Iterator[tuple[Stream, str]]:
-    """Yield the streams whose factor is beyond the limit and not accepted, and how their keys begin."""
-    for place, stream in enumerate(config.stream):
+    """Yield each stream whose factor is beyond the limit and not accepted, with the prefix of its keys."""
+    for number, stream in enumerate(config.stream):
         rules = terms(stream)
         if loads.factor(rules) > FACTOR_MAX and _word(rules) not in stream.privacy.accept:
-            yield stream, f"stream[{place}]." if len(config.stream) > 1 else ""
+            yield stream, f"stream[{number}]." if len(config.stream) > 1 else ""
 
 
 def _word(rules: Terms) -> str:
@@ -86,37 +90,37 @@ def _word(rules: Terms) -> str:
 
 
 def _refusal(stream: Stream, prefix: str) -> ConfigError:
-    """Return the refusal of a stream, with each setting that would be accepted."""
+    """Return the refusal of a stream, with the settings that would be accepted."""
     rules = terms(stream)
     key = "radius" if stream.privacy.radius is not None else "hide"
     hide_min_wh = _hide_min_wh(rules)
-    ways = [f"at least {_energy(hide_min_wh)}"]
+    settings = [f"at least {_energy(hide_min_wh)}"]
     if key == "radius":
         radius_min = hide_min_wh / UNIT_FACTOR[rules.unit]
         radius_min *= Fraction(HOUR_MS, rules.step_ms) if rules.kind is Kind.POWER else 1
-        ways = [f"at least {figures(radius_min)} {rules.unit}"]
-    ways += [_finer(rules), f"privacy.accept = ['{_word(rules)}']"]
+        settings = [f"at least {figures(radius_min)} {rules.unit}"]
+    settings += [_finer(rules), f"privacy.accept = ['{_word(rules)}']"]
     cost = f"{_energy(rules.hides_wh)} within a slot; {_cost(rules)}"
-    return ConfigError(f"{prefix}privacy.{key}", cost, "; or ".join(ways))
+    return ConfigError(f"{prefix}privacy.{key}", cost, "; or ".join(settings))
 
 
 def _cost(rules: Terms) -> str:
-    """Return what a move of the hidden energy becomes in the readings."""
-    moved = loads.distance(rules, rules.hides_wh) * UNIT_FACTOR[rules.unit]
+    """Return how much a move of the hidden energy can count for in the readings, why, and at which level."""
+    distance = loads.distance(rules, rules.hides_wh) * UNIT_FACTOR[rules.unit]
     if rules.kind is Kind.POWER:
-        moved = moved * rules.step_ms / HOUR_MS
+        distance = distance * rules.step_ms / HOUR_MS
         sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"
-        why = (
+        reason = (
             sparse
             if loads.longest_hold_ms(rules)
             else "changes of power within the dead band are not reported"
         )
     else:
         step = (rules.dead_band or Fraction(0)) * UNIT_FACTOR[rules.unit]
-        why = f"energy is counted in steps of {_energy(step)}"
+        reason = f"energy is counted in steps of {_energy(step)}"
     level = figures(rules.level * loads.factor(rules))
     return (
-        f"{why}: a change of {_energy(rules.hides_wh)} can count for {_energy(moved)},"
+        f"{reason}: a change of {_energy(rules.hides_wh)} can count for {_energy(distance)},"
         f" level {level} instead of {figures(rules.level)}"
     )
 
@@ -131,20 +135,20 @@ def _hide_min_wh(rules: Terms) -> Fraction:
 
 
 def _finer(rules: Terms) -> str:
-    """Return which other readings would be accepted."""
+    """Return the settings of other readings that would be accepted."""
     if rules.kind is not Kind.POWER:
         counts = loads.counts(rules)
         step = rules.hides_wh / UNIT_FACTOR[rules.unit] * (2 if counts == 1 else Fraction(1, counts))
         return f"a count in steps of at most {figures(step)} {rules.unit} (source.dead_band)"
     band_wh = 2 * (rules.dead_band or 0) * UNIT_FACTOR[rules.unit] * Fraction(rules.step_ms, HOUR_MS)
-    spare_wh, ways = rules.hides_wh - band_wh, ["the device's energy, kind = 'register'"]
+    spare_wh, settings = rules.hides_wh - band_wh, ["the device's energy, kind = 'register'"]
     if loads.longest_hold_ms(rules) and spare_wh > 0:
         width_w = int(spare_wh * HOUR_MS / loads.longest_hold_ms(rules))
-        ways.append(f"a window.range of at most {width_w:,} W from end to end")
+        settings.append(f"a window.range of at most {width_w:,} W from end to end")
     spare_s = int(spare_wh * HOUR_MS / loads.width_w(rules)) // 1000
     if loads.longest_hold_ms(rules) and spare_s > 0:
-        ways.append(f"readings at most {format_duration(spare_s * 1000)} apart (source.every)")
-    return "; or ".join(reversed(ways))
+        settings.append(f"readings at most {format_duration(spare_s * 1000)} apart (source.every)")
+    return "; or ".join(reversed(settings))
 
 
 def _energy(wh: Fraction) -> str:

@@ -1,4 +1,4 @@
-"""Whatever a configuration refers to outside itself: brokers, passwords, keys."""
+"""The brokers and files that a configuration names: addresses, passwords, keys."""
 
 import stat
 from collections.abc import Iterator
@@ -13,14 +13,16 @@ _ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
 
 
 def read_secret(key: str, path: Path) -> bytes:
-    """Read a file of one secret, without the end of its line; it is never shown.
+    """Read a file that holds one secret, and remove the end of its line. No error shows the secret.
 
-    Raises ConfigError with the configuration's key when it cannot be read or is empty.
+    Raises ConfigError with the configuration's key when the file cannot be read or is empty.
     """
     try:
         secret = path.read_bytes().rstrip(b"\r\n")
     except (OSError, ValueError) as error:
-        raise ConfigError(key, f"{_shown(path)}: {reason(error)}", "a file that the agent can read") from None
+        raise ConfigError(
+            key, f"{_path_text(path)}: {reason(error)}", "a file that the agent can read"
+        ) from None
     if not secret:
         raise ConfigError(key, f"{path}: empty", "a file that holds the secret")
     return secret
@@ -31,14 +33,14 @@ def reason(error: Exception) -> str:
     return (getattr(error, "strerror", None) or "not the name of a file").lower()
 
 
-def _shown(path: Path) -> str:
-    """Return a path for an error, unless its folder does not exist: it might be the secret itself."""
+def _path_text(path: Path) -> str:
+    """Return a path as an error shows it. A path whose folder does not exist might be the secret itself."""
     is_place = path.is_absolute() or (len(path.parts) > 1 and path.parent.is_dir())
     return str(path) if is_place else "a file in the working directory"
 
 
 def exposed(config: Config) -> list[str]:
-    """Return the secrets that everybody on this machine can read: key, file and what to do, one line each."""
+    """Return a line for each secret that everybody on this machine can read: key, file and what to do."""
     paths: dict[str, Path] = {}
     for number, stream in enumerate(config.stream):
         prefix = "" if len(config.stream) == 1 else f"stream[{number}]."
@@ -66,7 +68,7 @@ def _mode(path: Path) -> int:
 
 
 def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
-    """Return the broker of a section; raises ConfigError when it or one of its files cannot be used."""
+    """Return the broker of a section; raises ConfigError when its address or a file of it cannot be used."""
     for key in ("ca_file", "cert_file", "key_file"):
         path = getattr(broker, key)
         if path is not None:
@@ -82,16 +84,16 @@ def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
 
 
 def address(section: str, url: str, broker: Broker, password: str | None) -> Endpoint:
-    """Return the broker of a section, its files not looked at; raises ConfigError when it makes no sense."""
+    """Return the broker of a section, without reading its files; raises ConfigError when a key is wrong."""
     for problem in wrong_address(section, url, broker):
         raise problem
     return _endpoint(url, broker, password)
 
 
 def wrong_address(section: str, url: str, broker: Broker) -> Iterator[ConfigError]:
-    """Yield the reason why a section is not the address of a broker.
+    """Yield the refusals of a section whose keys are not the address of a broker.
 
-    The text never repeats the address: somebody may have put a password there.
+    The text never repeats the address, because somebody may have put a password into it.
     """
     if broker.password_file is not None and broker.username is None:
         expected = f"{section}.username as well"

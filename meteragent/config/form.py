@@ -1,16 +1,16 @@
-"""The form of a configuration: every key that is unknown, missing or not what it should be, all at once.
+"""The form of a configuration: finds every key that is unknown, missing or of the wrong kind, all at once.
 
 Theory of operation
 -------------------
-pydantic reports all that it sees. But it does not look into a table whose name is misspelt, and no other
-check can run on what does not validate. So the document is mended and read again until its form is right: a
-misspelt key is renamed, an unknown one is dropped, a wrong value gives way to its default, or to a stand-in
-where there is none. Each round mends all that the round before refused, and puts in only what is right, so
-the rounds end.
+pydantic reports every error that it finds. But it does not look into a table whose name is misspelt, and no
+other check can run on a document that does not validate. So the document is repaired and read again until its
+form is right: a misspelt key is renamed, an unknown key is dropped, and a wrong value is replaced by its
+default, or by a stand-in if it has no default. Each round repairs every error of the round before and adds
+only valid values, so the rounds end.
 
-The mended configuration never runs. It lets the other checks see what else is wrong, and `wrong` has the
-paths on which they must not rely. A key that is missing because its name is misspelt is refused once, under
-the name that it has in the file.
+The repaired configuration never runs. It lets the other checks find further errors, and `wrong_paths` holds
+the paths on which they must not rely. A key that is missing because its name is misspelt is refused once,
+under the name that it has in the file.
 """
 
 import copy
@@ -43,7 +43,7 @@ SHARED = ("store", "page", "archive")
 """The tables beside those of the streams."""
 
 EXPLAINED_MAX = 100
-"""The largest number of errors that are listed: a file with more is not a configuration."""
+"""The largest number of errors that are listed; a file with more errors is not a configuration."""
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "source": Source,
@@ -70,7 +70,7 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
     ("privacy", "budget", "per"): ("1d", "the period, such as '24h'"),
     ("archive", "key_file"): ("archive.key", "the key's file, as `meteragent key new` makes it"),
 }
-"""For each required key, by its path in a stream or in the file: a stand-in, and what would be right."""
+"""For each required key, by its path in a stream or in the file: a stand-in, and the expected value."""
 
 _EXPECTED = {
     "bool_type": "true or false",
@@ -80,45 +80,45 @@ _EXPECTED = {
     "string_type": "a text",
     "tuple_type": "a list",
 }
-"""Plain words for what pydantic says in terms of Python, by the type of its error."""
+"""The expected value in plain words, by the type of pydantic's error, whose text is in terms of Python."""
 
 _QUOTED = re.compile(r"'([^']*)'")
 _SECRET = re.compile(r"(?:^|_)(?:file|key|password|secret|token)(?:_|$)")
 _KINDS: dict[type, str] = {bool: "a boolean", int: "a number", Decimal: "a number", list: "a list"}
 _TEXT_MAX = 60
-"""The largest number of a value's characters that an error repeats."""
+"""The largest number of characters of a value that an error repeats."""
 
 
 class Form:
-    """A document that is mended until its form is right; `text` is what it was read from.
+    """A document, parsed from `text`, that is repaired until its form is right.
 
-    `errors` and `wrong`, the paths that were mended, grow as it is read.
+    `read` fills `errors`, and `wrong_paths` with the paths that it repaired.
     """
 
     def __init__(self, document: dict[str, Any], text: str) -> None:
         self.errors: list[ConfigError] = []
-        self.wrong: set[Path] = set()
+        self.wrong_paths: set[Path] = set()
         self._renamed: dict[Path, str] = {}
         self._text = text
-        misspelt = None if "stream" in document else _streams_misspelt(document)
-        if misspelt is not None:
-            document["stream"] = document.pop(misspelt)
-            self._renamed["stream",] = misspelt
+        misspelling = None if "stream" in document else _misspelt_streams(document)
+        if misspelling is not None:
+            document["stream"] = document.pop(misspelling)
+            self._renamed["stream",] = misspelling
         self.flat = "stream" not in document
         if self.flat:
             shared = {name: document.pop(name) for name in SHARED if name in document}
             document = {"stream": [{"name": "main", **document}], **shared}
         self.document = document
-        if misspelt is not None:
+        if misspelling is not None:
             self._refuse(("stream",), "an unknown key", "stream", "stream")
 
     @cached_property
     def _lines(self) -> dict[Path, int]:
-        """The lines of the file's keys, which only errors need."""
+        """The lines of the file's keys, found only if there is an error."""
         return lines(self._text)
 
     def locate(self, error: ConfigError) -> ConfigError:
-        """Give an error of the mended configuration the line of its key; return it."""
+        """Set the line of an error that a later check found in the repaired document; return the error."""
         path = path_of(error.key)
         if self.flat and path[:1] not in [(name,) for name in SHARED]:
             path = ("stream", 0, *path)
@@ -126,20 +126,20 @@ class Form:
         return error
 
     def read(self) -> Config:
-        """Return the mended configuration."""
+        """Return the repaired configuration."""
         while True:
             try:
                 return Config.model_validate(self.document)
             except ValidationError as error:
-                self._mend(error.errors(include_url=False))
+                self._repair(error.errors(include_url=False))
 
-    def _mend(self, details: Sequence[ErrorDetails]) -> None:
-        """Note what is wrong in one round, and mend all of it."""
+    def _repair(self, details: Sequence[ErrorDetails]) -> None:
+        """Record all errors of one round, and repair them."""
         unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
         renamed = {self._unknown(detail["loc"]) for detail in unknown}
         for detail in details:
             path = self._field(detail["loc"])
-            if detail["type"] == "extra_forbidden" or path in renamed or _is_short_of_right_ones(detail):
+            if detail["type"] == "extra_forbidden" or path in renamed or _is_short_of_valid_values(detail):
                 continue
             self._note(detail, path)
             self._replace(path)
@@ -149,25 +149,25 @@ class Form:
         *parent, name = path
         table = self._table(tuple(parent))
         value = table.pop(name)
-        known = self._known(path)
-        explained = len(self.errors) < EXPLAINED_MAX
-        near = difflib.get_close_matches(str(name), known, n=1) if explained else []
-        meant = near[0] if near else _elsewhere(str(name))
-        expected = meant or f"one of {', '.join(known)}"
+        key_names = self._key_names(path)
+        is_explained = len(self.errors) < EXPLAINED_MAX
+        matches = difflib.get_close_matches(str(name), key_names, n=1) if is_explained else []
+        meant = matches[0] if matches else _elsewhere(str(name))
+        expected = meant or f"one of {', '.join(key_names)}"
         self._refuse(path, "an unknown key", expected, meant)
-        if not near:
+        if not matches:
             return None
-        if self.flat and near[0] in SHARED:
+        if self.flat and matches[0] in SHARED:
             parent, table = [], self.document
-        right = (*parent, near[0])
-        if near[0] in table:
+        new_path = (*parent, matches[0])
+        if matches[0] in table:
             return None
-        table[near[0]] = value
-        self._renamed[right] = str(name)
-        return right
+        table[matches[0]] = value
+        self._renamed[new_path] = str(name)
+        return new_path
 
-    def _known(self, path: Path) -> list[str]:
-        """Return the keys that exist at the place of a path."""
+    def _key_names(self, path: Path) -> list[str]:
+        """Return the keys that the table around a path may have."""
         if self.flat and len(path) == len(("stream", 0, "key")):
             return [*Stream.model_fields, *SHARED]
         if len(path) == 1:
@@ -175,8 +175,8 @@ class Form:
         return list(_SECTIONS.get(str(path[-2]), Stream).model_fields)
 
     def _note(self, detail: ErrorDetails, path: Path) -> None:
-        """Refuse a value, or the lack of one."""
-        self.wrong.add(path)
+        """Refuse a value that is wrong or missing."""
+        self.wrong_paths.add(path)
         if detail["type"] == "missing":
             expected = _REQUIRED.get(_in_stream(path), (None, "a value"))[1]
             self._refuse(path, "nothing", f"{expected}: this key has no default")
@@ -194,10 +194,10 @@ class Form:
                 else f"at least {limits['min_length']} value"
             )
         expected = expected.replace("Input should be", "a value")
-        self._refuse(detail["loc"], _found(path[-1], detail["input"]), expected, meant)
+        self._refuse(detail["loc"], _value_text(path[-1], detail["input"]), expected, meant)
 
     def _replace(self, path: Path) -> None:
-        """Put a stand-in in the place of a required value; leave any other to its default."""
+        """Replace a required value by its stand-in; remove any other value, so that its default applies."""
         if path == ("stream",):
             self.document["stream"] = [copy.deepcopy(_STREAM)]
             return
@@ -230,30 +230,30 @@ class Form:
         return place
 
     def _refuse(self, path: Path, value: str, expected: str, meant: str | None = None) -> None:
-        """Note an error of a key, under the name that it has in the file."""
-        written = self._as_written(path)
-        error = ConfigError(_key_of(written), value, expected, meant=meant)
-        error.line = line_of(written, self._lines)
+        """Record an error of a key, under the key's name in the file."""
+        file_path = self._as_written(path)
+        error = ConfigError(_key_of(file_path), value, expected, meant=meant)
+        error.line = line_of(file_path, self._lines)
         self.errors.append(error)
 
     def _as_written(self, path: Path) -> Path:
-        """Return a path as the file has it: by the names there, without the stream of the flat form."""
+        """Return a path as in the file: with the names there, and without the stream if the form is flat."""
         names = [self._renamed.get(path[:depth], path[depth - 1]) for depth in range(1, len(path) + 1)]
         return tuple(names[2:] if self.flat and path[:1] == ("stream",) else names)
 
 
-def _streams_misspelt(document: dict[str, Any]) -> str | None:
-    """Return the key of a list of tables that is nearly called `stream`; None if there is no such key."""
-    known = {*Stream.model_fields, *Config.model_fields}
+def _misspelt_streams(document: dict[str, Any]) -> str | None:
+    """Return the key of a list of tables whose name is close to `stream`; None if there is none."""
+    key_names = {*Stream.model_fields, *Config.model_fields}
     lists = [
         name
         for name, value in document.items()
-        if name not in known and isinstance(value, list) and value and isinstance(value[0], dict)
+        if name not in key_names and isinstance(value, list) and value and isinstance(value[0], dict)
     ]
     return next(iter(difflib.get_close_matches("stream", lists, n=1)), None)
 
 
-def _is_short_of_right_ones(detail: ErrorDetails) -> bool:
+def _is_short_of_valid_values(detail: ErrorDetails) -> bool:
     """Return whether a list is refused as too short only because some of its values are wrong."""
     return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
 
@@ -264,31 +264,31 @@ def _key_of(path: Path) -> str:
 
 
 def _in_stream(path: Path) -> Path:
-    """Return a path as seen from its stream; of a shared table as it is."""
+    """Return a path relative to its stream; return a path of a shared table unchanged."""
     return path[2:] if path[:1] == ("stream",) and len(path) > 1 else path
 
 
 def _elsewhere(name: str) -> str | None:
-    """Return the table that has a key of exactly this name, if there is only one."""
+    """Return the key that has exactly this name in another table, if there is only one."""
     places = [f"{table}.{name}" for table, model in _SECTIONS.items() if name in model.model_fields]
     if name in Stream.model_fields and name != "name":
         return f"stream.{name}"
     return places[0] if len(places) == 1 else None
 
 
-def _nearest(value: Any, known: Sequence[str]) -> str | None:
-    """Return the word that was probably meant, whatever its capitals."""
+def _nearest(value: Any, words: Sequence[str]) -> str | None:
+    """Return the word that is closest to a value, ignoring capitals; None if no word is close."""
     if not isinstance(value, str):
         return None
-    alike = [word for word in known if word.lower() == value.lower()]
-    near = alike or difflib.get_close_matches(value, known, n=1)
-    return repr(near[0]) if near else None
+    matches = [word for word in words if word.lower() == value.lower()]
+    matches = matches or difflib.get_close_matches(value, words, n=1)
+    return repr(matches[0]) if matches else None
 
 
-def _found(name: str | int, value: Any) -> str:
-    """Return what was found, as text: no address, no secret, and nothing long.
+def _value_text(name: str | int, value: Any) -> str:
+    """Return a value as an error shows it: no address, no secret, and only the start of a long text.
 
-    Somebody may have put a password into an address, or the secret itself where its file belongs.
+    Somebody may have put a password into an address, or a secret where the name of its file belongs.
     """
     if isinstance(value, dict):
         return "a table"

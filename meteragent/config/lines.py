@@ -2,16 +2,16 @@
 
 Theory of operation
 -------------------
-The text is valid: `tomllib` has read it before. So nothing is checked here, and the scanner only has to know
-where a statement, a key and a value end. Four things must not confuse it:
+The text is valid, because `tomllib` has read it before. So nothing is checked here: the scanner only finds
+where a statement, a key and a value end. Four constructs need care:
 
 * a string may hold anything, in four kinds of quotes, two of which may run over several lines;
 * an array may run over several lines, with comments between its elements;
-* `a.b.c = 1` and `[a.b]` also name the tables that they make on the way;
+* `a.b.c = 1` and `[a.b]` also create the tables above the last name;
 * below `[[a]]`, and in `[a.b]` after it, `a` is the newest element of the array.
 
-A path is that of the document: names of tables, and the places of elements, from 0. Its line is that of its
-first mention, counted from 1. A quoted key is decoded by `tomllib` itself.
+A path consists of the names of tables and keys, and of the indices of elements, from 0. The line of a path is
+that of its first mention, counted from 1. A quoted key is decoded by `tomllib` itself.
 """
 
 import re
@@ -31,7 +31,7 @@ _STRING = re.compile(
 _KEY = re.compile(r"(?:[A-Za-z0-9_-]+|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[ \t]*\.[ \t]*)+")
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)+")
 _BARE = re.compile(r"[^,\]}#\n]+")
-"""A number, a date or a boolean, up to what ends it."""
+"""A number, a date or a boolean, up to the character that ends it."""
 _PARTS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -48,9 +48,9 @@ def lines(text: str) -> dict[Path, int]:
     return scanner.lines
 
 
-def line_of(path: Path, known: Mapping[Path, int]) -> int | None:
-    """Return the line of a path; where it is not in the file, that of the nearest table around it."""
-    return next((known[path[:n]] for n in range(len(path), 0, -1) if path[:n] in known), None)
+def line_of(path: Path, key_lines: Mapping[Path, int]) -> int | None:
+    """Return the line of a path; if the file lacks the path, return that of the nearest table around it."""
+    return next((key_lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in key_lines), None)
 
 
 def path_of(key: str) -> Path:
@@ -59,7 +59,7 @@ def path_of(key: str) -> Path:
 
 
 class _Scanner:
-    """Reads a document from the front; `lines` grows by each path where it is first mentioned."""
+    """A scanner that reads a document once; `lines` has the line on which each path is first mentioned."""
 
     def __init__(self, text: str) -> None:
         self.lines: dict[Path, int] = {}
@@ -79,7 +79,7 @@ class _Scanner:
             self._skip_blank()
 
     def _header(self) -> Path:
-        """Read `[a.b]` or `[[a.b]]`; return the table that what follows belongs to."""
+        """Read `[a.b]` or `[[a.b]]`; return the table to which the following statements belong."""
         line, is_array = self._line_here(), self._text.startswith("[[", self._at)
         self._at += 1 + is_array
         self._skip_blank()
@@ -95,7 +95,7 @@ class _Scanner:
         return self._newest(table, line)
 
     def _newest(self, table: Path, line: int) -> Path:
-        """Note a table that a header names; of an array of tables return the newest element."""
+        """Record the line of a table in a header; return the table, or the newest element of an array."""
         self.lines.setdefault(table, line)
         if table in self._elements:
             table = (*table, self._elements[table])
@@ -141,7 +141,7 @@ class _Scanner:
             self._assignment(path)
 
     def _closes(self, bracket: str) -> bool:
-        """Skip to the next element; return whether the bracket ends them, and skip that too."""
+        """Skip to the next element, or skip the bracket that ends the list; return whether it ended."""
         self._skip_blank()
         if self._text.startswith(",", self._at):
             self._at += 1
@@ -165,7 +165,10 @@ class _Scanner:
             self._at = match.end()
 
     def _match(self, pattern: re.Pattern[str]) -> str:
-        """Read what a pattern matches here; in a valid document it always matches."""
+        """Return the text that a pattern matches at this place, and skip the text.
+
+        In a valid document the pattern always matches.
+        """
         match = pattern.match(self._text, self._at)
         if match is None:
             raise ValueError("not TOML")
@@ -173,7 +176,7 @@ class _Scanner:
         return match[0]
 
     def _line_here(self) -> int:
-        """Return the number of the line."""
+        """Return the number of the line at this place."""
         self._line += self._text.count("\n", self._counted_to, self._at)
         self._counted_to = self._at
         return self._line

@@ -1,6 +1,6 @@
 """The models of the configuration: every key, its type and its default (DESIGN 5).
 
-The text under a key is what the JSON Schema says of it.
+The text under a key is its description in the JSON Schema.
 """
 
 from fractions import Fraction
@@ -36,20 +36,20 @@ class _Section(BaseModel):
 
 
 class Broker(_Section):
-    """How to speak to a broker."""
+    """How to connect to a broker."""
 
     username: str | None = None
-    """The user's name at the broker."""
+    """The user name at the broker."""
     password_file: Path | None = None
     """A file that holds the password."""
     ca_file: Path | None = None
-    """The authority that signs the broker's certificate; left out: the system's."""
+    """A file with the certificate authority that signed the broker's certificate. Default: the system's."""
     cert_file: Path | None = None
-    """The certificate that proves who we are."""
+    """A file with the certificate by which the agent identifies itself to the broker."""
     key_file: Path | None = None
-    """Its key; left out: it is in cert_file."""
+    """A file with the key of that certificate. Default: cert_file, which then holds both."""
     protocol: Protocol = "auto"
-    """MQTT 5, then 3.1.1 where it is refused (auto); or one of them."""
+    """The version of MQTT; auto is 5, or 3.1.1 if the broker refuses 5."""
 
 
 class Source(Broker):
@@ -58,76 +58,76 @@ class Source(Broker):
     url: str = "mqtt://127.0.0.1:1883"
     """The broker on which readings arrive: mqtt://host[:port], or mqtts:// for TLS."""
     topic: str
-    """Where readings come; {meter} is the segment that names the meter, {phase} one of its phases."""
+    """The topic of readings. {meter} is the segment that names the meter, {phase} the segment of a phase."""
     meter: str | None = None
-    """The meter's name, where the topic has none, or one that must not leave."""
+    """The meter's name, if the topic has none or has a name that must not leave."""
     shard: Shard | None = None
-    """Which agent of a fleet this is, from 0: {shard} in the topic, else by a hash of the meter's name."""
+    """Which agent of a fleet this is, from 0. {shard} in the topic, or else a hash, divides the meters."""
     phases: tuple[str, ...] | None = Field(None, min_length=1)
-    """What stands for {phase}: these are summed into one secret; one alone is chosen."""
+    """The values of {phase}. Several phases are summed before noise is added; a single one is selected."""
     profile: str = "number"
     """number, json, or a device's profile."""
     value: str | None = None
-    """The JMESPath expression that finds the value (json), or the device's quantity."""
+    """The JMESPath expression that finds the value (json), or the name of the device's quantity."""
     time: str | None = None
-    """The JMESPath expression that finds the time (json); left out: the arrival."""
+    """The JMESPath expression that finds the time (json). Default: the time of arrival."""
     id: str | None = None
-    """The meter that counts, where messages of several come on one topic."""
+    """The id of the meter that is read, if messages of several meters come on one topic."""
     kind: Kind
-    """What a number means. No default: it is never guessed."""
+    """What a number means. No default, because a kind is never guessed."""
     unit: Literal["W", "kW", "Wh", "kWh"]
-    """The unit of what leaves. No default."""
+    """The unit of the values that leave. No default."""
     scale: Positive | None = None
-    """What one of the payload's numbers is, in the unit: pulses, transformers."""
+    """What 1 in the payload is worth, in the unit: for pulses and transformers."""
     hold: Span | None = None
-    """A power reading stands until the next one, for at most this."""
+    """The longest time for which a power reading stands if no other follows."""
     interval: Span | None = None
-    """What an interval energy covers, ending at its time; else how far apart readings usually are."""
+    """The time that an interval energy covers, up to its timestamp; else the usual time between readings."""
     every: Duration | None = None
-    """How far apart readings are, at most; 0s: each change is sent at once. Left out: the device's."""
+    """The longest time between readings; 0s: each change is sent at once. Default: the device's."""
     modulus: Positive | None = None
-    """Where a register begins again at 0, in the unit."""
+    """The value at which a register begins again at 0, in the unit."""
     dead_band: NotNegative | None = None
-    """How far the power may be from what was sent last, in the unit; of an energy, the step of its count."""
+    """How far the power may be from the value sent last, in the unit; of an energy, the step of its count."""
     inflight: int = Field(1000, ge=1, le=30_000, strict=True)
-    """Readings that are held unacknowledged, at most."""
+    """The largest number of readings that are held unacknowledged."""
     max_meters: int = Field(10_000, ge=1, strict=True)
-    """Meters, at most; further ones are refused and counted."""
+    """The largest number of meters; further meters are refused and counted."""
     max_payload: Size = 64 * 1024
-    """The largest payload; larger ones are refused and counted."""
+    """The size of the largest payload; larger payloads are refused and counted."""
 
 
 class Window(_Section):
     """The grid and its clock; slots are `step` long, or `blocks` of a window, or `bands` of the day."""
 
     length: Length | None = None
-    """How long a window is; left out: the preset's."""
+    """The length of a window. Default: the preset's."""
     step: Span | None = None
-    """How long a slot is; left out: the whole window."""
+    """The length of a slot. Default: the whole window."""
     blocks: int | None = Field(None, ge=1, le=100_000, strict=True)
-    """Or this many equal slots in a window (of a profile: in a day)."""
+    """Instead of step: the number of equal slots in a window or, for a profile, in a day."""
     bands: tuple[Band, ...] | None = Field(None, min_length=1)
-    """Or, of a profile, hours of the local day."""
+    """Instead of step, for a profile: the hours of the local day of each slot."""
     timezone: str | None = None
-    """The zone of the local calendar, by which days, weeks and months are windows."""
+    """The time zone of the local calendar, whose days, weeks or months are the windows."""
     lateness: Duration | None = None
-    """A slot closes this long after its end, so that late readings count."""
+    """How long after its end a slot stays open for late readings."""
     clock: Clock = Clock.WALL
-    """wall, or event: each meter's newest timestamp is the time (replays, archives)."""
+    """wall, or event for replays and archives: the time is each meter's newest timestamp."""
     ahead: Duration = 30 * 60_000
-    """A timestamp further ahead of the wall clock is refused."""
+    """How far a timestamp may be ahead of the wall clock; readings further ahead are refused."""
     gap: Number = Fraction(0)
-    """What time without a reading counts as, in the unit."""
+    """The value that time without a reading counts as, in the unit."""
     range: tuple[Number, Number] = (Fraction(0), Fraction(20_000))
-    """Values are clamped to this, in W, and counted."""
+    """The lowest and the highest value, in W; values outside are clamped and counted."""
     forget: Span | None = None
-    """A meter silent for this long, in whole windows, is forgotten; left out: 24h, 30d on change."""
+    """A meter that is silent for so long, in whole windows, is forgotten. Default: 24h; on change, 30d."""
     catch_up: Duration = 60_000
-    """After a stop, what fell due leaves this long after the subscription."""
+    """After a stop: how long after the subscription slots that fell due wait for readings in the broker."""
 
 
 class Budget(_Section):
-    """At most this level per aligned UTC period, over all streams of a meter."""
+    """The privacy that a meter may spend in an aligned UTC period, over all of its streams."""
 
     level: Positive
     """The level that may be spent in a period."""
@@ -136,80 +136,80 @@ class Budget(_Section):
 
 
 class Privacy(_Section):
-    """How much is hidden: a preset, or the numbers themselves (they win)."""
+    """How much is hidden: a preset, or numbers that override it."""
 
     preset: str = "appliance"
-    """A name for numbers that are both private and useful; numbers beside it win."""
+    """A name for numbers that are both private and useful; numbers set beside it override it."""
     level: Positive | None = None
     """What leaves in a window changes the odds by a factor of e^level at most; smaller is more private."""
     hide: Energy | None = None
-    """The energy moved within a slot that is hidden."""
+    """The energy that may move within any slot and still be hidden."""
     radius: Positive | None = None
-    """Or the radius itself, in the unit, a multiple of quantum."""
+    """Instead of hide: the radius itself, in the unit, a multiple of quantum."""
     quantum: Positive | None = None
-    """The lattice of slot values, in the unit; left out: the preset's, of energies over a slot."""
+    """The step of slot values, in the unit. Default: the preset's power, over a slot for energies."""
     space: Space | None = None
     """What the slots are: a vector, the blocks of a curve, or the bands of a mean day."""
     accept: tuple[Literal["coarse_register", "sparse_readings"], ...] = ()
-    """Accept readings that make a change of the load count for much more than it is."""
+    """Accept readings in which a change of the load can count for much more than its energy."""
     budget: Budget | None = None
-    """What may be spent; a window that would exceed it does not open."""
+    """The privacy that may be spent; a window that would exceed it does not open."""
 
 
 class Sink(Broker):
     """Where private records go."""
 
     url: str | None = None
-    """The broker to which private records go; left out: the source's."""
+    """The broker to which private records go. Default: the source's."""
     topic: Template
-    """Where they go; {meter} is the meter's name or its pseudonym."""
+    """The topic of private records. {meter} is the meter's name or its pseudonym."""
     format: Literal["json", "senml"] = "json"
     """json, or senml (RFC 8428)."""
     pseudonym_key_file: Path | None = None
-    """A file that holds a key: {meter} becomes a keyed pseudonym."""
+    """A file that holds the key of pseudonyms. If it is set, {meter} is a keyed pseudonym."""
     total: bool = Field(False, strict=True)
-    """Also send the running total of what left, on <topic>/total."""
+    """Also send the running total of the released values, on <topic>/total."""
     status: PlainTopic | None = None
-    """A topic that says online every minute, and offline by last will."""
+    """The topic of the agent's status: online every minute, and offline by last will."""
     home_assistant: PlainTopic | None = None
-    """The prefix of Home Assistant's discovery: the private stream becomes a device."""
+    """The prefix of Home Assistant's discovery topics. If it is set, the private stream is a device there."""
     spread: Duration = 0
-    """A fixed delay per meter, up to this, against bursts at the boundary."""
+    """The longest delay of records, fixed for each meter, against bursts at the end of a slot."""
     inflight: int = Field(100, ge=1, le=30_000, strict=True)
-    """Records sent and not yet acknowledged, at most."""
+    """The largest number of records that are sent and not yet acknowledged."""
 
 
 class Store(_Section):
-    """The one file that holds ledger and outbox."""
+    """The one file that holds the ledger and the outbox."""
 
     path: Path = Path("meteragent.db")
-    """The file."""
+    """The path of the file."""
     keep: Span = 30 * DAY_MS
-    """How long delivered records stay, for export."""
+    """How long delivered records are kept for `export`."""
     max_mb: int = Field(512, ge=1, strict=True)
-    """Its size, at most; when it is full of undelivered records the streams pause and nothing is lost."""
+    """The largest size of the file. If undelivered records fill it, streams pause and nothing is lost."""
     flush: Duration = 0
-    """Collect readings for this long before they are written, which saves flash when slots are long."""
+    """How long readings are collected before they are written, which saves flash when slots are long."""
 
 
 class Page(_Section):
-    """The local page: where it listens, and who may look."""
+    """The local page: where it listens, and who may see it."""
 
     listen: str = "127.0.0.1:8321"
-    """The address and port; loopback, unless there is a token."""
+    """The address and port. Without a token, only loopback is allowed."""
     token_file: Path | None = None
     """A file that holds the token for the login."""
     hosts: tuple[str, ...] = ()
-    """Names under which the page may be asked for, beside the address."""
+    """Host names under which browsers may request the page, besides the address."""
 
 
 class Archive(_Section):
-    """What `sanitise` needs beside a stream: the key, its ledger, and the names of the columns."""
+    """What `sanitise` needs besides a stream: the key, its ledger, and the names of the columns."""
 
     key_file: Path
     """The key of keyed noise, as made by `meteragent key new`."""
     ledger: Path | None = None
-    """The folder of the key's ledger; left out: beside the key."""
+    """The folder of the key's ledger. Default: beside the key."""
     meter: str = "meter"
     """The column that names the meter."""
     time: str = "time"
@@ -222,7 +222,7 @@ class Stream(_Section):
     """One stream: a source, a grid, a promise and a sink; `name` is its key in the ledger."""
 
     name: str = "main"
-    """The stream's key in the ledger: a new name on a meter is a new stream, and adds."""
+    """The stream's key in the ledger. A new name is a new stream, whose charges add to those already made."""
     source: Source
     """Where readings come from and what they mean."""
     window: Window = Window()
@@ -234,13 +234,13 @@ class Stream(_Section):
 
 
 class Config(_Section):
-    """The whole file: flat (one stream called `main`) or with `[[stream]]`."""
+    """The whole file: the tables of one stream called `main`, or several `[[stream]]` tables."""
 
     stream: tuple[Stream, ...] = Field(min_length=1)
     """The streams."""
     store: Store = Store()
-    """The one file that holds ledger and outbox."""
+    """The one file that holds the ledger and the outbox."""
     page: Page | None = None
-    """The local page, health and metrics; left out: none."""
+    """The local page, health and metrics. Default: no page."""
     archive: Archive | None = None
     """Archives in Parquet, for `sanitise`; `run` does not need it."""

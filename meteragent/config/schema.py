@@ -1,7 +1,7 @@
 """The configuration as JSON Schema (draft 2020-12), for editors and for programs that write configurations.
 
-Everything that the models accept is valid. Some of what they refuse is valid too: no schema can state, for
-example, that a radius is a multiple of the quantum. `meteragent check` does.
+Every configuration that the models accept is valid. Some that they refuse are valid too: no schema can state,
+for example, that a radius is a multiple of the quantum. `meteragent check` finds such errors.
 """
 
 from fractions import Fraction
@@ -21,7 +21,7 @@ _KIB = 1024
 
 
 class _Generate(GenerateJsonSchema):
-    """A generator that writes defaults as JSON has them; `_key` then writes them as people do."""
+    """A generator that converts defaults to JSON; `_key` then turns them into the form that people write."""
 
     def encode_default(self, dft: Any) -> Any:
         if isinstance(dft, BaseModel):
@@ -49,23 +49,23 @@ def schema() -> dict[str, Any]:
         "title": "One stream",
         "properties": {**stream["properties"], **shared},
     }
-    several = {**generated, "title": "Several streams"}
-    del several["$defs"]
+    streams = {**generated, "title": "Several streams"}
+    del streams["$defs"]
     return {
         "$schema": _DIALECT,
         "title": "meteragent",
         "description": "The configuration of meteragent, a privacy agent for smart-meter streams.",
         "if": {"required": ["stream"]},
-        "then": several,
+        "then": streams,
         "else": flat,
         "$defs": definitions,
     }
 
 
 def _key(key: dict[str, Any]) -> dict[str, Any]:
-    """Return a key as TOML has it: no null, and defaults as people write them."""
-    ways = [way for way in key.pop("anyOf", []) if way != {"type": "null"}]
-    key |= {"anyOf": ways} if len(ways) > 1 else {} if not ways else ways[0]
+    """Return the schema of a key without null, which TOML lacks, and with its default as people write it."""
+    options = [option for option in key.pop("anyOf", []) if option != {"type": "null"}]
+    key |= {"anyOf": options} if len(options) > 1 else {} if not options else options[0]
     key.pop("title", None)
     default, pattern = key.pop("default", None), key.get("pattern", "")
     if isinstance(default, int) and "min" in pattern:

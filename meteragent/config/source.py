@@ -1,4 +1,4 @@
-"""What a source sends and how it is read: from its keys, or else from its device's profile."""
+"""The readings of a source and how they are decoded, by the source's keys or else by its device's profile."""
 
 import difflib
 from fractions import Fraction
@@ -27,12 +27,12 @@ def topic_of(source: Source) -> SourceTopic:
 
 
 def branches(source: Source) -> tuple[str, ...]:
-    """Return the segments of the source's topic; {shard} stands for any agent of the fleet."""
+    """Return the segments of the source's topic, in which {shard} stands for any agent of the fleet."""
     return tuple(source.topic.split("/"))
 
 
 def fleet_share(source: Source) -> str:
-    """Return which meters of a fleet the source has, in the store's form; a single agent has all."""
+    """Return the source's share of a fleet's meters, in the store's form; a single agent has all meters."""
     if source.shard is None:
         return "0/1 by name"
     return f"{source.shard} by {'name' if topic_of(source).shard else 'topic'}"
@@ -44,7 +44,7 @@ def profile(source: Source) -> Profile | None:
 
 
 def quantity(source: Source) -> Quantity | None:
-    """Return the quantity that is read from a device; None if it sends none of the source's kind."""
+    """Return the quantity that is read from a device; None if the device sends none of the source's kind."""
     device = profile(source)
     return None if device is None else device.quantity(source.kind, source.value)
 
@@ -61,7 +61,7 @@ def decoder(source: Source) -> Decoder:
 
 
 def has_times(source: Source) -> bool:
-    """Return whether readings carry a time; without one, the time of their arrival counts."""
+    """Return whether readings carry a time; if they do not, the time of their arrival counts."""
     device = quantity(source)
     return source.time is not None if device is None else device.timed
 
@@ -73,7 +73,7 @@ def hold_ms(source: Source) -> int:
 
 
 def interval_ms(source: Source) -> int:
-    """Return the time to which an energy value refers: its interval, an hour for a register; 0 for power."""
+    """Return the duration to which an energy refers: its interval, or an hour for a register; 0 for power."""
     if source.kind is Kind.POWER:
         return 0
     if source.kind is Kind.REGISTER:
@@ -83,7 +83,7 @@ def interval_ms(source: Source) -> int:
 
 
 def every_ms(source: Source) -> int:
-    """Return the usual time between readings: as configured, or else the device's; 0 if unknown."""
+    """Return the usual time between readings: the configured time, or else the device's; 0 if unknown."""
     device = profile(source)
     return source.every or source.interval or (0 if device is None else device.every_ms)
 
@@ -91,7 +91,7 @@ def every_ms(source: Source) -> int:
 def period_ms(source: Source) -> int | None:
     """Return the longest time between readings; 0 if they are sent on change, None if unknown.
 
-    A power with a dead band is sent on change, whatever the device does without one.
+    A power with a dead band is sent on change, even if the device's profile has a fixed period.
     """
     if source.every is not None:
         return source.every
@@ -101,10 +101,10 @@ def period_ms(source: Source) -> int | None:
     return 0 if source.dead_band else None if device is None else device.period_ms
 
 
-def lateness_ms(source: Source, written: int | None) -> int:
-    """Return a slot's lateness: as configured, or else the time until a device sends the next energy."""
-    if written is not None:
-        return written
+def lateness_ms(source: Source, configured_ms: int | None) -> int:
+    """Return a slot's lateness: the configured one, or else the time until a device sends the next energy."""
+    if configured_ms is not None:
+        return configured_ms
     return 0 if source.kind is Kind.POWER or profile(source) is None else every_ms(source)
 
 
@@ -118,20 +118,22 @@ def reports_on_change(source: Source) -> bool:
     return device is not None and (device.dead_band_w > 0 or not device.dead_band_known)
 
 
-def forget_ms(source: Source, written: int | None) -> int:
-    """Return how long a meter may be silent: as configured, or else a day; 30 days if it reports on change.
+def forget_ms(source: Source, configured_ms: int | None) -> int:
+    """Return how long a meter may be silent: as configured, else a day, or 30 days if it reports on change.
 
-    A device at rest is silent: if its records stopped soon, they would reveal when it is used.
+    A device that reports on change is silent while it rests. If its records stopped soon after, they would
+    reveal when it is used.
     """
-    if written is not None:
-        return written
+    if configured_ms is not None:
+        return configured_ms
     return 30 * DAY_MS if reports_on_change(source) else DAY_MS
 
 
 def dead_band(source: Source) -> Fraction | None:
-    """Return how far the power may be from what was sent last, or the step of a count, in the unit.
+    """Return how far the power may be from the value sent last, or the step of a count, in the unit.
 
-    If phases are summed, each power may be off; the step is that of one count (`counters`). None if unknown.
+    If phases are summed, the dead bands of their powers add up; the step is that of one count (`counters`).
+    None if unknown.
     """
     if source.dead_band is not None:
         return source.dead_band
@@ -162,12 +164,12 @@ def counters(source: Source) -> int:
 
 
 def nearest_profile(name: str) -> tuple[str | None, str]:
-    """Return the profile that was probably meant, if any is close, and a list of all.
+    """Return the profile that was probably meant, if any is close, and a list of all profiles.
 
-    A name with which a profile's name begins is closer than one that differs by a character:
+    A prefix of a profile's name is closer than a name that differs by a character:
     `shelly-gen2` means the devices of the second generation, not `shelly-gen1`.
     """
-    known = [*FORMATS, *PROFILES]
-    near = [profile for profile in known if profile.startswith(name)] if len(name) >= _PREFIX_LEAST else []
-    near = near or difflib.get_close_matches(name, known, n=1)
-    return " or ".join(map(repr, near)) or None, "'number' or 'json', or a device: " + ", ".join(PROFILES)
+    names = [*FORMATS, *PROFILES]
+    matches = [profile for profile in names if profile.startswith(name)] if len(name) >= _PREFIX_LEAST else []
+    matches = matches or difflib.get_close_matches(name, names, n=1)
+    return " or ".join(map(repr, matches)) or None, "'number' or 'json', or a device: " + ", ".join(PROFILES)

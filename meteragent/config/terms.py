@@ -25,21 +25,21 @@ _SHAPES_END_MS = parse_time("2035-01-01T00:00:00Z")
 
 
 def preset(stream: Stream) -> Preset:
-    """Return the preset, which has the numbers that are not written."""
+    """Return the preset, which supplies the numbers that are not configured."""
     return PRESETS[stream.privacy.preset]
 
 
 def space(stream: Stream) -> Space:
-    """Return what the slots are: as written, else the preset's."""
+    """Return the configured space, or else the preset's."""
     return stream.privacy.space or preset(stream).space
 
 
 def unit(stream: Stream) -> str | None:
-    """Return the calendar's unit that a window is; None on the epoch grid."""
-    written = stream.window.length
-    length = preset(stream).length if written is None else written
-    if length == "1d" and written is not None and stream.window.timezone is None:
-        return None
+    """Return the calendar unit of the windows; None on the epoch grid."""
+    configured_length = stream.window.length
+    length = preset(stream).length if configured_length is None else configured_length
+    if length == "1d" and configured_length is not None and stream.window.timezone is None:
+        return None  # without a time zone, '1d' is 24 hours
     return length if isinstance(length, str) else None
 
 
@@ -52,25 +52,25 @@ def grid(stream: Stream) -> Grid:
 
 
 def length_ms(stream: Stream) -> int:
-    """Return the length of an ordinary window: as written, else the preset's."""
+    """Return the length of an ordinary window: the configured length, or else the preset's."""
     length = stream.window.length or preset(stream).length
     return USUAL_DAYS[length] * DAY_MS if isinstance(length, str) else length
 
 
 def step_ms(stream: Stream, window_ms: int) -> int:
-    """Return the length of a slot of a window that is no profile: `step`, or a part of the window."""
+    """Return the length of a slot, unless the space is a profile: `step`, or an equal part of the window."""
     return stream.window.step or window_ms // _blocks(stream)
 
 
 def _blocks(stream: Stream) -> int:
-    """Return the number of equal slots; the preset's, unless the window or the space is written."""
+    """Return the number of equal slots; it is the preset's unless the window or the space is configured."""
     window = stream.window
-    untouched = window.length is None and window.step is None and stream.privacy.space is None
-    return window.blocks or (preset(stream).blocks if untouched or space(stream) is Space.PROFILE else 1)
+    is_default = window.length is None and window.step is None and stream.privacy.space is None
+    return window.blocks or (preset(stream).blocks if is_default or space(stream) is Space.PROFILE else 1)
 
 
 def hours(stream: Stream) -> tuple[Hours, ...]:
-    """Return the bands of a profile's day: as written, or the day in equal blocks."""
+    """Return the bands of a profile's day: the configured ones, or else equal blocks of the day."""
     if space(stream) is not Space.PROFILE:
         return ()
     if stream.window.bands is not None:
@@ -93,28 +93,28 @@ def _usual_bands(stream: Stream) -> tuple[Band, ...]:
 
 
 def _per_w(stream: Stream, duration_ms: int) -> Fraction:
-    """Return how many of the stream's unit 1 W is, over a duration where the unit is an energy."""
+    """Return 1 W in the stream's unit; if the unit is an energy, return that of 1 W over a duration."""
     return units_per_watt(stream.source.kind, stream.source.unit, duration_ms)
 
 
 def quantum(stream: Stream) -> Fraction:
-    """Return the lattice of slot values in the unit: as written, else the preset's.
+    """Return the step of the lattice of slot values in the unit: the configured one, or else the preset's.
 
-    All windows of a stream share one: that of the shortest slot of an ordinary window. Records and
-    accumulators consist of millionths of the unit. Where the preset's power over that slot is no whole
-    number of them, as 1 W over 5 minutes is 1/12 Wh, the next finer of 1, 2 or 5 times a power of ten is
-    taken (0.05 Wh). A finer lattice promises no less: the loss is that of whole quanta, rounded up
+    All windows of a stream share one lattice: that of the shortest slot of an ordinary window. Records and
+    accumulators consist of millionths of the unit. If the preset's power over that slot is not a whole number
+    of millionths (1 W over 5 minutes is 1/12 Wh), the quantum is the next finer of 1, 2 or 5 times a power of
+    ten (0.05 Wh). A finer lattice promises no less: the loss is that of whole quanta, rounded up
     (THEORY-2 A.1.2).
     """
-    written = stream.privacy.quantum
-    if written is not None:
-        return written
+    configured_quantum = stream.privacy.quantum
+    if configured_quantum is not None:
+        return configured_quantum
     usual = preset(stream).quantum_w * _per_w(stream, _shortest_ms(stream))
     return usual if (usual * MICRO).denominator == 1 else _finer_step(usual)
 
 
 def _finer_step(quantum: Fraction) -> Fraction:
-    """Return the largest 1, 2 or 5 times a power of ten millionths that is below; at least one millionth."""
+    """Return the largest 1, 2 or 5 times a power of ten millionths below a quantum, or else one millionth."""
     steps_u, power_u = [1], 1
     while power_u < quantum * MICRO:
         steps_u += [2 * power_u, 5 * power_u, 10 * power_u]
@@ -130,12 +130,12 @@ def _shortest_ms(stream: Stream) -> int:
 
 
 def _band_ms(band: Band) -> int:
-    """Return how long a band lasts in all."""
+    """Return the total duration of a band."""
     return sum(end_ms - start_ms for start_ms, end_ms in band.stretches)
 
 
 def radius(stream: Stream, slot_ms: int) -> Fraction:
-    """Return the radius in the unit: as written, or hide / slot rounded up to the lattice (DESIGN 2)."""
+    """Return the radius in the unit: as configured, or hide / slot rounded up to the lattice (DESIGN 2)."""
     privacy = stream.privacy
     if privacy.radius is not None:
         return privacy.radius
@@ -144,35 +144,42 @@ def radius(stream: Stream, slot_ms: int) -> Fraction:
 
 
 def level(stream: Stream) -> Fraction:
-    """Return the level: as written, else the preset's."""
+    """Return the configured level, or else the preset's."""
     return stream.privacy.level or preset(stream).level
 
 
 def others_per_day(config: Config, stream: Stream) -> Fraction:
-    """Return what the other streams together charge a meter in a day, as epsilon in 1/W."""
-    return sum((terms(other).per_day for other in config.stream if other is not stream), Fraction(0))
+    """Return the sum of the charges that a meter's other streams make in a day, as epsilon in 1/W."""
+    return sum((terms(sibling).per_day for sibling in config.stream if sibling is not stream), Fraction(0))
 
 
 def schedule(stream: Stream, others: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Schedule:
-    """Return when the stream's windows start, and under which terms each is released; `others` per day."""
+    """Return when the stream's windows start, and the terms of each.
+
+    `others` is the daily charge of the other streams on a meter, as epsilon in 1/W.
+    """
     usual = terms(stream, others, rounding)
     if unit(stream) is None:
         return Schedule(usual, grid(stream))
 
     def shape(window_ms: int, bands: tuple[Band, ...]) -> Terms:
+        """Return the terms of a calendar window."""
         return replace(_terms(stream, window_ms, bands), others_per_day=others, rounding=rounding)
 
     return Schedule(usual, grid(stream), hours(stream), shape)
 
 
 def terms(stream: Stream, others: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Terms:
-    """Return the terms of an ordinary window; only calendars have windows with other terms."""
+    """Return the terms of an ordinary window; only a calendar has windows with different terms.
+
+    `others` is the daily charge of the other streams on a meter, as epsilon in 1/W.
+    """
     usual = _terms(stream, length_ms(stream), _usual_bands(stream))
     return replace(usual, others_per_day=others, rounding=rounding)
 
 
 def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
-    """Return the terms of a window of this length, with these bands."""
+    """Return the terms of a window, by its length and bands."""
     source, window = stream.source, stream.window
     per_w = _per_w(stream, interval_ms(source))
     slot_ms = min((_band_ms(band) for band in bands), default=step_ms(stream, window_ms))
@@ -204,40 +211,41 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
 
 @lru_cache(maxsize=64)
 def _preset_name(stream: Stream) -> str | None:
-    """Return the preset's name if no number beside it says something else."""
-    written = {"level": None, "hide": None, "radius": None, "quantum": None, "space": None}
-    plain = stream.privacy.model_copy(update=written)
-    grid_of = {"length": None, "step": None, "blocks": None, "bands": None}
-    window = stream.window.model_copy(update=grid_of)
-    as_named = stream.model_copy(update={"privacy": plain, "window": window})
+    """Return the preset's name; None if a configured number differs from the preset's."""
+    no_numbers = {"level": None, "hide": None, "radius": None, "quantum": None, "space": None}
+    privacy = stream.privacy.model_copy(update=no_numbers)
+    no_slots = {"length": None, "step": None, "blocks": None, "bands": None}
+    window = stream.window.model_copy(update=no_slots)
+    preset_stream = stream.model_copy(update={"privacy": privacy, "window": window})
 
     def numbers(setting: Stream) -> tuple[object, ...]:
+        """Return all numbers that a preset determines."""
         slot_ms = _shortest_ms(setting)
         slots = length_ms(setting), unit(setting), slot_ms, _usual_bands(setting), space(setting)
         return *slots, level(setting), quantum(setting), radius(setting, slot_ms)
 
-    return stream.privacy.preset if numbers(stream) == numbers(as_named) else None
+    return stream.privacy.preset if numbers(stream) == numbers(preset_stream) else None
 
 
 @lru_cache(maxsize=64)
 def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, ...]:
-    """Return the terms of all windows that differ: of the calendar, those of the ten years from 2025."""
+    """Return the distinct terms of all windows; of calendar windows, those of the ten years from 2025."""
     if unit(stream) is None:
         return (terms(stream, rounding=rounding),)
     windows = schedule(stream, rounding=rounding)
     calendar = Calendar(stream.window.timezone or "UTC", unit(stream) or "")
-    start_ms, alike = windows.first_ms(parse_time("2025-01-01T00:00:00Z")), dict[object, int]()
-    while start_ms < _SHAPES_END_MS:  # windows with days of the same lengths are alike
-        alike.setdefault(calendar.stretches(start_ms, _WHOLE_DAY), start_ms)
+    start_ms, starts_ms = windows.first_ms(parse_time("2025-01-01T00:00:00Z")), dict[object, int]()
+    while start_ms < _SHAPES_END_MS:  # windows whose days have the same lengths have the same terms
+        starts_ms.setdefault(calendar.stretches(start_ms, _WHOLE_DAY), start_ms)
         start_ms = calendar.end_ms(start_ms)
-    return tuple(dict.fromkeys(map(windows.terms, alike.values())))
+    return tuple(dict.fromkeys(map(windows.terms, starts_ms.values())))
 
 
 def budget(stream: Stream) -> Fraction | None:
     """Return the budget as epsilon in 1/W per period; None without one.
 
-    It is stated as a level. If windows differ in epsilon, that of the largest counts, so that a level of k
-    pays for at least k windows.
+    The configuration states it as a level. If windows differ in epsilon, the largest epsilon counts, so that
+    a level of k pays for at least k windows of level 1.
     """
     if stream.privacy.budget is None:
         return None
@@ -251,5 +259,5 @@ def _micro(value: Fraction) -> int:
 
 
 def sink_url(stream: Stream) -> str:
-    """Return the address of the sink's broker: as written, else the source's."""
+    """Return the address of the sink's broker: the configured one, or else the source's."""
     return stream.sink.url or stream.source.url

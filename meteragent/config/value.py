@@ -1,4 +1,4 @@
-"""The values of a configuration: how they are written, read and refused."""
+"""The types of values in a configuration: how each is parsed, refused, and described in the JSON Schema."""
 
 import re
 from collections.abc import Callable
@@ -20,9 +20,9 @@ _DAY_MIN = 24 * 60
 
 _EXPONENT = re.compile(r"[eE][+-]?(\d+)")
 _EXPONENT_MAX = 30
-"""The largest exponent of ten: an integer of a million digits is not a setting, and would stall the check."""
+"""The largest exponent of ten. An integer of a million digits is not a setting, and would stall the check."""
 _EXPONENT_DIGITS = 3
-_WRITTEN_MAX = 100
+_NUMBER_CHARS_MAX = 100
 
 
 def _number(value: Any) -> Fraction:
@@ -38,10 +38,10 @@ def _number(value: Any) -> Fraction:
 
 
 def _is_ordinary(value: int | Decimal | str) -> bool:
-    """Return whether a number, however it is written, is small enough to compute with without delay."""
+    """Return whether a number, in any notation, is small enough to compute with without delay."""
     if isinstance(value, str):
         exponent = _EXPONENT.search(value)
-        return len(value) <= _WRITTEN_MAX and (exponent is None or len(exponent[1]) < _EXPONENT_DIGITS)
+        return len(value) <= _NUMBER_CHARS_MAX and (exponent is None or len(exponent[1]) < _EXPONENT_DIGITS)
     if isinstance(value, int):
         return value.bit_length() <= 4 * _EXPONENT_MAX
     return not value.is_finite() or abs(value.adjusted()) <= _EXPONENT_MAX
@@ -51,6 +51,7 @@ def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
     """Return a validator that parses a string."""
 
     def validate(value: Any) -> int:
+        """Parse a value; raises ValueError if it is not a string, or as `parse`."""
         if not isinstance(value, str):
             raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see _number
         return parse(value)
@@ -92,8 +93,8 @@ def _hours(value: Any) -> Hours:
     if match is None:
         raise ValueError("hours of the local day such as '00-07', '07:30-22' or '22-06'")
     start, end = (int(match[i]) * 60 + int(match[i + 1] or 0) for i in (1, 3))
-    past_the_hour = max(int(match[2] or 0), int(match[4] or 0))
-    if start >= _DAY_MIN or end > _DAY_MIN or start == end or past_the_hour > 59:
+    minute_max = max(int(match[2] or 0), int(match[4] or 0))
+    if start >= _DAY_MIN or end > _DAY_MIN or start == end or minute_max > 59:
         raise ValueError("hours between 00:00 and 24:00 whose end differs from their start")
     return Hours(start, end or _DAY_MIN)
 
@@ -120,33 +121,37 @@ def _shard(value: Any) -> identity.Shard:
     return identity.Shard.parse(value)
 
 
-def _written(pattern: str, *examples: str) -> WithJsonSchema:
-    """Return the JSON Schema of a value that is written as a string of this form."""
+def _string_schema(pattern: str, *examples: str) -> WithJsonSchema:
+    """Return the JSON Schema of a string that matches a pattern."""
     return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$", "examples": list(examples)})
 
 
-def _exact(**bounds: int) -> WithJsonSchema:
+def _number_schema(**bounds: int) -> WithJsonSchema:
     """Return the JSON Schema of an exact number: a decimal, or a fraction as a string."""
     text = {"type": "string", "pattern": r"^\s*[-+]?[0-9._]+([eE][-+]?[0-9]+)?(/[0-9]+)?\s*$"}
     return WithJsonSchema({"anyOf": [{"type": "number", **bounds}, text]})
 
 
-_DURATION = _written(r"[0-9]+(ms|s|min|h|d)", "500ms", "10s", "30min", "24h", "30d")
+_DURATION = _string_schema(r"[0-9]+(ms|s|min|h|d)", "500ms", "10s", "30min", "24h", "30d")
 
-Number = Annotated[Fraction, BeforeValidator(_number), _exact()]
-Positive = Annotated[Fraction, BeforeValidator(_number), Field(gt=0), _exact(exclusiveMinimum=0)]
-NotNegative = Annotated[Fraction, BeforeValidator(_number), Field(ge=0), _exact(minimum=0)]
+Number = Annotated[Fraction, BeforeValidator(_number), _number_schema()]
+Positive = Annotated[Fraction, BeforeValidator(_number), Field(gt=0), _number_schema(exclusiveMinimum=0)]
+NotNegative = Annotated[Fraction, BeforeValidator(_number), Field(ge=0), _number_schema(minimum=0)]
 Duration = Annotated[int, BeforeValidator(_text(parse_duration)), _DURATION]
 Span = Annotated[int, BeforeValidator(_text(parse_duration)), Field(gt=0), _DURATION]
 Length = Annotated[
-    int | str, BeforeValidator(_length), _written("([0-9]+(ms|s|min|h|d)|1w|1mo)", "30min", "1d", "1mo")
+    int | str, BeforeValidator(_length), _string_schema("([0-9]+(ms|s|min|h|d)|1w|1mo)", "30min", "1d", "1mo")
 ]
-Band = Annotated[Hours, BeforeValidator(_hours), _written(_HOURS.pattern, "00-07", "07:30-22")]
-Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0), _written(_SIZE.pattern, "64KiB")]
+Band = Annotated[Hours, BeforeValidator(_hours), _string_schema(_HOURS.pattern, "00-07", "07:30-22")]
+Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0), _string_schema(_SIZE.pattern, "64KiB")]
 Energy = Annotated[
-    Fraction, BeforeValidator(_energy_wh), Field(gt=0), _written(_ENERGY.pattern, "110Wh", "0.3kWh")
+    Fraction, BeforeValidator(_energy_wh), Field(gt=0), _string_schema(_ENERGY.pattern, "110Wh", "0.3kWh")
 ]
-Template = Annotated[str, BeforeValidator(_template), _written(".*[{]meter[}].*", "private/{meter}/power")]
-PlainTopic = Annotated[str, BeforeValidator(_plain_topic), _written("[^+#{]+", "meteragent/status")]
-Shard = Annotated[identity.Shard, BeforeValidator(_shard), _written("[0-9]{1,5}/[0-9]{1,5}", "0/8", "7/8")]
+Template = Annotated[
+    str, BeforeValidator(_template), _string_schema(".*[{]meter[}].*", "private/{meter}/power")
+]
+PlainTopic = Annotated[str, BeforeValidator(_plain_topic), _string_schema("[^+#{]+", "meteragent/status")]
+Shard = Annotated[
+    identity.Shard, BeforeValidator(_shard), _string_schema("[0-9]{1,5}/[0-9]{1,5}", "0/8", "7/8")
+]
 Protocol = Literal["auto", "5", "3.1.1"]

@@ -19,7 +19,7 @@ def test_a_status_and_home_assistant_may_be_asked_for() -> None:
     ("sink", "key", "expected"),
     [
         ("home_assistant = 'homeassistant'", "sink.status", "a topic such as 'meteragent/status'"),
-        (HOME.replace("agent/", "homeassistant/"), "sink.status", "a topic of the agent's own"),
+        (HOME.replace("agent/", "homeassistant/"), "sink.status", "announces its own start"),
         (f"{HOME}\nformat = 'senml'", "sink.format", "'json'"),
         ("status = 'private/agent/power'", "sink.status", "no reading and no record uses"),
         ("status = 'private/agent/power/privacy'", "sink.status", "no reading and no record uses"),

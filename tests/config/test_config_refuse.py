@@ -120,7 +120,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "two ways": (
         "step = '15min'\nblocks = 2",
         "window.blocks",
-        "a second way",
+        "a second definition",
         "only one of window.step and",
     ),
     "no blocks": ("blocks = 0", "window.blocks", "0", "greater than or equal to 1"),

@@ -1,7 +1,7 @@
-"""Settings that cannot keep the promise, all of them: key, what was found and what would be right.
+"""Refusals of all settings that cannot keep the promise: key, value found and value expected.
 
-Each check names the keys that it reads (`check.reads`). Where one of them is wrong already, because a check
-before it or its form says so, the check is left out: what it said could be a consequence.
+Each check names the keys that it reads (`check.reads`). A check is skipped if the form of one of these keys
+is wrong or an earlier check has refused it: another refusal could be a mere consequence.
 """
 
 import difflib
@@ -19,54 +19,54 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
 def refuse(config: Config, *, flat: bool) -> None:
-    """Raise ConfigError, with all that is wrong, for a configuration that cannot keep its promise.
+    """Raise ConfigError with all refusals of a configuration that cannot keep its promise.
 
-    `flat` says how keys are named.
+    If `flat`, the file has one stream, whose keys are named without `stream[0]`.
     """
     raise_all(problems(config, flat=flat))
 
 
 def raise_all(problems: Iterable[ConfigError]) -> None:
-    """Raise a ConfigError that has all problems, if there are any; by their lines, unknown ones last."""
+    """Raise a ConfigError that holds all problems, if there are any, sorted by line, without a line last."""
     errors = sorted(problems, key=lambda error: (error.line is None, error.line))
     if errors:
         raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None
 
 
-def problems(config: Config, *, flat: bool, wrong: Collection[Path] = ()) -> Problems:
-    """Yield all refusals; `wrong` has the file's paths from which nothing may be concluded."""
+def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) -> Problems:
+    """Yield all refusals that do not depend on `wrong_paths`, which the form has already refused."""
     prefixes = ["" if flat else f"stream[{number}]." for number in range(len(config.stream))]
-    wrong_by_stream = _by_stream(len(config.stream), wrong)
+    wrong_by_stream = _by_stream(len(config.stream), wrong_paths)
     for stream, prefix, wrong_keys in zip(config.stream, prefixes, wrong_by_stream, strict=True):
         for problem in _stream_problems(stream, wrong_keys):
             yield problem.under(prefix)
     yield from together.names(config.stream, prefixes, wrong_by_stream)
     yield from together.topics(config.stream, prefixes, wrong_by_stream)
     if config.page is not None:
-        yield from together.page(config.page, _within(("page",), wrong))
+        yield from together.page(config.page, _within(("page",), wrong_paths))
 
 
-def _by_stream(count: int, wrong: Collection[Path]) -> list[set[Path]]:
+def _by_stream(count: int, wrong_paths: Collection[Path]) -> list[set[Path]]:
     """Return each stream's wrong paths, relative to it; the empty path if the stream itself is wrong."""
-    everywhere: set[Path] = {()} if () in wrong or ("stream",) in wrong else set()
-    by_stream = [set(everywhere) for _ in range(count)]
-    for path in wrong:
+    shared_paths: set[Path] = {()} if () in wrong_paths or ("stream",) in wrong_paths else set()
+    by_stream = [set(shared_paths) for _ in range(count)]
+    for path in wrong_paths:
         if path[:1] == ("stream",) and len(path) > 1:
             by_stream[int(path[1])].add(path[2:])
     return by_stream
 
 
-def _within(table: Path, wrong: Collection[Path]) -> set[Path]:
+def _within(table: Path, wrong_paths: Collection[Path]) -> set[Path]:
     """Return the wrong paths of a table, relative to it; the empty path if the table itself is wrong."""
-    deeper = {path[len(table) :] for path in wrong if path[: len(table)] == table}
-    return deeper | {() for path in wrong if path == table[: len(path)]}
+    inside = {path[len(table) :] for path in wrong_paths if path[: len(table)] == table}
+    return inside | {() for path in wrong_paths if path == table[: len(path)]}
 
 
-def _stream_problems(stream: Stream, wrong: set[Path]) -> Problems:
-    """Yield what is refused of one stream, and note its keys among the wrong ones."""
+def _stream_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
+    """Yield the refusals of one stream, and add their keys to `wrong_paths`."""
     for check in _CHECKS:
-        for problem in check(stream, frozenset(wrong)):
-            wrong.add(path_of(problem.key))
+        for problem in check(stream, frozenset(wrong_paths)):
+            wrong_paths.add(path_of(problem.key))
             yield problem
 
 
@@ -82,22 +82,22 @@ def _preset(stream: Stream) -> Problems:
     """Yield a preset that does not exist."""
     name = stream.privacy.preset
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, n=1)
+        matches = difflib.get_close_matches(name, PRESETS, n=1)
         expected = f"one of {', '.join(map(repr, PRESETS))}"
-        yield ConfigError("privacy.preset", repr(name), expected, meant=repr(near[0]) if near else None)
+        yield ConfigError("privacy.preset", repr(name), expected, meant=repr(matches[0]) if matches else None)
 
 
 @reads("sink.home_assistant", "sink.status", "sink.format")
 def _home_assistant(stream: Stream) -> Problems:
-    """Yield what Home Assistant cannot do without."""
+    """Yield settings of the sink with which Home Assistant cannot work."""
     sink = stream.sink
     if sink.home_assistant is None:
         return
     if sink.status is None:
-        expected = "a topic such as 'meteragent/status': there Home Assistant sees whether the agent runs"
+        expected = "a topic such as 'meteragent/status', which shows Home Assistant whether the agent runs"
         yield ConfigError("sink.status", "nothing", expected)
     elif sink.status == f"{sink.home_assistant}/status":
-        expected = "a topic of the agent's own: there Home Assistant says that it has started"
+        expected = "another topic: on this one Home Assistant announces its own start"
         yield ConfigError("sink.status", repr(sink.status), expected)
     if sink.format != "json":
         yield ConfigError("sink.format", repr(sink.format), "'json': Home Assistant reads no other")
@@ -107,8 +107,8 @@ _CHECKS = (
     *(_name, _preset),
     *(source.source_broker, source.sink_broker, source.unit, source.topic, source.meter, source.kind),
     *(source.device, source.interval, source.meter_id, source.identifier, source.expressions),
-    *(window.zone, window.ways, window.bands, window.slots, window.limits, window.gap),
-    *(privacy.ways, privacy.lattice, privacy.radius, privacy.noise, privacy.budget),
+    *(window.zone, window.alternatives, window.bands, window.slots, window.limits, window.gap),
+    *(privacy.alternatives, privacy.lattice, privacy.radius, privacy.noise, privacy.budget),
     _home_assistant,
 )
-"""In this order: a check may rely on what those before it have not refused."""
+"""The order matters: a check may rely on every key that the checks before it have not refused."""

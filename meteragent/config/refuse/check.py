@@ -8,7 +8,7 @@ from meteragent.config.model import Stream
 from meteragent.domain.errors import ConfigError
 
 Problems = Iterator[ConfigError]
-"""Refusals; their keys are relative to the stream, without its place in the file."""
+"""Refusals, whose keys are relative to the stream."""
 
 GRID = (
     *("window.length", "window.step", "window.blocks", "window.bands", "window.timezone"),
@@ -17,7 +17,7 @@ GRID = (
 """Keys that determine the windows and slots of a stream."""
 
 AMOUNTS = ("source.kind", "source.unit", "source.interval", "source.profile", "source.value")
-"""Keys that determine what a number of the stream is worth in W."""
+"""Keys that determine how many W a number of the stream is."""
 
 PROMISE = (*GRID, *AMOUNTS, "privacy.level", "privacy.hide", "privacy.radius", "privacy.quantum")
 """Keys that determine the noise."""
@@ -30,16 +30,17 @@ class Check:
     problems: Callable[[Stream], Problems]
     keys: tuple[Path, ...]
 
-    def __call__(self, stream: Stream, wrong: Collection[Path]) -> Problems:
+    def __call__(self, stream: Stream, wrong_paths: Collection[Path]) -> Problems:
         """Yield refusals, unless a key that is already wrong could be their cause."""
-        if not any(depends(key, path) for key in self.keys for path in wrong):
+        if not any(depends(key, path) for key in self.keys for path in wrong_paths):
             yield from self.problems(stream)
 
 
 def reads(*keys: str) -> Callable[[Callable[[Stream], Problems]], Check]:
-    """Turn a function that reads these keys or tables of a stream into a check."""
+    """Return a decorator that turns a function into a check; `keys` are the keys and tables that it reads."""
 
     def check(problems: Callable[[Stream], Problems]) -> Check:
+        """Return the check that a function makes."""
         return Check(problems, tuple(map(path_of, keys)))
 
     return check

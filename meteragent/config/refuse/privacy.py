@@ -13,11 +13,11 @@ RATIO_MAX = 2**45
 
 
 @reads("privacy.hide", "privacy.radius")
-def ways(stream: Stream) -> Problems:
-    """Yield a second way to say how much is hidden."""
+def alternatives(stream: Stream) -> Problems:
+    """Yield a second key that sets how much is hidden."""
     privacy = stream.privacy
     if privacy.hide is not None and privacy.radius is not None:
-        expected = "only one of privacy.hide and privacy.radius: they say the same thing twice"
+        expected = "only one of privacy.hide and privacy.radius: both set how much is hidden"
         yield ConfigError("privacy.radius", exact(privacy.radius), expected)
 
 
@@ -36,16 +36,16 @@ def radius(stream: Stream) -> Problems:
     step = quantum(stream)
     for window in shapes(stream):
         if (window.radius / step).denominator != 1:
-            below = window.radius // step * step
-            near = [exact(radius) for radius in (below, below + step) if radius > 0]
-            expected = f"a multiple of privacy.quantum = {exact(step)}, such as {' or '.join(near)}"
+            floor = window.radius // step * step
+            multiples = [exact(radius) for radius in (floor, floor + step) if radius > 0]
+            expected = f"a multiple of privacy.quantum = {exact(step)}, such as {' or '.join(multiples)}"
             yield ConfigError("privacy.radius", exact(window.radius), expected)
             return
 
 
 @reads(*PROMISE)
 def noise(stream: Stream) -> Problems:
-    """Yield a quantum so fine that the noise is beyond the range of the samplers."""
+    """Yield a quantum so fine that the noise exceeds the range of the samplers."""
     step = quantum(stream)
     for window in shapes(stream):
         ratio = window.n / (window.epsilon * step)
@@ -57,7 +57,7 @@ def noise(stream: Stream) -> Problems:
 
 @reads("privacy.budget", *PROMISE)
 def budget(stream: Stream) -> Problems:
-    """Yield a budget that is not one of whole days, or that the schedule must exceed."""
+    """Yield a budget whose period is not whole days, or that the schedule exceeds."""
     limit = stream.privacy.budget
     if limit is None:
         return
@@ -66,15 +66,15 @@ def budget(stream: Stream) -> Problems:
         yield ConfigError("privacy.budget.per", repr(format_duration(limit.per)), expected)
         return
     level = terms(stream).level
-    needed = level * _windows_within(stream, limit.per)
-    if needed > limit.level:
+    level_min = level * _windows_within(stream, limit.per)
+    if level_min > limit.level:
         period, length = format_duration(limit.per), unit(stream) or format_duration(length_ms(stream))
-        expected = f"at least {exact(needed)}: windows of {length} at level {exact(level)} for {period}"
+        expected = f"at least {exact(level_min)}: windows of {length} at level {exact(level)} for {period}"
         yield ConfigError("privacy.budget.level", exact(limit.level), expected)
 
 
 def _windows_within(stream: Stream, period_ms: int) -> int:
-    """Return how many windows can start within an aligned period."""
+    """Return the largest number of windows that can start within an aligned period."""
     if unit(stream) is None:
         return -(-period_ms // length_ms(stream))
     shortest_ms = min(window.length_ms for window in shapes(stream))

@@ -61,7 +61,7 @@ def meter(stream: Stream) -> Problems:
 
 @reads("source.kind", "source.modulus", "source.phases")
 def kind(stream: Stream) -> Problems:
-    """Yield keys that the kind does not have."""
+    """Yield keys that do not apply to the kind."""
     source = stream.source
     if source.modulus is not None and source.kind is not Kind.REGISTER:
         expected = "no modulus, or kind = 'register': only a register begins again at 0"
@@ -73,30 +73,30 @@ def kind(stream: Stream) -> Problems:
 
 @reads("source.profile", "source.kind", "source.value", "source.time")
 def device(stream: Stream) -> Problems:
-    """Yield a profile that does not exist, and what it does not send or already says."""
-    source, known = stream.source, profile(stream.source)
+    """Yield a profile that does not exist, a quantity that it lacks, and a time that it finds itself."""
+    source, device_profile = stream.source, profile(stream.source)
     if source.profile in FORMATS:
         return
-    if known is None:
+    if device_profile is None:
         meant, expected = nearest_profile(source.profile)
         yield ConfigError("source.profile", repr(source.profile), expected, meant=meant)
         return
     if source.time is not None:
-        expected = f"no time: the profile {known.name!r} says where it is"
+        expected = f"no time: the profile {device_profile.name!r} finds it in the payload"
         yield ConfigError("source.time", repr(source.time), expected)
     if quantity(source) is None:
-        yield _quantity(source, known)
+        yield _quantity(source, device_profile)
 
 
 def _quantity(source: Source, device: Profile) -> ConfigError:
     """Return the refusal of a quantity that a device does not send."""
     names = [name for name, quantity in device.quantities.items() if quantity.kind is source.kind]
     if source.value is not None and names:
-        value, key, known = repr(source.value), "value", ", ".join(map(repr, names))
+        value, key, choices = repr(source.value), "value", ", ".join(map(repr, names))
     else:
         value, key = repr(str(source.kind)), "kind"
-        known = ", ".join(sorted({repr(str(quantity.kind)) for quantity in device.quantities.values()}))
-    return ConfigError(f"source.{key}", value, f"one of {known}: what {device.title} sends")
+        choices = ", ".join(sorted({repr(str(quantity.kind)) for quantity in device.quantities.values()}))
+    return ConfigError(f"source.{key}", value, f"one of {choices}: what {device.title} sends")
 
 
 @reads("source.profile", "source.kind", "source.value", "source.interval")
@@ -110,12 +110,12 @@ def interval(stream: Stream) -> Problems:
 
 @reads("source.profile", "source.id")
 def meter_id(stream: Stream) -> Problems:
-    """Yield an id that is missing, or that means nothing."""
-    source, known = stream.source, profile(stream.source)
-    if known is None and source.id is not None:
+    """Yield an id that is missing, or that the profile does not use."""
+    source, device_profile = stream.source, profile(stream.source)
+    if device_profile is None and source.id is not None:
         expected = "no id, or the profile of a device whose messages name meters"
         yield ConfigError("source.id", repr(source.id), expected)
-    if known is not None and known.needs_id and source.id is None:
+    if device_profile is not None and device_profile.needs_id and source.id is None:
         expected = "the meter's id: messages of other meters come on the same topic"
         yield ConfigError("source.id", "nothing", expected)
 
@@ -123,18 +123,17 @@ def meter_id(stream: Stream) -> Problems:
 @reads("source.profile", "source.meter", "sink.pseudonym_key_file")
 def identifier(stream: Stream) -> Problems:
     """Yield a topic that would let the identifier of a device or a person leave."""
-    source, known = stream.source, profile(stream.source)
+    source, device_profile = stream.source, profile(stream.source)
     is_named = source.meter is not None or stream.sink.pseudonym_key_file is not None
-    if known is not None and known.identifies is not None and not is_named:
-        expected = (
-            f"a key file, or source.meter = 'home': {{meter}} is {known.identifies}, and must not leave"
-        )
+    if device_profile is not None and device_profile.identifies is not None and not is_named:
+        identifier_name = device_profile.identifies
+        expected = f"a key file, or source.meter = 'home': {{meter}} is {identifier_name}, and must not leave"
         yield ConfigError("sink.pseudonym_key_file", "nothing", expected)
 
 
 @reads("source.profile", "source.value", "source.time")
 def expressions(stream: Stream) -> Problems:
-    """Yield expressions that are invalid, or that a bare number cannot have."""
+    """Yield expressions that are invalid, or that do not apply to a bare number."""
     source = stream.source
     for key in ("value", "time") if source.profile in FORMATS else ():
         expression = getattr(source, key)

@@ -1,4 +1,4 @@
-"""Refusals of conflicts between streams, or of a stream with itself: loops, shared topics and names."""
+"""Refusals of conflicts between streams or within one (loops, shared topics and names), and of the page."""
 
 import ipaddress
 from collections.abc import Collection, Sequence
@@ -15,80 +15,83 @@ from meteragent.mqtt import Endpoint
 _PLACES = tuple(map(path_of, ("source.topic", "source.url", "sink.topic", "sink.url")))
 """Keys that determine what a stream reads and writes."""
 
-Wrong = Sequence[Collection[Path]]
-"""For each stream, the keys that are already wrong."""
+WrongPaths = Sequence[Collection[Path]]
+"""For each stream, the paths of the keys that are already wrong."""
 
 
-def names(streams: Sequence[Stream], prefixes: Sequence[str], wrong: Wrong) -> Problems:
-    """Yield a stream's name that an earlier stream already has."""
-    known: set[str] = set()
-    for stream, prefix, wrong_keys in zip(streams, prefixes, wrong, strict=True):
-        if stream.name in known and not _is_wrong("name", wrong_keys):
+def names(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
+    """Yield the name of a stream that an earlier stream has already."""
+    earlier_names: set[str] = set()
+    for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
+        if stream.name in earlier_names and not _is_wrong("name", wrong_keys):
             yield ConfigError(f"{prefix}name", repr(stream.name), "a different name for each stream")
-        known.add(stream.name)
+        earlier_names.add(stream.name)
 
 
-def topics(streams: Sequence[Stream], prefixes: Sequence[str], wrong: Wrong) -> Problems:
-    """Yield topics on which streams would read or overwrite what they must not, at most one per stream."""
-    sound = [number for number in range(len(streams)) if _is_sound(wrong[number])]
-    others = [streams[number] for number in sound]
-    for place, number in enumerate(sound):
-        problem = _sink(streams[number], others, others[:place])
-        if problem is None and not _is_wrong("sink.status", wrong[number]):
-            problem = _status(streams[number], others, others[:place])
+def topics(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
+    """Yield a topic on which a stream would read private records, or mix its records with others.
+
+    At most one topic of each stream is yielded.
+    """
+    sound = [number for number in range(len(streams)) if _is_sound(wrong_paths[number])]
+    sound_streams = [streams[number] for number in sound]
+    for index, number in enumerate(sound):
+        problem = _sink(streams[number], sound_streams, sound_streams[:index])
+        if problem is None and not _is_wrong("sink.status", wrong_paths[number]):
+            problem = _status(streams[number], sound_streams, sound_streams[:index])
         if problem is not None:
             yield problem.under(prefixes[number])
 
 
-def _is_sound(wrong: Collection[Path]) -> bool:
-    """Return whether the topics that a stream reads and writes are known."""
-    return not any(depends(key, path) for key in _PLACES for path in wrong)
+def _is_sound(wrong_paths: Collection[Path]) -> bool:
+    """Return whether no key is wrong on which the stream's topics depend."""
+    return not any(depends(key, path) for key in _PLACES for path in wrong_paths)
 
 
-def _is_wrong(key: str, wrong: Collection[Path]) -> bool:
+def _is_wrong(key: str, wrong_paths: Collection[Path]) -> bool:
     """Return whether a key, or a table around it, is already wrong."""
-    return any(depends(path_of(key), path) for path in wrong)
+    return any(depends(path_of(key), path) for path in wrong_paths)
 
 
 def _sink(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]) -> ConfigError | None:
-    """Return why records cannot go to a stream's sink; None if they can."""
-    out, broker = identity.parse_template(stream.sink.topic), _broker(sink_url(stream))
-    for other in streams:
-        if broker == _broker(other.source.url) and identity.overlap(branches(other.source), out):
+    """Return the refusal of a stream's sink topic; None if records can go there."""
+    template, broker = identity.parse_template(stream.sink.topic), _broker(sink_url(stream))
+    for reader in streams:
+        if broker == _broker(reader.source.url) and identity.overlap(branches(reader.source), template):
             expected = "a topic that no source of this broker reads back"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)
-    for other in earlier:
-        other_out = identity.parse_template(other.sink.topic)
-        meet = identity.overlap(other_out, out) or identity.overlap(out, other_out)
-        if meet and broker == _broker(sink_url(other)):
-            expected = "a topic of its own: records of two streams would mix"
+    for writer in earlier:
+        writer_template = identity.parse_template(writer.sink.topic)
+        is_shared = identity.overlap(writer_template, template) or identity.overlap(template, writer_template)
+        if is_shared and broker == _broker(sink_url(writer)):
+            expected = "a different topic for each stream: records of two streams would mix"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)
     return None
 
 
 def _status(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]) -> ConfigError | None:
-    """Return why a status topic belongs to two connections, or could be taken for a reading or a record."""
+    """Return the refusal of a status topic that two streams share, or that readings or records use."""
     status = stream.sink.status
     if status is None:
         return None
     segments, broker = tuple(status.split("/")), _broker(sink_url(stream))
-    for other in streams:
-        reads = _broker(other.source.url) == broker and identity.overlap(branches(other.source), segments)
-        out = identity.parse_template(other.sink.topic)
-        writes = _broker(sink_url(other)) == broker and identity.overlap(segments, out)
+    for peer in streams:
+        reads = _broker(peer.source.url) == broker and identity.overlap(branches(peer.source), segments)
+        template = identity.parse_template(peer.sink.topic)
+        writes = _broker(sink_url(peer)) == broker and identity.overlap(segments, template)
         if reads or writes:
             expected = "a topic that no reading and no record uses"
             return ConfigError("sink.status", repr(status), expected)
-    for other in earlier:
-        if other.sink.status == status and _broker(sink_url(other)) == broker:
-            expected = f"a topic of its own, such as '{status}/{stream.name}': each stream has its connection"
+    for peer in earlier:
+        if peer.sink.status == status and _broker(sink_url(peer)) == broker:
+            expected = f"a different topic for each stream, such as '{status}/{stream.name}'"
             return ConfigError("sink.status", repr(status), expected)
     return None
 
 
-def page(table: Page, wrong: Collection[Path]) -> Problems:
-    """Yield an address on which no page can be served, or that others could reach without a token."""
-    if _is_wrong("listen", wrong):
+def page(table: Page, wrong_paths: Collection[Path]) -> Problems:
+    """Yield an address on which no page can be served, or that other machines could reach without a token."""
+    if _is_wrong("listen", wrong_paths):
         return
     host, _, port = table.listen.rpartition(":")
     host = host.strip("[]")
@@ -96,8 +99,10 @@ def page(table: Page, wrong: Collection[Path]) -> Problems:
         yield ConfigError(
             "page.listen", repr(table.listen), "an address and a port, such as '127.0.0.1:8321'"
         )
-    elif table.token_file is None and not _is_wrong("token_file", wrong) and not _is_local(host):
-        expected = "a file that holds a token: the page shows raw readings, and others can reach this address"
+    elif table.token_file is None and not _is_wrong("token_file", wrong_paths) and not _is_local(host):
+        expected = (
+            "a file with a token: the page shows raw readings, and other machines can reach this address"
+        )
         yield ConfigError("page.token_file", "nothing", expected)
 
 

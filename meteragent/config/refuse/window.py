@@ -28,9 +28,9 @@ def zone(stream: Stream) -> Problems:
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        near = difflib.get_close_matches(name, zoneinfo.available_timezones(), n=1)
+        matches = difflib.get_close_matches(name, zoneinfo.available_timezones(), n=1)
         expected = "a time zone such as 'Europe/Amsterdam' or 'UTC'"
-        yield ConfigError(key, repr(name), expected, meant=repr(near[0]) if near else None)
+        yield ConfigError(key, repr(name), expected, meant=repr(matches[0]) if matches else None)
         return
     if unit(stream) is None:
         expected = (
@@ -40,17 +40,17 @@ def zone(stream: Stream) -> Problems:
 
 
 @reads("window.step", "window.blocks", "window.bands")
-def ways(stream: Stream) -> Problems:
+def alternatives(stream: Stream) -> Problems:
     """Yield a second key that defines the slots."""
     keys = [key for key in ("step", "blocks", "bands") if getattr(stream.window, key) is not None]
     if len(keys) > 1:
         expected = f"only one of window.{' and window.'.join(keys)}: each defines the slots"
-        yield ConfigError(f"window.{keys[1]}", "a second way", expected)
+        yield ConfigError(f"window.{keys[1]}", "a second definition", expected)
 
 
 @reads(*GRID)
 def bands(stream: Stream) -> Problems:
-    """Yield slots that do not fit the space: only a profile has bands, and it has no other slots."""
+    """Yield slots that do not fit the space: only a profile has bands, and a profile has no other slots."""
     window, is_profile = stream.window, space(stream) is Space.PROFILE
     if window.bands is not None and not is_profile:
         yield ConfigError("window.bands", "hours of the day", "privacy.space = 'profile': a mean day")
@@ -76,9 +76,9 @@ def bands(stream: Stream) -> Problems:
 def _overlap(bands: tuple[Hours, ...]) -> Problems:
     """Yield the first two bands that overlap."""
     parts = sorted((part, band.name) for band in bands for part in band.parts)
-    for (earlier, name), (later, other_name) in pairwise(parts):
-        if later[0] < earlier[1]:
-            yield ConfigError("window.bands", f"{name} and {other_name}", "bands that do not overlap")
+    for ((_, end), name), ((next_start, _), next_name) in pairwise(parts):
+        if next_start < end:
+            yield ConfigError("window.bands", f"{name} and {next_name}", "bands that do not overlap")
             return
 
 
@@ -98,11 +98,11 @@ def slots(stream: Stream) -> Problems:
 
 
 def _step(length: int, step: int) -> ConfigError:
-    """Return the refusal of a step, with the nearest that divide the window."""
+    """Return the refusal of a step, with the nearest steps that divide the window."""
     counts = [count for count in (length // step, length // step + 1) if count]
-    near = [format_duration(length // count) for count in counts if length % count == 0]
-    right = " or ".join(map(repr, near)) or "a divisor"
-    expected = f"one that divides window.length = {format_duration(length)!r}, such as {right}"
+    divisors = [format_duration(length // count) for count in counts if length % count == 0]
+    example = " or ".join(map(repr, divisors)) or "a divisor"
+    expected = f"one that divides window.length = {format_duration(length)!r}, such as {example}"
     return ConfigError("window.step", repr(format_duration(step)), expected)
 
 

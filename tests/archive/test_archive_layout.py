@@ -121,7 +121,7 @@ def test_energies_of_slots_are_sums() -> None:
 )
 def test_rows_that_do_not_fit_are_refused(values: list[Any], start_ms: int) -> None:
     """Another number of slots, another start: an error, not a guess."""
-    with pytest.raises(ArchiveError, match="1 (of 1 rows do|rows are) not"):
+    with pytest.raises(ArchiveError, match=r"1 (of 1 rows do|rows are) not"):
         wide(values, starts_ms=[start_ms])
 
 

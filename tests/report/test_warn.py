@@ -22,7 +22,10 @@ WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "the reading that completes a slot arrives after": ({"source": f"{energy('Wh')}\n{KNOWN}"}, ()),
     "readings carry no times of their own": ({"source": f"profile = 'json'\n{STATED}"}, ()),
     "clock = 'event' is for replay and archives": ({"source": KNOWN, "window": "clock = 'event'"}, ()),
-    "13 slots share one draw of the noise; one slot of 2 h 10 min that hides the same energy has an error of 72.1 W": (
+    (
+        "13 slots share one draw of the noise; one slot of 2 h 10 min that hides the same energy has"
+        " an error of 72.1 W"
+    ): (
         {"source": KNOWN, "window": "length = '130min'\nstep = '10min'"},
         (),
     ),

@@ -54,7 +54,7 @@ async def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path: Path) -> N
             line.now_ms += 1
             line.send(200)
             async with asyncio.timeout(LIMIT_S):
-                await line.store.asked.wait()
+                await line.store.requested.wait()
             assert line.session.acknowledged == []
             line.store.gate.set()
             await line.until(lambda: line.session.acknowledged == [b"100"])

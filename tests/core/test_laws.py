@@ -16,7 +16,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
 from tests.core import strategies as made
 from tests.core.strategies import Grid, Late, Step, Uneven, play
-from tests.support.witness import SlotSeen
+from tests.support.witness import LabelledSlot
 from tests.support.world import BASE_MS, World, stream
 
 LONG_MS = 80
@@ -43,12 +43,12 @@ def test_an_interval_leaves_at_most_once_whatever_changes(streams: list[Stream],
     play(World(streams[0], model=False), program, streams)
 
 
-def begun(world: World, schedule: Schedule) -> list[tuple[SlotSeen, int]]:
+def begun(world: World, schedule: Schedule) -> list[tuple[LabelledSlot, int]]:
     """The slots of the meter m1 that have begun since its first boundary, each with its end + lateness."""
     found, start_ms = [], schedule.first_ms(BASE_MS + 1)
     while start_ms <= world.now_ms:
         terms = schedule.terms(start_ms)
-        slots = [SlotSeen.of("m1", start_ms, place, terms) for place in range(terms.n)]
+        slots = [LabelledSlot.of("m1", start_ms, place, terms) for place in range(terms.n)]
         found += [(slot, slot.end_ms + terms.lateness_ms) for slot in slots if slot.start_ms <= world.now_ms]
         start_ms += terms.length_ms
     return found
@@ -90,7 +90,7 @@ def a_third(_: Noise, terms: Terms, slot_index: int) -> int | None:
     return terms.lattice(slot_index) // 3 if terms.rounding == "dithered" else None
 
 
-def released(schedule: Schedule, readings: list[Late], which: int) -> dict[SlotSeen, int]:
+def released(schedule: Schedule, readings: list[Late], which: int) -> dict[LabelledSlot, int]:
     """What leaves when each reading arrives after one of its delays.
 
     `lateness` counts from the end of a slot, so what covers an `interval` before has that less.

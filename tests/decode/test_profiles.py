@@ -117,11 +117,11 @@ def test_a_damaged_field_is_refused_or_does_not_matter(case: Case) -> None:
     document = parsed(case.payload)
     for damage in damages(document):
         for name, paths in readers(case):
-            is_element = isinstance(damage.path[-1], int) and damage.how == "taken out"
+            is_element = isinstance(damage.path[-1], int) and damage.change == "taken out"
             if is_element and any(path[: len(damage.path)] == damage.path for path in paths):
                 continue
             got = outcome(case.decoder(name), damage.payload)
-            assert isinstance(got, str) or got == case.stated(name), (name, damage.path, damage.how)
+            assert isinstance(got, str) or got == case.stated(name), (name, damage.path, damage.change)
 
 
 @pytest.mark.slow("every message at every byte, in all")

@@ -182,8 +182,8 @@ def test_no_address_is_read_twice_by_many() -> None:
         watched = Watched(keyed(*range(3000)))
         row_windows(n, a, watched)
         assert all(len(widths) == 1 for widths in watched.widths.values())
-        used |= {page for _, page, _ in watched.read} | {
-            -at for _, page, at in watched.read if page == NOISE_BOUNDS
+        used |= {page for _, page, _ in watched.read_words} | {
+            -at for _, page, at in watched.read_words if page == NOISE_BOUNDS
         }
     assert {NOISE_BOUNDS, -1, SLOTS, SLOTS + 1, SLOTS + 2, STREAMS} <= used
 

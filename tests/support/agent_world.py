@@ -1,4 +1,4 @@
-"""Brokers and a clock that a test plays around a whole agent, over a real store."""
+"""Simulated brokers and a simulated clock around a whole agent over a real store."""
 
 import asyncio
 import json
@@ -43,16 +43,16 @@ radius = 10
 [{0}sink]
 topic = "private{1}/{{meter}}"
 """
-"""One-second windows whose noise is 0 but for once in 10^43."""
+"""One-second windows whose noise is 0, except with a probability of 1e-43."""
 
 
 def reading(watts: int, time_ms: int) -> bytes:
-    """As meters send it."""
+    """Return the JSON payload that a meter sends."""
     return b'{"power":%d,"t":%d}' % (watts, time_ms)
 
 
 class Side:
-    """One connection of the agent, and what it gives to it."""
+    """One connection of the agent, and the callbacks that the agent registered for it."""
 
     def __init__(self, client_id: str, options: dict[str, Any]) -> None:
         self.client_id = client_id
@@ -60,42 +60,43 @@ class Side:
         self._options = options
 
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
-        """Give the agent a message."""
+        """Pass a message to the agent."""
         self._options["on_message"](topic, payload, qos, retain, token)
 
     def send(self, watts: int, meter: str = "m", *, time_ms: int = START_MS) -> None:
-        """A reading arrives."""
+        """Send a reading of a meter to the agent."""
         self.session.send(self, reading(watts, time_ms), f"meters/{meter}/power")
 
     def lose(self) -> None:
-        """The connection is lost."""
+        """Report to the agent that the connection was lost."""
         self._options["count"]("lost")
 
     def confirm(self, publication: Publication) -> None:
-        """The broker confirms a publication."""
+        """Confirm a publication, as the broker does."""
         self._options["on_delivered"](self.session.answered(publication), 0)
 
 
 def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "World":
-    """A world whose agent looks at its clock every 2 ms, and does not wait for brokers at a stop."""
-    made = World(folder)
+    """Return a world whose agent polls its clock every 2 ms and does not wait for brokers when it stops."""
+    world = World(folder)
     monkeypatch.setattr(agent, "DRAIN_S", 0.01)
-    monkeypatch.setattr(agent, "keep_connected", made.keep_connected)
+    monkeypatch.setattr(agent, "keep_connected", world.keep_connected)
     for place in (agent, agent.runner):
         monkeypatch.setattr(place, "POLL_S", 0.002)
     monkeypatch.setattr("meteragent.agent.sink.POLL_S", 0.002)
     feed = Pipeline.feed
 
-    def counted(core: Pipeline, batch: Sequence[Message], now_ms: int, *more: Any) -> Effects:
-        made.feeds[core.name, now_ms] += 1
-        return feed(core, batch, now_ms, *more)
+    def counted(core: Pipeline, batch: Sequence[Message], now_ms: int, *options: Any) -> Effects:
+        """Count the call, then feed the core."""
+        world.feeds[core.name, now_ms] += 1
+        return feed(core, batch, now_ms, *options)
 
     monkeypatch.setattr(Pipeline, "feed", counted)
-    return made
+    return world
 
 
 class World:
-    """A folder, a clock, and brokers to which every connection succeeds at once."""
+    """A folder, a clock, and brokers that accept every connection at once."""
 
     def __init__(self, folder: Path) -> None:
         self.store = folder / "db"
@@ -104,7 +105,7 @@ class World:
         self.synchronised: bool | None = True
         self.listen_s = 0.0
         self.pipeline: type[Pipeline] = Pipeline
-        self.read = asyncio.Event()
+        self.clock_read = asyncio.Event()
         self.feeds = Counter[tuple[str, int]]()
         self.sides: dict[str, Side] = {}
         self.connected = asyncio.Event()
@@ -113,22 +114,22 @@ class World:
         self._sinks: list[str] = []
 
     def wall_ms(self) -> int:
-        """The time, and that somebody has asked."""
-        self.read.set()
+        """Return the time, and record that the agent read the clock."""
+        self.clock_read.set()
         return self.now_ms
 
     def boot(self) -> BootClock:
-        """A boot clock that goes as the wall clock does, but for what a test sets that ahead by."""
+        """Return a boot clock that runs with the wall clock and lags it by `ahead_ms`."""
         return BootClock(lambda: self.now_ms - self.ahead_ms - START_MS, lambda: self.synchronised)
 
     def environment(self, **parts: Any) -> Environment:
-        """What the agent stands on: this world's clocks, and the system's randomness and store."""
+        """Return the agent's environment: this world's clocks, and the system's randomness and store."""
         return Environment(
             wall_ms=self.wall_ms, boot=self.boot(), pipeline=self.pipeline, listen_s=self.listen_s, **parts
         )
 
     def parse(self, text: str) -> config.Config:
-        """A configuration over this folder."""
+        """Parse a configuration whose store is in this folder."""
         return config.parse(f'{text}\n[store]\npath = "{self.store}"\n')
 
     async def keep_connected(
@@ -138,9 +139,9 @@ class World:
         serve: Callable[[Session], Awaitable[None]],
         **options: Any,
     ) -> NoReturn:
-        """In the place of meteragent.mqtt.keep_connected."""
+        """Replace `meteragent.mqtt.keep_connected`."""
         name = client_id.partition("-")[2].partition("-")[2]
-        if name == "sink":  # its id does not tell the stream's name; streams connect in their order
+        if name == "sink":  # a sink's client id does not name its stream; streams connect in order
             if client_id not in self._sinks:
                 self._sinks.append(client_id)
             name += self._suffixes[self._sinks.index(client_id)]
@@ -158,7 +159,7 @@ class World:
     async def running(
         self, text: str = STREAM.format("", ""), bits: SecretBits | None = None, notify: Notify | None = None
     ) -> AsyncIterator["asyncio.Task[None]"]:
-        """The agent at work, stopped when the block ends."""
+        """Run the agent until the block ends."""
         self.sides.clear()
         self.connected.clear()
         self._names = [stream.name for stream in self.parse(text).stream]
@@ -176,31 +177,37 @@ class World:
             await asyncio.wait({task})
 
     async def turn(self, number: int = 6) -> None:
-        """The agent looks at its clock so many times."""
+        """Wait until the agent has read its clock `number` times."""
         for _ in range(number):
-            self.read.clear()
+            self.clock_read.clear()
             async with asyncio.timeout(LIMIT_S):
-                await self.read.wait()
+                await self.clock_read.wait()
 
     async def settle(self) -> None:
-        """Wait until what has come and falls due by now is committed: each core is fed, and again."""
+        """Wait until all readings that arrived and all slots that are due are committed.
+
+        Feeding each core three more times is enough.
+        """
         fed = {name: self.feeds[name, self.now_ms] for name in self._names}
         await self.until(lambda: all(self.feeds[name, self.now_ms] >= fed[name] + 3 for name in fed))
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Turn until something is true."""
+        """Wait until a condition is true."""
         async with asyncio.timeout(LIMIT_S):
             while not true():
                 await self.turn(1)
 
     async def records(self, number: int, side: str = "sink") -> list[tuple[str, int, int]]:
-        """The next records, confirmed: topic, start (s after START_MS), value; no descriptors."""
-        found: list[tuple[str, int, int]] = []
-        while len(found) < number:
-            sent = await self.sides[side].session.next()
-            self.sides[side].confirm(sent)
-            if not sent.retain:
-                record = json.loads(sent.payload)
+        """Confirm and return the next records: topic, start (s after START_MS) and value.
+
+        Descriptors are confirmed and left out.
+        """
+        records: list[tuple[str, int, int]] = []
+        while len(records) < number:
+            publication = await self.sides[side].session.next()
+            self.sides[side].confirm(publication)
+            if not publication.retain:
+                record = json.loads(publication.payload)
                 seconds = (parse_time(record["t"]) - START_MS) // 1000
-                found.append((sent.topic, seconds, record["value"]))
-        return found
+                records.append((publication.topic, seconds, record["value"]))
+        return records

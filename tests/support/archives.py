@@ -1,4 +1,4 @@
-"""Archives for tests: policies as people write them, keys, and readings as columns."""
+"""Archives for tests: policies as users write them, keys, and readings as columns."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,8 +20,8 @@ from tests.support.configurations import written
 KEY = Key("test", "month", 0, bytes(range(32)))
 TIME = pa.timestamp("ms", tz="UTC")
 DAY_MS = 86_400_000
-SPRING_MS = 1_774_738_800_000  # 2026-03-29 in Amsterdam begins: 23 hours
-AUTUMN_MS = 1_792_879_200_000  # 2026-10-25: 25 hours
+SPRING_MS = 1_774_738_800_000  # start of 2026-03-29 in Amsterdam, a day of 23 hours
+AUTUMN_MS = 1_792_879_200_000  # start of 2026-10-25 in Amsterdam, a day of 25 hours
 """Local days on which the clocks change."""
 
 AMSTERDAM = "timezone = 'Europe/Amsterdam'"
@@ -33,18 +33,18 @@ ENERGY = "kind = 'interval_energy'\nunit = 'Wh'\ninterval = '15min'"
 
 
 def text(path: Path = Path("archive.key"), *, archive: str = "", **sections: str) -> str:
-    """A configuration with an [archive]."""
+    """Return a configuration with an [archive] section."""
     return f"{written(**sections)}\n[archive]\nkey_file = '{path}'\n{archive}\n"
 
 
 def policy(path: Path = Path("archive.key"), *, archive: str = "", **sections: str) -> Policy:
-    """The policy of such a configuration."""
+    """Return the policy of the configuration that `text` writes."""
     return Policy.of(config.parse(text(path, archive=archive, **sections)))
 
 
 def readings(rows: list[tuple[int, int, int | None]]) -> Readings:
-    """Readings from (meter, time in ms, value in millionths or None)."""
-    meter, time_ms, values = ([row[at] for row in rows] for at in range(3))
+    """Return readings from (meter, time in ms, value in millionths or None)."""
+    meter, time_ms, values = ([row[column] for row in rows] for column in range(3))
     valid = np.array([value is not None for value in values], np.bool_)
     whole = np.array([value or 0 for value in values], np.int64)
     return Readings(np.array(meter, np.int64), np.array(time_ms, np.int64), whole, valid)
@@ -57,7 +57,7 @@ LONG = pa.schema([("meter", pa.string()), ("time", TIME), ("value", pa.float64()
 def wide_rows(
     homes: int, days: int, *, n: int = 96, seed: int = 0, first_ms: int = SPRING_MS
 ) -> list[dict[str, Any]]:
-    """Rows of the wide form: days in UTC of some homes, by home and day."""
+    """Return rows of the wide form: days in UTC of each home, ordered by home and day."""
     rng, day_ms = np.random.default_rng(seed), first_ms - first_ms % DAY_MS
     return [
         {"meter": f"m{home}", "time": day_ms + day * DAY_MS, "value": rng.integers(0, 5000, n).tolist()}
@@ -67,7 +67,7 @@ def wide_rows(
 
 
 def long_rows(homes: int, days: int, *, seed: int = 0, first_ms: int = SPRING_MS) -> list[dict[str, Any]]:
-    """Rows of the long form: readings every ten minutes or so, a tenth of them missing."""
+    """Return rows of the long form: readings about every ten minutes, a tenth of them missing."""
     rng, rows = np.random.default_rng(seed), []
     for home in range(homes):
         for step in range(144 * days):
@@ -78,7 +78,7 @@ def long_rows(homes: int, days: int, *, seed: int = 0, first_ms: int = SPRING_MS
 
 
 def save(path: Path, rows: list[dict[str, Any]], schema: pa.Schema = WIDE, *, group: int = 1000) -> Path:
-    """A Parquet file of rows, in row groups of so many."""
+    """Write rows to a Parquet file, with `group` rows in each row group, and return its path."""
     columns = {name: [row[name] for row in rows] for name in schema.names}
     pq.write_table(pa.table(columns, schema=schema), path, row_group_size=group)
     return path
@@ -86,20 +86,20 @@ def save(path: Path, rows: list[dict[str, Any]], schema: pa.Schema = WIDE, *, gr
 
 @dataclass(frozen=True)
 class Place:
-    """A folder with a key and a configuration; what is released there."""
+    """A folder with a key and a configuration, to which archives are released."""
 
     folder: Path
 
     @classmethod
     def make(cls, folder: Path) -> "Place":
-        """With a key that is always the same."""
+        """Create the folder with a fixed key."""
         folder.mkdir(exist_ok=True)
         (folder / "archive.key").write_text(KEY.text())
         (folder / "archive.key").chmod(0o600)
         return cls(folder)
 
     def policy(self, **keys: str) -> Policy:
-        """A policy with this place's key; days in quarters of an hour, unless `window` says otherwise."""
+        """Return a policy with this folder's key; unless `window` is given, of days in quarter-hours."""
         return policy(self.folder / "archive.key", **{"window": QUARTERS} | keys)
 
     def sanitise(self, path: Path, out: str = "out.parquet", **keys: str) -> RunResult:
@@ -107,24 +107,24 @@ class Place:
         return sanitise_archive(self.policy(**keys), path, self.folder / out, silent)
 
     def released(self, out: str = "out.parquet") -> pa.Table:
-        """What an output holds, by meter and start."""
+        """Return the rows of an output, sorted by meter and start."""
         keys = [("meter", "ascending"), ("start", "ascending")]
         return pq.read_table(self.folder / out).sort_by(keys)
 
     def ledger(self) -> list[dict[str, Any]]:
-        """The rows of the key's ledger."""
-        found: list[dict[str, Any]] = []
+        """Return the rows of the key's ledger."""
+        rows: list[dict[str, Any]] = []
         for path in sorted(self.folder.glob("archive.key.ledger/run=*/*.parquet")):
-            found += pq.ParquetFile(path).read().to_pylist()
-        return found
+            rows += pq.ParquetFile(path).read().to_pylist()
+        return rows
 
     def files(self) -> dict[str, bytes]:
-        """Every file there is below the folder, but the lock."""
+        """Return the contents of every file below the folder, except the lock."""
         paths = (path for path in sorted(self.folder.rglob("*")) if path.is_file() and path.name != ".lock")
         return {str(path.relative_to(self.folder)): path.read_bytes() for path in paths}
 
 
 @contextmanager
 def silent(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    """No progress is shown."""
+    """Show no progress."""
     yield lambda _: None

@@ -1,4 +1,4 @@
-"""Payloads of one number, decoded as the agent does."""
+"""Payloads of a single number, decoded as the agent decodes them."""
 
 from fractions import Fraction
 
@@ -10,6 +10,6 @@ _decoder = decoder(bare, Fraction(1), "W")
 
 
 def decode(payload: bytes) -> Reading:
-    """The reading in a payload; raises PayloadError."""
+    """Return the reading in a payload; raises PayloadError."""
     (reading,) = _decoder(payload)
     return reading

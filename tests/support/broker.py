@@ -1,4 +1,4 @@
-"""A real mosquitto on a free port of the loopback, to be started, killed and started again."""
+"""A real mosquitto on a free loopback port, which tests start, kill and restart."""
 
 import base64
 import hashlib
@@ -20,27 +20,29 @@ READY_S = 10.0
 
 
 def mosquitto_program() -> Path | None:
-    """METERAGENT_MOSQUITTO, or on the path, or in /usr/sbin."""
-    named = os.environ.get("METERAGENT_MOSQUITTO")
-    return Path(named) if named else find("mosquitto")
+    """Return the path in METERAGENT_MOSQUITTO, or else a mosquitto found on the path or in /usr/sbin."""
+    override = os.environ.get("METERAGENT_MOSQUITTO")
+    return Path(override) if override else find("mosquitto")
 
 
 def _ports() -> Iterator[int]:
-    """The ports of this worker, again and again: below those that systems give to whoever connects.
+    """Yield the ports of this test worker, repeatedly, below the range of ephemeral ports.
 
-    A broker's port is its own also while it is away. Tests that run side by side have others.
+    A broker keeps its port while it is stopped. Workers that run in parallel have disjoint ranges.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw7")[2:]) % 8
-    first = 16_000 + 2_000 * worker
+    first_port = 16_000 + 2_000 * worker
     offset = os.getpid() % 2_000
-    yield from cycle([*range(first + offset, first + 2_000), *range(first, first + offset)])
+    yield from cycle(
+        [*range(first_port + offset, first_port + 2_000), *range(first_port, first_port + offset)]
+    )
 
 
 _PORTS = _ports()
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on, nor was lately."""
+    """Return a loopback port on which no program listens; recently returned ports come last."""
     for port in _PORTS:
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
@@ -49,7 +51,7 @@ def free_port() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """An authority with a server (127.0.0.1, localhost) and a client that it vouches for."""
+    """A certificate authority, and a server (127.0.0.1, localhost) and a client that it signed."""
 
     ca: Path
     server: Path
@@ -59,7 +61,7 @@ class Certificates:
 
     @classmethod
     def make(cls, folder: Path, *, server_days: int = 1) -> Self:
-        """Make them with openssl; they are good for a day, the server's for so many."""
+        """Create the certificates with openssl: valid for one day, the server's for `server_days`."""
         ca, ca_key = folder / "ca.crt", folder / "ca.key"
         key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
         usage = "-addext keyUsage=critical,keyCertSign"
@@ -83,9 +85,9 @@ def _openssl(arguments: str) -> None:
 
 
 class Server:
-    """A program that listens on a port of the loopback; it keeps port and folder over `kill` and `start`.
+    """A program that listens on a loopback port; port and folder survive `kill` and `start`.
 
-    `command` starts it, and may hold `{port}` and `{folder}`; what it prints is in `folder / "log"`.
+    `command` may contain `{port}` and `{folder}`. The program's output goes to `folder / "log"`.
     """
 
     def __init__(self, folder: Path, command: Sequence[str], *, ready_s: float = READY_S) -> None:
@@ -98,12 +100,12 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The id of the server's process."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> Self:
-        """Start it and wait until it listens."""
+        """Start the program and wait until it listens."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         for _ in range(round(self._ready_s / 0.01)):
@@ -116,7 +118,7 @@ class Server:
         raise TimeoutError((self.folder / "log").read_text())
 
     def _must_run(self) -> None:
-        """Give it a moment, in which it should not end."""
+        """Wait 10 ms; raise RuntimeError with the log if the program ends."""
         assert self._process is not None
         try:
             self._process.wait(0.01)
@@ -125,14 +127,14 @@ class Server:
         raise RuntimeError((self.folder / "log").read_text())
 
     def stop(self) -> None:
-        """End it in an orderly way, if it runs."""
+        """Terminate the program, if it runs, and wait for its end."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(READY_S)
             self._process = None
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the program with SIGKILL."""
         assert self._process is not None
         self._process.kill()
         self._process.wait(READY_S)
@@ -150,10 +152,10 @@ class Server:
 class Broker(Server):
     """A mosquitto and its folder.
 
-    `settings` are lines of its configuration and win over those given here: no limit to what it
-    queues, and with `persistence` every change saved at once. `users` maps names to passwords;
-    without it anybody may connect. `acl` is the text of an access control file. With
-    `certificates` it speaks TLS, and asks clients for a certificate if `mutual`.
+    By default its queues have no limit; with `persistence` every change is saved at once.
+    `settings` are lines of its configuration and override these defaults. `users` maps names to
+    passwords; without `users`, any client may connect. `acl` is the text of an access control
+    file. With `certificates` the broker uses TLS, and requires client certificates if `mutual`.
     """
 
     def __init__(
@@ -172,11 +174,11 @@ class Broker(Server):
         if certificates:
             self.url = f"mqtts://127.0.0.1:{self.port}"
         lines: dict[str, object] = {
-            "user": "root",  # taken for what it is only if started by root: it may write its folder
+            "user": "root",  # applies only when started by root: keeps the right to write to the folder
             "listener": f"{self.port} 127.0.0.1",
             "allow_anonymous": str(users is None).lower(),
             "max_queued_messages": 0,
-            "persistence_location": f"{folder}/",  # else where it is started: one file for all
+            "persistence_location": f"{folder}/",  # the default is the working directory, which tests share
         }
         if persistence:
             lines |= {"persistence": "true"}
@@ -198,13 +200,13 @@ class Broker(Server):
         return path
 
     def reload(self) -> None:
-        """Let it read its access control file again."""
+        """Make the broker reload its access control file."""
         assert self._process is not None
         self._process.send_signal(signal.SIGHUP)
 
 
 def _hashed(name: str, password: str) -> str:
-    """A line of mosquitto's password file: PBKDF2 with SHA-512."""
+    """Return a line of mosquitto's password file: PBKDF2 with SHA-512."""
     salt, rounds = b"some salt 12", 101
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, rounds)
     return f"{name}:$7${rounds}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n"

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from meteragent.privacy.channel import Channel, Number, exp
 
 FEW = settings(max_examples=-(-settings().max_examples // 4))
-"""For exact statements about all channels: most channels refute a wrong one, and each takes a while."""
+"""For exact statements about all channels: a wrong one fails on most channels, and each example is slow."""
 
 VERY_FEW = settings(max_examples=-(-settings().max_examples // 16))
-"""The same, where an example is a whole family of bounds."""
+"""For statements whose every example is a family of bounds."""
 
 POWERS = st.sampled_from([Fraction(0), Fraction(1, 2), Fraction(-1)])
 LEVELS = st.fractions(Fraction(1, 10), 3, max_denominator=20)
@@ -22,10 +22,10 @@ ODDS = st.one_of(LEVELS.map(exp), st.fractions(1, 9, max_denominator=9).map(lamb
 def channels(
     draw: st.DrawFn, inputs: int = 3, outputs: int = 3, least: int = 0, *, rational: bool = False
 ) -> Channel:
-    """Random channels from {0, 1, ..} to {0, 1, ..}.
+    """Draw a random channel from {0, 1, ..} to {0, 1, ..}.
 
-    Weights are integers from `least` to 6 and, unless they are to be rational, those of even outputs may
-    have a power of e for each input.
+    Weights are integers from `least` to 6. Unless `rational`, the weights of even outputs are multiplied by
+    a power of e that is drawn for each input.
     """
     weights = st.lists(st.integers(least, 6), min_size=outputs, max_size=outputs).filter(any)
     table = draw(st.lists(weights, min_size=inputs, max_size=inputs))

@@ -1,4 +1,4 @@
-"""Configurations as text, and what refuses them: shared by tests."""
+"""Configurations as text, and assertions on the errors that they raise."""
 
 import re
 from collections.abc import Callable
@@ -24,38 +24,38 @@ BUDGET = "budget = { level = %s, per = '%s' }"
 
 
 def written(**sections: str) -> str:
-    """The flat form, with keys added to its sections (a key again replaces the one that is there)."""
+    """Return the flat form with `keys` added to its sections; a key replaces an earlier one of its name."""
     text = FLAT
     for section, keys in sections.items():
         for key in re.findall(r"^(\w+) =", keys, re.MULTILINE):
-            head, mark, rest = text.partition(f"[{section}]\n")
-            table, end, others = rest.partition("[")
-            text = head + mark + re.sub(rf"^{key} = .*\n", "", table, flags=re.MULTILINE) + end + others
+            head, header, rest = text.partition(f"[{section}]\n")
+            table, bracket, tail = rest.partition("[")
+            text = head + header + re.sub(rf"^{key} = .*\n", "", table, flags=re.MULTILINE) + bracket + tail
         text = text.replace(f"[{section}]\n", f"[{section}]\n{keys}\n")
     return text
 
 
 def streams(*keys: tuple[str, str, str]) -> str:
-    """The other form: streams by name, source topic and sink topic (and what follows it)."""
+    """Return the form with several streams, from names, source topics, and sink topics with more keys."""
     return "".join(
-        f'[[stream]]\nname = "{name}"\nsource = {{ topic = "{into}", kind = "power", unit = "W" }}\n'
-        f"[stream.sink]\ntopic = {out}\n"
-        for name, into, out in keys
+        f'[[stream]]\nname = "{name}"\nsource = {{ topic = "{source}", kind = "power", unit = "W" }}\n'
+        f"[stream.sink]\ntopic = {sink}\n"
+        for name, source, sink in keys
     )
 
 
 def settled(**sections: str) -> Terms:
-    """The terms of a flat configuration."""
+    """Return the terms of a flat configuration."""
     return config.terms(config.parse(written(**sections)).stream[0])
 
 
 def energy(unit: str, interval: str = "15min") -> str:
-    """Source keys of interval energy."""
+    """Return the source keys of interval energy."""
     return f"kind = 'interval_energy'\nunit = '{unit}'\ninterval = '{interval}'"
 
 
 def refused(parse: Callable[[], object]) -> ConfigError:
-    """The error of what is refused: its text is where it is, key, found and expected, a line for each."""
+    """Call `parse` and return its ConfigError, after checking that its text has one line for each error."""
     with pytest.raises(ConfigError) as caught:
         parse()
     assert str(caught.value).splitlines() == list(map(told, caught.value.errors))
@@ -63,14 +63,14 @@ def refused(parse: Callable[[], object]) -> ConfigError:
 
 
 def told(error: ConfigError) -> str:
-    """The text of one error: its place, its key, what was found, what was meant and what would be right."""
+    """Return the expected text of one error: place, key, value found, suggestion, and the values allowed."""
     line = None if error.line is None else str(error.line)
     place = (
         f"line {line}: " if line and error.file is None else "".join(f"{p}:" for p in (error.file, line) if p)
     )
     key = "an address: " if "://" in error.key else f"{error.key}: " if error.key else ""
-    meant = "" if error.meant is None else f"did you mean {error.meant}? "
-    right = f"expected {error.expected}" if error.meant is None else f"Expected {error.expected}"
-    right = "" if error.meant == error.expected else right
+    suggestion = "" if error.meant is None else f"did you mean {error.meant}? "
+    expectation = f"expected {error.expected}" if error.meant is None else f"Expected {error.expected}"
+    expectation = "" if error.meant == error.expected else expectation
     gap = " " if place.endswith(":") else ""
-    return f"{place}{gap}{key}found {error.found}; {meant}{right}".rstrip()
+    return f"{place}{gap}{key}found {error.found}; {suggestion}{expectation}".rstrip()

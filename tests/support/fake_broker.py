@@ -1,4 +1,4 @@
-"""A broker that does what a test's script says, packet by packet: refuse, drop, stay silent."""
+"""A broker that follows a test's script packet by packet: it refuses, drops or stays silent."""
 
 import asyncio
 import ssl
@@ -9,11 +9,11 @@ from typing import NamedTuple, Self
 CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK = 1, 2, 3, 4, 8, 9
 UNSUBSCRIBE, PINGREQ, DISCONNECT = 10, 12, 14
 TASK = "fake broker"
-"""The name of its tasks, to tell them from those of the client under test."""
+"""The name of the broker's tasks, which distinguishes them from tasks of the client under test."""
 
 
 class Packet(NamedTuple):
-    """A packet as it came: its type, its flags and what follows the fixed header."""
+    """A packet as received: its type, its flags and the bytes after the fixed header."""
 
     kind: int
     flags: int
@@ -21,7 +21,10 @@ class Packet(NamedTuple):
 
 
 class Wire:
-    """A connection as the broker sees it; `level` is 5, or 4 for MQTT 3.1.1, once CONNECT has come."""
+    """A connection as the broker has it.
+
+    `level` is 0 until CONNECT arrives, then 5, or 4 for MQTT 3.1.1.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -30,24 +33,24 @@ class Wire:
         self.connect = b""
 
     async def packet(self) -> Packet:
-        """The next packet; raises IncompleteReadError at the end."""
-        first = (await self.reader.readexactly(1))[0]
+        """Return the next packet; raises IncompleteReadError at the end."""
+        header = (await self.reader.readexactly(1))[0]
         size = shift = 0
         while True:
             byte = (await self.reader.readexactly(1))[0]
             size |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
-                return Packet(first >> 4, first & 15, await self.reader.readexactly(size))
+                return Packet(header >> 4, header & 15, await self.reader.readexactly(size))
 
     async def expect(self, kind: int) -> bytes:
-        """The body of the next packet, which must be of this type."""
+        """Return the body of the next packet; fails if the packet is of another type."""
         packet = await self.packet()
         assert packet.kind == kind, f"expected type {kind}, got {packet}"
         return packet.body
 
     async def end(self) -> list[Packet]:
-        """Everything until the client closes the connection."""
+        """Return all packets until the client closes the connection."""
         packets = []
         try:
             while True:
@@ -56,13 +59,13 @@ class Wire:
             return packets
 
     async def hello(self) -> int:
-        """Read CONNECT; returns its protocol level."""
+        """Read CONNECT and return its protocol level."""
         self.connect = await self.expect(CONNECT)
         self.level = self.connect[6]
         return self.level
 
     async def accept(self, *, present: bool = False, properties: bytes = b"") -> None:
-        """Read CONNECT and answer yes."""
+        """Read CONNECT and accept the connection."""
         await self.hello()
         self.send(self.connack(0, present=present, properties=properties))
 
@@ -71,23 +74,23 @@ class Wire:
         self.writer.write(data)
 
     def connack(self, reason: int, *, present: bool = False, properties: bytes = b"") -> bytes:
-        """Connection answered."""
+        """Return a CONNACK packet."""
         return _packet(CONNACK, 0, bytes([present, reason]) + self._properties(properties))
 
     def publish(
         self, packet_id: int, payload: bytes, topic: bytes = b"t", *, qos: int = 1, flags: int = 0
     ) -> bytes:
-        """A message; flags: 1 retained, 8 repeated."""
+        """Return a PUBLISH packet; flags: 1 retained, 8 repeated."""
         number = packet_id.to_bytes(2) if qos else b""
         head = len(topic).to_bytes(2) + topic + number + self._properties(b"")
         return _packet(PUBLISH, flags | qos << 1, head + payload)
 
     def puback(self, packet_id: int, reason: int | None = None) -> bytes:
-        """A publication answered; without a reason in its short form."""
+        """Return a PUBACK packet; without a reason, its short form."""
         return _packet(PUBACK, 0, packet_id.to_bytes(2) + (b"" if reason is None else bytes([reason])))
 
     def suback(self, packet_id: int, granted: int) -> bytes:
-        """A subscription answered."""
+        """Return a SUBACK packet."""
         return _packet(SUBACK, 0, packet_id.to_bytes(2) + self._properties(b"") + bytes([granted]))
 
     def _properties(self, properties: bytes) -> bytes:
@@ -95,9 +98,9 @@ class Wire:
 
 
 def packet_id(publication: bytes) -> int:
-    """The packet id of a QoS 1 PUBLISH or of a SUBSCRIBE."""
-    at = 2 + int.from_bytes(publication[:2])
-    return int.from_bytes(publication[at : at + 2])
+    """Return the packet id of a QoS 1 PUBLISH or of a SUBSCRIBE."""
+    offset = 2 + int.from_bytes(publication[:2])
+    return int.from_bytes(publication[offset : offset + 2])
 
 
 def _packet(kind: int, flags: int, body: bytes) -> bytes:
@@ -113,9 +116,10 @@ Script = Callable[[Wire], Awaitable[None]]
 
 
 class FakeBroker:
-    """Serves the n-th connection by the n-th script (the last for all further ones), then closes it.
+    """A broker that serves the n-th connection with the n-th script, then closes it.
 
-    A script that fails fails the test, when the broker is left.
+    The last script serves all further connections. An exception in a script is raised when the `async with`
+    block ends.
     """
 
     def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None) -> None:
@@ -139,7 +143,7 @@ class FakeBroker:
             await script(wire)
         except asyncio.CancelledError:
             pass
-        except Exception as error:  # noqa: BLE001 -- raised when the broker is left
+        except Exception as error:  # noqa: BLE001 -- raised by __aexit__
             self._failures.append(error)
         finally:
             self.levels.append(wire.level)

@@ -1,8 +1,8 @@
-"""A connection to a broker, without one: it keeps the rules of meteragent.mqtt.Session.
+"""A connection without a broker, which keeps the rules of meteragent.mqtt.Session.
 
-Tokens are compared by identity, those of another session or used before are ignored; nothing can be
-published once it has ended, nor more than `inflight` unanswered. Packet ids are used again as soon as
-they are free, the lowest first, as brokers may do.
+Tokens are compared by identity; tokens of another session and spent tokens are ignored. Publishing fails
+once the session has ended, or when `inflight` publications are unanswered. A packet id is reused as soon as
+it is free, the lowest first, as brokers may do.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session, Token
 
 LIMIT_S = 10.0
-"""No test waits longer than this for anything."""
+"""The longest time that a test waits, in s."""
 
 
 class Publication(NamedTuple):
-    """What was published, and the packet id that answers it."""
+    """A published message, and the packet id of the answer to it."""
 
     packet_id: int
     topic: str
@@ -27,10 +27,10 @@ class Publication(NamedTuple):
 
 
 class Receives(Protocol):
-    """Who is given messages."""
+    """A receiver of messages."""
 
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
-        """Take a message."""
+        """Receive a message."""
 
 
 class FakeSession(Session):
@@ -51,24 +51,24 @@ class FakeSession(Session):
         self._unanswered: set[int] = set()
 
     async def subscribe(self, topic_filter: str) -> None:
-        """Answered when `granted` is set."""
+        """Subscribe, and wait until `granted` is set."""
         self.filters.append(topic_filter)
         await self.granted.wait()
 
     def unsubscribe(self, topic_filter: str) -> None:
-        """Answered at once."""
+        """Unsubscribe; answered at once."""
         self.filters.remove(topic_filter)
 
     def acknowledge(self, tokens: Iterable[Token]) -> None:
-        """Note the payloads of the messages acknowledged."""
+        """Record the payloads of the acknowledged messages."""
         for token in tokens:
-            own, payload = self._payloads.get(token[0], (None, b""))
-            if own is token:
+            current, payload = self._payloads.get(token[0], (None, b""))
+            if current is token:
                 del self._payloads[token[0]]
                 self.acknowledged.append(payload)
 
     def pause(self, *, reading: bool) -> None:
-        """Note whether more is read."""
+        """Record whether the agent reads."""
         self.reading = reading
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
@@ -81,39 +81,39 @@ class FakeSession(Session):
         self.published.put_nowait(Publication(packet_id, topic, payload, retain))
         return packet_id
 
-    # What a test does
+    # The broker's side, driven by the test
 
     def send(
-        self, to: Receives, payload: bytes, topic: str = "in/m", *, qos: int = 1, retain: bool = False
+        self, receiver: Receives, payload: bytes, topic: str = "in/m", *, qos: int = 1, retain: bool = False
     ) -> None:
-        """The broker sends a message."""
+        """Send a message to a receiver, as the broker."""
         token: Token | None = None
         if qos:
             packet_id = next(n for n in count(1) if n not in self._payloads)
             token = (packet_id,)
             self._payloads[packet_id] = token, payload
-        to.on_message(topic, payload, qos, retain, token)
+        receiver.on_message(topic, payload, qos, retain, token)
 
     @property
     def left(self) -> list[bytes]:
-        """What the broker sends again on the next connection."""
+        """Payloads that the broker sends again on the next connection."""
         return [payload for _, payload in self._payloads.values()]
 
     @property
     def unacknowledged(self) -> int:
-        """How many messages the broker waits for."""
+        """How many messages the broker has sent without an acknowledgement."""
         return len(self._payloads)
 
     def answered(self, publication: Publication) -> int:
-        """The broker has confirmed a publication: its packet id is free again."""
+        """Free the packet id of a publication that the broker has confirmed, and return it."""
         self._unanswered.remove(publication.packet_id)
         return publication.packet_id
 
     async def next(self) -> Publication:
-        """The next publication."""
+        """Return the next publication."""
         async with asyncio.timeout(LIMIT_S):
             return await self.published.get()
 
     async def take(self, number: int) -> list[Publication]:
-        """The next publications."""
+        """Return the next `number` publications."""
         return [await self.next() for _ in range(number)]

@@ -1,4 +1,4 @@
-"""What `check` says of a stream, for tests that look at its facts."""
+"""The facts and the text of `check` for a stream, for tests that inspect them."""
 
 from collections.abc import Collection, Sequence
 from fractions import Fraction
@@ -22,5 +22,5 @@ def facts_of(
 
 
 def told_of(settings: config.Config, events: Sequence[Event] = EVENTS) -> str:
-    """Return what `check` prints of a configuration, streams by themselves."""
+    """Return the text that `check` prints for a configuration, each stream by itself."""
     return terminal.text([guarantee.of(stream, events) for stream in settings.stream], settings)

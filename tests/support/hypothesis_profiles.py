@@ -1,9 +1,9 @@
-"""How hard Hypothesis looks: `dev` by default, `ci` in `make test` and where CI is set, `deep` at night.
+"""Hypothesis profiles: `dev` by default, `ci` in `make test` and where CI is set, `deep` for nightly runs.
 
-`make test` repeats its examples, so that it ends the same way twice; what runs while a file is edited draws
-new ones each time. `quick` is for `make quick`: few, and a failure as it comes (run that test alone to
-have it made small). `mutants` is for `make mutants`: the examples of `make test`, and a failure as it comes.
-Another profile is chosen with HYPOTHESIS_PROFILE=deep or pytest's --hypothesis-profile.
+`ci` draws the same examples in every run, so that results are reproducible; `dev` draws new ones. `quick`,
+for `make quick`, draws few examples and does not shrink failures; run the failing test alone to shrink its
+example. `mutants`, for `make mutants`, draws the examples of `ci` and does not shrink failures.
+HYPOTHESIS_PROFILE=deep or pytest's --hypothesis-profile selects another profile.
 """
 
 import os

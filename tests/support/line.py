@@ -1,4 +1,4 @@
-"""One stream at work over a real store, with time and messages from a test."""
+"""One stream at work over a real store, driven by a test's time and messages."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ from tests.support.stores import TERMS, opened
 LENGTH_MS = 1000
 START_MS = 1_800_000_000_000
 QUIET = replace(TERMS, length_ms=LENGTH_MS, step_ms=LENGTH_MS, level=Fraction(1000), radius=Fraction(10))
-"""One-second windows whose noise is 0 but for once in 10^43."""
+"""One-second windows whose noise is 0, except with a probability of 1e-43."""
 STREAM = Stream(
     name="main",
     source=SourceTopic.parse("in/{meter}"),
@@ -49,13 +49,13 @@ STREAM = Stream(
 
 
 class Watched(StoreThread):
-    """A store whose commits, once on disk, a test sees; it can hold them up."""
+    """A store that lets a test see commits that are on disk, and hold up commits with `gate`."""
 
     def __init__(self, store: Store, max_bytes: int) -> None:
         super().__init__(store, 86_400_000, max_bytes, {"main"}, Counts())
         self.gate = asyncio.Event()
         self.gate.set()
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self.commits: list[Commit] = []
         self.marked: list[int] = []
         self.on_commit: Callable[[], None] = lambda: None
@@ -63,8 +63,8 @@ class Watched(StoreThread):
     async def persist(
         self, commit: Commit, delivered: Sequence[int], budget: Budget | None
     ) -> list[WaitingRow]:
-        """Ask for leave, write, and tell."""
-        self.asked.set()
+        """Wait for the gate, write the commit, then report it."""
+        self.requested.set()
         await self.gate.wait()
         rows = await super().persist(commit, delivered, budget)
         self.commits.append(commit)
@@ -74,7 +74,7 @@ class Watched(StoreThread):
 
 
 class Line:
-    """A stream with its store, its clock, and a connection that stands."""
+    """A stream with its store, its clock, and an open connection."""
 
     def __init__(
         self,
@@ -119,13 +119,13 @@ class Line:
         return self.now_ms
 
     def send(self, *watts: int, meter: str = "m") -> None:
-        """Readings arrive."""
+        """Send readings of a meter to the stream."""
         for value in watts:
             self.session.send(self.source, b"%d" % value, f"in/{meter}")
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
-        """The runner at work, as long as the block lasts."""
+        """Run the runner until the block ends."""
         await self.source.serve(self.session)
         task = asyncio.create_task(self.runner.run())
         try:
@@ -138,12 +138,12 @@ class Line:
 
     @asynccontextmanager
     async def delivering(self) -> AsyncIterator[None]:
-        """The sink at work, its broker confirming everything, as long as the block lasts."""
+        """Run the sink until the block ends, with a broker that confirms everything."""
 
         async def confirm() -> None:
             while True:
-                sent = await self.session.published.get()
-                self.sink.on_delivered(self.session.answered(sent), 0)
+                publication = await self.session.published.get()
+                self.sink.on_delivered(self.session.answered(publication), 0)
 
         tasks = {asyncio.create_task(self.sink.serve(self.session)), asyncio.create_task(confirm())}
         try:
@@ -154,7 +154,7 @@ class Line:
             await asyncio.wait(tasks)
 
     async def turn(self, number: int = 3) -> None:
-        """The runner looks at its clock so many times."""
+        """Wait until the runner has read its clock `number` times."""
         for _ in range(number):
             self.turned.clear()
             async with asyncio.timeout(LIMIT_S):
@@ -162,13 +162,13 @@ class Line:
             await self.store.call(lambda: None)
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Turn until something is true."""
+        """Wait until a condition is true."""
         async with asyncio.timeout(LIMIT_S):
             while not true():
                 await self.turn(1)
 
     async def pass_to(self, now_ms: int) -> None:
-        """Let the time pass second by second, as it would."""
+        """Advance the time to `now_ms` in steps of half a second."""
         while self.now_ms < now_ms:
             self.now_ms = min(self.now_ms + 500, now_ms)
             await self.turn()

@@ -1,8 +1,8 @@
-"""What every mechanism must keep: inherit `Conformance` in the tests of one, pytest runs the rest.
+"""Tests that every mechanism must pass: a mechanism's test class inherits `Conformance`.
 
-The suite is the library's, `meteragent.privacy.conformance`. A right mechanism fails one of its runs with a
-chance of ALARM at most; seeds are fixed, so a run repeats. `MechanismContract` is for noise on windows, which
-it holds against the exact law besides.
+The suite is the library's, `meteragent.privacy.conformance`. A correct mechanism fails a run with a
+probability of at most ALARM; seeds are fixed, so that a run is reproducible. `MechanismContract` is for
+noise on windows, which it also compares with the exact law.
 """
 
 from collections.abc import Iterable
@@ -28,17 +28,17 @@ class Mechanism(Protocol):
     """A mechanism on windows of n slots, in quanta."""
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """The log of how much the odds may change between windows at `distance`, in the unit."""
+        """Return the log of how much the odds may change between windows at `distance`, in the unit."""
         ...
 
     def release(self, windows: ArrayLike, *, bits: Bits | None = None) -> NDArray[np.int64]:
-        """Windows with noise, in quanta."""
+        """Return windows with noise, in quanta."""
         ...
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A mechanism that promises what one says, and draws from another."""
+    """A mechanism that promises what `said` promises, and draws from `drawn`."""
 
     said: Any
     drawn: Any
@@ -50,61 +50,61 @@ class Drawn:
                 object.__setattr__(self, name, getattr(self.said, name))
 
     def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
-        """What the other releases."""
+        """Release with `drawn`."""
         released: NDArray[Any] = self.drawn.release(points, bits=bits)
         return released
 
     def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
-        """What the one says."""
+        """Return the log mass of `said`."""
         mass: NDArray[np.float64] = self.said.log_mass(outputs, point)
         return mass
 
 
 class MetricDrawn(Drawn):
-    """One with a metric promise."""
+    """A `Drawn` with a metric promise."""
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """What the one says."""
+        """Return the loss of `said`."""
         loss: Fraction = self.said.loss(distance)
         return loss
 
 
 class PairDrawn(Drawn):
-    """One with a pair."""
+    """A `Drawn` whose promise is a pair."""
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the one says."""
+        """The guarantee of `said`."""
         guarantee: Guarantee = self.said.guarantee
         return guarantee
 
 
 class Conformance:
-    """The library's suite on a mechanism; `made` is the subclass's."""
+    """The library's suite on a mechanism; a subclass defines `made`."""
 
     samples = 10_000
     tight = True
-    """Whether the loss is reached somewhere."""
+    """Whether some output attains the loss."""
     scaled = "epsilon"
     """The parameter that scales the noise."""
     pairs: Iterable[tuple[Any, Any]] | None = None
-    """Points to tell apart, if not those of the space."""
+    """Pairs of points to compare; None: those of the space."""
 
     def made(self) -> "partial[Any]":
-        """What makes the mechanism, with its parameters as keywords."""
+        """Return a partial that makes the mechanism, with its parameters as keywords."""
         raise NotImplementedError
 
     def other(self, factor: Fraction) -> Any:
-        """The mechanism with `scaled` so many times as large."""
-        made = self.made()
-        return partial(made, **{self.scaled: Fraction(made.keywords[self.scaled]) * factor})()
+        """Return the mechanism with the parameter `scaled` multiplied by `factor`."""
+        make = self.made()
+        return partial(make, **{self.scaled: Fraction(make.keywords[self.scaled]) * factor})()
 
-    def tried(self, mechanism: Any, made: "partial[Any] | None" = None) -> Report:
-        """The suite's findings."""
+    def tried(self, mechanism: Any, make: "partial[Any] | None" = None) -> Report:
+        """Return the suite's findings."""
         return conform(
             mechanism,
             pairs=self.pairs,
-            make=made,
+            make=make,
             tight=self.tight,
             samples=self.samples,
             alarm=ALARM,
@@ -112,13 +112,13 @@ class Conformance:
         )
 
     def test_it_conforms(self) -> None:
-        """Promise, ratios, release and draws are as they must be: false alarm ALARM."""
+        """Promise, ratios, release and draws are correct; false-alarm rate ALARM."""
         report = self.tried(self.made()(), self.made())
         assert report.conforms, report.table()
 
     @pytest.mark.parametrize("factor", [Fraction(10, 9), Fraction(9, 10)])
     def test_draws_of_another_scale_are_refused(self, factor: Fraction) -> None:
-        """Draws from a mechanism with 10 % more or less noise are refused, by what looks at draws."""
+        """Draws with 10 % more or less noise are refused, by the checks that examine draws."""
         said, drawn = self.made()(), self.other(factor)
         kind = MetricDrawn if hasattr(said, "loss") else PairDrawn
         failed = self.tried(kind(said, drawn)).failed
@@ -126,38 +126,38 @@ class Conformance:
         assert all(name.startswith(("draws", "frequencies", "law", "dither", "black box")) for name in failed)
 
     def test_equal_parameters_make_equal_mechanisms(self) -> None:
-        """A mechanism is a value: fixed when it is made, equal to another of the same parameters."""
-        one, same = self.made()(), self.made()()
-        assert one == same
+        """A mechanism is an immutable value: equal parameters make equal mechanisms."""
+        mechanism, copy = self.made()(), self.made()()
+        assert mechanism == copy
         with pytest.raises(AttributeError):
-            one.epsilon = Fraction(100)
+            mechanism.epsilon = Fraction(100)
 
 
 class MechanismContract(Conformance):
-    """The suite for noise on windows; `make` and `probabilities` are the subclass's."""
+    """The suite for noise on windows; a subclass defines `make` and `probabilities`."""
 
     epsilon = Fraction(1, 3)
     quantum = Fraction(1, 2)
 
     def made(self) -> "partial[Any]":
-        """Windows of three slots."""
+        """Return a partial that makes windows of three slots."""
         return partial(self.make, epsilon=self.epsilon, quantum=self.quantum, n=3)
 
     def make(self, epsilon: Fraction, quantum: Fraction, n: int) -> Mechanism:
-        """The mechanism for windows of n slots."""
+        """Make the mechanism for windows of n slots."""
         raise NotImplementedError
 
     def probabilities(self, mechanism: Mechanism, reach: int) -> dict[tuple[int, ...], mpmath.mpf]:
-        """P(z), up to a common factor, for all z in {-reach .. reach}^n, right to 30 digits."""
+        """Return P(z), up to a common factor, for all z in {-reach .. reach}^n, correct to 30 digits."""
         raise NotImplementedError
 
     @pytest.fixture(params=[1, 2, 5])
     def mechanism(self, request: pytest.FixtureRequest) -> Mechanism:
-        """The mechanism at a few sizes of window."""
+        """Return the mechanism for windows of 1, 2 and 5 slots."""
         return self.make(self.epsilon, self.quantum, request.param)
 
     def size(self, mechanism: Mechanism) -> int:
-        """Slots in the windows of a mechanism that `make` made."""
+        """Return the number of slots in the windows of a mechanism."""
         n: int = mechanism.n  # type: ignore[attr-defined]
         return n
 
@@ -186,26 +186,26 @@ class MechanismContract(Conformance):
 
     def test_parameters_are_exact_and_above_zero(self) -> None:
         """A float parameter is a TypeError that names it; zero and below are ValueErrors."""
-        good: dict[str, Any] = {"epsilon": self.epsilon, "quantum": self.quantum}
-        for name in good:
+        parameters: dict[str, Any] = {"epsilon": self.epsilon, "quantum": self.quantum}
+        for name in parameters:
             with pytest.raises(TypeError, match=f"{name} must be exact"):
-                self.make(**{**good, name: 0.25}, n=1)
+                self.make(**{**parameters, name: 0.25}, n=1)
             for value in (Fraction(0), Fraction(-1)):
                 with pytest.raises(ValueError, match=f"{name} must be above zero"):
-                    self.make(**{**good, name: value}, n=1)
+                    self.make(**{**parameters, name: value}, n=1)
         with pytest.raises(ValueError, match="n must be at least 1"):
-            self.make(**good, n=0)
+            self.make(**parameters, n=0)
 
     def test_a_mechanism_cannot_be_changed(self, mechanism: Mechanism) -> None:
-        """Its parameters are fixed when it is made; equal parameters make equal mechanisms."""
+        """A mechanism's parameters are immutable; equal parameters make equal mechanisms."""
         with pytest.raises(AttributeError):
             mechanism.epsilon = Fraction(100)  # type: ignore[attr-defined]
-        same = self.make(self.epsilon, self.quantum, self.size(mechanism))
-        assert same == mechanism
-        assert hash(same) == hash(mechanism)
+        copy = self.make(self.epsilon, self.quantum, self.size(mechanism))
+        assert copy == mechanism
+        assert hash(copy) == hash(mechanism)
 
     def test_a_release_has_the_shape_of_its_windows(self, mechanism: Mechanism) -> None:
-        """Windows of shape (..., n) come back as int64 of that shape; the input is left as it was."""
+        """Windows of shape (..., n) are released as int64 of that shape; the input is not modified."""
         n = self.size(mechanism)
         for shape in [(n,), (4, n), (2, 3, n), (0, n)]:
             for dtype in (np.int16, np.uint32, np.int64):
@@ -216,7 +216,7 @@ class MechanismContract(Conformance):
                 assert (windows == 1).all()
 
     def test_the_noise_does_not_depend_on_the_windows(self, mechanism: Mechanism) -> None:
-        """With the same bits the noise is the same, whatever the values: it is added, nothing else."""
+        """With the same bits the noise is the same for any values: a release only adds noise."""
         n = self.size(mechanism)
         noise = mechanism.release(np.zeros((50, n), np.int64), bits=SeededBits(2))
         windows = np.arange(50 * n).reshape(50, n) * 10**12
@@ -224,7 +224,7 @@ class MechanismContract(Conformance):
         assert len({tuple(row) for row in noise.tolist()}) > 10
 
     def test_noise_is_fresh_and_secret_unless_bits_are_given(self, mechanism: Mechanism) -> None:
-        """Without an argument the operating system's bits are used: no two releases are alike."""
+        """Without `bits`, the operating system's bits are used, so that no two releases are alike."""
         windows = np.zeros((200, self.size(mechanism)), np.int64)
         assert (mechanism.release(windows) != mechanism.release(windows)).any()
 
@@ -248,9 +248,9 @@ class MechanismContract(Conformance):
         worst: dict[int, mpmath.mpf] = {}
         with mpmath.workdps(40):
             logs = {z: mpmath.log(p) for z, p in law.items()}
-            for z, other in product(law, repeat=2):
-                d = max(abs(u - v) for u, v in zip(z, other, strict=True))
-                worst[d] = max(worst.get(d, mpmath.mpf("-inf")), logs[z] - logs[other])
+            for z, y in product(law, repeat=2):
+                d = max(abs(u - v) for u, v in zip(z, y, strict=True))
+                worst[d] = max(worst.get(d, mpmath.mpf("-inf")), logs[z] - logs[y])
             for d in range(1, reach + 1):
                 loss = mechanism.loss(d * self.quantum)
                 assert abs(worst[d] * loss.denominator - loss.numerator) < mpmath.mpf(10) ** -28

@@ -1,4 +1,4 @@
-"""Messages as an agent makes them, of terms of every kind and unit, and messages that were changed."""
+"""Messages as an agent sends them, for terms of every kind and unit, and altered messages."""
 
 import json
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ ALL_TERMS = [TERMS, HOURLY, SPLIT, KILO, ENERGY, KILO_ENERGY, DITHERED]
 
 
 def described(terms: Terms, meter: str = "m1") -> bytes:
-    """The descriptor of a meter."""
+    """Return the descriptor of a meter."""
     return describe(terms).message(meter, NOON_MS)
 
 
 def recorded(terms: Terms, quanta: Sequence[int], meter: str = "m1", first: int = 0) -> list[bytes]:
-    """Records of consecutive slots from noon on, or `first` slots later."""
+    """Return records of consecutive slots from noon, or from `first` slots later."""
     shared, start_ms = describe(terms), NOON_MS + first * terms.step_ms
     return [RecordFormat.of(shared).record(meter, start_ms, i, z) for i, z in enumerate(quanta)]
 
 
 def changed(message: bytes, *, sealed: bool = False, **fields: Any) -> bytes:
-    """A message with other fields (`None`: without); `sealed`: its id is that of its new facts."""
+    """Return a message with changed fields (`None` removes one); if `sealed`, with the new id."""
     facts = {name: value for name, value in {**json.loads(message), **fields}.items() if value is not None}
     if sealed:
         named = {name: fact for name, fact in facts.items() if name not in ("id", "meter", "valid_from")}

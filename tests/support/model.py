@@ -1,10 +1,10 @@
-"""What DESIGN says of a stream's values and acknowledgements, once more: slow, a millisecond at a time.
+"""A slow reference model of a stream's values and acknowledgements, one millisecond at a time.
 
-An independent second account of law 7, of sample-and-hold (THEORY 3.7) and of registers, without spans,
-heaps or bisection. For every millisecond it says which reading speaks for it, or that it is gap, and when
-that was decided for good. It knows all registers, also those that the agent forgets in a crash. Only for
-grids of a few milliseconds, without budget, pseudonyms and `forget`; kind, hold, lateness, interval and
-modulus stay the same.
+It implements law 7, sample-and-hold (THEORY 3.7) and registers independently of the core, without spans,
+heaps or bisection. For every millisecond it decides which reading applies, or that there is a gap, and when
+the decision is final. It keeps all registers, including those that the agent loses in a crash. It is only
+for grids of a few milliseconds, without budget, pseudonyms and `forget`, and with a constant kind, hold,
+lateness, interval and modulus.
 """
 
 from collections import Counter
@@ -20,7 +20,10 @@ from meteragent.domain.units import Kind
 
 
 class Arrival(NamedTuple):
-    """A reading as it arrives; `token` is its delivery, which may bring several."""
+    """A reading as it arrives.
+
+    `token` identifies its delivery, which may contain several readings.
+    """
 
     meter: str
     time_ms: int
@@ -30,18 +33,18 @@ class Arrival(NamedTuple):
 
 
 JUMPED = Fraction(0)
-"""What a millisecond counts as whose use is in a jump; compared by identity: nothing clamps it."""
+"""The value of a millisecond whose energy is in a jump; compared by identity, and never clamped."""
 
 
 class Held(NamedTuple):
-    """A reading that may still speak for time that is not decided."""
+    """A reading that may still apply to undecided time."""
 
     value_u: int
     token: Any
 
 
 class Open(NamedTuple):
-    """A register's slot as a crash found it: its end, and the newest reading that was decided."""
+    """A register's slot that was open at a crash: its bounds, and the newest decided reading."""
 
     start_ms: int
     end_ms: int
@@ -50,11 +53,11 @@ class Open(NamedTuple):
 
 @dataclass
 class Meter:
-    """One meter: its windows, what is decided, what is held.
+    """One meter: its windows, its decided values, and its held readings.
 
-    `resume_ms` is the `next_ms` that was last written with something else. `values` are what each
-    millisecond counts as, `jumps` what was used at once, by the time when; `masked` is a register's slot
-    that a restart has yet to find again.
+    `resume_ms` is the `next_ms` of the last commit that wrote this meter. `values` has the value of each
+    millisecond, `jumps` the energy that counts at a single time, by that time. `masked` is a register's slot
+    that was open at a crash and is not yet resumed.
     """
 
     terms: Terms
@@ -72,40 +75,40 @@ class Meter:
     lost: int = 0
 
     def copy(self) -> "Meter":
-        """The same without what is held."""
+        """Return a copy without the held readings."""
         copy = replace(self, windows=[*self.windows], values={**self.values}, jumps={**self.jumps}, held={})
         copy.masked = self.masked or self.standing_slot()
         return copy
 
     def standing_slot(self) -> Open | None:
-        """The open slot up to whose newest reading all is decided."""
+        """Return the open slot that is decided up to its newest reading; None if there is none."""
         reading = self.held.get(self.covered_ms)
         if self.terms.kind is not Kind.REGISTER or reading is None:
             return None
         for start_ms, terms in self.windows:
             for place in range(terms.n if not terms.bands else 0):
-                from_ms = start_ms + place * terms.step_ms
-                if from_ms <= self.covered_ms < from_ms + terms.step_ms:
-                    return Open(from_ms, from_ms + terms.step_ms, reading.value_u)
+                slot_ms = start_ms + place * terms.step_ms
+                if slot_ms <= self.covered_ms < slot_ms + terms.step_ms:
+                    return Open(slot_ms, slot_ms + terms.step_ms, reading.value_u)
         return None
 
     @property
     def rules(self) -> Terms:
-        """How readings count: as the oldest open window says (law 1)."""
+        """The terms under which readings count: those of the oldest open window (law 1)."""
         return self.windows[0][1] if self.windows else self.terms
 
     def used(self, ms: int) -> int | None:
-        """What was used in a millisecond, per interval; None: nothing is known, or the register was reset.
+        """Return the energy of a millisecond, per interval; None if it is unknown or the register was reset.
 
-        The register is interpolated and rounded down before and after the millisecond.
+        The register is interpolated, and rounded down at both ends of the millisecond.
         """
         before = max((t for t in self.held if t <= ms), default=None)
         after = min((t for t in self.held if t > ms), default=None)
         if before is None or after is None:
             return None
-        moved, rules = self.held[after].value_u - self.held[before].value_u, self.rules
-        rate = Fraction(moved * rules.interval_ms, after - before)
-        if moved < 0 and rate < rules.low_u:
+        difference, rules = self.held[after].value_u - self.held[before].value_u, self.rules
+        rate = Fraction(difference * rules.interval_ms, after - before)
+        if difference < 0 and rate < rules.low_u:
             if rules.modulus_u is None:
                 return None
             rate += Fraction(rules.modulus_u * rules.interval_ms, after - before)
@@ -114,14 +117,14 @@ class Meter:
         return floor(rate * (ms + 1 - before)) - floor(rate * (ms - before))
 
     def value(self, ms: int) -> int | Fraction | None:
-        """What a millisecond counts as, now."""
+        """Return the current value of a millisecond; None: a gap."""
         if self.terms.kind is Kind.REGISTER:
             return self.used(ms)
         speaker = self.speaker(ms)
         return None if speaker is None else self.held[speaker].value_u
 
     def speaker(self, ms: int) -> int | None:
-        """The time of the held reading that speaks for a millisecond; None: it is gap."""
+        """Return the time of the held reading that applies to a millisecond; None: a gap."""
         if self.terms.kind is Kind.POWER:
             before = max((t for t in self.held if t <= ms), default=None)
             return before if before is not None and ms < before + self.terms.hold_ms else None
@@ -129,7 +132,7 @@ class Meter:
         return after if after is not None and after - self.terms.interval_ms <= ms else None
 
     def decided_at_ms(self, ms: int) -> int | None:
-        """Which time, passed by `lateness`, decides a millisecond; None: only its slot's close."""
+        """Return the time that decides a millisecond once passed by `lateness`; None: its slot's close."""
         after = min((t for t in self.held if t > ms), default=None)
         speaker = self.speaker(ms)
         if self.terms.kind is Kind.INTERVAL_ENERGY or speaker is None:
@@ -138,15 +141,15 @@ class Meter:
         return end_ms if after is None else min(end_ms, after)
 
     def span_end_ms(self, time_ms: int) -> int:
-        """Where a reading of that time stops to speak."""
+        """Return the time until which a reading of that time applies."""
         if self.terms.kind is Kind.INTERVAL_ENERGY:
             return time_ms
-        known = [*self.held, *([] if self.standing_ms is None else [self.standing_ms])]
+        times = [*self.held, *([] if self.standing_ms is None else [self.standing_ms])]
         longest_ms = 10**9 if self.terms.kind is Kind.REGISTER else self.terms.hold_ms
-        return min([time_ms + longest_ms, *(t for t in known if t > time_ms)])
+        return min([time_ms + longest_ms, *(t for t in times if t > time_ms)])
 
     def decide(self, until_ms: int) -> Iterable[Any]:
-        """Decide everything before a time; gives the tokens of readings that have nothing left to say."""
+        """Decide all time before `until_ms`; return the tokens of readings that no longer apply."""
         self.resume(until_ms)
         for ms in range(self.covered_ms, until_ms):
             self.values[ms] = self.value(ms)
@@ -154,15 +157,15 @@ class Meter:
         return self.free()
 
     def resume(self, until_ms: int) -> None:
-        """Find the slot that a crash left behind: by its next reading, or not at all."""
+        """Resume the slot that a crash left open, by its next reading, or give it up."""
         if self.masked is None:
             return
-        first = min(self.held, default=None)
-        if first is not None and first <= min(until_ms, self.masked.end_ms):
-            used = (self.held[first].value_u - self.masked.value_u) * self.terms.interval_ms
-            self.jumps[self.masked.start_ms] = self.jumps.get(self.masked.start_ms, 0) + used
-            self.values |= dict.fromkeys(range(self.covered_ms, first), JUMPED)
-            self.covered_ms, self.masked = first, None
+        first_ms = min(self.held, default=None)
+        if first_ms is not None and first_ms <= min(until_ms, self.masked.end_ms):
+            jump = (self.held[first_ms].value_u - self.masked.value_u) * self.terms.interval_ms
+            self.jumps[self.masked.start_ms] = self.jumps.get(self.masked.start_ms, 0) + jump
+            self.values |= dict.fromkeys(range(self.covered_ms, first_ms), JUMPED)
+            self.covered_ms, self.masked = first_ms, None
         elif until_ms > self.covered_ms:
             self.values |= dict.fromkeys(range(self.masked.start_ms, self.masked.end_ms))
             self.jumps.pop(self.masked.start_ms, None)
@@ -170,15 +173,15 @@ class Meter:
             self.lost += 1
 
     def free(self) -> Iterable[Any]:
-        """The tokens of readings that have nothing left to say; they are held no more."""
-        known = [t for t in self.held if t <= self.covered_ms]
-        if known:
-            self.standing_ms = max([*known, *([] if self.standing_ms is None else [self.standing_ms])])
-        done = [t for t in self.held if self.span_end_ms(t) <= self.covered_ms]
-        return [self.held.pop(t).token for t in sorted(done)]
+        """Release the held readings that no longer apply to any time, and return their tokens."""
+        covered = [t for t in self.held if t <= self.covered_ms]
+        if covered:
+            self.standing_ms = max([*covered, *([] if self.standing_ms is None else [self.standing_ms])])
+        expired = [t for t in self.held if self.span_end_ms(t) <= self.covered_ms]
+        return [self.held.pop(t).token for t in sorted(expired)]
 
     def decide_passed(self, clock_ms: int) -> Iterable[Any]:
-        """Decide what the newest time has passed by `lateness`, up to the clock."""
+        """Decide all time that the newest reading has passed by `lateness`, up to the clock."""
         if self.newest_ms is None:
             return []
         frontier_ms = min(self.newest_ms - self.terms.lateness_ms, clock_ms)
@@ -190,7 +193,7 @@ class Meter:
         return self.decide(until_ms)
 
     def advance(self, open_ms: int, close_ms: int) -> Iterable[Any]:
-        """Windows open to one time, slots close to another."""
+        """Open windows up to `open_ms` and close slots up to `close_ms`; return the freed tokens."""
         while self.next_ms <= open_ms:
             terms = self.schedule.terms(self.next_ms)
             self.windows.append((self.next_ms, terms))
@@ -205,7 +208,7 @@ class Meter:
         return [*free, *self.decide(self.covered_ms)]
 
     def arrive(self, arrival: Arrival) -> tuple[bool, Iterable[Any]]:
-        """Take a reading in; whether it counts, and the tokens that need not be held."""
+        """Accept a reading; return whether it counts, and the tokens that need not be held."""
         if self.span_end_ms(arrival.time_ms) <= self.covered_ms:
             return False, [arrival.token]
         held = self.held.get(arrival.time_ms)
@@ -219,27 +222,27 @@ class Meter:
         return True, self.free()
 
     def total(self, start_ms: int, end_ms: int, terms: Terms) -> int | Fraction:
-        """Sum of value * duration over what is decided of a slot, with its window's gap and range."""
-        found = [self.values[ms] for ms in range(start_ms, min(end_ms, self.covered_ms))]
+        """Sum value * duration over the decided part of a slot, with its window's gap and range."""
+        values = [self.values[ms] for ms in range(start_ms, min(end_ms, self.covered_ms))]
         counted = (
             terms.gap_u
             if value is None
             else 0
             if value is JUMPED
             else min(max(terms.low_u, value), terms.high_u)
-            for value in found
+            for value in values
         )
         return sum(counted, self.jumps.get(start_ms, 0))
 
     def energy(self, window_ms: int, place: int, terms: Terms) -> int | Fraction:
-        """Sum of value * duration over what is decided of a slot of a window."""
+        """Sum value * duration over the decided part of a slot of a window."""
         parts = terms.stretches(place)
         return sum(self.total(window_ms + start, window_ms + end, terms) for start, end in parts)
 
     def quanta(self, window_ms: int, place: int, terms: Terms, dither: int | None) -> set[int]:
-        """Return what a slot's value in quanta may be: floor(mean / q + 1/2), THEORY 2.1.
+        """Return the possible values of a slot in quanta: floor(mean / q + 1/2), THEORY 2.1.
 
-        Dithered it is floor(mean / q + u / L), THEORY-2 A.1; None: u was never seen, and may be any.
+        A dithered value is floor(mean / q + u / L), THEORY-2 A.1; if `dither` is None, u is unknown.
         """
         per = terms.slot_ms(place) if terms.kind is Kind.POWER else terms.interval_ms
         mean = Fraction(self.energy(window_ms, place, terms), per * terms.quantum_u)
@@ -260,14 +263,14 @@ class Model:
         self.waiting: Counter[Any] = Counter()
 
     def feed(self, batch: Iterable[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
-        """The tokens to acknowledge after a batch and the passing of time, in any order."""
+        """Return the tokens to acknowledge after a batch and the passing of time, in any order."""
         free: list[Any] = []
         for arrival in batch:
             self.waiting[arrival.token] += 1
         for arrival in batch:
-            seen_ms = min(arrival.received_ms, now_ms)
-            free += self._advance(seen_ms, min(seen_ms, closing_ms))
-            free += self._arrive(arrival, seen_ms)
+            arrival_ms = min(arrival.received_ms, now_ms)
+            free += self._advance(arrival_ms, min(arrival_ms, closing_ms))
+            free += self._arrive(arrival, arrival_ms)
         free += self._advance(now_ms, min(now_ms, closing_ms))
         self.waiting.subtract(free)
         return [token for token in dict.fromkeys(free) if not self.waiting[token]]
@@ -277,7 +280,7 @@ class Model:
             return []
         return [t for meter in self.meters.values() for t in meter.advance(open_ms, close_ms)]
 
-    def _arrive(self, arrival: Arrival, seen_ms: int) -> list[Any]:
+    def _arrive(self, arrival: Arrival, arrival_ms: int) -> list[Any]:
         usual = self.schedule.usual
         event = usual.clock is Clock.EVENT
         if arrival.meter not in self.meters:
@@ -289,19 +292,22 @@ class Model:
         if counts:
             self.accepted += 1
             if event:
-                seen_ms = meter.newest_ms or 0
-                tokens += meter.advance(seen_ms, seen_ms)
-            tokens += meter.decide_passed(seen_ms)
+                arrival_ms = meter.newest_ms or 0
+                tokens += meter.advance(arrival_ms, arrival_ms)
+            tokens += meter.decide_passed(arrival_ms)
         return tokens
 
-    def save(self, written: Iterable[str]) -> dict[str, Meter]:
-        """What survives a crash after a commit of these meters: all but what is held."""
-        for name in written:
+    def save(self, meters: Iterable[str]) -> dict[str, Meter]:
+        """Return the state that survives a crash after a commit of these meters: all but held readings."""
+        for name in meters:
             self.meters[name].resume_ms = self.meters[name].next_ms
         return {name: meter.copy() for name, meter in self.meters.items()}
 
     def load(self, saved: dict[str, Meter], schedule: Schedule) -> None:
-        """After a restart, with the schedule of then; a new grid begins at or after what was opened."""
+        """Restart with the saved state and the schedule that is then configured.
+
+        A new grid begins at or after the end of the last opened window.
+        """
         self.schedule = schedule
         self.meters = {name: meter.copy() for name, meter in saved.items()}
         for meter in self.meters.values():

@@ -1,4 +1,4 @@
-"""`keep_connected` run as a task that records what it is told, for the tests of meteragent.mqtt."""
+"""`keep_connected` run as a task that records its callbacks, for the tests of meteragent.mqtt."""
 
 import asyncio
 import logging
@@ -13,11 +13,11 @@ from tests.support.fake_broker import TASK
 T = TypeVar("T")
 
 LIMIT_S = 15.0
-"""No test waits longer than this for anything."""
+"""The longest time that a test waits, in s."""
 
 
 class Got(NamedTuple):
-    """A message as `on_message` was called with it."""
+    """The arguments of one call of `on_message`."""
 
     topic: str
     payload: bytes
@@ -27,7 +27,7 @@ class Got(NamedTuple):
 
 
 def token(got: Got) -> Token:
-    """The token of a QoS 1 message."""
+    """Return the token of a QoS 1 message."""
     assert got.token is not None
     return got.token
 
@@ -49,7 +49,7 @@ class Peer(logging.Handler):
         self.log.put_nowait(record.getMessage())
 
     async def serve(self, session: Session) -> None:
-        """What is run on every connection: announce it."""
+        """Record the session of a new connection."""
         self.sessions.put_nowait(session)
 
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
@@ -61,32 +61,32 @@ class Peer(logging.Handler):
         self.delivered.put_nowait((packet_id, reason))
 
     async def session(self) -> Session:
-        """The next session."""
+        """Return the next session."""
         return await soon(self.sessions.get())
 
     async def get(self, count: int) -> list[Got]:
-        """The next messages."""
+        """Return the next messages."""
         return [await soon(self.messages.get()) for _ in range(count)]
 
     async def warned(self) -> str:
-        """The next line of the log: why a connection ended or could not be made."""
+        """Return the next line of the log: why a connection ended or could not be made."""
         return await soon(self.log.get())
 
     async def failure(self) -> BaseException | None:
-        """What `keep_connected` raises, once it has ended."""
+        """Return the exception that `keep_connected` raised, once it has ended."""
         await asyncio.wait({self.task}, timeout=LIMIT_S)
         assert self.task.done()
         return self.task.exception()
 
 
 async def soon(result: Awaitable[T]) -> T:
-    """The result, or TimeoutError."""
+    """Return the result; raises TimeoutError after LIMIT_S."""
     async with asyncio.timeout(LIMIT_S):
         return await result
 
 
 def hasty(size: int) -> bytes:
-    """Randomness that makes pauses short: a 64th of what they may be at most."""
+    """Return bytes that make the random pauses short: 1/64 of their maximum."""
     return b"\4" + bytes(size - 1)
 
 
@@ -100,7 +100,10 @@ async def connected(
     serve: Callable[[Session], Awaitable[None]] | None = None,
     **options: Any,
 ) -> AsyncIterator[Peer]:
-    """Run it for as long as the block lasts; nothing may be left behind, no task and no complaint."""
+    """Run `keep_connected` until the block ends.
+
+    Then check that it has left no task and no unhandled exception.
+    """
     peer, complaints, loop = Peer(), [], asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     tasks = asyncio.all_tasks()
@@ -129,7 +132,7 @@ async def connected(
 
 
 async def turns(count: int) -> None:
-    """Let the loop turn: what is scheduled at the very end of a connection runs."""
+    """Let the event loop run `count` times, so that callbacks scheduled at the end of a connection run."""
     for _ in range(count):
         turn = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(turn.set_result, None)

@@ -1,6 +1,7 @@
-"""Nothing is left out in silence: a test whose part is missing says NOT RUN.
+"""Report tests that cannot run: a test whose part is missing fails with NOT RUN.
 
-It fails the run unless the environment variable MISSING_OK names the part: ``MISSING_OK="data mosquitto"``.
+The test is skipped instead if the environment variable MISSING_OK names the part:
+``MISSING_OK="data mosquitto"``.
 """
 
 import os
@@ -13,22 +14,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def missing_ok(part: str) -> bool:
-    """Whether the user has said that this part may be missing."""
+    """Return whether MISSING_OK names the part."""
     return part in os.environ.get("MISSING_OK", "").replace(",", " ").split()
 
 
-def not_run(part: str, why: str) -> NoReturn:
-    """End the test that runs: skipped if MISSING_OK names the part, failed otherwise."""
-    text = f"NOT RUN: {why} (MISSING_OK={part} accepts that)"
+def not_run(part: str, reason: str) -> NoReturn:
+    """Skip the running test if MISSING_OK names the part, else fail it."""
+    text = f"NOT RUN: {reason} (MISSING_OK={part} accepts that)"
     if missing_ok(part):
         pytest.skip(text)
     pytest.fail(text, pytrace=False)
 
 
 def data_folder() -> Path:
-    """The folder of real load traces: METERAGENT_DATA, or ../shared/data where it exists."""
-    named = os.environ.get("METERAGENT_DATA")
-    folder = Path(named) if named else ROOT.parent / "shared" / "data"
+    """Return the folder of real load traces: METERAGENT_DATA, or ../shared/data if it exists."""
+    override = os.environ.get("METERAGENT_DATA")
+    folder = Path(override) if override else ROOT.parent / "shared" / "data"
     if not folder.is_dir():
         not_run("data", "real load traces: set METERAGENT_DATA to their folder")
     return folder

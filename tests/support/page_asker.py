@@ -1,4 +1,4 @@
-"""Asks the page's application as a browser would, without a network; and over one, as little as it takes."""
+"""HTTP requests to the page: to its application directly, as a browser makes them, and over a socket."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ LIMIT_S = 10.0
 
 
 class Answer(NamedTuple):
-    """What came back; names of headers in small letters."""
+    """A response; header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -34,60 +34,64 @@ async def ask(
     body: bytes = b"",
     client: str = "127.0.0.1",
 ) -> Answer:
-    """One request to an ASGI application."""
-    asked = {"host": host, **(headers or {})}
+    """Send one request to an ASGI application and return the answer."""
+    request_headers = {"host": host, **(headers or {})}
     scope = {
         "type": "http",
         "method": method,
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in asked.items()],
+        "headers": [(name.lower().encode(), value.encode()) for name, value in request_headers.items()],
         "client": (client, 50_000),
         "server": ("127.0.0.1", 8321),
         "scheme": "http",
     }
-    coming, went = [{"type": "http.request", "body": body}], list[Message]()
+    incoming, sent_messages = [{"type": "http.request", "body": body}], list[Message]()
 
     async def receive() -> Message:
-        return coming.pop() if coming else {"type": "http.disconnect"}
+        return incoming.pop() if incoming else {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
-        went.append(message)
+        sent_messages.append(message)
 
     await app(scope, receive, send)
-    known = {name.decode(): value.decode() for name, value in went[0]["headers"]}
-    return Answer(went[0]["status"], known, b"".join(message.get("body", b"") for message in went[1:]))
+    answer_headers = {name.decode(): value.decode() for name, value in sent_messages[0]["headers"]}
+    return Answer(
+        sent_messages[0]["status"],
+        answer_headers,
+        b"".join(message.get("body", b"") for message in sent_messages[1:]),
+    )
 
 
 class Line:
-    """One connection to the server, that asks and reads events."""
+    """A connection to the server that sends requests and reads events."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def ask(self, path: str) -> int:
-        """Send a request; returns the answer's status, its headers read."""
+        """Send a request, read the headers of the answer, and return its status."""
         self.writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
         return int(head.split()[1])
 
     async def event(self, name: str) -> dict[str, Any]:
-        """The data of the next event of a name; others are passed over."""
+        """Return the data of the next event named `name`; skip other events."""
         async with asyncio.timeout(LIMIT_S):
             while True:
                 line = (await self.reader.readline()).decode()
                 assert line, "the stream has ended"
                 if line.strip() == f"event: {name}":
                     data = (await self.reader.readline()).decode().removeprefix("data: ")
-                    found: dict[str, Any] = json.loads(data)
-                    return found
+                    event: dict[str, Any] = json.loads(data)
+                    return event
 
 
 @asynccontextmanager
 async def line(port: int) -> AsyncIterator[Line]:
-    """A connection, closed when the block ends."""
+    """Open a connection, closed when the block ends."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield Line(reader, writer)

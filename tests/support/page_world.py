@@ -1,4 +1,4 @@
-"""The page without an agent: its server over facts of a real configuration, and what a test lets it see."""
+"""The page without an agent: its server over the facts of a real configuration, with state set by a test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -27,7 +27,7 @@ TOKEN = b"0123456789abcdef"
 
 @lru_cache
 def seen(stream: config.Stream) -> page.StreamView:
-    """What the agent tells the page of a stream; what is promised is worked out once for all tests."""
+    """Return the page's view of a stream; its promises are computed once for all tests."""
     nothing: Any = None
     running = WatchedStream(stream, Fraction(0), None, list, lambda _: True, lambda _: None)
     [view] = PageData([running], nothing, nothing, Counts(), nothing).view.streams
@@ -35,7 +35,7 @@ def seen(stream: config.Stream) -> page.StreamView:
 
 
 class PageWorld:
-    """One stream `main`; what the page is told of it is a test's to say."""
+    """The page's view of one stream `main`, whose state a test sets."""
 
     def __init__(self, **sections: str) -> None:
         self.stream = config.parse(written(**sections)).stream[0]
@@ -50,13 +50,13 @@ class PageWorld:
         self.upcoming: Upcoming | None = None
         self.timelines: dict[str, Timeline] = {}
         self.descriptor = describe(config.terms(self.stream))
-        known = replace(seen(self.stream), meters=lambda: self.meters)
+        stream_view = replace(seen(self.stream), meters=lambda: self.meters)
         self.problems: list[Problem] = []
-        self.view = page.View([known], self._glance, self._left, self.counts, self._problems)
+        self.view = page.View([stream_view], self._glance, self._left, self.counts, self._problems)
 
     @property
     def clock_ms(self) -> int:
-        """The time."""
+        """The time in milliseconds."""
         return self.now_ms
 
     async def _glance(self, _stream: str, _meter: str) -> page.Glance:
@@ -74,9 +74,9 @@ class PageWorld:
     async def serving(
         self, *, port: int, routes: tuple[page.Route, ...] = (), **settings: Any
     ) -> AsyncIterator["asyncio.Task[None]"]:
-        """The server, which listens, and is stopped when the block ends."""
-        where = page.Settings(port=port, **settings)
-        task = asyncio.create_task(page.serve(where, self.view, self.viewers, routes))
+        """Run the server until the block ends; it listens when the block starts."""
+        page_settings = page.Settings(port=port, **settings)
+        task = asyncio.create_task(page.serve(page_settings, self.view, self.viewers, routes))
         await asyncio.wait({task}, timeout=0)
         if task.done():
             task.result()
@@ -87,7 +87,7 @@ class PageWorld:
             await asyncio.wait({task})
 
     def read(self, watts: float, time_ms: int, meter: str = "house") -> None:
-        """The core shows an accepted reading, and the time that it covers, to whoever looks."""
+        """Show an accepted reading and the span that it covers to the page's viewers, as the core does."""
         observer, value_u = self.viewers.observer("main"), round(watts * MICRO)
         if observer is None:
             return
@@ -99,14 +99,14 @@ class PageWorld:
         timeline.integrate_to_watermark(time_ms)
 
     def record(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
-        """A record as it leaves."""
+        """Return a record as it leaves."""
         return RecordFormat.of(self.descriptor).record(meter, start_ms, 0, quanta)
 
     def release(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
-        """The runner passes a committed record on."""
+        """Pass a committed record on to the page's viewers, as the runner does, and return it."""
         payload = self.record(start_ms, quanta, meter)
         if meter in self.timelines:
-            # as the core closes it
+            # the core integrates up to the slot's end before it closes the slot
             self.timelines[meter].integrate_until(start_ms + config.terms(self.stream).step_ms)
         self.viewers.released("main", [Outgoing(f"private/{meter}/power", payload, start_ms, False)])
         return payload

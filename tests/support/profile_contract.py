@@ -1,12 +1,12 @@
-"""What every device's profile must keep, and the messages of our own making that it is held against.
+"""Rules that every device profile must keep, and helpers for the messages that test them.
 
-A case is a message of a device: its topic, its payload, and what each quantity must be found to be. All
-numbers, names and serial numbers in them are made up.
+A case is a message of a device: its topic, its payload, and the expected readings of each quantity. All
+numbers, names and serial numbers are invented.
 
-When a message is changed, a reading may change only if *the value itself* was: a leaf of the document that
-carries it (its carriers: those where another digit makes another reading), or an element taken from a
-list of them; in a payload that is no JSON, a byte within `value_places`. Every other change leaves the
-readings as they were, or is refused under a name.
+When a message is altered, a reading may change only if *the value itself* was altered: a leaf of the
+document that carries the value (a carrier: another digit there gives another reading), an element removed
+from a list of carriers, or, in a payload that is not JSON, a byte within `value_places`. Every other
+alteration leaves the readings unchanged, or is refused with a named reason.
 """
 
 import json
@@ -25,7 +25,7 @@ from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MICRO, UNIT_FACTOR, Kind
 
 NAMES = {"other", *REFUSALS}
-"""What a message that holds no reading may be counted as."""
+"""Counters for a message without a reading."""
 
 Stated = tuple[tuple[int | None, str], ...] | str
 """Readings as (time in ms or None, number in W or Wh), or the counter of a message without any."""
@@ -36,9 +36,9 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """A message of a device, and what it says.
+    """A message of a device, and its expected readings.
 
-    `readings` by the quantity's name; `kind` and `unit` where the profile leaves them to the configuration.
+    `readings` are by the quantity's name. `kind` and `unit` are set where the configuration chooses them.
     `identifies` are the strings in topic and payload that name a person, a place, a device or a contract.
     """
 
@@ -63,39 +63,39 @@ class Case:
 
     @property
     def meter(self) -> str | None:
-        """The segment of the topic that names the meter; None where none does."""
-        return next((one for one in self.topic.split("/") if one in self.identifies), None)
+        """The segment of the topic that names the meter; None if there is none."""
+        return next((segment for segment in self.topic.split("/") if segment in self.identifies), None)
 
     def quantity(self, name: str) -> Quantity:
-        """The quantity of a name."""
+        """Return the quantity of a name."""
         kinds = list(Kind) if self.kind is None else [self.kind]
-        found = [one for kind in kinds if (one := self.device.quantity(kind, name)) is not None]
-        assert found, f"{self.profile} has no quantity {name}"
-        return found[0]
+        quantities = [q for kind in kinds if (q := self.device.quantity(kind, name)) is not None]
+        assert quantities, f"{self.profile} has no quantity {name}"
+        return quantities[0]
 
     def scale(self, name: str) -> Fraction:
-        """How many W or Wh one of a quantity's own unit is."""
+        """Return the number of W or Wh in the quantity's unit."""
         scale = self.quantity(name).scale
         return Fraction(UNIT_FACTOR[self.unit or "W"]) if scale is None else scale
 
     def decoder(self, name: str) -> Decoder:
-        """The decoder of a quantity, in W or Wh."""
+        """Return the decoder of a quantity, in W or Wh."""
         quantity = self.quantity(name)
         unit = "W" if quantity.kind is Kind.POWER else "Wh"
         return profile.decoder(quantity.read, self.scale(name), unit, self.id)
 
     def stated(self, name: str) -> Outcome:
-        """What a quantity must be found to be."""
-        found = self.readings[name]
-        if isinstance(found, str):
-            return found
-        return tuple((time_ms, int(Fraction(number) * MICRO)) for time_ms, number in found)
+        """Return the expected outcome for a quantity."""
+        readings = self.readings[name]
+        if isinstance(readings, str):
+            return readings
+        return tuple((time_ms, int(Fraction(number) * MICRO)) for time_ms, number in readings)
 
 
 def outcome(decode: Decoder, payload: bytes) -> Outcome:
-    """What a decoder makes of a payload."""
+    """Return the readings that a decoder finds in a payload, or the reason for its refusal."""
     try:
-        return tuple((one.time_ms, one.value_u) for one in decode(payload))
+        return tuple((reading.time_ms, reading.value_u) for reading in decode(payload))
     except PayloadError as error:
         refusal = error
     assert refusal.reason in NAMES, refusal.reason
@@ -107,13 +107,13 @@ def outcome(decode: Decoder, payload: bytes) -> Outcome:
 
 
 class Raw(str):
-    """A number of a document, as it is written there."""
+    """A number of a document, as written."""
 
     __slots__ = ()
 
 
 def parsed(payload: bytes) -> Any:
-    """A payload as a document whose numbers are as written; None when it is no JSON of several fields."""
+    """Parse a payload into a document whose numbers stay as written; None if it is no JSON object or list."""
     try:
         document = json.loads(payload, parse_float=Raw, parse_int=Raw, parse_constant=Raw)
     except (ValueError, RecursionError):
@@ -122,26 +122,26 @@ def parsed(payload: bytes) -> Any:
 
 
 def written(node: Any) -> str:
-    """A document as JSON, numbers as they were."""
+    """Return a document as JSON, with its numbers as written."""
     if isinstance(node, Raw):
         return str(node)
     if isinstance(node, dict):
-        return "{" + ",".join(f"{json.dumps(key)}:{written(one)}" for key, one in node.items()) + "}"
+        return "{" + ",".join(f"{json.dumps(key)}:{written(child)}" for key, child in node.items()) + "}"
     if isinstance(node, list):
         return "[" + ",".join(map(written, node)) + "]"
     return json.dumps(node)
 
 
 def nodes(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every node of a document but its root."""
-    inside = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    for key, one in inside:
-        yield (*path, key), one
-        yield from nodes(one, (*path, key))
+    """Yield every node of a document except its root."""
+    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in children:
+        yield (*path, key), child
+        yield from nodes(child, (*path, key))
 
 
 def look(document: Any, path: Path) -> Any:
-    """The node at a path; None when there is none."""
+    """Return the node at a path; None if there is none."""
     for key in path:
         try:
             document = document[key]
@@ -151,18 +151,18 @@ def look(document: Any, path: Path) -> Any:
 
 
 def changed(document: Any, path: Path, change: Callable[[Any, str | int], None]) -> bytes:
-    """A document after `change(parent, key)` of the node at a path."""
+    """Return a document after `change(parent, key)` of the node at a path."""
     copy = json.loads(written(document), parse_float=Raw, parse_int=Raw, parse_constant=Raw)
     change(look(copy, path[:-1]), path[-1])
     return written(copy).encode()
 
 
-def others(leaf: Any) -> Iterator[Any]:
-    """A leaf with another last digit, another first digit, and a minute later."""
+def variants(leaf: Any) -> Iterator[Any]:
+    """Yield a leaf with another last digit, with another first digit, and a minute later."""
     if not isinstance(leaf, str):
         return
     for digit in (r"\d(?=\D*$)", r"(?<!\d)[1-9]"):
-        text, count = re.subn(digit, lambda found: str((int(found[0]) + 1) % 10), leaf, count=1)
+        text, count = re.subn(digit, lambda match: str((int(match[0]) + 1) % 10), leaf, count=1)
         if count:
             yield type(leaf)(text)
     if isinstance(leaf, Raw) and leaf.isdecimal():
@@ -170,40 +170,41 @@ def others(leaf: Any) -> Iterator[Any]:
 
 
 def put(value: Any) -> Callable[[Any, str | int], None]:
-    """A change that puts a value in a node's place."""
+    """Return a change that replaces a node with a value."""
 
     def change(parent: Any, key: str | int) -> None:
+        """Replace the node."""
         parent[key] = value
 
     return change
 
 
 def take(parent: Any, key: str | int) -> None:
-    """A change that takes the node out."""
+    """Remove a node."""
     del parent[key]
 
 
 def carriers(case: Case, name: str, document: Any) -> list[Path]:
-    """The leaves that carry a quantity's readings: another digit there makes another reading."""
+    """Return the paths of the leaves that carry a quantity's readings: another digit changes a reading."""
     decode, stated = case.decoder(name), case.stated(name)
 
     def carries(path: Path, leaf: Any) -> bool:
-        found = (outcome(decode, changed(document, path, put(one))) for one in others(leaf))
-        return any(not isinstance(one, str) and one != stated for one in found)
+        outcomes = (outcome(decode, changed(document, path, put(variant))) for variant in variants(leaf))
+        return any(not isinstance(result, str) and result != stated for result in outcomes)
 
     return [path for path, leaf in nodes(document) if carries(path, leaf)]
 
 
 class Changed(NamedTuple):
-    """A changed document: where, how, and the payload."""
+    """An altered document: the path of the alteration, its description, and the payload."""
 
     path: Path
-    how: str
+    change: str
     payload: bytes
 
 
 def damages(document: Any) -> Iterator[Changed]:
-    """A document with one field missing, null, of another type, or inside another."""
+    """Yield a document with one field removed, null, of another type, or inside another."""
     for path, node in nodes(document):
         yield Changed(path, "taken out", changed(document, path, take))
         values: dict[str, Any] = {
@@ -215,58 +216,58 @@ def damages(document: Any) -> Iterator[Changed]:
         }
         values |= {"in a list": [node, "canary"], "in an object": {"canary": node}}
         values |= {"NaN": Raw("NaN"), "text of it": str(node)} if isinstance(node, Raw) else {}
-        for how, value in values.items():
-            yield Changed(path, how, changed(document, path, put(value)))
+        for change, value in values.items():
+            yield Changed(path, change, changed(document, path, put(value)))
 
 
 def reordered(node: Any) -> Any:
-    """A document with the fields of every object in the other order."""
+    """Return a document with the fields of every object in reverse order."""
     if isinstance(node, dict):
-        return {key: reordered(one) for key, one in reversed(node.items())}
-    return [reordered(one) for one in node] if isinstance(node, list) else node
+        return {key: reordered(child) for key, child in reversed(node.items())}
+    return [reordered(child) for child in node] if isinstance(node, list) else node
 
 
 def extended(node: Any) -> Any:
-    """A document with one more field in every object."""
+    """Return a document with an additional field in every object."""
     if isinstance(node, dict):
-        return {"canary": Raw("7391155"), **{key: extended(one) for key, one in node.items()}}
-    return [extended(one) for one in node] if isinstance(node, list) else node
+        return {"canary": Raw("7391155"), **{key: extended(child) for key, child in node.items()}}
+    return [extended(child) for child in node] if isinstance(node, list) else node
 
 
 # Bytes --------------------------------------------------------------------------------------------
 
-INSTEAD = (b"", b"\0", b"7", b'"', b"x", b"\xff")
-"""What a byte is replaced by: two of them at each place, in turn."""
+SUBSTITUTES = (b"", b"\0", b"7", b'"', b"x", b"\xff")
+"""Replacements of a byte; each place is given two of them, in turn."""
 
 
 def damaged(payload: bytes) -> Iterator[tuple[int, bytes]]:
-    """A payload with one byte replaced, and where."""
+    """Yield a payload with one byte replaced, and the place of that byte."""
     for place in range(len(payload)):
-        for byte in INSTEAD[place % 3 :: 3]:
+        for byte in SUBSTITUTES[place % 3 :: 3]:
             if payload[place : place + 1] != byte:
                 yield place, payload[:place] + byte + payload[place + 1 :]
 
 
 def in_value(case: Case, place: int) -> bool:
-    """Whether a byte of a payload that is no JSON stands within a value."""
+    """Return whether a byte of a payload that is not JSON is within a value."""
     return any(
-        found.start(1) <= place < found.end(1)
+        match.start(1) <= place < match.end(1)
         for pattern in case.value_places
-        for found in re.finditer(pattern, case.payload)
+        for match in re.finditer(pattern, case.payload)
     )
 
 
 def value_differs(document: Any, payload: bytes, paths: Sequence[Path]) -> bool:
-    """Whether a changed document states something else where the value is."""
-    other = parsed(payload)
-    return any(look(other, path) not in (None, look(document, path)) for path in paths)
+    """Return whether an altered document has another value at one of the paths."""
+    altered = parsed(payload)
+    return any(look(altered, path) not in (None, look(document, path)) for path in paths)
 
 
-# What must not leave ------------------------------------------------------------------------------
+# Texts that must not leave ------------------------------------------------------------------------
 
 
 def strings(case: Case) -> set[str]:
-    """Every text of at least four characters that a message holds, and what of its topic identifies."""
+    """Return every text of at least four characters in a message, and the identifying parts of its topic."""
     document = parsed(case.payload)
     if document is None:
         texts = re.findall(r"[A-Za-z0-9]{4,}", case.payload.decode(errors="replace"))
@@ -276,7 +277,7 @@ def strings(case: Case) -> set[str]:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number."""
+    """Return whether a text is a number."""
     try:
         return Decimal(text).is_finite()
     except ArithmeticError:

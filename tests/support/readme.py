@@ -1,4 +1,4 @@
-"""README and the pages for users: their blocks, commands and configuration."""
+"""Blocks, commands and configuration in the README and the pages for users."""
 
 import re
 from functools import cache
@@ -39,7 +39,7 @@ BLOCKS = [
 
 
 def blocks(language: str) -> list[str]:
-    """The blocks of a language, in order."""
+    """Return the blocks of a language, in order."""
     return [block.text for block in BLOCKS if block.language == language]
 
 
@@ -49,18 +49,18 @@ TRY = (ROOT / "deploy" / "try.toml").read_text()
 
 
 def shortened(text: str, url: str) -> str:
-    """Return a configuration with another broker, and with windows that end soon."""
+    """Return a configuration with another broker and with short windows."""
     assert BROKER in text
     text = text.replace(BROKER, url)
     return text.replace('"1min"', '"1s"') if "[window]" in text else f'{text}window.length = "1s"\n'
 
 
 @cache
-def facts(more: str = "") -> dict[str, Any]:
-    """What `check` says of the README's configuration, with lines added."""
-    return facts_of(config.parse(HOME + more).stream[0])
+def facts(lines: str = "") -> dict[str, Any]:
+    """Return the facts that `check` reports on the README's configuration, with `lines` added."""
+    return facts_of(config.parse(HOME + lines).stream[0])
 
 
-def terms(more: str = "") -> Terms:
-    """The terms of the README's configuration, with lines added."""
-    return config.terms(config.parse(HOME + more).stream[0])
+def terms(lines: str = "") -> Terms:
+    """Return the terms of the README's configuration, with `lines` added."""
+    return config.terms(config.parse(HOME + lines).stream[0])

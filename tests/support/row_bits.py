@@ -1,4 +1,4 @@
-"""Bits of rows for tests: of a key that everybody knows, written down, and watched; and the plain sampler."""
+"""Bits of rows for tests: from a public key, with fixed words, or watched; and a plain sampler."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ KEY = bytes(range(32))
 PARAMETERS = [
     (1, Fraction(1, 220)),
     (1, Fraction(100)),
-    (1, Fraction(1, 2**31)),  # some rows are narrow, others wide
+    (1, Fraction(1, 2**31)),  # some rows are narrow, some wide
     (1, Fraction(1, 2**45 - 1)),
     (2, Fraction(7, 10)),
     (3, Fraction(1, 2**30)),
@@ -33,18 +33,18 @@ PARAMETERS = [
 
 
 def tag(number: int) -> bytes:
-    """A row's tag."""
+    """Return a row's tag."""
     return number.to_bytes(12, "little")
 
 
 def keyed(*numbers: int) -> KeyedRows:
-    """Rows with these tags."""
+    """Return rows with these tags."""
     return KeyedRows(KEY, b"".join(map(tag, numbers)))
 
 
 @dataclass
 class Written:
-    """Rows in which some words and streams were written down, by (row, page, at) and (row, page)."""
+    """Rows in which some words and streams are fixed, by (row, page, place) and (row, page)."""
 
     rows: RowBits
     written: Mapping[tuple[int, int, int], int] = field(default_factory=dict)
@@ -52,50 +52,50 @@ class Written:
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self.rows.count
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """As `word`, for each place."""
-        return np.stack([self.word(rows, page, at, dtype) for at in range(count)], axis=1)
+        """Return `count` words of each row, as `word` does."""
+        return np.stack([self.word(rows, page, place, dtype) for place in range(count)], axis=1)
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """What was written, elsewhere what the rows hold."""
-        found = self.rows.word(rows, page, at, dtype).copy()
+        """Return the fixed word where there is one, else the word of `rows`."""
+        words = self.rows.word(rows, page, at, dtype).copy()
         places = np.broadcast_to(np.asarray(at), rows.shape).tolist()
         for i, address in enumerate(zip(rows.tolist(), places, strict=True)):
             value = self.written.get((address[0], page, address[1]))
             if value is not None:
-                found[i] = value
-        return found
+                words[i] = value
+        return words
 
     def stream(self, row: int, page: int) -> Bits:
-        """What was written, elsewhere what the rows hold."""
+        """Return the fixed stream if there is one, else the stream of `rows`."""
         return self.streams.get((row, page)) or self.rows.stream(row, page)
 
 
 class Watched:
-    """Rows that remember which bits of which pages were read, and object to a second time."""
+    """Rows that record which words of which pages were read, and fail when a word is read twice."""
 
     def __init__(self, rows: RowBits) -> None:
         self._rows, self.count = rows, rows.count
         self.widths: dict[tuple[int, int], set[Any]] = {}
-        self.read: set[tuple[int, int, int]] = set()
+        self.read_words: set[tuple[int, int, int]] = set()
 
-    def _note(self, row: int, page: int, at: int, width: Any) -> None:
-        assert (row, page, at) not in self.read
-        self.read.add((row, page, at))
+    def _note(self, row: int, page: int, place: int, width: Any) -> None:
+        assert (row, page, place) not in self.read_words
+        self.read_words.add((row, page, place))
         self.widths.setdefault((row, page), set()).add(width)
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """Noted word by word."""
+        """Record each word, then return the words."""
         for row in rows.tolist():
-            for at in range(count):
-                self._note(row, page, at, dtype)
+            for place in range(count):
+                self._note(row, page, place, dtype)
         return self._rows.words(rows, page, count, dtype)
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Noted."""
+        """Record the word, then return it."""
         for row, place in zip(
             rows.tolist(), np.broadcast_to(np.asarray(at), rows.shape).tolist(), strict=True
         ):
@@ -103,7 +103,7 @@ class Watched:
         return self._rows.word(rows, page, at, dtype)
 
     def stream(self, row: int, page: int) -> Bits:
-        """Noted as one, which gives each bit once."""
+        """Record the stream as one word, then return it; the stream itself gives each bit once."""
         self._note(row, page, 0, "stream")
         return self._rows.stream(row, page)
 
@@ -112,18 +112,18 @@ class Watched:
 
 
 def plain_row(n: int, a: Fraction, rows: RowBits, row: int) -> list[int]:
-    """One row's noise by its definition: integers in a loop, no lines, every comparison by bits."""
-    table, which = table_of(n, a), np.array([row])
+    """Draw one row's noise by its definition: integers in a loop, no lines, every comparison bit by bit."""
+    table, row_array = table_of(n, a), np.array([row])
     for t in count():
-        word = int(rows.word(which, NOISE_BOUNDS, t, np.uint64)[0])
+        word = int(rows.word(row_array, NOISE_BOUNDS, t, np.uint64)[0])
         noise_bound = plain_radius(table, word, rows.stream(row, STREAMS + t))
         if noise_bound is not None:
-            return [plain_slot(noise_bound, rows, which, slot) for slot in range(n)]
+            return [plain_slot(noise_bound, rows, row_array, slot) for slot in range(n)]
     raise AssertionError
 
 
 def plain_radius(table: Table, word: int, bits: Bits) -> int | None:
-    """The noise bound that a word proposes, if it is kept: height + U < S w/w(M)."""
+    """Return the noise bound that a word proposes if it is accepted: height + U < S w/w(M); else None."""
     edges = [int(area) for area in table.areas]
     cell = max(j for j, edge in enumerate(edges) if edge <= word)
     if cell == len(edges) - 1:
@@ -136,22 +136,23 @@ def plain_radius(table: Table, word: int, bits: Bits) -> int | None:
         return None
 
     def beyond(k: int) -> tuple[int, int]:
+        """Return integer bounds of 2^k (S w/w(M) - height)."""
         lo, hi = table.envelope.weight_bounds(point, k + 64)
         return (lo * table.unit >> 64) - (height << k), (hi * table.unit >> 64) + 1 - (height << k)
 
     return point if bernoulli(beyond, bits) else None
 
 
-def plain_slot(noise_bound: int, rows: RowBits, which: Rows, slot: int) -> int:
-    """One place on {-R .. R}."""
+def plain_slot(noise_bound: int, rows: RowBits, row_array: Rows, slot: int) -> int:
+    """Draw one slot, uniform on {-R .. R}."""
     m = 2 * noise_bound + 1
     for k in count():
         if m > 1 << 32:
-            value = int(rows.word(which, SLOTS + k, slot, np.uint64)[0]) % (1 << (m - 1).bit_length())
+            value = int(rows.word(row_array, SLOTS + k, slot, np.uint64)[0]) % (1 << (m - 1).bit_length())
             if value < m:
                 return value - noise_bound
         else:
-            value, rest = divmod(int(rows.word(which, SLOTS + k, slot, np.uint32)[0]) * m, 1 << 32)
-            if rest >= (1 << 32) % m:
+            value, remainder = divmod(int(rows.word(row_array, SLOTS + k, slot, np.uint32)[0]) * m, 1 << 32)
+            if remainder >= (1 << 32) % m:
                 return value - noise_bound
     raise AssertionError

@@ -1,4 +1,4 @@
-"""What the tests of store, ledger and outbox share: terms, states, commits, and ends at any moment."""
+"""Terms, states, commits and crash points shared by the tests of store, ledger and outbox."""
 
 import subprocess
 import sys
@@ -42,20 +42,22 @@ THIRDS = replace(TERMS, step_ms=LENGTH_MS // 3)
 
 
 def with_mechanism(records: RecordFormat, mechanism: object) -> RecordFormat:
-    """The same format of records, with another mechanism in place of that of its terms."""
+    """Return the format of records with another mechanism in place of that of its terms."""
     terms = replace(records.terms)
-    terms.__dict__.update(mechanism=mechanism, sd=records.terms.sd)  # what it has worked out
+    terms.__dict__.update(
+        mechanism=mechanism, sd=records.terms.sd
+    )  # sets the cached properties of a frozen class
     return records._replace(descriptor=records.descriptor._replace(terms=terms))
 
 
 def open_store(path: Path, now_ms: int = 0, floor_ms: int | None = 0) -> Store:
-    """The store as most tests open it."""
+    """Open a store with the arguments that most tests use."""
     return Store.open(path, now_ms=now_ms, recovery_floor_ms=floor_ms, again_s=0)
 
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """A folder for a while, in memory where it can be."""
+    """Yield a temporary folder, in memory if possible."""
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         yield Path(folder)
@@ -63,7 +65,7 @@ def in_memory() -> Iterator[Path]:
 
 @contextmanager
 def fresh() -> Iterator[Store]:
-    """A new store in a folder of its own, in memory where it can be: one per example of a property."""
+    """Yield a new store in a temporary folder, in memory if possible: one for each example of a property."""
     with in_memory() as folder, open_store(folder / "db") as store:
         yield store
 
@@ -71,31 +73,34 @@ def fresh() -> Iterator[Store]:
 def state(
     k: int, noise_bound: int | None = None, accumulators: Sequence[int] = (7,), topic: str = "t"
 ) -> TimelineState:
-    """A meter whose k-th window is open; with a `noise_bound`, one of three slots, not all of them drawn."""
+    """Return the state of a meter whose k-th window is open.
+
+    With `noise_bound`, the window has three slots, of which only those of `accumulators` are drawn.
+    """
     slots = tuple(Slot(index, value) for index, value in enumerate(accumulators))
     terms = TERMS if noise_bound is None else THIRDS
     window = OpenWindow(k * LENGTH_MS, terms.id, topic, "m", noise_bound, len(slots), slots)
     return TimelineState(k * LENGTH_MS, None, None, (k + 1) * LENGTH_MS, 0, (window,))
 
 
-def opening(k: int, *meters: str, stream: str = "main", **how: Any) -> Commit:
-    """Each meter opens its k-th window: mark, charge and state."""
-    terms = TERMS if how.get("noise_bound") is None else THIRDS
+def opening(k: int, *meters: str, stream: str = "main", **options: Any) -> Commit:
+    """Return a commit in which each meter opens its k-th window: mark, charge and state."""
+    terms = TERMS if options.get("noise_bound") is None else THIRDS
     commit = Commit(stream, k * LENGTH_MS, terms={terms.id: terms})
     for meter in meters:
         commit.marks[meter] = (k + 1) * LENGTH_MS
-        commit.states[meter] = state(k, **how)
+        commit.states[meter] = state(k, **options)
     commit.charges[Charge(k * LENGTH_MS // DAY_MS * DAY_MS, TERMS.epsilon_per_w)] = Counter(meters)
     return commit
 
 
 def opened(commit: Commit) -> int:
-    """How many windows a commit charges."""
+    """Return the number of windows that a commit charges."""
     return sum(windows.total() for windows in commit.charges.values())
 
 
 def closing(k: int, *meters: str, stream: str = "main") -> Commit:
-    """Each meter closes its k-th window: a record leaves, no window is open."""
+    """Return a commit in which each meter closes its k-th window: a record leaves, and no window is open."""
     commit = Commit(stream, (k + 1) * LENGTH_MS)
     end_ms = (k + 1) * LENGTH_MS
     for meter in meters:
@@ -105,8 +110,8 @@ def closing(k: int, *meters: str, stream: str = "main") -> Commit:
 
 
 def sending(*due_ms: int, stream: str = "main", payload: bytes = b"record") -> Commit:
-    """Rows that fall due."""
-    rows = [Outgoing("private/m", payload, due, retain=False) for due in due_ms]
+    """Return a commit of outbox rows that are due at `due_ms`."""
+    rows = [Outgoing("private/m", payload, time_ms, retain=False) for time_ms in due_ms]
     return Commit(stream, 0, outgoing=rows)
 
 
@@ -118,7 +123,7 @@ def persist(
     now_ms: int = 0,
     budget: Budget | None = None,
 ) -> None:
-    """All that the agent does in one transaction."""
+    """Write a commit in one transaction, as the agent does."""
     with store.transaction() as tx:
         ledger.charge(tx, commit, budget)
         store.write(tx, commit)
@@ -127,19 +132,19 @@ def persist(
 
 
 def bytes_on_disk(path: Path) -> bytes:
-    """Everything in the store's files."""
+    """Return the bytes of all files of a store."""
     return b"".join(file.read_bytes() for file in sorted(path.parent.glob(path.name + "*")))
 
 
 def keep_writing(path: Path) -> NoReturn:
-    """A program to kill: windows open and close, the store too; it says k when window k is on disk."""
+    """Open and close windows and the store until killed; print k when window k is on disk."""
     while True:
         with open_store(path) as store:
-            known = store.snapshot("main")
-            first = known.marks.get("m", 0) // LENGTH_MS
-            if first and known.states["m"].windows:  # killed between opening and closing it
-                persist(store, closing(first - 1, "m"))
-            for k in range(first, first + 3):
+            snapshot = store.snapshot("main")
+            next_window = snapshot.marks.get("m", 0) // LENGTH_MS
+            if next_window and snapshot.states["m"].windows:  # killed between opening and closing the window
+                persist(store, closing(next_window - 1, "m"))
+            for k in range(next_window, next_window + 3):
                 persist(store, opening(k, "m"))
                 persist(store, closing(k, "m"))
                 sys.stdout.write(f"{k}\n")
@@ -147,24 +152,26 @@ def keep_writing(path: Path) -> NoReturn:
 
 
 def crash_points(folder: Path, copies: Path, action: Callable[[], object]) -> list[Path]:
-    """Copies of a folder as kill -9 would leave it at each line of the store that an action runs.
+    """Run an action and return copies of a folder as kill -9 would leave it at each line of the store's code.
 
-    Only where the folder differs from that of one line before. Another process makes the copies:
-    SQLite's locks of this one would be lost.
+    A copy is made only where the folder has changed since the line before. Another process makes the copies:
+    closing the files here would release this process's SQLite locks.
     """
-    found: list[Path] = []
-    before: set[tuple[str, int, int, int]] = set()
+    points: list[Path] = []
+    previous_files: set[tuple[str, int, int, int]] = set()
 
     def look() -> None:
-        nonlocal before
-        now = {(f.name, f.stat().st_ino, f.stat().st_size, f.stat().st_mtime_ns) for f in folder.iterdir()}
-        if now != before:
-            before = now
-            found.append(copies / str(len(found)))
-            subprocess.run(["cp", "-r", str(folder), str(found[-1])], check=True)
-            settle(found[-1])
+        """Copy the folder if it has changed."""
+        nonlocal previous_files
+        files = {(f.name, f.stat().st_ino, f.stat().st_size, f.stat().st_mtime_ns) for f in folder.iterdir()}
+        if files != previous_files:
+            previous_files = files
+            points.append(copies / str(len(points)))
+            subprocess.run(["cp", "-r", str(folder), str(points[-1])], check=True)
+            settle(points[-1])
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
+        """Look at the folder at each line of the store's code."""
         if "store" not in Path(frame.f_code.co_filename).parts:
             return None
         if event == "line":
@@ -178,4 +185,4 @@ def crash_points(folder: Path, copies: Path, action: Callable[[], object]) -> li
     finally:
         sys.settrace(tracing)
     look()
-    return found
+    return points

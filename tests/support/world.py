@@ -1,8 +1,7 @@
 """A small world around the core: a broker, a store, a clock and their failures, all in memory.
 
-`World` runs the real pipeline with labelled noise against a store that keeps what was committed,
-shows every commit to a `Witness`, and compares what is on disk and what is acknowledged with a
-`Model` of DESIGN.
+`World` runs the real pipeline with labelled noise against a store in memory. It passes every commit to a
+`Witness`, and compares the stored state and the acknowledgements with a `Model` of DESIGN.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,21 +30,21 @@ from tests.support.stores import with_mechanism
 from tests.support.witness import TERMS, WIDE, Draws, Labelled, Witness
 
 BASE_MS = 23_148 * DAY_MS
-"""A day of the year 2033; all times of the small world are near it."""
+"""A day of the year 2033, near which all times of the world are."""
 
 
 _decode = json_profile.decoder("power", "t")
 
 
 def decode(payload: bytes) -> list[Reading]:
-    """A reading in each line."""
+    """Return one reading for each line."""
     return [_decode(line) for line in payload.split(b"\n")]
 
 
 def stream(terms: Terms | Schedule = TERMS, **changes: Any) -> Stream:
-    """A stream of JSON readings under these terms, or on this schedule."""
+    """Return a stream of JSON readings with these terms or this schedule."""
     schedule = terms if isinstance(terms, Schedule) else Schedule(terms, Epoch(terms.length_ms))
-    known = Stream(
+    default = Stream(
         name="main",
         source=SourceTopic.parse("meters/{meter}/power"),
         sink_topic="private/{meter}/power",
@@ -58,42 +57,42 @@ def stream(terms: Terms | Schedule = TERMS, **changes: Any) -> Stream:
         max_payload=1000,
         secret=b"secret",
     )
-    return replace(known, **changes)
+    return replace(default, **changes)
 
 
 def message(
     time_ms: int, value: object, *, meter: str = "m1", received_ms: int | None = None, token: Any = None
 ) -> Message:
-    """A reading as it arrives; times are milliseconds after BASE_MS."""
+    """Return a reading as it arrives; times are milliseconds after BASE_MS."""
     payload = f'{{"t":{BASE_MS + time_ms},"power":{value}}}'.encode()
     received_ms = time_ms if received_ms is None else received_ms
     return Message(f"meters/{meter}/power", payload, False, BASE_MS + received_ms, token)
 
 
 class Disk(Protocol):
-    """What keeps commits."""
+    """A store of commits."""
 
     def snapshot(self) -> Snapshot:
-        """What the core is started with."""
+        """Return the state with which the core starts."""
 
     def write(self, commit: Commit) -> None:
-        """One transaction."""
+        """Write a commit in one transaction."""
 
 
 @dataclass
 class MemoryDisk:
-    """A small store that keeps every commit it is given, and nothing else."""
+    """A small store that keeps the state of every commit."""
 
     known: Snapshot = field(default_factory=lambda: Snapshot({}, {}, {}))
 
     def snapshot(self) -> Snapshot:
-        """A copy, so that nobody changes what is on disk."""
-        k = self.known
-        known = dict(k.marks), dict(k.states), dict(k.terms), k.floor_ms, dict(k.announced), dict(k.totals)
-        return Snapshot(*known)
+        """Return a copy of the state, which callers may change."""
+        s = self.known
+        fields = dict(s.marks), dict(s.states), dict(s.terms), s.floor_ms, dict(s.announced), dict(s.totals)
+        return Snapshot(*fields)
 
     def write(self, commit: Commit) -> None:
-        """Keep of a commit what a start needs."""
+        """Keep the parts of a commit that a start needs."""
         self.known.marks.update(commit.marks)
         self.known.terms.update(commit.terms)
         for meter, state in commit.states.items():
@@ -106,7 +105,7 @@ class MemoryDisk:
 
 
 class Queued(NamedTuple):
-    """A message at the broker, not acknowledged: its readings as (time, value)."""
+    """An unacknowledged message at the broker, with its readings as (time, value)."""
 
     id: int
     meter: str
@@ -114,21 +113,21 @@ class Queued(NamedTuple):
 
 
 class LabelledFormats(RecordFormats):
-    """The formats of records, whose terms have labels in place of noise."""
+    """Formats of records whose terms have labels in place of noise."""
 
-    def __init__(self, known: Mapping[str, Terms], draws: Draws) -> None:
+    def __init__(self, terms: Mapping[str, Terms], draws: Draws) -> None:
         self.draws = draws
-        super().__init__(known)
+        super().__init__(terms)
 
     def make(self, terms: Terms) -> RecordFormat:
-        """The format of some terms."""
+        """Return the format for records of these terms."""
         return with_mechanism(super().make(terms), Labelled(terms, self.draws))
 
 
 class World:
     """A broker, a store, a clock, and the core between them."""
 
-    def __init__(self, known: Stream, *, disk: Disk | None = None, model: bool = True) -> None:
+    def __init__(self, stream: Stream, *, disk: Disk | None = None, model: bool = True) -> None:
         self.now_ms = BASE_MS + 1
         self.closing_ms: int | None = None
         self.disk = MemoryDisk() if disk is None else disk
@@ -138,37 +137,37 @@ class World:
         self.queue: dict[int, Queued] = {}
         self.sent = 0
         self.epoch = 0
-        self.model = Model(known.schedule) if model else None
+        self.model = Model(stream.schedule) if model else None
         self.saved: dict[str, Meter] = {}
         self.arrived: list[Message] = []
-        self.start(known)
+        self.start(stream)
 
-    def start(self, known: Stream) -> None:
-        """Start the core with what is on disk; the broker delivers again what was not acknowledged."""
-        self.stream = known
+    def start(self, stream: Stream) -> None:
+        """Start the core from disk; the broker redelivers unacknowledged messages."""
+        self.stream = stream
         for meter in set(self.witness.names.values()):
             self._name(meter)
-        self.pipeline = Pipeline(known, self.disk.snapshot(), Spending(), SeededBits(1), self.counts)
+        self.pipeline = Pipeline(stream, self.disk.snapshot(), Spending(), SeededBits(1), self.counts)
         self.pipeline._formats = LabelledFormats(self.disk.snapshot().terms, self.draws)
         self.reconnect()
 
     def reconnect(self) -> None:
-        """A new connection: what is not acknowledged comes again, and old tokens mean nothing."""
+        """Open a new connection: unacknowledged messages are redelivered, and earlier tokens are void."""
         self.epoch += 1
         self.arrived = [self._delivery(queued) for queued in self.queue.values()]
 
-    def crash(self, known: Stream | None = None) -> None:
-        """Lose everything in memory and start again, perhaps with another configuration."""
+    def crash(self, stream: Stream | None = None) -> None:
+        """Lose everything in memory and start again, with another configuration if one is given."""
         if self.model is not None:
-            self.model.load(self.saved, (known or self.stream).schedule)
-        self.start(known or self.stream)
+            self.model.load(self.saved, (stream or self.stream).schedule)
+        self.start(stream or self.stream)
 
     def send(self, meter: str, time_ms: int, value_u: int) -> None:
-        """A meter publishes a reading."""
+        """Publish a reading of a meter."""
         self.send_pack(meter, (time_ms, value_u))
 
     def send_pack(self, meter: str, *readings: tuple[int, int]) -> None:
-        """A meter publishes a message of several readings, as (time, value)."""
+        """Publish a message of several readings, as (time, value)."""
         self._name(meter)
         self.sent += 1
         self.queue[self.sent] = Queued(self.sent, meter, readings)
@@ -187,7 +186,7 @@ class World:
         return Message(f"meters/{queued.meter}/power", text.encode(), False, self.now_ms, token)
 
     def feed(self, fails: str = "") -> None:
-        """One turn of the agent; it `fails` before or after the transaction, or not at all."""
+        """Run one turn of the agent; it `fails` before or after the transaction, or not at all."""
         batch, self.arrived = self.arrived, []
         closing_ms = self.now_ms if self.closing_ms is None else self.closing_ms
         with patch.object(slot, "reach", lambda *_: WIDE):  # labels are wider than any noise
@@ -213,7 +212,7 @@ class World:
                 del self.queue[id_]
 
     def _arrivals(self, message: Message) -> list[Arrival]:
-        """The readings of a message, in order of their time."""
+        """Return the readings of a message, sorted by time."""
         queued = self.queue[message.token[1]]
         return [
             Arrival(queued.meter, time_ms, value_u, message.received_ms, message.token)
@@ -221,9 +220,10 @@ class World:
         ]
 
     def _agrees(self, effects: Effects, free: Iterable[Any]) -> None:
-        """Laws 3 and 7: what is on disk is noise + energy so far, and frees these messages.
+        """Laws 3 and 7: check the accumulators on disk and the acknowledgements.
 
-        Of a register's slot up to whose newest reading all is covered it is that reading minus those.
+        An accumulator is noise + energy so far. Where a register's slot is covered up to its newest reading,
+        the accumulator is masked: it is that reading minus noise and energy.
         """
         assert self.model is not None
         assert sorted(effects.acknowledge) == sorted(free), "acknowledged too early, too late or twice"
@@ -232,34 +232,35 @@ class World:
             assert state.integrated_until_ms == account.covered_ms
             standing = account.masked or account.standing_slot()
             for window in state.windows:
-                for kept in window.slots:
-                    masked = kept.slot_index == window.masked
-                    label, terms = self.witness.draw_in(kept, window)
-                    begun = kept.accumulator
+                for slot_state in window.slots:
+                    masked = slot_state.slot_index == window.masked
+                    label, terms = self.witness.draw_in(slot_state, window)
+                    rest = slot_state.accumulator
                     stands = (
                         standing is not None
-                        and standing.start_ms == window.start_ms + terms.stretches(kept.slot_index)[0][0]
+                        and standing.start_ms
+                        == window.start_ms + terms.stretches(slot_state.slot_index)[0][0]
                     )
                     assert masked == stands, "a register is kept, or masked where it need not be"
-                    assert type(begun) is int, "a fraction, which noise does not cover"
+                    assert type(rest) is int, "a fraction, which noise does not cover"
                     if standing is not None and stands:
-                        begun = standing.value_u * terms.interval_ms - begun
-                    begun -= int(account.energy(window.start_ms, kept.slot_index, terms))
-                    self.witness.begins(label, begun, kept.slot_index, "an accumulator is wrong")
+                        rest = standing.value_u * terms.interval_ms - rest
+                    rest -= int(account.energy(window.start_ms, slot_state.slot_index, terms))
+                    self.witness.begins(label, rest, slot_state.slot_index, "an accumulator is wrong")
 
     def check_records(self) -> None:
-        """Every record says what the design says: its slot's energy, rounded with the dither on disk."""
+        """Check that every record is its slot's energy, rounded with the dither on disk."""
         assert self.model is not None
-        for seen, record in self.witness.records.items():
-            label, *_ = self.witness.places.get(seen, (0,))
+        for labelled, record in self.witness.records.items():
+            label, *_ = self.witness.places.get(labelled, (0,))
             dither = self.witness.dithers.get(label)
-            expected = self.model.meters[seen.meter].quanta(
+            expected_quanta = self.model.meters[labelled.meter].quanta(
                 record.window_ms, record.place, record.terms, dither
             )
-            assert record.quanta in expected
+            assert record.quanta in expected_quanta
 
     def run_to(self, time_ms: int) -> None:
-        """Let time pass, waking the core when something has arrived and whenever it wants to be."""
+        """Let time pass; feed the core when something has arrived and at each of its deadlines."""
         if self.arrived:
             self.feed()
         while (deadline_ms := self.pipeline.deadline_ms(closing=True)) is not None and deadline_ms <= time_ms:

@@ -1,1 +1,1 @@
-"""Messages of known devices, of our own making: one module a family, each with its `CASES`."""
+"""Invented messages of supported devices: one module for each family, with its `CASES`."""

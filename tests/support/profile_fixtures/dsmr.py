@@ -1,4 +1,4 @@
-"""P1 telegrams and what dsmr-reader makes of them, of our own making."""
+"""Invented P1 telegrams, and the messages that dsmr-reader publishes from them."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ _SERIALS = (
 
 
 def _crc(data: bytes) -> int:
-    """The sum of a telegram, bit by bit as the standard says it."""
+    """Return the checksum of a telegram, bit by bit as the standard defines it."""
     crc = 0
     for byte in data:
         crc ^= byte
@@ -25,7 +25,7 @@ def _crc(data: bytes) -> int:
 
 
 def telegram(header: str, *lines: str, checked: bool = True) -> bytes:
-    """A telegram with its sum."""
+    """Return a telegram with its checksum."""
     body = ("\r\n".join([f"/{header}", "", *lines]) + "\r\n!").encode()
     return body + (f"{_crc(body):04X}\r\n".encode() if checked else b"\r\n")
 
@@ -127,7 +127,7 @@ _READ = {
 
 
 def _p1(what: str, payload: bytes, **readings: Any) -> Case:
-    named = {name.replace("_", "-"): one for name, one in readings.items()}
+    named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
     return Case("dsmr-p1", what, "dsmr/raw", payload, named, _SERIALS, _VALUES)
 
 

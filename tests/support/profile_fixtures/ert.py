@@ -1,4 +1,4 @@
-"""Messages of American ERT meters, as rtl_433, rtlamr and rtlamr2mqtt send them. Of our own making."""
+"""Invented messages of American ERT meters, as rtl_433, rtlamr and rtlamr2mqtt send them."""
 
 import json
 from typing import Any
@@ -7,17 +7,17 @@ from tests.support.profile_contract import Case
 
 _MINE, _NEIGHBOUR = "51423977", "60718884"
 _NOON_MS = 1_795_176_000_000
-_COUNTS = [7, 11, 3, 0, 0, 24, *(one * 37 % 50 for one in range(40)), 9]
+_COUNTS = [7, 11, 3, 0, 0, 24, *(i * 37 % 50 for i in range(40)), 9]
 """The last 47 intervals, newest first."""
 _OFFSET = 4088
-"""Of 1/16 s: 255.5 s."""
+"""The age of the newest interval in 1/16 s: 255.5 s."""
 _END_MS = _NOON_MS - 255_000
-"""Half a second is rounded up: the newest interval ended 255 s before noon."""
+"""The end of the newest interval, 255 s before noon: the half second is rounded up."""
 _BLOCK = {"DifferentialConsumptionIntervals": _COUNTS, "TransmitTimeOffset": _OFFSET}
 
 
 def _intervals(end_ms: int) -> tuple[tuple[int, str], ...]:
-    """The intervals as readings of 1 Wh a count, oldest first."""
+    """Return the intervals as readings of 1 Wh for each count, oldest first."""
     placed = [(end_ms - place * 300_000, str(count)) for place, count in enumerate(_COUNTS)]
     return tuple(reversed(placed))
 
@@ -32,7 +32,7 @@ def _rtl_433(model: str, **fields: Any) -> bytes:
 
 
 def _case(profile: str, topic: str, what: str, payload: bytes, id_: str | None, **readings: Any) -> Case:
-    named = {name.replace("_", "-"): one for name, one in readings.items()}
+    named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
     return Case(profile, what, topic, payload, named, (_MINE, _NEIGHBOUR, "cellar-pi"), id=id_, unit="Wh")
 
 

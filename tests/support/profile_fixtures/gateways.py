@@ -1,4 +1,4 @@
-"""Messages of Glow, ChirpStack, IAMMETER and devices that send SenML. Of our own making."""
+"""Invented messages of Glow, ChirpStack, IAMMETER and devices that send SenML."""
 
 import json
 from typing import Any
@@ -62,14 +62,14 @@ def _iammeter(what: str, readings: dict[str, Any], **rows: Any) -> Case:
     return Case("iammeter", what, f"device/{_SERIAL}/realtime", payload, readings, (_SERIAL, "C0FFEE4D8811"))
 
 
-def _chirpstack(what: str, fields: dict[str, Any], readings: dict[str, Any], **other: Any) -> Case:
+def _chirpstack(what: str, fields: dict[str, Any], readings: dict[str, Any], **options: Any) -> Case:
     topic = f"application/1/device/{_EUI}/event/up"
     identifies = (_EUI, "Gartenweg9", "0016c0ffee4d7788")
-    return Case("chirpstack", what, topic, json.dumps(fields).encode(), readings, identifies, **other)
+    return Case("chirpstack", what, topic, json.dumps(fields).encode(), readings, identifies, **options)
 
 
-def _senml(what: str, pack: list[dict[str, Any]], readings: dict[str, Any], **other: Any) -> Case:
-    return Case("senml", what, f"senml/{_SERIAL}", json.dumps(pack).encode(), readings, (_SERIAL,), **other)
+def _senml(what: str, pack: list[dict[str, Any]], readings: dict[str, Any], **options: Any) -> Case:
+    return Case("senml", what, f"senml/{_SERIAL}", json.dumps(pack).encode(), readings, (_SERIAL,), **options)
 
 
 CASES = (
@@ -104,7 +104,7 @@ CASES = (
     ),
     _chirpstack(
         "no codec",
-        {name: one for name, one in _UPLINK.items() if name != "object"},
+        {name: field for name, field in _UPLINK.items() if name != "object"},
         {"power": "refused_missing"},
         unit="W",
     ),

@@ -1,4 +1,4 @@
-"""Messages of Home Assistant's statestream and of ESPHome, of our own making."""
+"""Invented messages of Home Assistant's statestream and of ESPHome."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Messages of programs that read meters: vzlogger, sml2mqtt, wmbusmeters, emonhub. Of our own making."""
+"""Invented messages of programs that read meters: vzlogger, sml2mqtt, wmbusmeters, emonhub."""
 
 import json
 from typing import Any
@@ -35,8 +35,8 @@ _EMON: dict[str, Any] = {
 }
 
 
-def _ami(what: str, readings: dict[str, Any], **other: Any) -> Case:
-    fields = {**_AMI, **other}
+def _ami(what: str, readings: dict[str, Any], **changes: Any) -> Case:
+    fields = {**_AMI, **changes}
     return Case(
         "wmbusmeters",
         what,

@@ -1,4 +1,4 @@
-"""Messages of Shelly devices, of our own making."""
+"""Invented messages of Shelly devices."""
 
 import json
 from typing import Any
@@ -61,12 +61,15 @@ _MINUTES = ((1795175880000, "0.91255"), (1795175940000, "0.788004"), (1795176000
 
 
 def _rpc(device: str, method: str = "NotifyStatus", **components: Any) -> bytes:
-    params = {"ts": 1795176034.07, **{name.replace("_", ":"): one for name, one in components.items()}}
+    params = {
+        "ts": 1795176034.07,
+        **{name.replace("_", ":"): component for name, component in components.items()},
+    }
     return json.dumps({"src": device, "dst": f"{device}/events", "method": method, "params": params}).encode()
 
 
 def _case(what: str, profile: str, topic: str, payload: bytes, **readings: Any) -> Case:
-    named = {name.replace("_", "-"): one for name, one in readings.items()}
+    named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
     return Case(f"shelly-{profile}", what, topic, payload, named, _IDENTIFIES)
 
 
@@ -85,7 +88,7 @@ CASES = (
         "gen2-em",
         f"{_EM}/events/rpc",
         _rpc(_EM, em_0=_EM_STATUS),
-        **{name: ((_TS, one),) for name, one in _EM_POWER.items()},
+        **{name: ((_TS, watts),) for name, watts in _EM_POWER.items()},
         **{"import": "other", "export": "other"},
     ),
     _case(
@@ -93,7 +96,7 @@ CASES = (
         "gen2-em",
         f"{_EM}/status/em:0",
         json.dumps(_EM_STATUS).encode(),
-        **{name: ((None, one),) for name, one in _EM_POWER.items()},
+        **{name: ((None, watts),) for name, watts in _EM_POWER.items()},
         **{"import": "refused_missing"},
     ),
     _case(

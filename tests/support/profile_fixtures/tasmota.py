@@ -1,4 +1,4 @@
-"""Messages of Tasmota, of our own making."""
+"""Invented messages of Tasmota."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ def _sensor(**sections: Any) -> bytes:
 
 
 def _plug(what: str, payload: bytes, **readings: Any) -> Case:
-    named = {name.replace("_", "-"): one for name, one in readings.items()}
+    named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
     return Case("tasmota", what, f"tele/{_NAME}/SENSOR", payload, named, (_NAME,))
 
 

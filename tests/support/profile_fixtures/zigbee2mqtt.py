@@ -1,4 +1,4 @@
-"""Messages of Zigbee2MQTT, of our own making."""
+"""Invented messages of Zigbee2MQTT."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ _PLUG: dict[str, Any] = {
 
 
 def _case(what: str, message: Any, **readings: Any) -> Case:
-    named = {name.replace("_", "-"): one for name, one in readings.items()}
+    named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
     payload = json.dumps(message).encode()
     return Case("zigbee2mqtt", what, f"zigbee2mqtt/{_NAME}", payload, named, (_NAME,))
 

@@ -1,19 +1,20 @@
-"""What left, with its error bands, for Prometheus: the receiving side of private streams.
+"""Export private streams with their error bands to Prometheus, on the receiving side.
 
     python exporter.py --url mqtt://utility.example --topic 'private/#' --listen 0.0.0.0:9321
 
-It subscribes, reads records and descriptors with `meteragent.consume`, and tells of each home's newest slot
-the private value, the ends of its 95 % interval, and the standard deviation of its noise; and of all
-homes the mean with its own interval, which is the sharper the more there are. A stream is a topic in which
-`+` stands for the home; homes are told apart by the names under which they leave.
+The exporter subscribes, and reads records and descriptors with `meteragent.consume`. For each home's newest
+slot it exports the private value, the ends of its 95 % interval, and the standard deviation of its noise.
+For all homes it exports the mean with its interval, which is narrower the more homes there are. A stream is
+a topic in which `+` stands for the home; homes are distinguished by their public ids.
 
 Rules:
-1. Of each stream the two newest slots are kept. A home is told from the newer one that has it, the mean
-   is that of the newer one once as many homes have arrived in it as in the one before: an average over
-   those that came first would jump with every slot. A home that is in neither is no longer told.
-2. Prometheus notes a value when it asks for it, not when it was so: a slot's value is on the time axis
-   from when it arrived, the slot's length late. `slot_end_seconds` says which slot it is.
-3. What is no record, no descriptor or not in agreement is counted, never shown.
+1. The two newest slots of each stream are kept. A home's value is that of the newest slot that contains the
+   home; a home in neither slot is not exported. The mean is that of the newest slot once this slot contains
+   as many homes as the slot before: a mean over the homes that arrive first would jump with every slot.
+2. Prometheus stamps a value with the time of the scrape: on its time axis, a slot's value begins when the
+   record arrives, one slot length late. `slot_end_seconds` identifies the slot.
+3. A message that is neither a record nor a descriptor, or contradicts its descriptor, is counted and not
+   exported.
 """
 
 import argparse
@@ -40,11 +41,11 @@ from meteragent.domain.units import DAY_MS, HOUR_MS
 COVERAGE = 0.95
 STREAMS = 100
 HOMES = 10_000
-"""Streams, and homes of each; further ones are refused and counted."""
+"""The most streams, and the most homes of each; messages of further ones are refused and counted."""
 TERMS = 10_000
-"""Descriptors that are remembered; further ones are refused and counted."""
+"""The most descriptors in memory; further ones are refused and counted."""
 RECONNECT_MAX_S = 30
-"""How long it waits at most before it tries to connect again."""
+"""The longest pause before the client reconnects."""
 
 _PARTS = {
     "": "the private value of the newest slot, or of all homes the mean; negative values are normal",
@@ -55,7 +56,7 @@ _PARTS = {
 
 
 class Stream(NamedTuple):
-    """What homes have in common that have a mean: topic, unit, and how long a slot lasts."""
+    """What the homes of a mean have in common: topic, unit, and the length of a slot."""
 
     topic: str
     unit: str
@@ -63,24 +64,24 @@ class Stream(NamedTuple):
 
 
 class Home(NamedTuple):
-    """A home; of a mean day one of its bands."""
+    """A home, or one band of a home's mean day."""
 
     meter: str
     band: str
 
 
-class Shown(NamedTuple):
-    """What is told of a home: its record as a series, and the estimate from it."""
+class HomeValue(NamedTuple):
+    """A home's record as a series, and the estimate from it."""
 
     series: Series
     estimate: Estimate
 
 
-Slot = dict[Home, Shown]
+Slot = dict[Home, HomeValue]
 
 
 class Board(Collector):
-    """What is known of all homes just now; fed by one thread, collected by another."""
+    """The newest slots of all homes; one thread writes them, another collects the metrics."""
 
     def __init__(self) -> None:
         self.connected = False
@@ -90,7 +91,7 @@ class Board(Collector):
         self._lock = threading.Lock()
 
     def take(self, topic: str, payload: bytes) -> None:
-        """A message has come."""
+        """Process a message."""
         with self._lock:
             self._messages += 1
             try:
@@ -103,28 +104,28 @@ class Board(Collector):
 
     def _describe(self, terms: Descriptor) -> None:
         if len(self._terms) >= TERMS and terms.id not in self._terms:
-            raise ValueError("more descriptors than are remembered")
+            raise ValueError("too many descriptors")
         self._terms[terms.id] = terms
 
     def _note(self, topic: str, record: Record) -> None:
-        """A record of one of the two newest slots of its stream."""
+        """Keep a record if its slot is one of the two newest of its stream."""
         series = Series.of([record], self._terms)
-        shown = Shown(series, series.value(record.time_ms, COVERAGE, record.band))
+        home_value = HomeValue(series, series.value(record.time_ms, COVERAGE, record.band))
         segments = ("+" if segment == record.meter else segment for segment in topic.split("/"))
         stream = Stream("/".join(segments), record.unit, _lasting(record.step_ms))
         if len(self._slots) >= STREAMS and stream not in self._slots:
-            raise ValueError("more streams than are told")
+            raise ValueError("too many streams")
         slots = self._slots.setdefault(stream, {})
         slot = slots.setdefault(record.time_ms, {})
         home = Home(record.meter, record.band or "")
         if len(slot) >= HOMES and home not in slot:
-            raise ValueError("more homes than are told")
-        slot[home] = shown
-        for old_ms in sorted(slots)[:-2]:
-            del slots[old_ms]
+            raise ValueError("too many homes")
+        slot[home] = home_value
+        for expired_ms in sorted(slots)[:-2]:
+            del slots[expired_ms]
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics, at one moment."""
+        """Yield all metrics, as of one moment."""
         with self._lock:
             yield GaugeMetricFamily(
                 "meteragent_exporter_connected", "1: there is a connection to the broker", self.connected
@@ -141,9 +142,9 @@ class Board(Collector):
 
     def _homes(self) -> Iterator[Metric]:
         rows = [
-            ([*stream, *home], shown.estimate)
+            ([*stream, *home], home_value.estimate)
             for stream, slots in self._slots.items()
-            for home, shown in _newest(slots).items()
+            for home, home_value in _newest(slots).items()
         ]
         yield from _family("meteragent_private_value", (*Stream._fields, *Home._fields), rows)
 
@@ -157,8 +158,8 @@ class Board(Collector):
         for stream, slots in self._slots.items():
             time_ms = _complete(slots)
             bands: defaultdict[str, list[Series]] = defaultdict(list)
-            for home, shown in slots[time_ms].items():
-                bands[home.band].append(shown.series)
+            for home, home_value in slots[time_ms].items():
+                bands[home.band].append(home_value.series)
             for band, homes in bands.items():
                 rows.append(([*stream, band], mean_value(homes, time_ms, COVERAGE, band or None)))
                 counts.add_metric([*stream, band], len(homes))
@@ -182,22 +183,22 @@ class Board(Collector):
 
 
 def _lasting(step_ms: int) -> str:
-    """How long a slot lasts, by a name that does not change with summer time or the month."""
+    """Return the length of a slot under a name that does not depend on summer time or the month."""
     if step_ms < 22 * HOUR_MS:
         return f"{step_ms / 60_000:g}min"
     return "1d" if step_ms < 1.5 * DAY_MS else "1w" if step_ms < 8 * DAY_MS else "1mo"
 
 
 def _newest(slots: dict[int, Slot]) -> Slot:
-    """Of each home what there is of the newest slot that has it."""
-    found: Slot = {}
+    """Return each home's value in the newest slot that contains the home."""
+    homes: Slot = {}
     for time_ms in sorted(slots):
-        found |= slots[time_ms]
-    return found
+        homes |= slots[time_ms]
+    return homes
 
 
 def _complete(slots: dict[int, Slot]) -> int:
-    """The slot that the mean is of: the newest, once it has as many homes as the one before (rule 1)."""
+    """Return the slot of the mean: the newest, once it has as many homes as the one before (rule 1)."""
     *earlier, newest = sorted(slots)
     return earlier[-1] if earlier and len(slots[newest]) < len(slots[earlier[-1]]) else newest
 
@@ -205,70 +206,77 @@ def _complete(slots: dict[int, Slot]) -> int:
 def _family(
     name: str, labels: Sequence[str], rows: Sequence[tuple[Sequence[str], Estimate]]
 ) -> Iterator[Metric]:
-    """An estimate's value, ends and standard deviation as four metrics."""
+    """Yield an estimate's value, interval ends and standard deviation as four metrics."""
     for part, text in _PARTS.items():
         family = GaugeMetricFamily(name + part, text, labels=labels)
-        for values, one in rows:
-            number = {"": one.value, "_low": one.low, "_high": one.high, "_sd": one.sd}[part]
-            family.add_metric(values, number)
+        for values, estimate in rows:
+            numbers = {"": estimate.value, "_low": estimate.low, "_high": estimate.high, "_sd": estimate.sd}
+            family.add_metric(values, numbers[part])
         yield family
 
 
 def client(board: Board, url: str, topic: str, username: str | None, password: str | None) -> Client:
-    """A client that has begun to connect, subscribes whenever it is connected, and feeds the board.
+    """Return a client that is connecting, subscribes at each connection, and feeds the board.
 
     Raises:
-        ValueError: the URL is none of MQTT.
+        ValueError: the URL is not an MQTT URL.
     """
     parts = urlsplit(url)
     if parts.scheme not in {"mqtt", "mqtts"} or not parts.hostname:
         raise ValueError(f"{url} is not a URL such as mqtts://utility.example:8883")
-    made = Client(CallbackAPIVersion.VERSION2)
-    made.reconnect_delay_set(1, RECONNECT_MAX_S)
+    mqtt_client = Client(CallbackAPIVersion.VERSION2)
+    mqtt_client.reconnect_delay_set(1, RECONNECT_MAX_S)
     if username is not None:
-        made.username_pw_set(username, password)
+        mqtt_client.username_pw_set(username, password)
     if parts.scheme == "mqtts":
-        made.tls_set_context(ssl.create_default_context())
+        mqtt_client.tls_set_context(ssl.create_default_context())
 
     def on_connect(
-        made: Client, _: object, __: ConnectFlags, code: ReasonCode, ___: Properties | None
+        mqtt_client: Client, _: object, __: ConnectFlags, code: ReasonCode, ___: Properties | None
     ) -> None:
+        """Subscribe."""
         board.connected = not code.is_failure
-        made.subscribe(topic, qos=1)
+        mqtt_client.subscribe(topic, qos=1)
 
     def on_disconnect(
         _: Client, __: object, ___: DisconnectFlags, ____: ReasonCode, _____: Properties | None
     ) -> None:
+        """Record the end of the connection."""
         board.connected = False
 
     def on_message(_: Client, __: object, message: MQTTMessage) -> None:
+        """Pass the message to the board."""
         board.take(message.topic, bytes(message.payload))
 
-    made.on_connect, made.on_disconnect, made.on_message = on_connect, on_disconnect, on_message
-    made.connect_async(parts.hostname, parts.port or (8883 if parts.scheme == "mqtts" else 1883))
-    return made
+    mqtt_client.on_connect, mqtt_client.on_disconnect, mqtt_client.on_message = (
+        on_connect,
+        on_disconnect,
+        on_message,
+    )
+    mqtt_client.connect_async(parts.hostname, parts.port or (8883 if parts.scheme == "mqtts" else 1883))
+    return mqtt_client
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until the process is ended."""
+    """Serve metrics until the process ends."""
     parser = argparse.ArgumentParser(description="Private streams with their error bands, for Prometheus.")
     add = parser.add_argument
-    add("--url", required=True, metavar="mqtts://HOST", help="the broker that private records arrive at")
-    add("--topic", default="private/#", help="what to subscribe to; default %(default)s")
+    add("--url", required=True, metavar="mqtts://HOST", help="the broker at which private records arrive")
+    add("--topic", default="private/#", help="the topic filter; default %(default)s")
     add("--username")
     add("--password-file", type=Path, metavar="FILE")
     add("--listen", default="127.0.0.1:9321", metavar="HOST:PORT", help="default %(default)s")
-    given = parser.parse_args(arguments)
-    host, _, port = given.listen.rpartition(":")
-    password = None if given.password_file is None else given.password_file.read_text().rstrip("\r\n")
+    options = parser.parse_args(arguments)
+    host, _, port = options.listen.rpartition(":")
+    password = None if options.password_file is None else options.password_file.read_text().rstrip("\r\n")
     board, registry = Board(), CollectorRegistry()
     registry.register(board)
     try:
-        made = client(board, given.url, given.topic, given.username, password)
+        mqtt_client = client(board, options.url, options.topic, options.username, password)
     except ValueError as error:
         parser.error(str(error))
     start_http_server(int(port), host, registry)
-    made.loop_forever(retry_first_connection=True)
+    mqtt_client.loop_forever(retry_first_connection=True)
 
 
 if __name__ == "__main__":

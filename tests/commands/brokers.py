@@ -1,10 +1,10 @@
 """Our MQTT client against real brokers: ``python -m tests.commands.brokers [NAME...] [--kills N]``.
 
-Each broker is started with the configuration that deploy/ ships, on ports of the loopback. First it is
-measured what it does with our client, in each version of MQTT that it speaks; then the agent and the broker
-are killed under a feed of readings, and every record is judged. The tables are those of docs/brokers.md.
-Programs come from Debian's packages and from npm into a cache folder; nothing is installed. It ends with 0
-if every broker did what it is known to do, also where one was NOT RUN; with 1 otherwise.
+Start each broker on loopback ports with the configuration that deploy/ ships. Measure its behaviour with our
+client in each version of MQTT that it speaks. Then kill the agent and the broker under a feed of readings,
+and judge every record. The tables are those of docs/brokers.md. Programs are unpacked from Debian's and
+npm's packages into a cache folder; nothing is installed. The exit code is 0 if every broker that ran behaved
+as documented (a broker that is NOT RUN is no failure), else 1.
 """
 
 import argparse
@@ -32,17 +32,17 @@ from tests.support.broker import Server
 
 KILLS = 4
 AT_ONCE = 2
-"""Brokers that run side by side: they mostly wait."""
+"""How many brokers run in parallel; they mostly wait."""
 KILLS_S = 120.0
-"""Kills that are not over after so long have lost what they wait for."""
+"""The longest time that the kills of one broker take; a wait beyond it will not end."""
 BY_NAME = {make.name: make for make in MAKES}
 
 Killing = Callable[[Server, Path, Version, int], Awaitable[kills.Judged]]
 
 
 def trial(number: int, name: str, rounds: int) -> Report:
-    """Start a broker, measure what it does, and kill; trials of other numbers have other ports."""
-    os.environ["PYTEST_XDIST_WORKER"] = f"gw{number % 8}"  # by which `free_port` keeps workers apart
+    """Start a broker, measure its behaviour, and kill; trials of other numbers use other ports."""
+    os.environ["PYTEST_XDIST_WORKER"] = f"gw{number % 8}"  # `free_port` chooses ports by worker
     make = BY_NAME[name]
     ready = make.obtain()
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # the feeder's client: connections that end
@@ -50,7 +50,7 @@ def trial(number: int, name: str, rounds: int) -> Report:
     try:
         with tempfile.TemporaryDirectory() as folder, ready.server(Path(folder)) as server:
             connecting, does = asyncio.run(_measured(make, server))
-    except (OSError, RuntimeError) as error:  # its own log says why
+    except (OSError, RuntimeError) as error:  # the message ends with the broker's log
         failed = Measured(f"does not start: {str(error)[-2000:]}", holds=False)
         return Report(make, ready.version, {"start": failed})
     if make.shipped and make.keeps:
@@ -62,13 +62,13 @@ def trial(number: int, name: str, rounds: int) -> Report:
 
 
 async def _measured(make: Make, server: Server) -> tuple[dict[str, Measured], dict[str, dict[str, Measured]]]:
-    """Measure how one connects, and each behaviour in each version that the broker speaks."""
+    """Measure connecting, and each behaviour in each version that the broker speaks."""
     connecting: dict[str, Measured] = {}
     does: dict[str, dict[str, Measured]] = {}
     versions: tuple[Version, ...] = ("5", "3.1.1")
     for version in versions:
-        found = await measure(connects, Trial(server, version))
-        connecting[f"MQTT {version}"] = found._replace(holds=found.holds == (version in make.speaks))
+        measured = await measure(connects, Trial(server, version))
+        connecting[f"MQTT {version}"] = measured._replace(holds=measured.holds == (version in make.speaks))
     connecting["auto"] = await measure(falls_back, Trial(server, "auto"))
     for version in make.speaks:
         on_trial = Trial(server, version)
@@ -77,16 +77,17 @@ async def _measured(make: Make, server: Server) -> tuple[dict[str, Measured], di
 
 
 def _killed(make: Make, ready: Ready, version: Version, rounds: int) -> list[Measured]:
-    """Kill the agent, and the broker where it keeps anything over that."""
+    """Kill the agent, and also the broker if its messages survive a restart."""
     killings: list[Killing] = [kills.of_agent if make.at_once else kills.of_agent_by_clock]
     killings += [kills.of_broker] * make.lasts
     return [_judged(killing, ready, version, rounds) for killing in killings]
 
 
 def _judged(killing: Killing, ready: Ready, version: Version, rounds: int) -> Measured:
-    """Kill in new folders; what cannot be judged does not hold."""
+    """Kill in new folders; an outcome that cannot be judged does not hold."""
 
     async def run(server: Server, folder: Path) -> kills.Judged:
+        """Kill, with a time limit."""
         async with asyncio.timeout(KILLS_S):
             return await killing(server, folder, version, rounds)
 
@@ -118,17 +119,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(names: Sequence[str], rounds: int) -> list[Report]:
-    """Get the brokers one after the other, as they share downloads, and try them side by side."""
-    there = []
+    """Obtain the brokers one after the other, because they share downloads, then try them in parallel."""
+    available = []
     for name in names:
         try:
             print(f"{name}: {BY_NAME[name].obtain().version}", flush=True)
-            there.append(name)
+            available.append(name)
         except Missing as error:
             print(f"NOT RUN: {name}: {error}", flush=True)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(AT_ONCE, mp_context=context, max_tasks_per_child=1) as pool:
-        return list(pool.map(partial(trial, rounds=rounds), range(len(there)), there))
+        return list(pool.map(partial(trial, rounds=rounds), range(len(available)), available))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Lines of code by room: `python -m tests.commands.code_lines [FOLDER]`.
 
-Counted is what does something: no blank lines, comments or docstrings. The agent's path is what
-`meteragent run` loads with the page, but for the mathematics. FOLDER is another checkout, to compare with.
+Blank lines, comments and docstrings are not counted. The agent's path is the modules that `meteragent run`
+loads with the page, without the mathematics. FOLDER is another checkout to compare with.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _SILENT = {
 }
 _LOADED = """
 import sys, importlib
-# The last version had its modules elsewhere.
+# Earlier versions have these modules under other names.
 for name in ("meteragent.cli.run", "meteragent.cli", "meteragent.agent.page.app", "meteragent.page.app"):
     try:
         importlib.import_module(name)
@@ -39,7 +39,7 @@ print(*(module.__file__ for name, module in sys.modules.items()
 
 
 def code_lines(text: str) -> int:
-    """Return how many lines of a module hold code."""
+    """Return the number of lines of a module that contain code."""
     docs = {line for node in _documented(ast.parse(text)) for line in range(node.lineno, _end(node) + 1)}
     lines = {
         line
@@ -51,7 +51,7 @@ def code_lines(text: str) -> int:
 
 
 def _documented(tree: ast.Module) -> Iterator[ast.Expr]:
-    """Yield strings that stand alone: docstrings, and those under a name."""
+    """Yield string statements: docstrings, and the strings below constants."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Expr)
@@ -66,7 +66,7 @@ def _end(node: ast.stmt) -> int:
 
 
 def function_lengths(text: str) -> Iterator[int]:
-    """Yield how many lines each function of a module has."""
+    """Yield the number of lines of each function in a module."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield _end(node) - node.lineno + 1
@@ -74,7 +74,7 @@ def function_lengths(text: str) -> Iterator[int]:
 
 def agents_path(root: Path) -> set[Path]:
     """Return the modules that `meteragent run` loads, without the mathematics."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _LOADED],
         cwd=root,
         capture_output=True,
@@ -82,7 +82,7 @@ def agents_path(root: Path) -> set[Path]:
         check=True,
         env={"PATH": ""},
     )
-    files = {Path(line).resolve() for line in done.stdout.splitlines()}
+    files = {Path(line).resolve() for line in result.stdout.splitlines()}
     return {path for path in files if (root / "meteragent" / "privacy") not in path.parents}
 
 

@@ -1,10 +1,11 @@
-"""What the agent writes in a day: ``python -m tests.commands.flash_wear --folder DIR [--device loop0]``.
+"""Measure the agent's writes per day: ``python -m tests.commands.flash_wear --folder DIR [--device loop0]``.
 
-A reading every 10 s from 1 and from 20 meters, in virtual time, through the real core and the real store,
-under presets and `store.flush` as typical as they come. Printed are megabytes a day, counted by the kernel:
-what this process had written to storage (`/proc/self/io`, write_bytes: pages of files, without the file
-system's own journal), or with `--device` what went to a block device, the journal with it, if DIR is on a
-file system that nothing else uses (`/sys/block/…/stat`). DIR must be on a disk: memory is not counted.
+Feed a reading every 10 s from 1 and from 20 meters, in virtual time, through the real core and the real
+store, with typical presets and values of `store.flush`. Print megabytes per day, counted by the kernel. These
+are the bytes that this process wrote to storage (`/proc/self/io`, write_bytes: pages of files, without the
+file system's journal). With `--device` they are the bytes written to a block device, including the journal
+(`/sys/block/…/stat`), if DIR is on a file system that no other program uses. DIR must be on a disk: writes to
+memory are not counted.
 """
 
 import argparse
@@ -31,11 +32,11 @@ PRESETS = {"appliance": "", "day": 'timezone = "Europe/Amsterdam"', "bill": 'tim
 FLUSHES_MS = (0, 60_000, 900_000)
 METERS = (1, 20)
 MANY = min(1000 // 2, BATCH)
-"""Of so many that wait, the agent writes in any case: half of source.inflight."""
+"""The number of waiting readings at which the agent writes regardless of `flush`: half of source.inflight."""
 
 
 def stream(preset: str) -> config.Stream:
-    """A stream as it is configured."""
+    """Return a stream with a preset."""
     text = f"""
     source.topic = "meters/{{meter}}/power"
     source.kind = "power"
@@ -49,7 +50,7 @@ def stream(preset: str) -> config.Stream:
 
 
 def arrivals(meters: int, span_ms: int) -> Iterator[Message]:
-    """Readings in order of arrival; meters take turns."""
+    """Yield readings in order of arrival; the meters take turns."""
     for at_ms in range(0, span_ms, EVERY_MS // meters):
         turn, meter = divmod(at_ms * meters // EVERY_MS, meters)
         watts = 200 + (37 * turn + 11 * meter) % 1800
@@ -57,17 +58,20 @@ def arrivals(meters: int, span_ms: int) -> Iterator[Message]:
 
 
 def batches(messages: Iterator[Message], flush_ms: int, first_ms: Sequence[int]) -> Iterator[list[Message]]:
-    """What the agent takes at once: what came within `flush_ms`, until many wait or a slot ends."""
+    """Yield the batches that the agent takes.
+
+    A batch ends `flush_ms` after its first reading, when more than MANY wait, or when a slot ends.
+    """
     waiting: list[Message] = []
     boundaries = iter(first_ms)
     boundary_ms = next(boundaries)
     for message in messages:
-        passed = message.received_ms >= boundary_ms
-        full = waiting and message.received_ms - waiting[0].received_ms >= flush_ms
-        if waiting and (passed or full or len(waiting) > MANY):
+        is_past_slot = message.received_ms >= boundary_ms
+        is_due = waiting and message.received_ms - waiting[0].received_ms >= flush_ms
+        if waiting and (is_past_slot or is_due or len(waiting) > MANY):
             yield waiting
             waiting = []
-        if passed:
+        if is_past_slot:
             boundary_ms = next(boundaries)
         waiting.append(message)
     yield waiting
@@ -77,28 +81,28 @@ class Line:
     """One stream's core over a new store, fed as the agent feeds it."""
 
     def __init__(self, folder: Path, preset: str) -> None:
-        one = stream(preset)
+        settings = stream(preset)
         self.counts = counts = Counts()
         self.store = Store.open(folder / "meteragent.db", now_ms=START_MS, recovery_floor_ms=None)
-        made = core(one, Fraction(0), Links.of(one), self.store.secret)
-        known = self.store.snapshot(one.name)
-        self._pipeline = Pipeline(made, known, Spending(), SystemBits(), counts)
+        core_stream = core(settings, Fraction(0), Links.of(settings), self.store.secret)
+        snapshot = self.store.snapshot(settings.name)
+        self._pipeline = Pipeline(core_stream, snapshot, Spending(), SystemBits(), counts)
         self._delivered: list[int] = []
         self.commits = 0
 
     def feed(self, batch: Sequence[Message], now_ms: int) -> None:
-        """One turn: what is due is delivered at once, and marked with the next commit."""
+        """Run one turn: rows that are due are delivered at once, and marked with the next commit."""
         effects = self._pipeline.feed(batch, now_ms, now_ms)
         if effects.commit or self._delivered:
             transaction.commit(self.store, effects.commit, self._delivered, None, 30 * DAY_MS)
             self.store.erase()
             self.commits += 1
-        due = outbox.pending(self.store.connection, self._pipeline.name, now_ms, -1)
-        self._delivered = [row.id for row in due]
+        due_rows = outbox.pending(self.store.connection, self._pipeline.name, now_ms, -1)
+        self._delivered = [row.id for row in due_rows]
 
 
 def written_bytes(device: str | None) -> int:
-    """What has been written so far: to a device, or by this process."""
+    """Return the bytes written so far, to a device or by this process."""
     if device is not None:
         return 512 * int(Path(f"/sys/block/{device}/stat").read_text().split()[6])
     lines = Path("/proc/self/io").read_text().splitlines()
@@ -106,23 +110,26 @@ def written_bytes(device: str | None) -> int:
 
 
 def measure(folder: Path, preset: str, meters: int, flush_ms: int, device: str | None) -> tuple[float, float]:
-    """MB and commits a day: of two hours (one, if every reading is written), after the first window."""
+    """Return MB and commits per day.
+
+    They are measured after the first window, over two hours, or one if every reading is written.
+    """
     warm_ms = {"appliance": HOUR_MS // 2, "day": 22 * HOUR_MS, "bill": 29 * DAY_MS + 22 * HOUR_MS}[preset]
     span_ms = HOUR_MS if flush_ms == 0 else 2 * HOUR_MS
     line, begun = Line(folder, preset), 0
     line.feed([*arrivals(meters, EVERY_MS)], START_MS + EVERY_MS)
     line.feed([], START_MS + warm_ms)
-    slots = range(HOUR_MS // 2, 10 * HOUR_MS, HOUR_MS // 2)
-    shifted = (m._replace(received_ms=m.received_ms + warm_ms) for m in arrivals(meters, span_ms))
+    slots_ms = range(HOUR_MS // 2, 10 * HOUR_MS, HOUR_MS // 2)
+    messages = (m._replace(received_ms=m.received_ms + warm_ms) for m in arrivals(meters, span_ms))
     commits, begun = line.commits, written_bytes(device)
-    ends_ms = [START_MS + warm_ms + end_ms for end_ms in slots]
-    for batch in batches(shifted, flush_ms, ends_ms):
+    ends_ms = [START_MS + warm_ms + end_ms for end_ms in slots_ms]
+    for batch in batches(messages, flush_ms, ends_ms):
         line.feed(batch, batch[-1].received_ms)
     days = span_ms / DAY_MS
     assert line.counts["accepted"] >= span_ms * meters // EVERY_MS, line.counts.text()
-    found = written_bytes(device) - begun, line.commits - commits
+    difference = written_bytes(device) - begun, line.commits - commits
     line.store.close()
-    return found[0] / 1e6 / days, found[1] / days
+    return difference[0] / 1e6 / days, difference[1] / days
 
 
 def main() -> None:

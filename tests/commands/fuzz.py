@@ -1,8 +1,8 @@
 """Fuzz a target for some time: ``python tests/commands/fuzz.py TARGET --seconds N``.
 
-With atheris (``pip install atheris``), guided by the coverage of the agent and of the parsers behind it;
-without it by Hypothesis, from the same seeds. What is found is written to the current folder and named;
-`--keep` adds what reached something new to the corpus, so few and small that all of it takes seconds.
+With atheris (``pip install atheris``), fuzzing is guided by the coverage of the agent and of its parsers;
+without it, Hypothesis edits the same seeds. Inputs that fail are written to the current folder and named.
+`--keep` adds inputs that reach new lines to the corpus, which stays small enough to run in seconds.
 """
 
 import argparse
@@ -27,17 +27,17 @@ sys.path.insert(0, str(ROOT))
 INSTRUMENTED = ["meteragent", "jmespath", "tomllib"]
 KEPT = 24
 SMALL = 2048
-"""Files of the corpus: so many of a target at most, so many bytes each."""
+"""The most files of a target in the corpus, and the most bytes of each."""
 _AGENT = str(ROOT / "meteragent")
 _INSIDE = "--inside"
-"""How this program calls itself for the process that is instrumented."""
+"""The option with which this program starts itself as the instrumented process."""
 _STATS = re.compile(rb"cov: (\d+) ft: (\d+) corp: (\d+)/(\S+)")
 _DONE = re.compile(rb"Done (\d+) runs in (\d+) second")
 _RUNS = re.compile(rb"^#(\d+)", re.MULTILINE)
 
 
 def main() -> int:
-    """Fuzz as asked; exit 1 when something was found."""
+    """Fuzz a target; return 1 if an input fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target")
     parser.add_argument("--seconds", type=int, default=60)
@@ -50,43 +50,43 @@ def main() -> int:
 
 
 def _inside(target: str, arguments: list[str]) -> None:
-    """The process that is instrumented; it does not return."""
+    """Run in the instrumented process; does not return."""
     atheris = import_module("atheris")
     with atheris.instrument_imports(include=INSTRUMENTED):
-        from tests.fuzz import targets  # noqa: PLC0415 -- instrumented as it is imported
+        from tests.fuzz import targets  # noqa: PLC0415 -- importing instruments it
     atheris.Setup(["fuzz", *arguments], lambda data: targets.measured(target, data))
     atheris.Fuzz()
 
 
 def _atheris(target: str, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
     line = [sys.executable, __file__, _INSIDE, target, *arguments]
-    here = os.environ | {"PYTHONHASHSEED": "0"}
-    return subprocess.run(line, cwd=Path.cwd(), env=here, stderr=subprocess.PIPE, check=False)
+    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    return subprocess.run(line, cwd=Path.cwd(), env=environment, stderr=subprocess.PIPE, check=False)
 
 
 def _with_atheris(options: argparse.Namespace) -> int:
-    from tests.fuzz.seeds import CORPUS  # noqa: PLC0415 -- the instrumented process must not have it yet
+    from tests.fuzz.seeds import CORPUS  # noqa: PLC0415 -- must not be imported before the instrumentation
 
     with tempfile.TemporaryDirectory() as folder:
         grown = Path(folder) / "grown"
         grown.mkdir()
-        for at, data in enumerate(_seeds(options.target)):
-            (grown / f"seed-{at}").write_bytes(data)
+        for number, data in enumerate(_seeds(options.target)):
+            (grown / f"seed-{number}").write_bytes(data)
         limits = ["-timeout=20", "-rss_limit_mb=1500", "-max_len=4096", "-print_final_stats=1"]
-        done = _atheris(
+        result = _atheris(
             options.target, *limits, f"-seed={options.seed}", f"-max_total_time={options.seconds}", str(grown)
         )
-        _report(options.target, done.stderr)
+        _report(options.target, result.stderr)
         if options.keep:
             _keep(options.target, grown, CORPUS / options.target)
-    if done.returncode:
-        sys.stderr.buffer.write(done.stderr[-4000:])
-    return int(done.returncode != 0)
+    if result.returncode:
+        sys.stderr.buffer.write(result.stderr[-4000:])
+    return int(result.returncode != 0)
 
 
-def _report(target: str, told: bytes) -> None:
-    runs = [*(int(found) for found in _RUNS.findall(told)), *(int(n) for n, _ in _DONE.findall(told))]
-    covered = _STATS.findall(told)
+def _report(target: str, log: bytes) -> None:
+    runs = [*(int(n) for n in _RUNS.findall(log)), *(int(n) for n, _ in _DONE.findall(log))]
+    covered = _STATS.findall(log)
     edges, features, files, size = covered[-1] if covered else (b"0", b"0", b"0", b"0")
     print(
         f"{target}: {max(runs, default=0)} executions, {edges.decode()} edges, {features.decode()} features,"
@@ -96,43 +96,47 @@ def _report(target: str, told: bytes) -> None:
 
 
 def _keep(target: str, grown: Path, corpus: Path) -> None:
-    """Add the few small inputs that together reach most lines, each the one that adds most."""
+    """Add the few small inputs that together reach most lines, greedily: first those that add most."""
     small = [path.read_bytes() for path in sorted(grown.iterdir()) if path.stat().st_size <= SMALL]
     reached = {data: _lines(target, data) for data in small}
-    missing = set[tuple[str, int]]().union(*reached.values())
+    remaining_lines = set[tuple[str, int]]().union(*reached.values())
     corpus.mkdir(parents=True, exist_ok=True)
-    total = len(missing)
+    total = len(remaining_lines)
     for _ in range(KEPT):
-        best = max(reached, key=lambda data: (len(reached[data] & missing), -len(data)))
-        if not reached[best] & missing:
+        best = max(reached, key=lambda data: (len(reached[data] & remaining_lines), -len(data)))
+        if not reached[best] & remaining_lines:
             break
-        missing -= reached[best]
+        remaining_lines -= reached[best]
         (corpus / hashlib.sha256(best).hexdigest()[:12]).write_bytes(best)
-    kept = sum(1 for _ in corpus.iterdir())
-    print(f"{target}: {total} lines reached, all but {len(missing)} of them by {kept} files", flush=True)
+    count = sum(1 for _ in corpus.iterdir())
+    print(
+        f"{target}: {total} lines reached, all but {len(remaining_lines)} of them by {count} files",
+        flush=True,
+    )
 
 
 def _lines(target: str, data: bytes) -> set[tuple[str, int]]:
-    """The lines of the agent that an input reaches."""
+    """Return the lines of the agent that an input reaches."""
     from tests.fuzz import targets  # noqa: PLC0415 -- not instrumented here
 
-    found: set[tuple[str, int]] = set()
+    lines: set[tuple[str, int]] = set()
 
     def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        """Record the lines of the agent that run."""
         name = frame.f_code.co_filename
         if not name.startswith(_AGENT):
             return None
         if event == "line":
-            found.add((name, frame.f_lineno))
+            lines.add((name, frame.f_lineno))
         return trace
 
-    before = sys.gettrace()
+    tracing = sys.gettrace()
     sys.settrace(trace)
     try:
         targets.TARGETS[target](data)
     finally:
-        sys.settrace(before)
-    return found
+        sys.settrace(tracing)
+    return lines
 
 
 def _seeds(target: str) -> Iterator[bytes]:
@@ -149,25 +153,26 @@ def _with_hypothesis(options: argparse.Namespace) -> int:
 
     from tests.fuzz import targets  # noqa: PLC0415 -- not instrumented here
 
-    known, became = list(_seeds(options.target)), Counter[str]()
+    corpus, outcomes = list(_seeds(options.target)), Counter[str]()
     edits = st.lists(st.tuples(st.integers(0, 4096), st.integers(0, 8), st.binary(max_size=8)), max_size=6)
     end_s = time.monotonic() + options.seconds
     round_ = options.seed
 
     @settings(max_examples=500, deadline=None, database=None, phases=[Phase.generate, Phase.shrink],
               suppress_health_check=list(HealthCheck))  # fmt: skip
-    @given(st.sampled_from(known), edits, st.one_of(st.none(), st.binary(max_size=64)))
-    def one(base: bytes, changes: list[tuple[int, int, bytes]], instead: bytes | None) -> None:
-        data = base if instead is None else instead
-        for place, removed, added in changes:
-            at = place % (len(data) + 1)
-            data = data[:at] + added + data[at + removed :]
-        became[targets.measured(options.target, data)] += 1
+    @given(st.sampled_from(corpus), edits, st.one_of(st.none(), st.binary(max_size=64)))
+    def run(base: bytes, changes: list[tuple[int, int, bytes]], replacement: bytes | None) -> None:
+        """Apply the changes to an input and run the target."""
+        data = base if replacement is None else replacement
+        for place, removed_bytes, insertion in changes:
+            start = place % (len(data) + 1)
+            data = data[:start] + insertion + data[start + removed_bytes :]
+        outcomes[targets.measured(options.target, data)] += 1
 
     while time.monotonic() < end_s:
-        seed(round_)(one)()
+        seed(round_)(run)()
         round_ += 1
-    print(f"{options.target}: {became.total()} executions; {dict(became.most_common())}", flush=True)
+    print(f"{options.target}: {outcomes.total()} executions; {dict(outcomes.most_common())}", flush=True)
     return 0
 
 

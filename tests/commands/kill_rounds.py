@@ -1,11 +1,11 @@
-"""kill -9 in earnest: ``python -m tests.commands.kill_rounds --rounds 200 --log FILE``.
+"""Kill the agent and brokers with kill -9: ``python -m tests.commands.kill_rounds --rounds 200 --log FILE``.
 
-So many rounds of each kind, under a burst feed and at random moments: the agent is killed; one broker; one of
-two brokers. They run in parts, each with a new store, another seed and a judgement of every message that was
-received and of the ledger; the noise of all parts together is held against its law. A part that is done is a
-line of the log: stopped at any time, the same command goes on there and prints the totals of the whole log.
-It ends with 0 if nothing is missing, doubled or wrong, with 1 otherwise, and with 143 where it was stopped.
-The tests of integration do the same with 25 rounds.
+Run rounds of three kinds under a burst feed, and kill at random moments: the agent; the broker; one of two
+brokers. A part is a number of rounds with a new store and its own seed; every message received and the ledger
+are judged after it. The noise of all parts together is compared with its law. A completed part is a line of
+the log. After a stop, the same command continues there and prints the totals of the whole log. The exit code
+is 0 if nothing is missing, doubled or wrong, 143 if the run was stopped, else 1. The integration tests do the
+same with 25 rounds.
 """
 
 import argparse
@@ -35,15 +35,15 @@ BROKER_BURSTS = {1: 40, 2: 60}
 PART_MIN = 5
 """Rounds after which every meter has released something."""
 KINDS = {"the agent": 0, "the broker": 1, "one of two brokers": 2}
-"""What is killed, and the number of brokers that are killed."""
+"""The target of each kind of kill, and the number of brokers involved."""
 WINDOWS_MIN = 150
-"""Windows that the law of the noise is tested with at least: its cells hold enough from there on."""
+"""The fewest windows with which the law of the noise is tested, so that its cells are large enough."""
 JUDGED = {"missing": "missing", "two values": "doubled"}
-"""How a violation is counted; every other kind is wrong."""
+"""The counter of a violation; any other kind is counted as wrong."""
 
 
 async def part(program: Path, folder: Path, kind: str, rounds: int, seed: int) -> Part:
-    """Run rounds of a kind, and judge them."""
+    """Run rounds of one kind, and judge them."""
     settings, brokers = LOGS_SUBSCRIPTIONS, max(1, KINDS[kind])
     plans = [PLAN, PLAN.noisy]
     with ExitStack() as stack:
@@ -52,10 +52,13 @@ async def part(program: Path, folder: Path, kind: str, rounds: int, seed: int) -
         running = [
             stack.enter_context(
                 Broker(
-                    program, _new(folder / f"broker-{at}"), persistence=bool(KINDS[kind]), settings=settings
+                    program,
+                    _new(folder / f"broker-{number}"),
+                    persistence=bool(KINDS[kind]),
+                    settings=settings,
                 )
             )
-            for at in range(brokers)
+            for number in range(brokers)
         ]
         place = _new(folder / "agent")
         if KINDS[kind]:
@@ -66,7 +69,7 @@ async def part(program: Path, folder: Path, kind: str, rounds: int, seed: int) -
 
 
 def judged(plans: Sequence[Plan], outcome: Outcome) -> Part:
-    """Return the counts of a part; the noise of its windows where it has any."""
+    """Return the counts of a part, and the noise of its noisy windows."""
     fed, messages = outcome.fed, outcome.receiver.messages
     line: Part = {
         "lives": outcome.lives,
@@ -82,7 +85,7 @@ def judged(plans: Sequence[Plan], outcome: Outcome) -> Part:
 
 
 def counted(plans: Sequence[Plan], fed: Fed, messages: Messages) -> Part:
-    """Count readings, slots, and what is missing, doubled or wrong in what was received."""
+    """Count readings and slots, and what is missing, doubled or wrong among the messages received."""
     kinds = Counter(
         JUDGED.get(violation.kind, "wrong") for plan in plans for violation in violations(plan, fed, messages)
     )
@@ -94,11 +97,11 @@ def counted(plans: Sequence[Plan], fed: Fed, messages: Messages) -> Part:
 
 
 def run(program: Path, rounds: int, size: int, log: LongRun) -> None:
-    """Run what the log does not hold: the kinds in turn, in whole parts of `size` rounds."""
+    """Run the parts that the log lacks: the kinds in turn, in parts of `size` rounds."""
     while True:
-        done = {kind: sum(p["rounds"] for p in log.parts if p["kind"] == kind) for kind in KINDS}
-        kind = min(KINDS, key=done.__getitem__)
-        if done[kind] >= rounds:
+        completed = {kind: sum(p["rounds"] for p in log.parts if p["kind"] == kind) for kind in KINDS}
+        kind = min(KINDS, key=completed.__getitem__)
+        if completed[kind] >= rounds:
             return
         seed = sum(p["kind"] == kind for p in log.parts)
         line: Part = {"kind": kind, "rounds": size, "seed": seed}
@@ -121,33 +124,32 @@ def _sentence(line: Part) -> str:
 
 
 def totals(log: LongRun) -> bool:
-    """Print the totals of the whole log; returns whether everything was kept and the noise has its law."""
+    """Print the totals of the whole log; return whether nothing failed and the noise has its law."""
     for kind in KINDS:
-        parts = [one for one in log.parts if one["kind"] == kind]
+        parts = [part for part in log.parts if part["kind"] == kind]
         counts = Counter[str]()
-        for one in parts:
-            counts += Counter({key: n for key, n in one.items() if isinstance(n, int) and key != "seed"})
-        minutes = sum(one["seconds"] for one in parts) / 60
-        kept = ", ".join(f"{counts[name]} {name}" for name in ("missing", "doubled", "wrong"))
+        for line in parts:
+            counts += Counter({key: n for key, n in line.items() if isinstance(n, int) and key != "seed"})
+        minutes = sum(line["seconds"] for line in parts) / 60
+        violation_counts = ", ".join(f"{counts[name]} {name}" for name in ("missing", "doubled", "wrong"))
         print(f"kill -9 of {kind}: {counts['rounds']} rounds in {minutes:.1f} min")
         print(f"  {counts['lives']} of them after a release; {counts['records']} records with repetitions")
-        print(f"  {counts['readings']} readings, {counts['slots']} slots: {kept}")
-    failed = [one for one in log.parts if "failed" in one]
-    for one in failed:
-        print(_sentence(one))
-    noise_passes = _has_its_law([window for one in log.parts for window in one.get("noise", ())])
-    return (
-        _is_unbiased([one["dither"] for one in log.parts if "dither" in one]) and noise_passes and not failed
-    )
+        print(f"  {counts['readings']} readings, {counts['slots']} slots: {violation_counts}")
+    failed = [line for line in log.parts if "failed" in line]
+    for line in failed:
+        print(_sentence(line))
+    noise_passes = _has_its_law([window for line in log.parts for window in line.get("noise", ())])
+    dithers = [line["dither"] for line in log.parts if "dither" in line]
+    return _is_unbiased(dithers) and noise_passes and not failed
 
 
 def _is_unbiased(parts: Sequence[Sequence[float]]) -> bool:
-    """Test the dither of all parts: the right one fails with a chance of 1e-6."""
-    offs, variance = (sum(part[at] for part in parts) for at in range(2))
+    """Test the dither of all parts; a correct dither fails with a probability of 1e-6."""
+    deviation, variance = (sum(part[column] for part in parts) for column in range(2))
     if not variance:
         print("the dither of no slots: nothing to test")
         return True
-    z = offs / variance**0.5
+    z = deviation / variance**0.5
     passes = bool(abs(z) < stats.norm.isf(law.ALARM / 2))
     verdict = "is unbiased" if passes else "FAILED: is NOT unbiased"
     print(f"the dither {verdict}: {z:.2f} standard deviations off")
@@ -155,7 +157,7 @@ def _is_unbiased(parts: Sequence[Sequence[float]]) -> bool:
 
 
 def _has_its_law(windows: Sequence[Sequence[int]]) -> bool:
-    """Test the noise of all parts; a right sampler fails with a chance of 2e-6."""
+    """Test the noise of all parts; a correct sampler fails with a probability of 2e-6."""
     if len(windows) < WINDOWS_MIN:
         print(f"the noise of {len(windows)} windows: too few to test its law")
         return True
@@ -181,7 +183,7 @@ def main() -> int:
         default=10,
         help=f"rounds in a part, at least {PART_MIN} (default %(default)s); the rounds are whole parts",
     )
-    parser.add_argument("--log", type=Path, metavar="FILE", help="where the parts that are done are kept")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="log of the completed parts")
     options = parser.parse_args()
     if options.part < PART_MIN:
         parser.error(f"--part: a part has at least {PART_MIN} rounds")
@@ -203,11 +205,11 @@ def _go(program: Path, options: argparse.Namespace, log: LongRun) -> int:
             run(program, options.rounds, options.part, log)
     except Stopped:
         stopped = True
-    kept = totals(log)
+    passes = totals(log)
     if stopped:
-        print("stopped: the same command goes on from here")
+        print("stopped: the same command continues here")
         return STOPPED
-    return 0 if kept else 1
+    return 0 if passes else 1
 
 
 if __name__ == "__main__":

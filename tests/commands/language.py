@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("meteragent", "simulators", "benchmarks")
+FOLDERS = ("meteragent", "simulators", "benchmarks", "deploy")
 VERBS = frozenset((Path(__file__).parent / "verbs.txt").read_text("utf-8").split())
 VAGUE = frozenset(
     [

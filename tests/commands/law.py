@@ -1,12 +1,13 @@
-"""The law of what leaves a running agent: ``python -m tests.commands.law --windows 50000 --log FILE``.
+"""Test the law of a running agent's output: ``python -m tests.commands.law --windows 50000 --log FILE``.
 
-Meters with constant loads say them through a real mosquitto to a real agent at a coarse epsilon, in two
-streams: windows of one slot and of two. So a value less its load's whole quanta is z + d, where z is the
-window's noise, and d, the dither, is 1 with the chance of the load's remainder f and else 0 (never, where f
-is 0). Windows are counted by n and f, and held against the exact law: the joint law of a window's slots, each
-slot, the largest absolute value, and the correlation of successive windows of a meter. A test below ALARM /
-(number of tests) ends the run with 1, which the right law does with a chance of ALARM. A part (a new broker,
-a new store) is a line of the log; stopped at any time (143), the same command goes on there.
+Meters with constant loads send them through a real mosquitto to a real agent at a coarse epsilon, in two
+streams: windows of one slot and of two. A value less its load's whole quanta is z + d, where z is the
+window's noise, and d, the dither, is 1 with a probability of the load's remainder f, else 0 (always 0 if f
+is 0).
+Windows are counted by n and f, and compared with the exact law: the joint law of a window's slots, each slot,
+the largest absolute value, and the correlation of successive windows of a meter. The exit code is 1 if a
+p-value is below ALARM / (number of tests), which has a probability of ALARM under the correct law. A part (a
+new broker, a new store) is a line of the log. After a stop (143), the same command continues there.
 """
 
 import argparse
@@ -40,7 +41,7 @@ SLOTS = (1, 2)
 REMAINDERS = (Fraction(0), Fraction(1, 4))
 BASE_W = 300
 TOP = 50 * RADIUS
-"""Values beyond this are counted as one: rarer than 1e-20."""
+"""Values beyond this are counted in its cell; they are rarer than 1e-20."""
 EXPECTED_MIN = 20
 Floats = NDArray[np.float64]
 Window = tuple[int, ...]
@@ -57,46 +58,46 @@ def law(n: int, remainder: Fraction) -> Floats:
     """Return the law of a window less its whole quanta, over {-TOP .. TOP}^n: z and a dither in each slot."""
     k = np.arange(-TOP, TOP + 1)
     size = np.abs(k) if n == 1 else np.maximum(np.abs(k)[:, np.newaxis], np.abs(k))
-    found = np.exp(-float(EPSILON) * size)
-    found /= found.sum()
+    table = np.exp(-float(EPSILON) * size)
+    table /= table.sum()
     f = float(remainder)
     for axis in range(n):
-        found = (1 - f) * found + f * np.roll(found, 1, axis=axis)
-    return np.asarray(found)
+        table = (1 - f) * table + f * np.roll(table, 1, axis=axis)
+    return np.asarray(table)
 
 
 def tests_of(
     n: int, remainder: Fraction, counts: Mapping[Window, int], moments: Sequence[float]
 ) -> list[Tested]:
-    """Return all tests of windows of n slots; `moments` are those of `pairs`, over successive windows."""
-    right, observed = law(n, remainder), np.zeros((2 * TOP + 1,) * n)
+    """Return all tests of windows of n slots; `moments` are those that `pairs` returns."""
+    exact, observed = law(n, remainder), np.zeros((2 * TOP + 1,) * n)
     for window, count in counts.items():
         observed[tuple(min(max(value, -TOP), TOP) + TOP for value in window)] += count
     k = np.abs(np.arange(-TOP, TOP + 1))
     largest = k if n == 1 else np.maximum(k[:, np.newaxis], k)
-    named = f"n = {n}, f = {remainder}"
-    found = [Tested(f"{named}: joint law", chi_square(observed.ravel(), right.ravel()))]
+    label = f"n = {n}, f = {remainder}"
+    tests = [Tested(f"{label}: joint law", chi_square(observed.ravel(), exact.ravel()))]
     if n > 1:
         for slot in range(n):
-            others = tuple(axis for axis in range(n) if axis != slot)
-            one = chi_square(observed.sum(axis=others), right.sum(axis=others))
-            found.append(Tested(f"{named}: slot {slot}", one))
-    seen, chances = (np.bincount(largest.ravel(), weights=one.ravel()) for one in (observed, right))
-    size_p = chi_square(np.asarray(seen, np.float64), np.asarray(chances, np.float64))
-    found.append(Tested(f"{named}: largest absolute value", size_p))
-    return [*found, Tested(f"{named}: correlation of successive windows", correlation_p(moments))]
+            axes = tuple(axis for axis in range(n) if axis != slot)
+            slot_p = chi_square(observed.sum(axis=axes), exact.sum(axis=axes))
+            tests.append(Tested(f"{label}: slot {slot}", slot_p))
+    sizes, chances = (np.bincount(largest.ravel(), weights=cells.ravel()) for cells in (observed, exact))
+    size_p = chi_square(np.asarray(sizes, np.float64), np.asarray(chances, np.float64))
+    tests.append(Tested(f"{label}: largest absolute value", size_p))
+    return [*tests, Tested(f"{label}: correlation of successive windows", correlation_p(moments))]
 
 
 def chi_square(observed: Floats, chances: Floats) -> float:
-    """Return the p-value of counts against chances; 1 where there are too few to test.
+    """Return the p-value of counts against probabilities; 1 if there are too few counts.
 
-    Cells that expect less than EXPECTED_MIN are one cell.
+    Cells whose expected count is below EXPECTED_MIN are merged.
     """
-    expected = chances * observed.sum()
-    large = expected >= EXPECTED_MIN
-    cells = [np.append(one[large], one[~large].sum()) for one in (observed, expected)]
+    expectation = chances * observed.sum()
+    large = expectation >= EXPECTED_MIN
+    cells = [np.append(row[large], row[~large].sum()) for row in (observed, expectation)]
     if cells[1][-1] < EXPECTED_MIN:
-        cells = [np.append(one[:-2], one[-2:].sum()) for one in cells]
+        cells = [np.append(row[:-2], row[-2:].sum()) for row in cells]
     if len(cells[0]) < 2:
         return 1.0
     statistic = float(((cells[0] - cells[1]) ** 2 / cells[1]).sum())
@@ -104,16 +105,16 @@ def chi_square(observed: Floats, chances: Floats) -> float:
 
 
 def pairs(windows: Iterable[Sequence[Window]]) -> list[float]:
-    """Return count, sums, sums of squares and of products of the first slots of successive windows."""
-    found = np.array([(a[0], b[0]) for meter in windows for a, b in pairwise(meter)], np.float64)
-    if not len(found):
+    """Return count, sums, sums of squares and sum of products of the first slots of successive windows."""
+    slots = np.array([(a[0], b[0]) for meter in windows for a, b in pairwise(meter)], np.float64)
+    if not len(slots):
         return [0.0] * 6
-    x, y = found.T
+    x, y = slots.T
     return [float(len(x)), *(float(s) for s in (x.sum(), y.sum(), x @ x, y @ y, x @ y))]
 
 
 def correlation_p(moments: Sequence[float]) -> float:
-    """Return the p-value of a correlation, by Fisher's transformation; 1 where there is nothing."""
+    """Return the p-value of a correlation, by Fisher's transformation; 1 if there are too few pairs."""
     count, x, y, xx, yy, xy = moments
     if count < EXPECTED_MIN:
         return 1.0
@@ -122,7 +123,7 @@ def correlation_p(moments: Sequence[float]) -> float:
 
 
 async def part(program: Path, folder: Path, meters: int, seconds: float) -> Part:
-    """Run an agent for so long, and count what has left: by n and f the windows, and their moments."""
+    """Run an agent for a time, and return the counts and moments of its windows, by n and f."""
     (folder / "broker").mkdir()
     (folder / "agent").mkdir()
     with Broker(program, folder / "broker", settings={"max_inflight_messages": 1000}) as broker:
@@ -153,7 +154,7 @@ async def part(program: Path, folder: Path, meters: int, seconds: float) -> Part
 
 
 async def _feed(broker: Broker, meters: int) -> None:
-    """Send each meter's load, and wait: what is sent before the agent subscribes is sent to nobody."""
+    """Send each meter's load, and wait, because readings sent before the agent subscribes are lost."""
     readings = [
         Publication(f"meters/{name}/power", json.dumps({"t": now_ms(), "power": float(load_w)}).encode())
         for name, load_w in _loads(meters).items()
@@ -163,79 +164,79 @@ async def _feed(broker: Broker, meters: int) -> None:
 
 
 def _loads(meters: int) -> dict[str, Fraction]:
-    """The loads of so many meters for each remainder."""
+    """Return the loads of `meters` meters for each remainder."""
     return {
-        f"f{at}-{number}": BASE_W + number + remainder
-        for at, remainder in enumerate(REMAINDERS)
+        f"f{index}-{number}": BASE_W + number + remainder
+        for index, remainder in enumerate(REMAINDERS)
         for number in range(meters)
     }
 
 
 def _groups(messages: Mapping[str, Sequence[bytes]], meters: int) -> Iterator[tuple[str, Part]]:
-    """The windows of what was received: counts of their values less the load's whole quanta."""
+    """Yield the counts of a group's windows: values less the load's whole quanta."""
     loads = _loads(meters)
     for n in SLOTS:
-        for at in range(len(REMAINDERS)):
+        for index in range(len(REMAINDERS)):
             windows = [
                 list(_windows(n, int(loads[name]), messages.get(f"private/n{n}/{name}", ())))
                 for name in loads
-                if name.startswith(f"f{at}-")
+                if name.startswith(f"f{index}-")
             ]
             counts = Counter(window for meter in windows for window in meter)
             values = [[*window, count] for window, count in sorted(counts.items())]
-            yield f"{n} {at}", {"windows": counts.total(), "counts": values, "pairs": pairs(windows)}
+            yield f"{n} {index}", {"windows": counts.total(), "counts": values, "pairs": pairs(windows)}
 
 
 def _windows(n: int, whole_w: int, payloads: Sequence[bytes]) -> Iterator[Window]:
-    """The whole windows of a meter, in order of time."""
+    """Yield the complete windows of a meter, in order of time."""
     slots = {time_ms(facts["t"]): int(facts["value"]) - whole_w for facts in map(json.loads, payloads)}
     by_window: dict[int, dict[int, int]] = defaultdict(dict)
     for start_ms, value in sorted(slots.items()):
         by_window[start_ms // (n * SLOT_MS)][start_ms] = value
-    for found in by_window.values():
-        if len(found) == n:
-            yield tuple(found.values())
+    for window in by_window.values():
+        if len(window) == n:
+            yield tuple(window.values())
 
 
 def run(program: Path, options: argparse.Namespace, log: LongRun) -> None:
-    """Run what the log does not hold."""
+    """Run the parts that the log lacks."""
     while min(windows_of(log).values()) < options.windows:
         with tempfile.TemporaryDirectory() as folder:
-            found = asyncio.run(part(program, Path(folder), options.meters, options.seconds))
-        log.append(found)
+            line = asyncio.run(part(program, Path(folder), options.meters, options.seconds))
+        log.append(line)
         print(", ".join(f"{name}: {count}" for name, count in windows_of(log).items()), flush=True)
 
 
 def windows_of(log: LongRun) -> dict[str, int]:
-    """Return how many windows there are, by n and remainder."""
-    names = [f"{n} {at}" for n in SLOTS for at in range(len(REMAINDERS))]
-    return {name: sum(one["groups"][name]["windows"] for one in log.parts) for name in names}
+    """Return the number of windows, by n and remainder."""
+    names = [f"{n} {index}" for n in SLOTS for index in range(len(REMAINDERS))]
+    return {name: sum(line["groups"][name]["windows"] for line in log.parts) for name in names}
 
 
 def totals(log: LongRun) -> bool:
-    """Print the tests of the whole log; returns whether none is below its threshold."""
-    found: list[Tested] = []
+    """Print the tests of the whole log; return whether no p-value is below its threshold."""
+    tests: list[Tested] = []
     for name, windows in windows_of(log).items():
-        n, at = map(int, name.split())
+        n, index = map(int, name.split())
         counts, moments = Counter[Window](), np.zeros(6)
-        for one in log.parts:
-            group = one["groups"][name]
+        for line in log.parts:
+            group = line["groups"][name]
             counts.update({tuple(values): count for *values, count in group["counts"]})
             moments += group["pairs"]
-        print(f"n = {n}, f = {REMAINDERS[at]}: {windows} windows")
+        print(f"n = {n}, f = {REMAINDERS[index]}: {windows} windows")
         if windows:
-            found += tests_of(n, REMAINDERS[at], counts, moments.tolist())
-    return judged(found)
+            tests += tests_of(n, REMAINDERS[index], counts, moments.tolist())
+    return judged(tests)
 
 
-def judged(found: Sequence[Tested]) -> bool:
-    """Print tests with their p-values; returns whether none is below its threshold."""
-    threshold = ALARM / max(1, len(found))
-    for one in found:
-        print(f"  {one.name}: p = {one.p:.3g}{'  FAILED' if one.p < threshold else ''}")
-    least = min((one.p for one in found), default=1.0)
-    print(f"{len(found)} tests, least p {least:.3g}, by Bonferroni {min(1.0, least * len(found)):.3g}")
-    return least >= threshold
+def judged(tests: Sequence[Tested]) -> bool:
+    """Print tests with their p-values; return whether no p-value is below the threshold."""
+    threshold = ALARM / max(1, len(tests))
+    for test in tests:
+        print(f"  {test.name}: p = {test.p:.3g}{'  FAILED' if test.p < threshold else ''}")
+    lowest = min((test.p for test in tests), default=1.0)
+    print(f"{len(tests)} tests, lowest p {lowest:.3g}, by Bonferroni {min(1.0, lowest * len(tests)):.3g}")
+    return lowest >= threshold
 
 
 def main() -> int:
@@ -246,7 +247,7 @@ def main() -> int:
     parser.add_argument("--windows", type=positive, default=50_000, help="of each kind (default %(default)s)")
     parser.add_argument("--meters", type=positive, default=200, help="of each load (default %(default)s)")
     parser.add_argument("--seconds", type=positive, default=60, help="of a part (default %(default)s)")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="where the parts that are done are kept")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="log of the completed parts")
     options = parser.parse_args()
     program = mosquitto_program()
     if program is None:
@@ -265,11 +266,11 @@ def _go(program: Path, options: argparse.Namespace, log: LongRun) -> int:
             run(program, options, log)
     except Stopped:
         stopped = True
-    kept = totals(log)
+    passes = totals(log)
     if stopped:
-        print("stopped: the same command goes on from here")
+        print("stopped: the same command continues here")
         return STOPPED
-    return 0 if kept else 1
+    return 0 if passes else 1
 
 
 if __name__ == "__main__":

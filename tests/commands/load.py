@@ -1,9 +1,9 @@
-"""The agent under load, in figures: ``python -m tests.commands.load --meters 10000``.
+"""Measure the agent under load: ``python -m tests.commands.load --meters 10000``.
 
-So many meters that report once a minute: their start, the normal rate, ten times of it, a flood of unknown
-meters, payloads that are too large, and an hour of backlog after an outage of the agent. It prints what
-each took and ends with 1 if a slot is missing, doubled or wrong. The tests of integration do it with 100
-meters and less time.
+The meters report once a minute. The phases are their start, the normal rate, ten times that rate, a flood of
+unknown meters, payloads that are too large, and an hour of backlog after an outage of the agent. The command
+prints the figures of each phase; its exit code is 1 if a slot is missing, doubled or wrong. The integration
+tests do the same with 100 meters and less time.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from tests.support.broker import Broker, mosquitto_program
 
 
 async def measure(program: Path, folder: Path, meters: int, seconds: float) -> Outcome:
-    """One run."""
+    """Run the agent under load once."""
     place = folder / "broker"
     place.mkdir()
     with Broker(program, place, settings=SETTINGS) as broker:

@@ -1,9 +1,9 @@
-"""Whether tests find mistakes in the papers' items: ``python -m tests.commands.paper_mutants [ITEM ...]``.
+"""Test that tests find mistakes in the papers' items: ``python -m tests.commands.paper_mutants [ITEM ...]``.
 
-The table beside this file, `paper_mutants.toml`, has a mistake for each item of the papers that states a
-constant or an inequality. In a copy of the sources all tests that the table names pass; then each mistake is
-made by itself, and its test must fail: by an assertion, or by an exception that the mistake has the library
-raise, and not by a name that is missing. Ends with 1 if a mistake survives.
+`paper_mutants.toml`, beside this file, lists a mistake for each item of the papers that states a constant or
+an inequality. First, all tests that it names must pass in a copy of the sources. Then each mistake is made
+separately, and its test must fail by an assertion or by an exception that the library raises; an undefined
+name does not count. The exit code is 1 if a mistake survives.
 """
 
 import argparse
@@ -24,11 +24,11 @@ from tests.support.not_run import ROOT
 TABLE = Path(__file__).with_suffix(".toml")
 SOURCES = ("meteragent", "simulators", "tests", "pyproject.toml")
 LONGEST_S = 120
-FAILED = 1  # pytest's exit code: tests were collected and ran, and some failed
+FAILED = 1  # pytest's exit code when tests ran and some failed
 BROKEN = re.compile(
     r"^E +(?:Attribute|Import|ModuleNotFound|Name|Syntax|Type|UnboundLocal)Error\b", re.MULTILINE
 )
-"""A mutant that is no program fails, too; that says nothing about the test."""
+"""Errors of broken code: a mutant that raises one fails, but shows nothing about its test."""
 
 
 class Mutant(NamedTuple):
@@ -52,7 +52,7 @@ class Mutant(NamedTuple):
 
 
 class Table(NamedTuple):
-    """All mutants, and the items that have none, each with the reason."""
+    """All mutants, and the items without a mutant, each with the reason."""
 
     mutants: tuple[Mutant, ...]
     exempt: dict[str, str]
@@ -67,7 +67,7 @@ def table() -> Table:
 
 
 class Copy:
-    """A copy of the sources in a folder, in which tests run against it."""
+    """A copy of the sources in a folder, and the tests that run in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -86,27 +86,29 @@ class Copy:
         }
 
     def imported(self) -> Path:
-        """Return the folder that `meteragent` is imported from where the tests run."""
-        where = "import meteragent, pathlib; print(pathlib.Path(meteragent.__file__).resolve().parent.parent)"
-        return Path(self._python("-c", where).stdout.strip())
+        """Return the folder from which the tests import `meteragent`."""
+        program = (
+            "import meteragent, pathlib; print(pathlib.Path(meteragent.__file__).resolve().parent.parent)"
+        )
+        return Path(self._python("-c", program).stdout.strip())
 
     def run(self, tests: Iterable[str], timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
-        """Run tests, which are relative to tests/, up to the first that fails.
+        """Run tests, given relative to tests/, up to the first failure.
 
         Raises:
-            subprocess.TimeoutExpired: they take longer than `timeout_s`.
+            subprocess.TimeoutExpired: the tests take longer than `timeout_s`.
         """
         options = ["-x", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        named = (f"tests/{test}" for test in tests)
-        return self._python("-m", "pytest", *options, *named, timeout_s=timeout_s)
+        paths = (f"tests/{test}" for test in tests)
+        return self._python("-m", "pytest", *options, *paths, timeout_s=timeout_s)
 
-    def found(self, mutant: Mutant) -> str | None:
-        """Return what is wrong with a mutant, or None if its test finds it; the file is restored."""
+    def fault(self, mutant: Mutant) -> str | None:
+        """Return why a mutant is not found, or None if its test finds it; the file is restored."""
         path = self.folder / mutant.file
         text, stat = path.read_text(encoding="utf-8"), path.stat()
         try:
             path.write_text(mutant.apply(text), encoding="utf-8")
-            # Bytecode is found by a time in whole seconds and a length, so the mutant gets a time of its own.
+            # Cached bytecode is matched by size and time in seconds, so each mutant gets a distinct time.
             self._mutants += 1
             os.utime(path, (stat.st_atime, stat.st_mtime + 2 * self._mutants))
             return verdict(self.run([mutant.test], LONGEST_S))
@@ -129,7 +131,7 @@ class Copy:
 
 
 def verdict(outcome: subprocess.CompletedProcess[str]) -> str | None:
-    """Return why a run of a mutant's test does not count as finding it; None if it does."""
+    """Return why a run of a mutant's test does not count as finding the mutant; None if it does."""
     if outcome.returncode == 0:
         return "survived"
     if outcome.returncode != FAILED or " error" in outcome.stdout.splitlines()[-1]:
@@ -147,16 +149,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "items", nargs="*", metavar="ITEM", help='such as "HLM Theorem 6"; all if none is named'
     )
-    wanted = parser.parse_args(arguments).items
-    mutants = [mutant for mutant in table().mutants if not wanted or mutant.item in wanted]
-    if unknown := set(wanted) - {mutant.item for mutant in mutants}:
+    items = parser.parse_args(arguments).items
+    mutants = [mutant for mutant in table().mutants if not items or mutant.item in items]
+    if unknown := set(items) - {mutant.item for mutant in mutants}:
         parser.error(f"no mutant of {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory() as folder:
         parser.exit(_try_all(Copy(Path(folder).resolve()), mutants))
 
 
 def _try_all(copy: Copy, mutants: Sequence[Mutant]) -> int:
-    """Return 0 if all is as it should be, else 1."""
+    """Print a line for each mutant; return 0 if the tests find all mutants, else 1."""
     if copy.imported() != copy.folder:
         print(f"the tests would run against {copy.imported()}, not the copy in {copy.folder}")
         return 1
@@ -167,9 +169,9 @@ def _try_all(copy: Copy, mutants: Sequence[Mutant]) -> int:
     missed = 0
     for mutant in mutants:
         start_s = time.monotonic()
-        wrong = copy.found(mutant)
-        missed += wrong is not None
-        print(f"{mutant.item:<30} {wrong or 'found'} ({time.monotonic() - start_s:.1f} s)", flush=True)
+        fault = copy.fault(mutant)
+        missed += fault is not None
+        print(f"{mutant.item:<30} {fault or 'found'} ({time.monotonic() - start_s:.1f} s)", flush=True)
     print(f"{len(mutants)} mutants, of them not found: {missed}")
     return int(missed > 0)
 

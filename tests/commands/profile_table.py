@@ -1,6 +1,6 @@
-"""The table of the profiles, as `meteragent/decode/profiles/README.md` shows it, made of the profiles.
+"""Generate the table of profiles in `meteragent/decode/profiles/README.md`.
 
-`python -m tests.commands.profile_table` writes it into the file again.
+`python -m tests.commands.profile_table` rewrites the table in that file.
 """
 
 from fractions import Fraction
@@ -42,7 +42,7 @@ def _quantity(name: str, quantity: Quantity) -> str:
 
 
 def _step(quantity: Quantity) -> str:
-    """In which steps an energy is counted, where that is known."""
+    """Return the steps in which an energy is counted, if they are known."""
     counts = f", {quantity.counters} counts" if quantity.counters > 1 else ""
     if quantity.is_count:
         return f" (steps of 1{counts})"
@@ -50,15 +50,15 @@ def _step(quantity: Quantity) -> str:
 
 
 def _quantities(profile: Profile) -> list[str]:
-    """Those that differ in more than the number at the end of their name."""
-    shown: dict[str, str] = {}
+    """Return the quantities; those that differ only in the number at the end of their name are one entry."""
+    entries: dict[str, str] = {}
     for name, quantity in profile.quantities.items():
         stem, _, channel = name.rpartition("-")
-        if channel.isdecimal() and stem in shown:
-            shown[stem] = shown[stem].partition(" (")[0] + f" (to `{name}`)"
+        if channel.isdecimal() and stem in entries:
+            entries[stem] = entries[stem].partition(" (")[0] + f" (to `{name}`)"
         else:
-            shown[name] = _quantity(name, quantity)
-    return [*shown.values(), *(["others by their name in the message"] if profile.named else [])]
+            entries[name] = _quantity(name, quantity)
+    return [*entries.values(), *(["others by their name in the message"] if profile.named else [])]
 
 
 def _time(profile: Profile) -> str:
@@ -76,7 +76,7 @@ def _unsent(profile: Profile) -> list[str]:
 
 
 def _period(profile: Profile) -> str:
-    """How far apart powers are."""
+    """Return the time between powers."""
     if profile.period_ms is None:
         return "`source.every`"
     return f"every {format_duration(profile.period_ms)}" if profile.period_ms else "on change"
@@ -104,14 +104,14 @@ def _row(profile: Profile) -> tuple[str | list[str], ...]:
 
 
 def table() -> str:
-    """The table, in Markdown."""
+    """Return the table in Markdown."""
     rows = [_HEAD, ("---",) * len(_HEAD), *map(_row, PROFILES.values())]
     cells = [["<br>".join([cell] if isinstance(cell, str) else cell) for cell in row] for row in rows]
     return "".join("| " + " | ".join(row).replace("\n", " ") + " |\n" for row in cells)
 
 
 def renewed(text: str) -> str:
-    """A text with the table between its marks made again."""
+    """Return a text with the table between its marks generated again."""
     head, _, rest = text.partition(BEGIN)
     return head + BEGIN + "\n" + table() + "\n" + END + rest.partition(END)[2]
 

@@ -1,11 +1,11 @@
-"""Does time tell what the noise hides? ``python tests/commands/timing.py [--seconds N] [--samples N]``.
+"""Test whether timing reveals the load: ``python tests/commands/timing.py [--seconds N] [--samples N]``.
 
-(a) When records leave: one agent between a broker and a receiver, windows of a second; in turns of ten
-seconds the home is flat (a reading every five seconds) and busy (`--busy`). Delays of arrival behind
-the slot's end are compared: means, Kolmogorov-Smirnov, Mann-Whitney.
+(a) When records leave: one agent between a broker and a receiver, with windows of a second. In turns of ten
+seconds the home is flat (a reading every five seconds) and busy (`--busy`). The delays from the slot's end to
+the record's arrival are compared: means, Kolmogorov-Smirnov, Mann-Whitney.
 
-(b) What closing a slot and writing its record costs: the same released value made of all noise and no load,
-or of all load and no noise, in random order; Welch's t and the effect size, without the slowest hundredth.
+(b) How long it takes to close a slot and write its record: the same released value consists of noise alone or
+of load alone, in random order. Welch's t and the effect size leave out the slowest hundredth.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from tests.support.configurations import written  # noqa: E402
 
 BATCH = 1000
 TURN_S, EDGE_S = 10, 1
-"""Slots so near to a change of the home's are left out."""
+"""The length of a turn, and the time around a change of turns whose slots are left out."""
 FLAT_PER_S = 0.2
 
 
@@ -84,8 +84,8 @@ def _mosquitto() -> Path:
 
 
 async def _delays(url: str, seconds: int, busy_per_s: float) -> dict[str, list[float]]:
-    """Delays in ms by what the home was when the slot ended."""
-    found: dict[str, list[float]] = {"flat": [], "busy": []}
+    """Return the delays in ms, by the home's turn when the slot ended."""
+    delays: dict[str, list[float]] = {"flat": [], "busy": []}
     async with connect(url) as receiver, connect(url) as meter:
         await receiver.subscribe("private/+/power", qos=1)
         await asyncio.sleep(3)
@@ -97,11 +97,11 @@ async def _delays(url: str, seconds: int, busy_per_s: float) -> dict[str, list[f
             end_s = parse_time(start) / 1000 + 1
             into_s = (end_s - 1) % TURN_S
             if end_s > began_s + TURN_S and EDGE_S <= into_s < TURN_S - EDGE_S:
-                found[_mood(end_s - 1)].append(1000 * (now_s - end_s))
+                delays[_mood(end_s - 1)].append(1000 * (now_s - end_s))
             if now_s > began_s + seconds:
                 break
         await feeding
-    return found
+    return delays
 
 
 def _mood(time_s: float) -> str:
@@ -109,7 +109,7 @@ def _mood(time_s: float) -> str:
 
 
 async def _feed(meter: aiomqtt.Client, until_s: float, busy_per_s: float) -> None:
-    """Readings at random moments: no grid of theirs falls on that of the slots."""
+    """Publish readings at random moments, which do not align with the grid of the slots."""
     chance = random.Random(1)
     while time.time() < until_s:
         await asyncio.sleep(chance.expovariate(busy_per_s if _mood(time.time()) == "busy" else FLAT_PER_S))
@@ -120,24 +120,24 @@ async def _feed(meter: aiomqtt.Client, until_s: float, busy_per_s: float) -> Non
 
 
 def _closing(samples: int) -> None:
-    """Pairs of load and noise with one sum: only what must not be seen differs."""
+    """Compare slots of load with slots of noise that have the same sum."""
     stream = config.parse(written()).stream[0]
     terms, chance = config.terms(stream), random.Random(1)
     records = RecordFormat.of(describe(terms))
-    found: dict[str, list[float]] = {"noise": [], "load": []}
+    durations: dict[str, list[float]] = {"noise": [], "load": []}
     for _ in range(samples // BATCH):
-        kinds = chance.choices(list(found), k=BATCH)
-        batch = [(which, _window(terms, which, chance.randrange(1000, 9999))) for which in kinds]
-        for which, window in batch:
-            found[which].append(_timed(lambda: records.record("m", 0, 0, window.close(0))))  # noqa: B023
-    _compare("closing and writing, microseconds", found["noise"], found["load"], ("noise", "load"))
+        kinds = chance.choices(list(durations), k=BATCH)
+        batch = [(kind, _window(terms, kind, chance.randrange(1000, 9999))) for kind in kinds]
+        for kind, window in batch:
+            durations[kind].append(_timed(lambda: records.record("m", 0, 0, window.close(0))))  # noqa: B023
+    _compare("closing and writing, microseconds", durations["noise"], durations["load"], ("noise", "load"))
 
 
-def _window(terms: Terms, which: str, quanta: int) -> Window:
-    """A window whose slot is due: it will release so many quanta, all noise or all load."""
+def _window(terms: Terms, kind: str, quanta: int) -> Window:
+    """Return a window whose slot is due and will release `quanta`, all noise or all load."""
     window = Window(0, terms, terms.id, "t", "m", 20_000)
-    window.draw(quanta if which == "noise" else 0, 0)
-    window.add(0, terms.length_ms, 0 if which == "noise" else quanta * terms.quantum_u)
+    window.draw(quanta if kind == "noise" else 0, 0)
+    window.add(0, terms.length_ms, 0 if kind == "noise" else quanta * terms.quantum_u)
     return window
 
 
@@ -147,20 +147,20 @@ def _timed(work: Callable[[], object]) -> float:
     return (time.perf_counter_ns() - start_ns) / 1000
 
 
-def _compare(what: str, one: Sequence[float], other: Sequence[float], names: tuple[str, str]) -> None:
-    """Print what tells two samples apart, if anything does."""
-    a, b = (np.sort(np.asarray(sample))[: int(len(sample) * 0.99)] for sample in (one, other))
+def _compare(title: str, x: Sequence[float], y: Sequence[float], names: tuple[str, str]) -> None:
+    """Print the difference between two samples, and tests of it."""
+    a, b = (np.sort(np.asarray(sample))[: int(len(sample) * 0.99)] for sample in (x, y))
     difference, pooled = b.mean() - a.mean(), float(np.hypot(a.std(ddof=1), b.std(ddof=1)) / 2**0.5)
     error = float(np.hypot(a.std(ddof=1) / len(a) ** 0.5, b.std(ddof=1) / len(b) ** 0.5))
     welch = stats.ttest_ind(a, b, equal_var=False)
-    print(f"{what}: {names[0]} n = {len(a)}, {names[1]} n = {len(b)}")
+    print(f"{title}: {names[0]} n = {len(a)}, {names[1]} n = {len(b)}")
     print(f"  mean {a.mean():.3f} and {b.mean():.3f}; p50 {np.median(a):.3f} and {np.median(b):.3f};"
           f" p95 {np.percentile(a, 95):.3f} and {np.percentile(b, 95):.3f}")  # fmt: skip
     print(f"  difference {difference:+.4f} ± {1.96 * error:.4f} (95 %); Welch t = {welch.statistic:.2f},"
           f" p = {welch.pvalue:.3f}; effect size d = {difference / pooled:+.4f}")  # fmt: skip
-    print(f"  Kolmogorov-Smirnov p = {stats.ks_2samp(one, other).pvalue:.3f};"
-          f" Mann-Whitney p = {stats.mannwhitneyu(one, other).pvalue:.3f};"
-          f" found with a power of 90 %: a difference of {3.24 * error:.4f}", flush=True)  # fmt: skip
+    print(f"  Kolmogorov-Smirnov p = {stats.ks_2samp(x, y).pvalue:.3f};"
+          f" Mann-Whitney p = {stats.mannwhitneyu(x, y).pvalue:.3f};"
+          f" a power of 90 % for a difference of {3.24 * error:.4f}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

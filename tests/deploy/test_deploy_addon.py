@@ -147,6 +147,16 @@ def test_the_manifest_is_one_of_an_add_on() -> None:
     assert yaml.safe_load((ADDON.parent / "repository.yaml").read_text())["name"]
 
 
+@pytest.mark.parametrize("page", ["addon/meteragent/DOCS.md", "README.md"])
+def test_the_oldest_home_assistant_is_2024_11_and_documented(page: str) -> None:
+    """The add-on needs 2024.11, the first with MQTT discovery by device, and its pages name this version."""
+    year, month, patch = map(int, FACTS["homeassistant"].split("."))
+    assert (year, month) >= (2024, 11)
+    assert patch == 0
+    text = " ".join((ROOT / "deploy" / "homeassistant" / page).read_text().split())
+    assert re.findall(r"Home Assistant (\d+\.\d+) or later", text) == [f"{year}.{month}"]
+
+
 def test_the_store_is_in_no_backup(tmp_path: Path) -> None:
     """One that is brought back is worse than none; generation and key are kept, so that its loss is seen."""
     store = tmp_path / "meteragent.db"

@@ -1,8 +1,8 @@
-"""The add-on's start: options of Home Assistant in, the agent's configuration out, and the agent runs.
+"""Start the add-on: write the agent's configuration from the options in Home Assistant, and run the agent.
 
-The Supervisor says which broker there is and as whom to use it. What is written lies in /data/meteragent,
-which is the agent's own: the configuration, two passwords, the key of the pseudonyms and the store. It is
-written, and the agent runs, as a user without rights; only the options are read as root.
+The Supervisor provides the broker and its login. /data/meteragent contains the configuration, two passwords,
+the key of the pseudonyms and the store. The folder belongs to a user without rights, who writes these files
+and runs the agent; only the options are read as root.
 """
 
 import json
@@ -22,12 +22,15 @@ USER = 65532
 KEY_BYTES = 32
 
 _SOURCE = ("topic", "meter", "profile", "value", "time", "kind", "unit")
-"""Options that are keys of the configuration by the same name."""
+"""Options that have the names of configuration keys."""
 Options = Mapping[str, Any]
 
 
 def configuration(options: Options, broker: Options, folder: Path, zone: str) -> str:
-    """The agent's configuration as TOML; `broker` is the Supervisor's, `zone` Home Assistant's time zone."""
+    """Return the agent's configuration as TOML.
+
+    The Supervisor provides `broker`; `zone` is Home Assistant's time zone.
+    """
     lines = [
         *_table("source", _source(options, broker, folder)),
         *_table("window", _window(options, zone)),
@@ -43,7 +46,7 @@ def _source(options: Options, broker: Options, folder: Path) -> dict[str, Any]:
 
 
 def _login(section: str, broker: Options, folder: Path) -> dict[str, Any]:
-    """The keys of a broker: that of Home Assistant, or that of the options."""
+    """Return the keys of a broker, either Home Assistant's or that of the options."""
     scheme = "mqtts" if broker.get("ssl") else "mqtt"
     url = broker.get("url") or f"{scheme}://{broker['host']}:{broker['port']}"
     password = str(folder / f"{section}-password") if broker.get("password") else None
@@ -51,27 +54,27 @@ def _login(section: str, broker: Options, folder: Path) -> dict[str, Any]:
 
 
 def _window(options: Options, zone: str) -> dict[str, Any]:
-    """The calendar where the preset's windows are days or months, and the range where it is said."""
+    """Return the time zone if the preset's windows are days or months, and the range if an option sets it."""
     calendar = isinstance(PRESETS[options["preset"]].length, str)
     ends = (options.get("lowest_w", 0), options.get("highest_w", 20_000))
-    stated = "lowest_w" in options or "highest_w" in options
-    return {"timezone": zone if calendar else None, "range": list(ends) if stated else None}
+    has_range = "lowest_w" in options or "highest_w" in options
+    return {"timezone": zone if calendar else None, "range": list(ends) if has_range else None}
 
 
 def _sink(options: Options, broker: Options, folder: Path) -> dict[str, Any]:
-    """Home Assistant's broker, unless another one is named; there are no devices on that one."""
-    other = bool(options.get("url"))
-    shown = options["home_assistant"] and not other
-    return _login("sink", options if other else broker, folder) | {
+    """Return the keys of the sink: Home Assistant's broker, or another broker without discovery."""
+    is_external = bool(options.get("url"))
+    is_discoverable = options["home_assistant"] and not is_external
+    return _login("sink", options if is_external else broker, folder) | {
         "topic": options["sink_topic"],
         "status": "meteragent/status",
-        "home_assistant": "homeassistant" if shown else None,
+        "home_assistant": "homeassistant" if is_discoverable else None,
         "pseudonym_key_file": str(folder / "pseudonym-key") if options["pseudonyms"] else None,
     }
 
 
 def _table(name: str, keys: Mapping[str, Any]) -> Iterator[str]:
-    """A table of TOML, without what is not said. A text, a number or a list of JSON is one of TOML."""
+    """Yield a TOML table without empty keys; strings, numbers and lists of JSON are valid TOML."""
     yield f"[{name}]"
     for key, value in keys.items():
         if value is not None and value != "":
@@ -79,7 +82,10 @@ def _table(name: str, keys: Mapping[str, Any]) -> Iterator[str]:
 
 
 def write(options: Options, broker: Options, folder: Path, zone: str) -> Path:
-    """Write configuration, passwords, and a key of pseudonyms where there is none yet; returns the first."""
+    """Write the configuration, the passwords, and a key of pseudonyms unless there is one.
+
+    Return the path of the configuration.
+    """
     for section, login in (("source", broker), ("sink", options if options.get("url") else broker)):
         _secret(folder / f"{section}-password", str(login.get("password") or ""))
     key = folder / "pseudonym-key"
@@ -91,22 +97,22 @@ def write(options: Options, broker: Options, folder: Path, zone: str) -> Path:
 
 
 def _secret(path: Path, text: str) -> None:
-    """A file that only its owner reads."""
+    """Write a file that only its owner can read."""
     path.touch(mode=0o600)
     path.write_text(text, encoding="utf-8")
 
 
 def supervised(token: str, url: str = "http://supervisor/services/mqtt") -> dict[str, Any]:
-    """The broker of Home Assistant; raises OSError where there is none."""
+    """Return Home Assistant's broker; raises OSError if there is none."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310
-    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310  both are constants
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310  the URL is a constant
         return dict(json.load(answer)["data"])
 
 
 def become(user: int, folder: Path) -> None:
-    """Give a folder and all in it to a user without rights, and be that user."""
+    """Give a folder and its files to a user without rights, and become that user."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    for path in (folder, *folder.iterdir()):  # a backup that was restored has made them root's
+    for path in (folder, *folder.iterdir()):  # a restored backup belongs to root
         os.chown(path, user, user, follow_symlinks=False)
     os.setgroups([])
     os.setgid(user)
@@ -114,17 +120,17 @@ def become(user: int, folder: Path) -> None:
 
 
 def main() -> None:
-    """Read, become a user without rights, write, and become the agent."""
+    """Read the options, drop root's rights, write the configuration, and run the agent."""
     options = json.loads(OPTIONS.read_text(encoding="utf-8"))
     try:
         broker = supervised(os.environ.pop("SUPERVISOR_TOKEN"))
     except OSError:
-        sys.exit("There is no broker: install the Mosquitto add-on or set up MQTT, and start this one again")
+        sys.exit("No broker found. Install the Mosquitto add-on or set up MQTT, then restart this add-on.")
     become(USER, FOLDER)
     path = write(options, broker, FOLDER, os.environ.get("TZ", "UTC"))
     os.chdir(FOLDER)
     agent = Path(sys.executable).with_name("meteragent")
-    os.execv(agent, [str(agent), "run", str(path)])  # noqa: S606  the agent in this one's place
+    os.execv(agent, [str(agent), "run", str(path)])  # noqa: S606  replaces this process
 
 
 if __name__ == "__main__":

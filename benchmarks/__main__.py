@@ -1,8 +1,8 @@
-"""Runs all benchmarks, or those that are named, one after the other.
+"""Run all benchmarks, or the named ones, one after the other.
 
-`python -m benchmarks [--rounds N] [--out FILE] [PROGRAM …]`. A program that fails says so, the others still
-run, and the exit code is 1. Without a name all run, and FILE is replaced at the end: a row that no program
-makes any more is gone. With names their rows replace older ones.
+`python -m benchmarks [--rounds N] [--out FILE] [PROGRAM …]`. If a program fails, the others still run, and
+the exit code is 1. Without names all programs run, and FILE is replaced at the end, so that it has no rows of
+former programs. With names, only the rows of these programs are replaced.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from benchmarks.harness import ROOT, ROUNDS_VARIABLE
 
 PROGRAMS = ("mechanisms", "agent", "store", "footprint", "simulators", "attackers", "archive")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""Several threads of numpy and its peers are not compared."""
+"""Limits numpy and its peers to one thread, so that CPU times are comparable."""
 
 LIMIT_S = 3600.0
 
 
 def run(name: str, rounds: int, out: Path) -> str:
-    """Run one program; return what is wrong with it, or nothing."""
+    """Run one program; return a description of its failure, or ""."""
     environment = os.environ | ONE_THREAD | {ROUNDS_VARIABLE: str(rounds)}
     command = [sys.executable, "-m", f"benchmarks.{name}", "--out", str(out)]
     try:
@@ -35,36 +35,38 @@ def run(name: str, rounds: int, out: Path) -> str:
 
 
 def run_all(names: Sequence[str], rounds: int, out: Path) -> list[str]:
-    """Run the programs; return what is wrong with any."""
-    began_s, wrong = time.monotonic(), []
+    """Run the programs; return the failures."""
+    began_s, failures = time.monotonic(), []
     for name in names:
         program_began_s = time.monotonic()
         print(f"\n== {name}", flush=True)
-        wrong.append(run(name, rounds, out))
+        failures.append(run(name, rounds, out))
         print(f"== {name}: {time.monotonic() - program_began_s:.0f} s", flush=True)
     took = f"{rounds} rounds, {time.monotonic() - began_s:.0f} s in all"
-    print(f"\n{took}", *(f"FAILED: {failure}" for failure in wrong if failure), sep="\n")
-    return [failure for failure in wrong if failure]
+    print(f"\n{took}", *(f"FAILED: {failure}" for failure in failures if failure), sep="\n")
+    return [failure for failure in failures if failure]
 
 
 def main() -> None:
-    """Run the programs that are named."""
+    """Run the named programs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", allow_abbrev=False)
     parser.add_argument("--rounds", type=int, default=5, help="how often each contestant runs (default 5)")
-    parser.add_argument("--out", type=Path, help="put the rows into this JSON file")
+    parser.add_argument("--out", type=Path, help="write the rows to this JSON file")
     parser.add_argument("names", nargs="*", metavar="PROGRAM", help=f"of {', '.join(PROGRAMS)}; default all")
     options = parser.parse_args()
     if unknown := set(options.names) - set(PROGRAMS):
-        parser.error(f"there is no {', '.join(sorted(unknown))}: programs are {', '.join(PROGRAMS)}")
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; programs are {', '.join(PROGRAMS)}")
     if options.rounds < 1:
-        parser.error("there is at least one round")
+        parser.error("--rounds must be at least 1")
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "results.json"
         merged = options.out is not None and options.names
-        wrong = run_all(options.names or PROGRAMS, options.rounds, options.out.resolve() if merged else fresh)
+        failures = run_all(
+            options.names or PROGRAMS, options.rounds, options.out.resolve() if merged else fresh
+        )
         if options.out is not None and not options.names and fresh.exists():
             options.out.write_text(fresh.read_text())
-    sys.exit(bool(wrong))
+    sys.exit(bool(failures))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""The agent through a real broker, next to programs that pass messages on without making them private.
+"""The agent through a real broker, compared with programs that forward messages unchanged.
 
-`python -m benchmarks.agent [--out FILE]`. Each contestant stands alone between the topics of a mosquitto:
-20 meters, a reading a slot, 1,000 on their way at any time; then 500 a second for the time that each
-adds. The agent decodes, draws exact noise, charges the ledger, commits to disk with fsync, acknowledges
-and sends a record for every reading; the others pass the payload on. At QoS 0 readings come at QoS 0, and so
-they are passed on; the agent's records leave at QoS 1 all the same. Rates are records a second at the
-receiver, CPU time and memory are the contestant's own.
+`python -m benchmarks.agent [--out FILE]`. Each contestant runs alone between the topics of a mosquitto, with
+20 meters and a reading per slot. Throughput is measured with 1,000 readings in flight, latency at 500
+readings a second. For every reading, the agent decodes, draws exact noise, charges the ledger, commits to
+disk with fsync, acknowledges and sends a record; the others forward the payload. At QoS 0 readings arrive and
+are forwarded at QoS 0, but the agent's records leave at QoS 1. Rates are records a second at the receiver;
+CPU time and memory are those of the contestant.
 
-That is the worst case. The ordinary one is 100 meters with a reading every 10 s and windows of half an hour:
-of 180 readings one opens a window, and the others, which are measured here, are read, counted and committed.
-Time is the payload's, so that it may pass faster.
+This is the worst case. The ordinary case is 100 meters with a reading every 10 s and windows of half an hour:
+one of 180 readings opens a window, and the others, which are measured here, are decoded, counted and
+committed. Time is taken from the payloads, so that it can run faster.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ Rounds = Sequence[dict[str, Measured]]
 
 @dataclass(frozen=True)
 class Rate:
-    """Records a second, CPU seconds for 100,000 of them, and the resident memory at the end."""
+    """Records a second, CPU seconds for 100,000 of them, and the resident memory at the end in MB."""
 
     per_s: float
     cpu_s: float
@@ -56,44 +56,44 @@ async def rate(standing: Standing, qos: int) -> Rate:
     await load.connect(standing.source_port, standing.sink_port)
     await load.begin(OUTSTANDING)
     await asyncio.sleep(WARM_S)
-    before_s, before, began_s = standing.cpu_s, load.received, asyncio.get_running_loop().time()
+    start_cpu_s, start_count, began_s = standing.cpu_s, load.received, asyncio.get_running_loop().time()
     await asyncio.sleep(SECONDS)
-    passed, took_s = load.received - before, asyncio.get_running_loop().time() - began_s
-    used_s, memory_mb = standing.cpu_s - before_s, standing.memory_mb
+    records, took_s = load.received - start_count, asyncio.get_running_loop().time() - began_s
+    cpu_s, memory_mb = standing.cpu_s - start_cpu_s, standing.memory_mb
     load.close()
-    return Rate(passed / took_s, used_s / max(passed, 1) * 100_000, memory_mb)
+    return Rate(records / took_s, cpu_s / max(records, 1) * 100_000, memory_mb)
 
 
 async def latency_s(standing: Standing, qos: int) -> tuple[float, float]:
-    """Measure the median and 99th percentile of the time from a reading to the record that it releases."""
+    """Return the median and the 99th percentile of the time from a reading to its record, in s."""
     load = Paced(METERS, qos, behind=standing.behind)
     await load.connect(standing.source_port, standing.sink_port)
     await load.run(PACE_PER_S, WARM_S + LATENCY_S)
     load.close()
     if load.received < load.sent - standing.behind * METERS:
-        raise AssertionError("a contestant must let all records through")
+        raise AssertionError("the contestant lost records")
     cuts = quantiles(load.latencies_s[round(WARM_S * PACE_PER_S) :], n=100)
     return cuts[49], cuts[98]
 
 
 async def ordinary_cpu_s(standing: Standing, qos: int) -> float:
-    """Measure the CPU time of a reading that opens no window; all windows have been opened before."""
+    """Return the CPU time of a reading that opens no window, in s; all windows are open beforehand."""
     load = Paced(ORDINARY_METERS, qos, BEFORE_A_WINDOW_S, ORDINARY_STEP_S)
     await load.connect(standing.source_port, standing.sink_port)
     await load.run(ORDINARY_PER_S, WARM_S)
-    before_s, before = standing.cpu_s, load.sent
+    start_cpu_s, start_count = standing.cpu_s, load.sent
     await load.run(ORDINARY_PER_S, ORDINARY_S)
-    used_s, passed = standing.cpu_s - before_s, load.sent - before
+    cpu_s, readings = standing.cpu_s - start_cpu_s, load.sent - start_count
     load.close()
-    return used_s / passed
+    return cpu_s / readings
 
 
 def contestants() -> dict[str, Contestant]:
     """Return all contestants on this machine, the agent first."""
     peers: dict[str, Contestant] = {"agent": agent()}
     peers |= {name: forwarder(name) for name in ("gmqtt", "aiomqtt")}
-    compiled = in_c()
-    return peers | ({} if compiled is None else {"C": compiled}) | {"bridge": bridge}
+    c_forwarder = in_c()
+    return peers | ({} if c_forwarder is None else {"C": c_forwarder}) | {"bridge": bridge}
 
 
 def interleaved(
@@ -101,7 +101,7 @@ def interleaved(
     qos: int,
     measure: Callable[[Standing, int], Coroutine[Any, Any, Measured]],
 ) -> list[dict[str, Measured]]:
-    """Measure all contestants in every round; each round begins with another one."""
+    """Measure all contestants in every round; each round begins with another contestant."""
     rounds: list[dict[str, Measured]] = []
     names = list(peers)
     for count in range(ROUNDS):
@@ -135,7 +135,7 @@ def throughput(qos: int, rounds: Rounds[Rate]) -> list[Result]:
 
 
 def delay(rounds: Rounds[tuple[float, float]]) -> list[Result]:
-    """Compare the median and 99th percentile at 500 readings a second: the limit is gmqtt's plus 10 ms."""
+    """Compare the median and 99th percentile at 500 readings a second; the limit is gmqtt's plus 10 ms."""
     results = []
     for index, (statistic, goal) in enumerate((("median", None), ("p99", 1.0))):
         for name in rounds[0]:
@@ -156,7 +156,7 @@ def delay(rounds: Rounds[tuple[float, float]]) -> list[Result]:
 
 
 def ordinary() -> Result:
-    """Compare a reading that opens no window with a message that is passed on."""
+    """Compare a reading that opens no window with a forwarded message."""
     sides = {"agent": agent(length="30min"), "gmqtt": forwarder("gmqtt")}
     rounds = interleaved(sides, 1, ordinary_cpu_s)
     took_us = [(1e6 * times_s["agent"], 1e6 * times_s["gmqtt"]) for times_s in rounds]

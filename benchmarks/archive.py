@@ -1,7 +1,8 @@
-"""Archives: `sanitise` in one process, beside a plain program that keeps no account, and on Spark.
+"""Archives: `sanitise` in one process and on Spark, compared with a plain program that keeps no account.
 
-`python -m benchmarks.archive [--full] [--out FILE]`; `--full` also has 10^8 readings, once (minutes). Without
-pyarrow or cryptography nothing is measured, without pyspark or Java nothing of Spark; both are said.
+`python -m benchmarks.archive [--full] [--out FILE]`; `--full` adds one run of 10^8 readings, which takes
+minutes. Without pyarrow or cryptography nothing is measured, without pyspark or Java nothing on Spark; a
+missing package is reported.
 """
 
 import argparse
@@ -17,21 +18,21 @@ from benchmarks import harness
 from benchmarks.harness import Result, report
 from tests.commands import system_parts
 
-NEEDED = ("pyarrow", "cryptography")
-PACKAGES = ("numpy", *NEEDED, "pyspark")
+REQUIRED = ("pyarrow", "cryptography")
+PACKAGES = ("numpy", *REQUIRED, "pyspark")
 
 
 @contextlib.contextmanager
 def spark() -> Iterator[Any]:
-    """Return `meteragent.spark.sanitise_archive` with a session on two cores; None without Spark."""
+    """Yield `meteragent.spark.sanitise_archive` with a session on two cores; None without Spark."""
     sql, java = harness.peer("pyspark.sql"), system_parts.find("java")
     if java is None:
-        harness.absent("java", f"is not there: {system_parts.JAVA_MIN} or newer")
+        harness.absent("java", f"was not found: version {system_parts.JAVA_MIN} or newer")
     if sql is None or java is None:
         yield None
         return
     os.environ["PATH"] = os.pathsep.join([str(java.parent), os.environ["PATH"]])
-    os.environ.pop("JAVA_HOME", None)  # it would take precedence over the one that was found
+    os.environ.pop("JAVA_HOME", None)  # it would take precedence over the path
     os.environ |= {"PYTHONPATH": str(harness.ROOT), "PYSPARK_PYTHON": sys.executable}
     with tempfile.TemporaryDirectory() as folder:
         settings = {
@@ -52,8 +53,8 @@ def spark() -> Iterator[Any]:
 
 
 def rows(*, full: bool) -> list[Result]:
-    """Measure all rows that this machine can."""
-    if None in [harness.peer(name) for name in NEEDED]:
+    """Measure all rows that this machine can measure."""
+    if None in [harness.peer(name) for name in REQUIRED]:
         return []
     results: list[Result] = importlib.import_module("benchmarks.archives").measured(spark, full=full)
     return results
@@ -63,7 +64,7 @@ def main() -> None:
     """Run this program."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--full", action="store_true")
-    options, sys.argv[1:] = parser.parse_known_args()  # the rest is for `report`
+    options, sys.argv[1:] = parser.parse_known_args()  # `report` parses the remaining arguments
     report(rows(full=options.full), PACKAGES)
 
 

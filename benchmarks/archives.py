@@ -1,8 +1,9 @@
-"""What `benchmarks.archive` measures, where pyarrow and cryptography are there: archives, and their release.
+"""The measurements of `benchmarks.archive`, which need pyarrow and cryptography.
 
-The plain program reads the same Parquet, adds floating-point noise of the same size to each number, rounds
-and writes the same columns with the same compression, as is fastest for it: no ledger, no key, no digest, no
-clamp, and a promise that is weaker by a factor of n. Growth is per reading; memory is a process's peak.
+The plain program reads the same Parquet, adds floating-point noise of the same standard deviation to each
+number, rounds, and writes the same columns with the same compression and its fastest options. It has no
+ledger, key, digest or clamp, and its promise is weaker by a factor of n. Growth is per reading; memory is the
+peak of a process.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ QUARTER_MS = 900_000
 WINDOWS = 100_000
 NOISE_W = 24_770 / 2**0.5  # the scale that has the same standard deviation
 SIZES, FULL = (10**6, 10**7), (10**7, 10**8)
-"""Readings."""
+"""The numbers of readings."""
 MEMORY_MIB = 512
 _TIME = pa.timestamp("ms", tz="UTC")
 _BATCH = 20_000
@@ -60,35 +61,37 @@ key_file = "{folder}/archive.key"
 
 
 def wide(path: Path, windows: int) -> None:
-    """Write days of 96 quarters of an hour, home by home: int32, Gamma-distributed watts."""
-    kind = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.list_(pa.int32()))])
+    """Write days of 96 quarter-hours, ordered by home: int32, Gamma-distributed watts."""
+    schema = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.list_(pa.int32()))])
     rng = np.random.default_rng(0)
-    with pq.ParquetWriter(path, kind, compression="zstd", use_dictionary=["meter"]) as writer:
-        for first in range(0, windows, _BATCH):
-            at = np.arange(first, min(first + _BATCH, windows))
-            values = rng.gamma(1.2, 300, at.size * N).astype(np.int32)
+    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["meter"]) as writer:
+        for start in range(0, windows, _BATCH):
+            indices = np.arange(start, min(start + _BATCH, windows))
+            values = rng.gamma(1.2, 300, indices.size * N).astype(np.int32)
             columns = [
-                pa.array([f"m{home:07}" for home in (at // DAYS).tolist()]),
-                pa.array(FIRST_MS + DAY_MS * (at % DAYS)).cast(_TIME),
-                pa.ListArray.from_arrays(np.arange(at.size + 1, dtype=np.int32) * N, values),
+                pa.array([f"m{home:07}" for home in (indices // DAYS).tolist()]),
+                pa.array(FIRST_MS + DAY_MS * (indices % DAYS)).cast(_TIME),
+                pa.ListArray.from_arrays(np.arange(indices.size + 1, dtype=np.int32) * N, values),
             ]
-            writer.write_batch(pa.record_batch(columns, schema=kind))
+            writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
 def long(path: Path, readings: int) -> None:
-    """Write readings every quarter of an hour, home by home: double."""
-    kind = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.float64())])
+    """Write readings every quarter of an hour, ordered by home: double."""
+    schema = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.float64())])
     rng, per_home = np.random.default_rng(0), DAYS * N
-    with pq.ParquetWriter(path, kind, compression="zstd", use_dictionary=["meter"]) as writer:
-        for first in range(0, readings, 10 * per_home):
-            at = np.arange(first, min(first + 10 * per_home, readings))
-            names = pa.array([f"m{home:07}" for home in range(at[0] // per_home, at[-1] // per_home + 1)])
+    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["meter"]) as writer:
+        for start in range(0, readings, 10 * per_home):
+            indices = np.arange(start, min(start + 10 * per_home, readings))
+            names = pa.array(
+                [f"m{home:07}" for home in range(indices[0] // per_home, indices[-1] // per_home + 1)]
+            )
             columns = [
-                names.take(pa.array(at // per_home - at[0] // per_home)),
-                pa.array(FIRST_MS + QUARTER_MS * (at % per_home)).cast(_TIME),
-                pa.array(rng.gamma(1.2, 300, at.size).round(1)),
+                names.take(pa.array(indices // per_home - indices[0] // per_home)),
+                pa.array(FIRST_MS + QUARTER_MS * (indices % per_home)).cast(_TIME),
+                pa.array(rng.gamma(1.2, 300, indices.size).round(1)),
             ]
-            writer.write_batch(pa.record_batch(columns, schema=kind))
+            writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
 @contextlib.contextmanager
@@ -98,14 +101,14 @@ def _quiet(text: str, total: int, unit: str) -> Iterator[Callable[[int], object]
 
 
 def ours(folder: Path, path: Path, run: Callable[..., RunResult] = sanitise_archive) -> None:
-    """Run `sanitise` with a new ledger, so that nothing was released before."""
-    for old in folder.glob("*.ledger*"):
-        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    """Run `sanitise` with a new ledger, so that nothing has been released before."""
+    for ledger_path in folder.glob("*.ledger*"):
+        shutil.rmtree(ledger_path) if ledger_path.is_dir() else ledger_path.unlink()
     shutil.rmtree(folder / "out.parquet", ignore_errors=True)
     policy = Policy.of(config.parse(CONFIG.format(folder=folder)))
-    done = run(policy, path, folder / "out.parquet", _quiet)
-    if done.account.refused or not done.new_parts:
-        raise AssertionError("a run must be complete")
+    result = run(policy, path, folder / "out.parquet", _quiet)
+    if result.account.refused or not result.new_parts:
+        raise AssertionError("the run is incomplete")
 
 
 FASTEST: dict[str, Any] = {
@@ -113,20 +116,20 @@ FASTEST: dict[str, Any] = {
     "write_statistics": ["meter", "time"],
     "column_encoding": {"value.list.element": "PLAIN"},
 }
-"""How who knows pyarrow well has it write noise, so that it takes the least time.
+"""The options with which pyarrow writes noise in the least time.
 
-Noise repeats too little for a dictionary, and its least and greatest tell nothing. Of the encodings plain
-32-bit numbers below zstd take the least time, by a little: differences as in our output, or split bytes, make
-files smaller by a tenth or so and take longer.
+Noise rarely repeats, so that a dictionary is useless, as are its minimum and maximum. The fastest encoding,
+by a small margin, is plain 32-bit numbers below zstd. Differences, as in our output, or split bytes make
+files about a tenth smaller and take longer.
 """
 
 
 def plain(folder: Path, path: Path, options: dict[str, Any]) -> None:
-    """Read, noise, write: batch by batch, as a short script would."""
-    rng, out = np.random.default_rng(), folder / "plain.parquet"
+    """Read, add noise and write, batch by batch, as a short script would."""
+    rng, out_path = np.random.default_rng(), folder / "plain.parquet"
     with (
         pq.ParquetFile(path) as file,
-        pq.ParquetWriter(out, file.schema_arrow, compression=COMPRESSION, **options) as writer,
+        pq.ParquetWriter(out_path, file.schema_arrow, compression=COMPRESSION, **options) as writer,
     ):
         for batch in file.iter_batches(_BATCH):
             values = batch.column("value").flatten().to_numpy()
@@ -138,12 +141,12 @@ def plain(folder: Path, path: Path, options: dict[str, Any]) -> None:
 
 def _peak_mib(folder: Path, path: Path, report: Any) -> None:
     ours(folder, path)
-    lines = Path("/proc/self/status").read_text().splitlines()  # getrusage would tell of the parent too
+    lines = Path("/proc/self/status").read_text().splitlines()  # getrusage would include the parent
     report.put(next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")))
 
 
 def peak_mib(folder: Path, path: Path) -> float:
-    """Measure the peak memory of a process that releases a file, in MiB."""
+    """Return the peak memory of a process that releases a file, in MiB."""
     context = multiprocessing.get_context("spawn")
     report: Any = context.Queue()
     process = context.Process(target=_peak_mib, args=(folder, path, report))
@@ -156,15 +159,15 @@ def peak_mib(folder: Path, path: Path) -> float:
 def growth(
     folder: Path, name: str, make: Callable[[Path, int], None], sizes: tuple[int, int], rounds: int
 ) -> list[Result]:
-    """Compare CPU time per row at the smallest and the largest size, round by round; and memory."""
+    """Compare CPU time per reading at the smallest and the largest size in each round, and measure memory."""
     paths = [folder / f"{name}{size}.parquet" for size in sizes]
     for path, size in zip(paths, sizes, strict=True):
         make(path, size)
     per_row_ns, memory = [], []
     for _ in range(rounds):
         took_s = [harness.seconds(partial(ours, folder, path), 1) for path in paths]
-        less_ns, more_ns = (1e9 * s / size for s, size in zip(took_s, sizes, strict=True))
-        per_row_ns.append((more_ns, less_ns))
+        small_ns, large_ns = (1e9 * s / size for s, size in zip(took_s, sizes, strict=True))
+        per_row_ns.append((large_ns, small_ns))
         memory.append(peak_mib(folder, paths[-1]))
     for path in paths:
         path.unlink()
@@ -188,7 +191,7 @@ def growth(
 
 
 def one_process(folder: Path, path: Path) -> list[Result]:
-    """Compare CPU time with the plain program, at its fastest and with pyarrow's defaults."""
+    """Compare CPU time with the plain program, with its fastest options and with pyarrow's defaults."""
     peers: tuple[tuple[str, dict[str, Any], float | None], ...] = (
         ("pyarrow + numpy.laplace, no account", FASTEST, 0.7),
         ("the same with pyarrow's defaults", {}, None),
@@ -209,13 +212,13 @@ def one_process(folder: Path, path: Path) -> list[Result]:
 
 
 def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
-    """Compare Spark on two cores: elapsed time, and the CPU time of all its processes."""
-    by_spark, alone = partial(ours, folder, path, run), partial(ours, folder, path)
-    for warm in (by_spark, alone):
-        warm()
+    """Compare Spark on two cores with one process: elapsed time, and CPU time of all processes."""
+    by_spark, in_process = partial(ours, folder, path, run), partial(ours, folder, path)
+    for warm_up in (by_spark, in_process):
+        warm_up()
     clock, cpu_s = [], []
     for _ in range(harness.ROUNDS):
-        (theirs_s, theirs_cpu_s), (took_s, took_cpu_s) = _took_s(alone), _took_s(by_spark)
+        (theirs_s, theirs_cpu_s), (took_s, took_cpu_s) = _took_s(in_process), _took_s(by_spark)
         clock.append((WINDOWS / took_s, WINDOWS / theirs_s))
         cpu_s.append((took_cpu_s, theirs_cpu_s))
     of_cpu = "{:.1f} and {:.1f} s of CPU".format(*map(statistics.median, zip(*cpu_s, strict=True)))
@@ -224,30 +227,30 @@ def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
 
 
 def _took_s(run: Callable[[], None]) -> tuple[float, float]:
-    """The time of the clock, and the CPU time of this process and of all below it."""
-    began_s, before_s = time.perf_counter(), _tree_cpu_s()
+    """Return the elapsed time, and the CPU time of this process and its descendants, in s."""
+    began_s, start_cpu_s = time.perf_counter(), _tree_cpu_s()
     run()
-    return time.perf_counter() - began_s, _tree_cpu_s() - before_s
+    return time.perf_counter() - began_s, _tree_cpu_s() - start_cpu_s
 
 
 def _tree_cpu_s() -> float:
-    """What this process and those below it have taken, those that have ended too."""
-    parents, took = dict[int, int](), dict[int, int]()
+    """Return the CPU time of this process and its descendants, including ended ones, in s."""
+    parents, ticks = dict[int, int](), dict[int, int]()
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # one that has just ended
+        with contextlib.suppress(OSError):  # the process may just have ended
             fields = path.read_text().rpartition(")")[2].split()
-            at = int(path.parent.name)
-            parents[at], took[at] = int(fields[1]), sum(map(int, fields[11:15]))
+            pid = int(path.parent.name)
+            parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
     tree = {os.getpid()}
-    while more := {at for at, parent in parents.items() if parent in tree} - tree:
-        tree |= more
-    return sum(took[at] for at in tree) / os.sysconf("SC_CLK_TCK")
+    while children := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= children
+    return sum(ticks[pid] for pid in tree) / os.sysconf("SC_CLK_TCK")
 
 
 def measured(
     spark: Callable[[], contextlib.AbstractContextManager[Callable[..., RunResult] | None]], *, full: bool
 ) -> list[Result]:
-    """Measure all rows; those of Spark if `spark` is given. `full`: also 10^8 readings, once."""
+    """Measure all rows; those of Spark if `spark` yields a function. `full`: also 10^8 readings, once."""
     with tempfile.TemporaryDirectory(dir=harness.ROOT, prefix="bench-") as name:
         folder, path = Path(name), Path(name) / "in.parquet"
         create(folder / "archive.key", "bench")
@@ -257,6 +260,6 @@ def measured(
             results += [on_spark(folder, path, run)] if run is not None else []
         plans = [(SIZES, harness.ROUNDS)] + ([(FULL, 1)] if full else [])
         for sizes, rounds in plans:
-            results += growth(folder, "wide", lambda where, count: wide(where, count // N), sizes, rounds)
+            results += growth(folder, "wide", lambda target, count: wide(target, count // N), sizes, rounds)
             results += growth(folder, "long", long, sizes, rounds)
         return results

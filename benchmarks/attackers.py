@@ -1,9 +1,9 @@
-"""The attackers that learn, beside the same methods of scikit-learn.
+"""The attackers that learn, compared with the same methods of scikit-learn.
 
-`python -m benchmarks.attackers [--out FILE]`. Which of 100 simulated programmes was on, by 30 noised means of
-10 s? Trained on 2,000 windows and asked about 2,000 others: windows asked about per CPU-second, training
-included. Both get the same windows, and both discriminants look at the same features; the note says about
-how many they name the same class. RAMP and richardsonpy have no attackers.
+`python -m benchmarks.attackers [--out FILE]`. The attackers guess which of 100 simulated programmes was on,
+from 30 noisy means of 10 s. They are trained on 2,000 windows and queried about another 2,000; the rate is
+queries per CPU-second, including training. Both sides get the same windows, and both discriminants use the
+same features; the note says how often they name the same class. RAMP and richardsonpy have no attackers.
 """
 
 from collections.abc import Callable
@@ -21,26 +21,28 @@ PROGRAMMES, SLOTS, TRIALS = 100, 30, 2000
 EPSILON = Fraction(1, 10)
 
 Answer = Callable[[], Floats]
-"""Learns, and says how likely each class is for each window queries about."""
+"""Learns, and returns the probability of each class for each window in the queries."""
 
 
-def seen(scene: Scene, seed: int) -> tuple[Integers, Integers]:
+def observe(scene: Scene, seed: int) -> tuple[Integers, Integers]:
     """Return released windows, and the class of each."""
-    played = scene.play(TRIALS)
+    classes = scene.play(TRIALS)
     mechanism = LInfLaplace(EPSILON, 1, SLOTS)
-    return mechanism.release(scene.points[played, 0], bits=SeededBits(seed)), scene.labels[played]
+    return mechanism.release(scene.points[classes, 0], bits=SeededBits(seed)), scene.labels[classes]
 
 
 def discriminants(learnt: tuple[Integers, Integers], queries: Integers) -> tuple[Answer, Answer]:
-    """Return our attacker and scikit-learn's, each a call that answers the queries."""
+    """Return our discriminant and scikit-learn's, each as a call that answers the queries."""
     library, (windows, labels), look = peer("sklearn.discriminant_analysis"), learnt, Features()._features  # noqa: SLF001
 
     def ours() -> Floats:
+        """Learn with our attacker and answer."""
         attacker = Features()
         attacker.fit(windows, labels)
         return attacker.predict_proba(queries)
 
     def theirs() -> Floats:
+        """Learn with scikit-learn's and answer."""
         attacker = library.LinearDiscriminantAnalysis().fit(look(windows), labels)
         return np.asarray(attacker.predict_proba(look(queries)))
 
@@ -48,15 +50,17 @@ def discriminants(learnt: tuple[Integers, Integers], queries: Integers) -> tuple
 
 
 def votes(learnt: tuple[Integers, Integers], queries: Integers) -> tuple[Answer, Answer]:
-    """Return our attacker and scikit-learn's, each a call that answers the queries."""
+    """Return our vote of neighbours and scikit-learn's, each as a call that answers the queries."""
     library, (windows, labels) = peer("sklearn.neighbors"), learnt
 
     def ours() -> Floats:
+        """Learn with our attacker and answer."""
         attacker = Neighbours()
         attacker.fit(windows, labels)
         return attacker.predict_proba(queries)
 
     def theirs() -> Floats:
+        """Learn with scikit-learn's and answer."""
         attacker = library.KNeighborsClassifier(NEIGHBOURS, algorithm="brute").fit(windows, labels)
         return np.asarray(attacker.predict_proba(queries))
 
@@ -64,17 +68,17 @@ def votes(learnt: tuple[Integers, Integers], queries: Integers) -> tuple[Answer,
 
 
 def row(name: str, against: str, calls: tuple[Answer, Answer]) -> Row:
-    """Return a row of the two, noting on how many windows they agree."""
+    """Return a row of the two calls, with a note on how often they agree."""
     ours, theirs = calls
-    same = np.mean(ours().argmax(axis=1) == theirs().argmax(axis=1))
-    note = f"the same answer about {100 * same:.1f} % of windows"
+    agreement = np.mean(ours().argmax(axis=1) == theirs().argmax(axis=1))
+    note = f"the same answer about {100 * agreement:.1f} % of windows"
     return Row(name, against, ours, theirs, None, note, (TRIALS, TRIALS), "windows")
 
 
 def main() -> None:
     """Run this program."""
     scene = programmes(PROGRAMMES, SLOTS, 0)
-    learnt, (queries, _) = seen(scene, 1), seen(scene, 2)
+    learnt, (queries, _) = observe(scene, 1), observe(scene, 2)
     rows = []
     if peer("sklearn") is not None:
         features, nearest = discriminants(learnt, queries), votes(learnt, queries)

@@ -1,6 +1,6 @@
-"""What stands between readings and records: the agent, and peers that pass messages on unchanged.
+"""Contestants between readings and records: the agent, and peers that forward messages unchanged.
 
-Each is a process of its own (or two brokers with a bridge), so that its CPU time and memory are its own.
+Each is a separate process (or two brokers with a bridge), so that its CPU time and memory can be measured.
 """
 
 import os
@@ -24,7 +24,7 @@ READY_S = 60.0
 BYTECODE = Path(tempfile.gettempdir()) / "meteragent-benchmarks-bytecode"
 TICKS = os.sysconf("SC_CLK_TCK")
 TO_BUILD = ("gcc", "libc6-dev", "libmosquitto-dev")
-"""The packages that `forward.c` is built with."""
+"""The packages that are needed to build `forward.c`."""
 
 CONFIG = """
 [source]
@@ -48,9 +48,9 @@ path = "{folder}/db"
 
 @dataclass(frozen=True)
 class Standing:
-    """A contestant at work: where readings go in and records come out, its process, and when it was there.
+    """A running contestant: the ports of its readings and records, its process, and its start times.
 
-    A record leaves with the reading `behind` the one that it is of.
+    The record of a reading leaves when `behind` further readings of its meter have arrived.
     """
 
     source_port: int
@@ -63,24 +63,24 @@ class Standing:
 
     @property
     def cpu_s(self) -> float:
-        """The CPU time it has taken."""
+        """The CPU time of the process in s."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     @property
     def memory_mb(self) -> float:
-        """Its resident memory, in units of 10^6 bytes."""
+        """The resident memory in units of 10^6 bytes."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     @property
     def most_memory_mb(self) -> float:
-        """The most that was resident, in units of 10^6 bytes."""
+        """The peak resident memory in units of 10^6 bytes."""
         return self._status_mb("VmHWM")
 
     @property
     def files_memory_mb(self) -> float:
-        """What is resident now of files it has mapped: programs and libraries."""
+        """The resident memory of mapped files, such as programs and libraries."""
         return self._status_mb("RssFile")
 
     def _status_mb(self, key: str) -> float:
@@ -90,14 +90,15 @@ class Standing:
 
 
 Contestant = Callable[[int], AbstractContextManager[Standing]]
-"""Makes one stand, at a QoS, as long as the block lasts; it is subscribed when the block begins."""
+"""Runs a contestant at a QoS until the block ends; it is subscribed when the block begins."""
 
 
 @contextmanager
 def process(*command: str | Path, log: Path | None = None) -> Iterator[int]:
-    """Run a process during the block and yield its id. It finds bytecode, as installed programs do.
+    """Run a process during the block and yield its id.
 
-    What it says goes to `log`; if it has ended by itself, the last of that is shown.
+    The process finds cached bytecode, as installed programs do. Its output goes to `log`; if it has ended by
+    itself, the end of the output is printed.
     """
     environment = os.environ | {"PYTHONPYCACHEPREFIX": str(BYTECODE)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -118,14 +119,14 @@ def broker(**settings: str | int) -> Iterator[Broker]:
     """Run a mosquitto without limits, in a folder that is removed afterwards."""
     program = mosquitto_program()
     assert program is not None
-    plain: dict[str, str | int] = {
+    defaults: dict[str, str | int] = {
         "max_inflight_messages": 0,
         "set_tcp_nodelay": "true",
         "log_type": "subscribe",
     }
     folder = Path(tempfile.mkdtemp())
     try:
-        with Broker(program, folder, settings=plain | settings) as running:
+        with Broker(program, folder, settings=defaults | settings) as running:
             yield running
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -140,19 +141,20 @@ def mosquitto_version() -> str:
 
 
 def await_subscription(running: Broker) -> None:
-    """Wait until somebody has subscribed to readings."""
+    """Wait until a client has subscribed to readings; raises TimeoutError."""
     until_s = time.monotonic() + READY_S
     while SUBSCRIBED not in (running.folder / "log").read_bytes():
         if time.monotonic() > until_s:
-            raise TimeoutError("nobody subscribes")
+            raise TimeoutError("no client has subscribed")
         time.sleep(0.002)
 
 
 def agent(length: str = "1s", clock: str = "event") -> Contestant:
-    """Return the agent, with a new store on the project's disk."""
+    """Return the agent with a new store on the project's disk."""
 
     @contextmanager
     def stand(_: int) -> Iterator[Standing]:
+        """Run the agent."""
         with ExitStack() as stack:
             running = stack.enter_context(broker())
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=ROOT)))
@@ -172,6 +174,7 @@ def forwarder(name: str) -> Contestant:
 
     @contextmanager
     def stand(qos: int) -> Iterator[Standing]:
+        """Run the forwarder."""
         with broker() as running:
             port = str(running.port)
             command = (sys.executable, "-m", "benchmarks.forwarders", name, port, port, str(qos))
@@ -188,12 +191,13 @@ def in_c() -> Contestant | None:
     """Build and return `forward.c`; None, with a message, if it cannot be built."""
     program = build(Path(tempfile.mkdtemp()) / "forward")
     if program is None:
-        why = f"is NOT BUILT: {', '.join(TO_BUILD)} are not all there and cannot be installed"
-        absent("libmosquitto in C", why)
+        reason = f"is NOT BUILT: one of {', '.join(TO_BUILD)} is missing and cannot be installed"
+        absent("libmosquitto in C", reason)
         return None
 
     @contextmanager
     def stand(qos: int) -> Iterator[Standing]:
+        """Run the program."""
         with ExitStack() as stack:
             running = stack.enter_context(broker())
             pid = stack.enter_context(process(program, str(running.port), str(running.port), str(qos)))
@@ -204,9 +208,9 @@ def in_c() -> Contestant | None:
 
 
 def build(program: Path) -> Path | None:
-    """Compile `forward.c` with what is there; else with what can be installed; else what can be unpacked.
+    """Compile `forward.c` with the packages present; else install them; else unpack them. Return the program.
 
-    As `tests.commands.system_parts` gets programs, but what says whether it did is the compiler.
+    The steps are those of `tests.commands.system_parts`; each succeeds if the compiler does.
     """
     if _compiled(program):
         return program
@@ -233,7 +237,7 @@ def _compiled(program: Path, *flags: str) -> bool:
 
 @contextmanager
 def bridge(qos: int) -> Iterator[Standing]:
-    """Run mosquitto's own bridge: a second broker that takes over the topics under their new names."""
+    """Run mosquitto's bridge: a second broker that fetches the topics under their new names."""
     with broker() as source:
         settings: dict[str, str | int] = {
             "connection": "bench",

@@ -1,9 +1,9 @@
-"""A store whose process is killed while it commits, and the next process that opens it.
+"""A store whose process is killed during a commit, and the next process that opens the store.
 
-`python -m benchmarks.crash PATH METERS COMMITS` is either: it opens the store, releases a batch, says so, and
-goes on until it has made so many commits. The one to be killed would never end; it is held at odd moments
-until SQLite's log holds something, which the next start must replay, and then killed. What that start reads
-is in the system's cache, as after a crash of the agent alone.
+`python -m benchmarks.crash PATH METERS COMMITS` is the program of both processes: it opens the store,
+releases a batch, prints a line, and continues until it has made COMMITS commits. The first process is stopped
+at intervals until SQLite's log has content, which the next start must replay, and is then killed. The next
+start reads from the system's cache, as after a crash of the agent alone.
 """
 
 import os
@@ -24,20 +24,20 @@ COMMITTING_S, BETWEEN_S, LEAST_BYTES = 0.2, 0.003, 100_000
 
 @contextmanager
 def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen[str]]:
-    """A process that makes so many commits; it has said its first word when the block begins."""
+    """Run a process that makes `commits` commits; it has released when the block begins."""
     command = [sys.executable, "-m", "benchmarks.crash", str(path), str(meters), str(commits)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout is not None
             if not running.stdout.readline():
-                raise AssertionError("the process must open the store and release")
+                raise AssertionError("the process did not open the store and release")
             yield running
         finally:
             running.kill()
 
 
 def killed(path: Path, meters: int) -> int:
-    """Kill a process in the middle of a commit, held there; the bytes of the log that it leaves."""
+    """Kill a process in the middle of a commit; return the bytes of log that it leaves."""
     log = Path(f"{path}-wal")
     with _process(path, meters, FOREVER) as running:
         time.sleep(COMMITTING_S)
@@ -45,15 +45,15 @@ def killed(path: Path, meters: int) -> int:
             running.send_signal(signal.SIGSTOP)
             _, status = os.waitpid(running.pid, os.WUNTRACED)
             if not os.WIFSTOPPED(status):
-                raise AssertionError("the process must commit until it is killed")
+                raise AssertionError("the process ended before it was killed")
             if log.stat().st_size >= LEAST_BYTES:
-                return log.stat().st_size  # the block's end kills it
+                return log.stat().st_size  # the end of the block kills the process
             running.send_signal(signal.SIGCONT)
             time.sleep(BETWEEN_S)
 
 
 def recovered_s(path: Path, meters: int) -> float:
-    """Measure the time from the start of the next process to its first release."""
+    """Return the time from the start of the next process to its first release, in s."""
     began_s = time.perf_counter()
     with _process(path, meters, 1) as running:
         took_s = time.perf_counter() - began_s

@@ -1,6 +1,6 @@
-"""What of a release is SQLite's own: the statements of a run, asked again of a copy of its store.
+"""The cost of a release in SQLite alone: the statements of a run, replayed on a copy of its store.
 
-No program that keeps its promises in this store costs less, however it is written.
+It is a lower bound for any program that keeps the same promises in this store.
 """
 
 import shutil
@@ -20,13 +20,13 @@ BATCHES = 20
 
 @dataclass
 class Recorder:
-    """A connection that notes what it is asked."""
+    """A connection that records its statements."""
 
     connection: sqlite3.Connection
     statements: list[tuple[str, Any]] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
-        """What is no statement is the connection's own."""
+        """Return an attribute of the connection."""
         return getattr(self.connection, name)
 
     def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
@@ -36,17 +36,17 @@ class Recorder:
 
     def executemany(self, sql: str, rows: Iterable[Any]) -> sqlite3.Cursor:
         """Record and execute a statement for each row."""
-        kept = list(rows)
-        self.statements += [(sql, values) for values in kept]
-        return self.connection.executemany(sql, kept)
+        row_list = list(rows)
+        self.statements += [(sql, values) for values in row_list]
+        return self.connection.executemany(sql, row_list)
 
 
 def recorded(path: Path, meters: int) -> list[tuple[str, Any]]:
-    """Record the statements of releases, commit by commit; leave the store as it was before at `path`."""
+    """Return the statements of releases, commit by commit; leave the store before them at `path`."""
     with open_store(path.with_suffix(".run")) as store:
         line = Line(store, meters)
         line.warm()
-        shutil.copy(path.with_suffix(".run"), path)  # whole: every commit's log has been emptied
+        shutil.copy(path.with_suffix(".run"), path)  # complete, because each commit empties the log
         connection, recorder = store.connection, Recorder(store.connection)
         store.connection = cast(sqlite3.Connection, recorder)
         for _ in range(BATCHES):
@@ -56,7 +56,7 @@ def recorded(path: Path, meters: int) -> list[tuple[str, Any]]:
 
 
 def replayed_s(path: Path, statements: list[tuple[str, Any]]) -> float:
-    """Measure the CPU time of SQLite for a release."""
+    """Return the CPU time of SQLite for a release, in s."""
     connection = connect(Path(shutil.copy(path, path.with_suffix(".copy"))))
     began_s = time.process_time()
     for sql, values in statements:
@@ -66,14 +66,14 @@ def replayed_s(path: Path, statements: list[tuple[str, Any]]) -> float:
     return took_s / (BATCHES * BATCH)
 
 
-def floor(folder: Path, fewer: int, more: int) -> Result:
-    """Compare what a release costs SQLite alone with more meters and with fewer."""
-    statements = {meters: recorded(folder / f"floor{meters}", meters) for meters in (more, fewer)}
-    seen = []
+def floor(folder: Path, small: int, large: int) -> Result:
+    """Compare the cost of a release in SQLite alone with `large` and with `small` numbers of meters."""
+    statements = {meters: recorded(folder / f"floor{meters}", meters) for meters in (large, small)}
+    costs_us = []
     for _ in range(ROUNDS):
-        much_s, little_s = (
-            replayed_s(folder / f"floor{meters}", statements[meters]) for meters in (more, fewer)
+        large_s, small_s = (
+            replayed_s(folder / f"floor{meters}", statements[meters]) for meters in (large, small)
         )
-        seen.append((1e6 * much_s, 1e6 * little_s))
-    name = f"CPU a release, SQLite alone, {more:,} meters"
-    return compared(name, f"{fewer:,} meters", seen, "{:.1f} and {:.1f} us of CPU")
+        costs_us.append((1e6 * large_s, 1e6 * small_s))
+    name = f"CPU a release, SQLite alone, {large:,} meters"
+    return compared(name, f"{small:,} meters", costs_us, "{:.1f} and {:.1f} us of CPU")

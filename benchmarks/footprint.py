@@ -1,7 +1,7 @@
-"""How small the agent is, and how soon it is there.
+"""The agent's memory, disk space, imports and time to start.
 
-`python -m benchmarks.footprint [--out FILE]`. Memory is the most that was resident while two readings of
-every meter passed, each a slot of its own. Python's bytecode is there before, as after an installation.
+`python -m benchmarks.footprint [--out FILE]`. Memory is the peak resident memory while two readings of every
+meter pass, each in a slot of its own. Python's bytecode is cached beforehand, as after an installation.
 """
 
 import asyncio
@@ -39,37 +39,37 @@ PARTS = {
     "configuration": "meteragent.config",
     "the rest": "meteragent.agent",
 }
-"""What is imported, one on top of the other."""
+"""The parts, and the modules that are imported for them, cumulatively."""
 
 RESIDENT = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmRSS:')))"
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def memory() -> list[Result]:
-    """Measure the peak resident memory with some numbers of meters, as after a start of the machine."""
+    """Measure the peak resident memory for several numbers of meters, as after a start of the machine."""
     forget_libraries()
-    seen: dict[int, list[float]] = {meters: [] for meters in LIMITS_MB}
+    peaks_mb: dict[int, list[float]] = {meters: [] for meters in LIMITS_MB}
     files: dict[int, list[float]] = {meters: [] for meters in LIMITS_MB}
     for _ in range(ROUNDS):
         for meters in LIMITS_MB:
             most_mb, files_mb = _memory_mb(meters)
-            seen[meters].append(most_mb)
+            peaks_mb[meters].append(most_mb)
             files[meters].append(files_mb)
     fewest, largest = LIMITS_MB
-    each_kb = (median(seen[largest]) - median(seen[fewest])) / (largest - fewest) * 1000
+    each_kb = (median(peaks_mb[largest]) - median(peaks_mb[fewest])) / (largest - fewest) * 1000
     results = []
     for meters, limit_mb in LIMITS_MB.items():
-        note = f"{median(seen[meters]):.1f} MB, {median(files[meters]):.1f} of it libraries' files"
+        note = f"{median(peaks_mb[meters]):.1f} MB, {median(files[meters]):.1f} of it libraries' files"
         note += f", {each_kb:.1f} kB a meter" if meters == largest else ""
-        ratios = tuple(limit_mb / used_mb for used_mb in seen[meters])
+        ratios = tuple(limit_mb / peak_mb for peak_mb in peaks_mb[meters])
         results.append(Result(f"memory, {meters:,} meters", f"{limit_mb} MB", ratios, 1.0, note))
     return results
 
 
 def forget_libraries() -> None:
-    """Let the system forget the libraries' files: it reads them again when they are needed.
+    """Drop the libraries' files from the system's cache, so that they are read again when they are needed.
 
-    One that has just been installed lies in its cache in large pieces, and much is mapped that nobody uses.
+    A file that has just been installed is cached in large pieces, so that unused parts would be mapped, too.
     """
     for path in Path(sys.prefix).rglob("*.so*"):
         with path.open("rb") as file:
@@ -77,7 +77,7 @@ def forget_libraries() -> None:
 
 
 def _memory_mb(meters: int) -> tuple[float, float]:
-    """The most that was resident, and what of files is."""
+    """Return the peak resident memory, and the part of it that is mapped files, in MB."""
     per_s = DENSE_PER_S if meters > SPARSE_PER_S else SPARSE_PER_S
     with agent()(1) as standing:
         asyncio.run(_readings(Paced(meters, 1), standing.source_port, per_s))
@@ -85,16 +85,16 @@ def _memory_mb(meters: int) -> tuple[float, float]:
 
 
 def parts() -> Result:
-    """Compare the resident memory after all imports with numpy alone, and break it down by package."""
+    """Compare the resident memory after all imports with numpy's alone, and break it down by part."""
     names, ratios = list(PARTS.values()), []
     sizes_mb: dict[str, list[float]] = {part: [] for part in PARTS}
     for _ in range(ROUNDS):
-        before_mb = 0.0
-        for at, part in enumerate(PARTS, start=1):
-            total_mb = _resident_mb(", ".join(names[:at]))
-            sizes_mb[part].append(total_mb - before_mb)
-            before_mb = total_mb
-        ratios.append(_resident_mb("numpy") / before_mb)
+        previous_mb = 0.0
+        for count, part in enumerate(PARTS, start=1):
+            total_mb = _resident_mb(", ".join(names[:count]))
+            sizes_mb[part].append(total_mb - previous_mb)
+            previous_mb = total_mb
+        ratios.append(_resident_mb("numpy") / previous_mb)
     note = ", ".join(f"{part} {median(sizes):.0f}" for part, sizes in sizes_mb.items()) + " MB"
     return Result("memory of what is imported", "a process with numpy", tuple(ratios), None, note)
 
@@ -127,7 +127,7 @@ def _until_subscribed_s(contestant: Contestant) -> float:
 
 
 def imported() -> Result:
-    """Count what an agent has imported after a release: nothing that is not on its path."""
+    """Count the modules that an agent has imported after a release; none may be off its path."""
     with ExitStack() as stack:
         running = stack.enter_context(broker())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -139,18 +139,18 @@ def imported() -> Result:
         asyncio.run(_readings(Paced(SPARSE_PER_S, 1), running.port, SPARSE_PER_S))
         lines = (line.split("|") for line in log.read_text().splitlines() if line.startswith("import time:"))
         names = {name.strip() for _, _, name in lines} - {"imported package"}
-    wrong = sorted(names & set(FORBIDDEN))
-    note = f"{len(names)} modules, of these: {', '.join(wrong) or 'none'}"
-    return Result("modules not imported", ", ".join(FORBIDDEN), (float(not wrong),), 1.0, note)
+    forbidden = sorted(names & set(FORBIDDEN))
+    note = f"{len(names)} modules, of these: {', '.join(forbidden) or 'none'}"
+    return Result("modules not imported", ", ".join(FORBIDDEN), (float(not forbidden),), 1.0, note)
 
 
 def installed() -> Result:
-    """Compare the disk space of the agent with all its dependencies with numpy alone."""
-    needed, listed = {"meteragent"}, set[str]()
-    while missing := needed - listed:
-        for name in missing:
+    """Compare the disk space of the agent and all its dependencies with numpy's alone."""
+    packages, listed = {"meteragent"}, set[str]()
+    while unlisted := packages - listed:
+        for name in unlisted:
             listed.add(name)
-            needed |= set(_requirements(name))
+            packages |= set(_requirements(name))
     sizes = {name: _size_mb(name) for name in listed - {"meteragent"}}
     ours = (
         sum(path.stat().st_size for path in (ROOT / "meteragent").rglob("*") if path.suffix != ".pyc") / 1e6
@@ -161,12 +161,12 @@ def installed() -> Result:
 
 
 def _requirements(name: str) -> list[str]:
-    """What a package cannot do without."""
+    """Return the packages that a package requires."""
     names = []
     for line in metadata.requires(name) or ():
         match = _REQUIREMENT.match(line)
         if match is not None and "extra ==" not in line:
-            with contextlib.suppress(metadata.PackageNotFoundError):  # a marker that is not of this system
+            with contextlib.suppress(metadata.PackageNotFoundError):  # a marker excludes it on this system
                 names.append(metadata.distribution(match[0]).metadata["Name"].lower())
     return names
 
@@ -180,7 +180,7 @@ def _size_mb(name: str) -> float:
 def main() -> None:
     """Run this program."""
     with agent()(1):
-        pass  # now there is bytecode
+        pass  # caches the bytecode
     results = [*memory(), parts(), start(), installed(), imported()]
     report(results, ["numpy", "pydantic", "gmqtt"])
 

@@ -1,6 +1,6 @@
-"""What passes messages on unchanged, as a user would write it: the peers of the agent's benchmark.
+"""Programs that forward messages unchanged, as a user would write them: the peers of the agent's benchmark.
 
-`python -m benchmarks.forwarders NAME SOURCE_PORT SINK_PORT QOS` runs one until it is ended.
+`python -m benchmarks.forwarders NAME SOURCE_PORT SINK_PORT QOS` runs one until it is stopped.
 """
 
 import asyncio
@@ -16,18 +16,19 @@ NODELAY = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
 
 
 def onward(topic: str) -> str:
-    """Return the topic under which a message is passed on."""
+    """Return the topic under which a message is forwarded."""
     return topic.replace("meters/", "private/", 1)
 
 
 async def with_gmqtt(source_port: int, sink_port: int, qos: int) -> None:
-    """Pass messages on with two connections of gmqtt; acknowledge each after it was passed on."""
-    out = gmqtt.Client("bench-out")
-    await out.connect("127.0.0.1", sink_port)
+    """Forward messages with two gmqtt connections; acknowledge each after it has been forwarded."""
+    sink = gmqtt.Client("bench-out")
+    await sink.connect("127.0.0.1", sink_port)
     source = gmqtt.Client("bench-in", optimistic_acknowledgement=False)
 
     async def pass_on(_: object, topic: str, payload: bytes, *__: object) -> int:
-        out.publish(onward(topic), payload, qos=qos)
+        """Forward a message."""
+        sink.publish(onward(topic), payload, qos=qos)
         return 0
 
     source.on_message = pass_on
@@ -37,15 +38,15 @@ async def with_gmqtt(source_port: int, sink_port: int, qos: int) -> None:
 
 
 async def with_aiomqtt(source_port: int, sink_port: int, qos: int) -> None:
-    """Pass messages on with two connections of aiomqtt, one after the other."""
+    """Forward messages with two aiomqtt connections, one message after the other."""
     options: dict[str, Any] = {"socket_options": NODELAY}
     async with (
-        aiomqtt.Client("127.0.0.1", sink_port, **options) as out,
+        aiomqtt.Client("127.0.0.1", sink_port, **options) as sink,
         aiomqtt.Client("127.0.0.1", source_port, **options) as source,
     ):
         await source.subscribe("meters/+/power", qos=qos)
         async for message in source.messages:
-            await out.publish(onward(str(message.topic)), message.payload, qos=qos)
+            await sink.publish(onward(str(message.topic)), message.payload, qos=qos)
 
 
 FORWARDERS: dict[str, Callable[[int, int, int], Awaitable[None]]] = {

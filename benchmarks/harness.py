@@ -1,8 +1,8 @@
-"""How benchmarks measure: contestants in one interleaved run, ratios, medians.
+"""Measurement for benchmarks: contestants in one interleaved run, ratios, medians.
 
-Times alone mean little on a shared machine. So every round runs every contestant once, one after the
-other, in turns begun by each; a ratio is taken within a round, where all met the same machine, and the
-median over the rounds is reported with the least and the greatest. Ratios and goals are such that more is
+Times alone mean little on a shared machine. Therefore every round runs every contestant once, and the rounds
+begin with different contestants. A ratio is taken within a round, where all contestants meet the same
+conditions. The median over the rounds is reported with the least and the greatest ratio. A higher ratio is
 better: for memory, added latency and growth a ratio is limit / measured, and its goal is 1.
 """
 
@@ -26,19 +26,19 @@ ROUNDS_VARIABLE = "BENCH_ROUNDS"
 ROUNDS = int(os.environ.get(ROUNDS_VARIABLE, "5"))
 SLICE_S = 0.05
 GROWTH = 1.1
-"""How much more a unit of large work may cost than one of small work."""
+"""The most that a unit of large work may cost, as a multiple of a unit of small work."""
 FSYNCS = 20
 ROOT = Path(__file__).resolve().parent.parent
 LOAD_BEFORE = os.getloadavg()[0]
-_absent: list[str] = []
+_missing_peers: list[str] = []
 
 
 @dataclass(frozen=True)
 class Row:
-    """Two calls that do the same work: their names, and the ratio of their CPU times to reach.
+    """Two calls that do the same work: their names, and the goal for the ratio of their rates.
 
-    `theirs` may be the CPU seconds that `ours` may take. `work` is how many `unit` each call does: a peer
-    that is slow may do fewer.
+    `theirs` may be the CPU seconds that `ours` may take. `work` is the number of `unit`s that each call
+    processes; a slow peer may process fewer.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """A comparison: the ratio in each round, and the one to reach."""
+    """A comparison: the ratio in each round, and the goal."""
 
     name: str
     against: str
@@ -63,16 +63,16 @@ class Result:
 
     @property
     def ratio(self) -> float:
-        """The median."""
+        """The median ratio."""
         return statistics.median(self.ratios)
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The least and the greatest."""
+        """The least and the greatest ratio."""
         return min(self.ratios), max(self.ratios)
 
     def as_json(self, versions: dict[str, str]) -> dict[str, Any]:
-        """Return the row as a file of results holds it."""
+        """Return the row for a file of results."""
         return {
             "name": self.name,
             "against": self.against,
@@ -89,7 +89,7 @@ class Result:
 
 
 def seconds(call: Callable[[], object], times: int) -> float:
-    """Measure the CPU time of one call, averaged over `times`."""
+    """Return the CPU time of one call, averaged over `times`, in s."""
     start = time.process_time()
     for _ in range(times):
         call()
@@ -97,7 +97,7 @@ def seconds(call: Callable[[], object], times: int) -> float:
 
 
 def times_in_a_slice(call: Callable[[], object]) -> int:
-    """Measure how often a call fits into a slice; this also warms it up."""
+    """Return the number of calls that fit into a slice; the measurement also warms the call up."""
     times = 1
     while (took := seconds(call, times) * times) < SLICE_S / 4:
         times *= 2
@@ -105,10 +105,10 @@ def times_in_a_slice(call: Callable[[], object]) -> int:
 
 
 def a_slice(call: Callable[[], object] | float, times: int) -> float:
-    """Measure the CPU time of one call, averaged over `times`; or return the seconds that it may take.
+    """Return the CPU time of one call in s, averaged over `times`, or `call` itself if it is a limit in s.
 
-    A short call is made once before: the system takes memory back from a process that waits, and the first
-    to touch it again would pay for the others.
+    A short call is first made once: the system reclaims memory from a process that waits, and the first call
+    to touch it would pay for the others.
     """
     if not callable(call):
         return call
@@ -118,17 +118,17 @@ def a_slice(call: Callable[[], object] | float, times: int) -> float:
 
 
 def run(rows: Sequence[Row]) -> list[Result]:
-    """Measure all rows, interleaved; ours and theirs begin by turns."""
+    """Measure all rows, interleaved; ours and theirs take turns to begin."""
     calls = [(row.ours, row.theirs) for row in rows]
     times = [tuple(times_in_a_slice(call) if callable(call) else 1 for call in pair) for pair in calls]
-    seen: list[list[tuple[float, float]]] = [[] for _ in rows]
+    row_times_s: list[list[tuple[float, float]]] = [[] for _ in rows]
     for turn in range(ROUNDS):
-        for pair, counts, took in zip(calls, times, seen, strict=True):
+        for pair, counts, took in zip(calls, times, row_times_s, strict=True):
             sides = [*zip(pair, counts, strict=True)]
             ordered = [a_slice(*side) for side in (sides if turn % 2 else reversed(sides))]
             ours, theirs = ordered if turn % 2 else reversed(ordered)
             took.append((ours, theirs))
-    return [_result(row, took) for row, took in zip(rows, seen, strict=True)]
+    return [_result(row, took) for row, took in zip(rows, row_times_s, strict=True)]
 
 
 def compared(
@@ -141,9 +141,9 @@ def compared(
     goal: float | None = None,
     allow: Callable[[float], float] = float,
 ) -> Result:
-    """Compare ours with theirs, round by round: rates, of which `more` is better, or costs.
+    """Compare ours with theirs, round by round: rates if `more` is better, else costs.
 
-    Our cost may be `allow` of theirs. `text` is the note, with the medians of ours and theirs.
+    Our cost may be as high as `allow(theirs)`. `text` formats the note from the medians of ours and theirs.
     """
     ratios = tuple(ours / theirs if more else allow(theirs) / ours for ours, theirs in pairs)
     note = text.format(*(statistics.median(values) for values in zip(*pairs, strict=True)))
@@ -154,8 +154,8 @@ def _result(row: Row, took: Sequence[tuple[float, float]]) -> Result:
     """Return the ratios of work per second, with the medians as a note."""
     rates = [tuple(work / took_s for work, took_s in zip(row.work, pair, strict=True)) for pair in took]
     ours, theirs = (rate(statistics.median(values)) for values in zip(*rates, strict=True))
-    done = [f"{ours} and {theirs} {row.unit} per CPU-second"] if row.unit else []
-    note = "; ".join([*done, *([row.note] if row.note else [])])
+    rates_text = [f"{ours} and {theirs} {row.unit} per CPU-second"] if row.unit else []
+    note = "; ".join([*rates_text, *([row.note] if row.note else [])])
     return Result(
         row.name, row.against, tuple(our_rate / their_rate for our_rate, their_rate in rates), row.goal, note
     )
@@ -172,11 +172,11 @@ def rate(per_s: float) -> str:
     return f"{float(f'{per_s:.3g}'):,g}" if per_s < 1000 else f"{float(f'{per_s:.3g}'):,.0f}"
 
 
-# What it is measured on and against ---------------------------------------------------------------
+# The machine and the peers ------------------------------------------------------------------------
 
 
 def peer(module: str) -> Any:
-    """Import a peer's module; None if it cannot be imported: then `report` ends with 1."""
+    """Import a peer's module; return None if it cannot be imported, in which case `report` exits with 1."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -184,10 +184,10 @@ def peer(module: str) -> Any:
         return None
 
 
-def absent(name: str, why: str) -> None:
-    """Say that a peer that is no module is not there; `report` ends with 1."""
-    _absent.append(name)
-    print(f"NOT RUN: {name} {why}", file=sys.stderr)
+def absent(name: str, reason: str) -> None:
+    """Report a missing peer; `report` then exits with 1."""
+    _missing_peers.append(name)
+    print(f"NOT RUN: {name} {reason}", file=sys.stderr)
 
 
 def machine() -> dict[str, str]:
@@ -210,22 +210,22 @@ def machine() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit that is measured, and whether files have changed since."""
+    """Return the commit that is measured, marked if files differ from it."""
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "not known"
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return result.stdout.strip() or "not known"
 
 
 def disk() -> str:
-    """Return the file system that the project is on, and its device."""
+    """Return the file system of the project and its device."""
     mounts = [line.split()[:3] for line in Path("/proc/mounts").read_text().splitlines()]
-    over = [mount for mount in mounts if ROOT.is_relative_to(mount[1])]
-    device, _, kind = max(over, key=lambda mount: len(mount[1]))
+    mounts_above = [mount for mount in mounts if ROOT.is_relative_to(mount[1])]
+    device, _, kind = max(mounts_above, key=lambda mount: len(mount[1]))
     return f"{kind} on {Path(device).name}"
 
 
 def fsync_s() -> float:
-    """Measure the median time of writing and syncing 4 KiB on that file system."""
+    """Return the median time to write and sync 4 KiB on the project's file system, in s."""
     took_s = []
     with tempfile.TemporaryFile(dir=ROOT) as file:
         for _ in range(FSYNCS):
@@ -247,30 +247,35 @@ def _version(package: str) -> str:
 # Reporting ----------------------------------------------------------------------------------------
 
 
-def report(results: Sequence[Result], packages: Sequence[str], others: dict[str, str] | None = None) -> None:
-    """Print a table and, with --out FILE, put the rows into that JSON file, replacing older ones.
+def report(
+    results: Sequence[Result], packages: Sequence[str], program_versions: dict[str, str] | None = None
+) -> None:
+    """Print a table and, with --out FILE, write the rows to that JSON file, replacing older ones.
 
-    `others` are versions of peers that are no Python packages. Raises SystemExit if a peer is missing.
+    `program_versions` are the versions of peers that are not Python packages. Raises SystemExit if a peer is
+    missing.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--out", type=Path, help="put the rows into this JSON file")
+    parser.add_argument("--out", type=Path, help="write the rows to this JSON file")
     out = parser.parse_args().out
-    versions = machine() | {package: _version(package) for package in packages} | (others or {})
+    versions = machine() | {package: _version(package) for package in packages} | (program_versions or {})
     print(f"{'what':<50} {'against':<34} {'ratio':>7} {'from .. to':>16} {'goal':>5}")
     for row in results:
         goal = "" if row.goal is None else f"{row.goal:g}"
-        met = "" if row.goal is None or row.ratio >= row.goal else "  MISSED"
+        verdict = "" if row.goal is None or row.ratio >= row.goal else "  MISSED"
         spread = "{:.3g} .. {:.3g}".format(*row.spread)
-        print(f"{row.name:<50} {row.against:<34} {row.ratio:>7.3g} {spread:>16} {goal:>5}{met}  {row.note}")
+        print(
+            f"{row.name:<50} {row.against:<34} {row.ratio:>7.3g} {spread:>16} {goal:>5}{verdict}  {row.note}"
+        )
     print(", ".join(f"{name} {number}" for name, number in versions.items()))
     if out is not None:
         _merge(out, [row.as_json(versions) for row in results])
-    if _absent:
-        raise SystemExit(f"NOT RUN: {', '.join(_absent)}: `make bench` installs what can be")
+    if _missing_peers:
+        raise SystemExit(f"NOT RUN: {', '.join(_missing_peers)}; `make bench` installs the available peers")
 
 
 def _merge(out: Path, rows: list[dict[str, Any]]) -> None:
-    known = json.loads(out.read_text()) if out.exists() else []
-    new = {(row["name"], row["against"]) for row in rows}
-    kept = [row for row in known if (row["name"], row["against"]) not in new]
-    out.write_text(json.dumps(kept + rows, indent=1) + "\n")
+    former_rows = json.loads(out.read_text()) if out.exists() else []
+    keys = {(row["name"], row["against"]) for row in rows}
+    other_rows = [row for row in former_rows if (row["name"], row["against"]) not in keys]
+    out.write_text(json.dumps(other_rows + rows, indent=1) + "\n")

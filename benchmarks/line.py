@@ -1,6 +1,6 @@
-"""The agent without its connections: messages through the core into the store, as the runner takes them.
+"""The agent without its connections: messages through the core into the store, as the runner feeds them.
 
-What is measured here is what a record costs beside MQTT, and whether it costs more with what is past.
+It measures the cost of a record without MQTT, and whether the cost grows with history.
 """
 
 import sqlite3
@@ -44,7 +44,7 @@ topic = "private/{meter}/power"
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Make a folder on the project's disk, for the time of the block."""
+    """Yield a temporary folder on the project's disk."""
     with tempfile.TemporaryDirectory(dir=ROOT, prefix="bench-") as name:
         yield Path(name)
 
@@ -56,9 +56,9 @@ def open_store(path: Path) -> Store:
 
 @dataclass
 class Line:
-    """One stream at work on an open store: `meters` meters, a reading a slot each, or one every `step_ms`.
+    """One stream on an open store: `meters` meters with a reading every `step_ms` each (by default a slot).
 
-    What it commits is delivered at once, or, with a `backlog`, what has waited longest.
+    Committed rows are delivered at once, or, with a `backlog`, the rows that have waited longest.
     """
 
     store: Store
@@ -70,16 +70,18 @@ class Line:
 
     def __post_init__(self) -> None:
         [stream] = config.parse(TEXT).stream
-        made = core(stream, Fraction(0), Links.of(stream), b"x" * 32)
-        self.pipeline = Pipeline(made, self.store.snapshot(CHANNEL), Spending(), SystemBits(), Counts())
+        core_stream = core(stream, Fraction(0), Links.of(stream), b"x" * 32)
+        self.pipeline = Pipeline(
+            core_stream, self.store.snapshot(CHANNEL), Spending(), SystemBits(), Counts()
+        )
 
     def warm(self) -> None:
-        """Feed two readings of each meter, at least a batch, so that each has released."""
+        """Feed two readings of each meter, at least a batch, so that each meter has released."""
         for _ in range(-(-max(2 * self.meters, BATCH) // BATCH)):
             self.feed(self.messages(BATCH))
 
     def messages(self, count: int) -> list[Message]:
-        """Return the next `count` readings, of one meter after the other."""
+        """Return the next `count` readings; the meters take turns."""
         batch = []
         for _ in range(count):
             step, meter = divmod(self.sent, self.meters)
@@ -90,7 +92,7 @@ class Line:
         return batch
 
     def feed(self, messages: list[Message]) -> int:
-        """Take them to what may leave, fsynced: so many; what left the time before is noted with it."""
+        """Feed and commit messages and mark the previous rows as delivered; return the number of new rows."""
         now_ms = messages[-1].received_ms
         commit = self.pipeline.feed(messages, now_ms, now_ms).commit
         rows = persist(self.store, commit, self._delivered)
@@ -108,7 +110,7 @@ def persist(store: Store, commit: Commit, delivered: list[int]) -> list[outbox.W
 
 
 def fill(store: Store, releases: int, meters: int, *, waiting: bool) -> None:
-    """Put so many past releases of half an hour into outbox and ledger; delivered, or still waiting."""
+    """Put past releases of half an hour into outbox and ledger, delivered or still waiting."""
     first_ms = NOW_MS - (releases // meters + 1) * SLOT_MS
     with store.transaction() as tx:
         for begin in range(0, releases, CHUNK):
@@ -137,7 +139,7 @@ RECORD = (
 
 
 def cost_s(line: Line, batches: list[list[Message]]) -> tuple[float, float]:
-    """Measure the CPU time and the elapsed time of a message."""
+    """Return the CPU time and the elapsed time of a message, in s."""
     count = sum(map(len, batches))
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     for batch in batches:

@@ -1,15 +1,15 @@
-"""Exact noise beside numpy's floating-point noise and beside the peers' discrete noise.
+"""Exact noise, compared with numpy's floating-point noise and with the peers' discrete noise.
 
-`python -m benchmarks.mechanisms [--out FILE]`. Ratios of readings per CPU-second, ours over theirs; ours
-with the bits that the agent draws, numpy with its own generator, peers as they come. The level is that of
-the default preset: 1 at 220 quanta. No peer has the l_inf law: beside its windows they put independent
-noise of the same scale on as many readings, which is n times less private. A peer's time is linear in the
-count from 1,440 on, so it gets no more than that.
+`python -m benchmarks.mechanisms [--out FILE]`. Ratios are of readings per CPU-second, ours over theirs: ours
+with the bits that the agent draws, numpy with its own generator, peers with their defaults. The level is that
+of the default preset: 1 at 220 quanta. No peer has the l_inf law: for a comparison with its windows they draw
+independent noise of the same scale for as many readings, which is n times less private. A peer's time is
+linear in the count from 1,440 on, so a peer gets at most 1,440 readings.
 
-Random bytes: what a reading takes, beside the entropy of the law, under which no sampler comes. Time and
-the secret: one call on windows of nothing beside one on windows at the end of the range. About 1 says
-that a call's CPU time is the same; it says nothing of caches, nor of what follows (a record has as many
-digits as its noisy value), for which there is `tests/commands/timing.py`.
+Random bytes: the bytes drawn for a reading, compared with the entropy of the law, a lower bound for every
+sampler. Time and the secret: one call on windows of zeros, compared with one on windows at the end of the
+range. A ratio of about 1 means that a call's CPU time is the same. It does not cover caches or later steps
+(a record has as many digits as its noisy value), which `tests/commands/timing.py` tests.
 """
 
 import math
@@ -38,7 +38,7 @@ GOALS: dict[tuple[str, str, int, int], float] = {
     ("discrete Laplace", "OpenDP", 1, 1440): 30,
     ("truncated geometric", "OpenDP", 1, 1440): 30,
 }
-"""By mechanism, peer, how many at once, and n."""
+"""Goals by mechanism, peer, number of arrays at once, and n."""
 
 OF_NUMBERS = ("discrete Laplace", "truncated geometric")
 BITS = SystemBits()
@@ -50,24 +50,24 @@ Call = Callable[[], object]
 
 
 class CountedBits:
-    """The operating system's bits, with the bytes that were taken."""
+    """The operating system's bits, with a count of the bytes drawn."""
 
     def __init__(self) -> None:
-        self.taken = 0
+        self.byte_count = 0
 
     def integer(self, k: int) -> int:
-        """Count and return bits, as `Bits.integer`."""
-        self.taken += k + 7 >> 3
+        """Count and return bits, as `Bits.integer` does."""
+        self.byte_count += k + 7 >> 3
         return BITS.integer(k)
 
     def array(self, count: int, dtype: type[np.unsignedinteger[Any]]) -> UnsignedArray:
-        """Count and return bits, as `Bits.array`."""
-        self.taken += count * np.dtype(dtype).itemsize
+        """Count and return bits, as `Bits.array` does."""
+        self.byte_count += count * np.dtype(dtype).itemsize
         return BITS.array(count, dtype)
 
 
 class Mechanism(Protocol):
-    """What is measured here."""
+    """The methods of a mechanism that are measured."""
 
     def release(self, points: ArrayLike, /, *, bits: Bits | None = None) -> NDArray[np.int64]:
         """Release points with noise."""
@@ -78,7 +78,7 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True)
 class Case:
-    """A mechanism on so many arrays of n at once, and a row's name."""
+    """A mechanism on `count` arrays of n at once."""
 
     kind: str
     mechanism: Mechanism
@@ -87,23 +87,23 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What it is, in words."""
+        """The name of the row."""
         noun = "vector" if self.kind in OF_NUMBERS else "window"
         return f"{self.kind}, {f'{self.count:,} {noun}s' if self.count > 1 else f'a {noun}'} of {self.n:,}"
 
     @property
     def values(self) -> NDArray[np.int64]:
-        """What gets noise."""
+        """The values that get noise."""
         return np.full((self.count, self.n), VALUE)
 
     @property
     def point(self) -> object:
-        """One of them, as `log_mass` takes it."""
+        """One of the values, in the form that `log_mass` takes."""
         return VALUE if self.kind in OF_NUMBERS else np.full(self.n, VALUE)
 
 
 def cases() -> Iterator[Case]:
-    """Return all mechanisms, one at a time and a thousand at once."""
+    """Yield all mechanisms, for one array and for a thousand at once."""
     for count in (1000, 1):
         for n in SLOTS:
             yield Case("l_inf noise", LInfLaplace(A, 1, n), count, n)
@@ -111,7 +111,7 @@ def cases() -> Iterator[Case]:
             yield Case("truncated geometric", TruncatedGeometric(A, 1, HIGH), count, n)
 
 
-# Beside the peers ---------------------------------------------------------------------------------
+# Comparisons with the peers -----------------------------------------------------------------------
 
 
 def with_numpy(case: Case) -> tuple[Call, int]:
@@ -150,11 +150,11 @@ PEERS = {
     "OpenDP": (with_opendp, "opendp.prelude", "OpenDP make_laplace"),
     "diffprivlib": (with_diffprivlib, "diffprivlib.mechanisms", "diffprivlib Geometric"),
 }
-"""How each is asked, the module that must be there, and its name in a row."""
+"""The function that makes a peer's call, the module that it needs, and the peer's name in a row."""
 
 
 def beside(case: Case, name: str) -> Row:
-    """Compare a case with a peer."""
+    """Return a row that compares a case with a peer."""
     make, _, against = PEERS[name]
     theirs, count = make(case)
     if case.kind == "truncated geometric":
@@ -165,7 +165,7 @@ def beside(case: Case, name: str) -> Row:
 
 
 def call(case: Case, values: NDArray[np.int64]) -> Call:
-    """Put noise on values."""
+    """Return a call that puts noise on values."""
     return lambda: case.mechanism.release(values, bits=BITS)
 
 
@@ -174,21 +174,21 @@ def call(case: Case, values: NDArray[np.int64]) -> Call:
 
 def random_bytes(case: Case) -> Result:
     """Compare the random bytes per reading with the entropy of the law."""
-    calls, seen = max(1, LEAST_SAMPLE // (case.count * case.n)), []
+    calls, bytes_pairs = max(1, LEAST_SAMPLE // (case.count * case.n)), []
     for _ in range(ROUNDS):
         counted, entropy, values = CountedBits(), 0.0, case.values
         for _ in range(calls):
             released = case.mechanism.release(values, bits=counted)
             entropy -= float(case.mechanism.log_mass(released, case.point).sum())
-        taken, entropy_bytes = (
-            total / (calls * values.size) for total in (counted.taken, entropy / math.log(256))
+        drawn_bytes, entropy_bytes = (
+            total / (calls * values.size) for total in (counted.byte_count, entropy / math.log(256))
         )
-        seen.append((taken, entropy_bytes))
-    return compared(case.name, ENTROPY, seen, "{:.2f} random bytes a reading, {:.2f} at least")
+        bytes_pairs.append((drawn_bytes, entropy_bytes))
+    return compared(case.name, ENTROPY, bytes_pairs, "{:.2f} random bytes a reading, {:.2f} at least")
 
 
 def secrets() -> Iterator[Row]:
-    """Compare the CPU time at one end of the range with that at the other."""
+    """Yield rows that compare the CPU time at one end of the range with that at the other."""
     against, note = f"all {RANGE:,} quanta, beside all 0", "1: the same; of the CPU time of a call only"
     for count in (1000, 1):
         for case in (
@@ -196,14 +196,18 @@ def secrets() -> Iterator[Row]:
             Case("discrete Laplace", Laplace(A, 1), count, 48),
             Case("truncated geometric", TruncatedGeometric(A, 1, RANGE), count, 48),
         ):
-            none, full = np.zeros((count, 48), np.int64), np.full((count, 48), RANGE)
+            lowest, highest = np.zeros((count, 48), np.int64), np.full((count, 48), RANGE)
             yield Row(
-                f"time and the secret: {case.name}", against, call(case, full), call(case, none), note=note
+                f"time and the secret: {case.name}",
+                against,
+                call(case, highest),
+                call(case, lowest),
+                note=note,
             )
 
 
 def generator() -> Row:
-    """Compare the generator of large arrays' bits with the kernel."""
+    """Return a row that compares the generator of large arrays' bits with the kernel."""
     return Row(
         "random bits, 1 MiB at once",
         "the kernel's, os.urandom",
@@ -216,8 +220,8 @@ def generator() -> Row:
 
 def main() -> None:
     """Run this program."""
-    present = [name for name, (_, module, _) in PEERS.items() if peer(module) is not None]
-    rows = [beside(case, name) for case in cases() for name in present]
+    peers = [name for name, (_, module, _) in PEERS.items() if peer(module) is not None]
+    rows = [beside(case, name) for case in cases() for name in peers]
     results = run([*rows, *secrets(), generator()])
     report([*results, *map(random_bytes, cases())], ["numpy", "opendp", "diffprivlib"])
 

@@ -1,8 +1,9 @@
-"""The rows of `results.json` that have a goal, as a picture beside it: `python -m benchmarks.picture`.
+"""Draw the rows of `results.json` that have a goal as `results.png`: `python -m benchmarks.picture`.
 
-A row a figure: how far the ratio is from its goal, on a log scale; right of the line it is met. A filled
-circle is met, an open square missed, in two colours that everybody can tell apart (Okabe and Ito's); the bar
-is from the least round to the greatest. As wide as a phone held upright, dark on white for print.
+Each row shows its ratio over its goal on a log scale; to the right of the line the goal is met. A filled
+circle is a goal met, an open square a goal missed, in two colours of Okabe and Ito's that colour-blind
+readers can distinguish; the bar spans the rounds. The picture has the width of a phone held upright, dark on
+white for print.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from benchmarks.table import RESULTS, met, number, published
 MET, MISSED, INK, PALE = "#0072b2", "#d55e00", "#1a1a1a", "#d9d9d9"
 WIDTH_IN, ROW_IN, EDGES_IN, DPI = 5.2, 0.52, 1.1, 200
 LEAST, MOST = 0.1, 10.0
-"""Beyond these times its goal a row stands at the edge."""
+"""The ends of the scale, as multiples of the goal; rows beyond them are drawn at the end."""
 
 
 def place(value: float) -> float:
@@ -26,46 +27,48 @@ def place(value: float) -> float:
     return min(max(value, LEAST), MOST)
 
 
-def mark(axes: Axes, at: int, row: dict[str, Any]) -> None:
+def mark(axes: Axes, y: int, row: dict[str, Any]) -> None:
     """Draw one row: its name above, its mark on the scale, its figures at the right."""
     colour, shape = (MET, "o") if met(row) else (MISSED, "s")
     low, middle, high = (
         place(ratio / row["goal"]) for ratio in (row["spread"][0], row["ratio"], row["spread"][1])
     )
-    axes.plot([LEAST, MOST], [at, at], color=PALE, lw=0.8, zorder=1)
-    axes.plot([low, high], [at, at], color=colour, lw=4, alpha=0.45, solid_capstyle="butt", zorder=2)
+    axes.plot([LEAST, MOST], [y, y], color=PALE, lw=0.8, zorder=1)
+    axes.plot([low, high], [y, y], color=colour, lw=4, alpha=0.45, solid_capstyle="butt", zorder=2)
     face = colour if met(row) else "white"
-    axes.plot([middle], [at], shape, ms=8, mec=colour, mfc=face, mew=2, zorder=3)
+    axes.plot([middle], [y], shape, ms=8, mec=colour, mfc=face, mew=2, zorder=3)
     text = f"{number(row['ratio'])}, goal {number(row['goal'])}" + ("" if met(row) else ": missed")
     over: dict[str, Any] = {"va": "bottom", "zorder": 4, "bbox": {"fc": "white", "ec": "none", "pad": 0.6}}
-    axes.text(LEAST, at - 0.46, row["name"], fontsize=8.5, color=INK, weight="bold", **over)
-    axes.text(LEAST, at - 0.2, row["against"], fontsize=7, color="#444444", **over)
-    axes.text(MOST, at - 0.46, text, fontsize=8.5, color=colour, ha="right", weight="bold", **over)
+    axes.text(LEAST, y - 0.46, row["name"], fontsize=8.5, color=INK, weight="bold", **over)
+    axes.text(LEAST, y - 0.2, row["against"], fontsize=7, color="#444444", **over)
+    axes.text(MOST, y - 0.46, text, fontsize=8.5, color=colour, ha="right", weight="bold", **over)
 
 
-def draw(rows: Sequence[dict[str, Any]], where: Path) -> None:
+def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Draw the rows with a goal."""
     mpl.use("Agg")
-    shown = [row for row in rows if row["goal"] is not None]
-    figure, axes = plt.subplots(figsize=(WIDTH_IN, ROW_IN * len(shown) + EDGES_IN), layout="constrained")
-    for at, row in enumerate(shown):
-        mark(axes, at, row)
+    rows_with_goal = [row for row in rows if row["goal"] is not None]
+    figure, axes = plt.subplots(
+        figsize=(WIDTH_IN, ROW_IN * len(rows_with_goal) + EDGES_IN), layout="constrained"
+    )
+    for y, row in enumerate(rows_with_goal):
+        mark(axes, y, row)
     axes.axvline(1, color=INK, lw=1.5, zorder=1.5)
     axes.set_xscale("log")
     axes.set_xlim(LEAST, MOST)
-    axes.set_ylim(len(shown) - 0.3, -0.8)
+    axes.set_ylim(len(rows_with_goal) - 0.3, -0.8)
     axes.set_yticks([])
     axes.set_xticks([0.1, 0.5, 1, 2, 10], ["1/10", "half", "goal", "twice", "10 ×"], fontsize=8)
     axes.minorticks_off()
     axes.xaxis.tick_top()
     for side in ("left", "right", "bottom"):
         axes.spines[side].set_visible(False)
-    reached = sum(map(met, shown))
+    reached = sum(map(met, rows_with_goal))
     axes.set_title(
-        f"{reached} of {len(shown)} goals met (more is better)", loc="left", fontsize=10, color=INK
+        f"{reached} of {len(rows_with_goal)} goals met (more is better)", loc="left", fontsize=10, color=INK
     )
     legend(axes)
-    figure.savefig(where, dpi=DPI, facecolor="white")
+    figure.savefig(path, dpi=DPI, facecolor="white")
     plt.close(figure)
 
 

@@ -1,8 +1,8 @@
-"""Where the time of a record goes: `python -m benchmarks.shares`.
+"""Divide the CPU time of a record among the parts of the program: `python -m benchmarks.shares`.
 
-The agent without its connections (`line`), a reading a slot of 20 meters, 500 a commit: CPU microseconds a
-record, of which the profiler says what part of the program spent them. What a library or an inner function
-takes counts for the part of ours that called it, in proportion to the calls' times.
+The agent runs without its connections (`line`), with a reading per slot of 20 meters and 500 readings per
+commit. The profiler attributes the CPU time to functions. The time of a library or a built-in function counts
+for the part of ours that called it, in proportion to the calls' times.
 """
 
 import cProfile
@@ -30,7 +30,7 @@ def part(function: Function) -> str | None:
 
 
 def shares(stats: dict[Function, Any]) -> Counter[str]:
-    """Return the share of each part, in total 1."""
+    """Return the share of each part; the shares add up to 1."""
     times_s: Counter[str] = Counter()
     for function, (_, _, own_s, _, _) in stats.items():
         _give(stats, function, own_s, times_s, depth=0)
@@ -41,7 +41,7 @@ def shares(stats: dict[Function, Any]) -> Counter[str]:
 def _give(
     stats: dict[Function, Any], function: Function, took_s: float, times_s: Counter[str], depth: int
 ) -> None:
-    """Count a time for the part of a function; of what is not ours, for those who called it."""
+    """Add a time to the part of its function; if the function is not ours, to the parts of its callers."""
     name = part(function)
     callers = {} if depth > 20 else stats[function][4]
     if name is not None or not callers:
@@ -55,7 +55,7 @@ def _give(
 
 def main() -> None:
     """Measure, then profile."""
-    with folder() as where, open_store(where / "db") as store:
+    with folder() as path, open_store(path / "db") as store:
         line = Line(store, METERS)
         line.feed(line.messages(BATCH))
         record_s, _ = cost_s(line, [line.messages(BATCH) for _ in range(BATCHES)])

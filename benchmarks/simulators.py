@@ -1,12 +1,12 @@
-"""Simulated homes beside RAMP and the Richardson model, and how many a second.
+"""Simulated homes, compared with RAMP and the Richardson model.
 
-`python -m benchmarks.simulators [--out FILE]`. Home-days per CPU-second, as many homes and days on both,
-in steps of as long; making the homes is not counted. Ours are all appliances, the television's content and
-the table of what ran, which the peers do not make. RAMP: users of five appliances; a minute is its finest
-step, so at 1 s it stands beside with a sixtieth of the values. richardsonpy: a home of three, occupancy,
-light and appliances; it knows single homes and whole years only, which ours, that does many homes at a
-time, is slowest at: so it stands beside a street of as many home-days too. Rates are of this machine, as
-it is now.
+`python -m benchmarks.simulators [--out FILE]`. The rate is home-days per CPU-second, with the same number of
+homes, days and steps on both sides; the creation of the homes is not counted. Ours simulate all appliances,
+the television's content and the table of events, which the peers do not provide. RAMP simulates users of five
+appliances. Its finest step is a minute, so in the comparison at 1 s it produces a sixtieth of the values.
+richardsonpy simulates occupancy, light and appliances of a home of three. It supports only single homes and
+whole years, which is the slowest case of ours, because ours simulates many homes at a time; so it is also
+compared with a street of as many home-days. Rates depend on the machine and its load.
 """
 
 import warnings
@@ -22,19 +22,22 @@ HOMES, DAYS = 1000, 5
 SECOND_HOMES, SECOND_DAYS = 40, 4
 YEAR_HOMES, YEAR_DAYS, YEAR, OCCUPANTS = 73, 5, 365, 3
 GOAL_AT_1_S, GOAL_RAMP = 300, 4
-"""Home-days per CPU-second on a quiet core, and times RAMP's rate."""
+"""Goals: home-days per CPU-second on a quiet core, and the multiple of RAMP's rate."""
 
 UNIT = "home-days"
 
 
 def ours(homes: int, days: int, step_s: int) -> Callable[[], object]:
-    """Simulate so many homes and days; other days in every call, so that nothing is remembered."""
-    fleet, first = Fleet(0, range(homes)), 0
+    """Return a call that simulates `homes` for `days`, with other days in each call to defeat caches."""
+    fleet, first_day = Fleet(0, range(homes)), 0
 
     def call() -> object:
-        nonlocal first
-        first += days + 2
-        return [day.watts.sum(dtype=np.float64) + len(day.events) for day in fleet.days(first, days, step_s)]
+        """Simulate the next days."""
+        nonlocal first_day
+        first_day += days + 2
+        return [
+            day.watts.sum(dtype=np.float64) + len(day.events) for day in fleet.days(first_day, days, step_s)
+        ]
 
     return call
 
@@ -52,7 +55,7 @@ def ramp_user(library: Any, number: int) -> Any:
         ("television", 95, 150, 15),
         ("kettle", 2200, 15, 3),
     ):
-        made = user.add_appliance(
+        appliance = user.add_appliance(
             name=name,
             number=1,
             power=watts,
@@ -61,7 +64,7 @@ def ramp_user(library: Any, number: int) -> Any:
             func_cycle=cycle,
             **variability,
         )
-        made.windows(*evening, random_var_w=0.2)
+        appliance.windows(*evening, random_var_w=0.2)
     cold = user.add_appliance(
         name="refrigerator",
         number=1,
@@ -83,21 +86,21 @@ def ramp_user(library: Any, number: int) -> Any:
 
 
 def ramp(library: Any, users: int, days: int) -> Callable[[], object]:
-    """Simulate so many users and days with RAMP."""
-    people = [ramp_user(library, number) for number in range(users)]
-    case = library.UseCase(users=people, date_start="2025-01-06")
+    """Return a call that simulates `users` for `days` with RAMP."""
+    user_list = [ramp_user(library, number) for number in range(users)]
+    case = library.UseCase(users=user_list, date_start="2025-01-06")
     case.initialize(num_days=days, force=True)
     simulate: Callable[[], object] = case.generate_daily_load_profiles
     return simulate
 
 
 def beside_ramp() -> list[Row]:
-    """Compare with RAMP at its finest step, and ours at 1 s with the same."""
+    """Return rows that compare with RAMP at its finest step: ours at that step, and ours at 1 s."""
     library = peer("ramp")
     if library is None:
         return []
     home_days, home_days_at_1_s = HOMES * DAYS, SECOND_HOMES * SECOND_DAYS
-    theirs, fewer = ramp(library, HOMES, DAYS), ramp(library, SECOND_HOMES, SECOND_DAYS)
+    theirs, theirs_for_1_s = ramp(library, HOMES, DAYS), ramp(library, SECOND_HOMES, SECOND_DAYS)
     at_60_s, at_1_s = ours(HOMES, DAYS, 60), ours(SECOND_HOMES, SECOND_DAYS, 1)
     return [
         Row(
@@ -114,7 +117,7 @@ def beside_ramp() -> list[Row]:
             "simulated homes at 1 s",
             "RAMP at 60 s, its finest",
             at_1_s,
-            fewer,
+            theirs_for_1_s,
             None,
             "",
             (home_days_at_1_s, home_days_at_1_s),
@@ -127,7 +130,7 @@ def beside_ramp() -> list[Row]:
 
 
 def richardson() -> Callable[[], object] | None:
-    """Simulate a home for a year at 60 s with richardsonpy; the sunlight is read before."""
+    """Return a call that simulates a home for a year at 60 s with richardsonpy; the sunlight is cached."""
     if peer("richardsonpy") is None:
         return None
     load, people, sun, change = (
@@ -144,21 +147,22 @@ def richardson() -> Callable[[], object] | None:
     )
 
     def call() -> object:
-        present = people.Occupancy(number_occupants=OCCUPANTS).occupancy
-        made = load.ElectricLoad(present, OCCUPANTS, q_direct=direct, q_diffuse=diffuse, timestep=60)
-        return made.loadcurve.sum()
+        """Simulate a home."""
+        occupancy = people.Occupancy(number_occupants=OCCUPANTS).occupancy
+        home = load.ElectricLoad(occupancy, OCCUPANTS, q_direct=direct, q_diffuse=diffuse, timestep=60)
+        return home.loadcurve.sum()
 
     return call
 
 
 def beside_richardson() -> list[Row]:
-    """Compare one home for a year, and a street of as many home-days."""
+    """Return rows that compare one home for a year, and a street of as many home-days."""
     theirs, against, work = richardson(), "richardsonpy at 60 s", (YEAR, YEAR)
     if theirs is None:
         return []
-    alone, street = ours(1, YEAR, 60), ours(YEAR_HOMES, YEAR_DAYS, 60)
+    single_home, street = ours(1, YEAR, 60), ours(YEAR_HOMES, YEAR_DAYS, 60)
     return [
-        Row("a simulated home for a year at 60 s", against, alone, theirs, None, "", work, UNIT),
+        Row("a simulated home for a year at 60 s", against, single_home, theirs, None, "", work, UNIT),
         Row(
             f"{YEAR_HOMES} simulated homes for {YEAR_DAYS} days at 60 s",
             against,
@@ -173,16 +177,16 @@ def beside_richardson() -> list[Row]:
 
 
 def absolute() -> Row:
-    """Compare ours at 1 s with the CPU time that it may take."""
+    """Return a row that compares ours at 1 s with the CPU time that it may take."""
     days = SECOND_HOMES * SECOND_DAYS
-    at_1_s, allowed_s = ours(SECOND_HOMES, SECOND_DAYS, 1), days / GOAL_AT_1_S
+    at_1_s, limit_s = ours(SECOND_HOMES, SECOND_DAYS, 1), days / GOAL_AT_1_S
     against = f"{GOAL_AT_1_S} home-days per CPU-second"
-    return Row("simulated homes at 1 s", against, at_1_s, allowed_s, 1, "", (days, days), UNIT)
+    return Row("simulated homes at 1 s", against, at_1_s, limit_s, 1, "", (days, days), UNIT)
 
 
 def main() -> None:
     """Run this program."""
-    warnings.simplefilter("ignore")  # the peers' own
+    warnings.simplefilter("ignore")  # the peers warn
     rows = [*beside_ramp(), absolute(), *beside_richardson()]
     report(run(rows), ["numpy", "rampdemand", "richardsonpy"])
 

@@ -1,6 +1,6 @@
-"""The store: what a commit and a release cost, now and after a million.
+"""The store: the cost of a commit and of a release, in a new store and after a million releases.
 
-`python -m benchmarks.store [--out FILE]`. On the disk that the project is on: an fsync is that disk's.
+`python -m benchmarks.store [--out FILE]`. The stores are on the project's disk, whose fsync is measured.
 """
 
 import gc
@@ -21,16 +21,16 @@ from meteragent.cli.run import COLLECT_AFTER
 FEW, MANY = 1_000, 1_000_000
 METERS, GROWING = 20, (10, 1_000, 10_000)
 ORDINARY = 100, 10_000
-"""Meters, and milliseconds between two readings of one."""
+"""The number of meters, and the milliseconds between two readings of a meter."""
 BATCHES = 10
 COMMITS = 100
 RECOVERY_S = 10.0
 
 
-def commits(where: Path, per_commit: int) -> Result:
-    """Compare commits a second with plain SQLite that writes only the records."""
-    line = Line(store := open_store(where / f"each{per_commit}"), min(per_commit, METERS))
-    plain = sqlite3.connect(where / f"plain{per_commit}", isolation_level=None)
+def commits(path: Path, per_commit: int) -> Result:
+    """Compare commits per second with plain SQLite that writes only the records."""
+    line = Line(store := open_store(path / f"each{per_commit}"), min(per_commit, METERS))
+    plain = sqlite3.connect(path / f"plain{per_commit}", isolation_level=None)
     plain.execute("PRAGMA journal_mode = WAL")
     plain.execute("PRAGMA synchronous = FULL")
     plain.execute("CREATE TABLE record (id INTEGER PRIMARY KEY, payload BLOB)")
@@ -56,54 +56,60 @@ def commits(where: Path, per_commit: int) -> Result:
 
 
 def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BATCH) -> Result:
-    """Compare the cost of a release with a little history, `per_commit` of them at once, and with much."""
-    seen = []
+    """Compare the cost of a release with little history, `per_commit` at once, and with much history."""
+    costs_s = []
     for line in (small, large):
         line.warm()
     for _ in range(ROUNDS):
-        little = cost_s(small, [small.messages(per_commit) for _ in range(BATCHES * BATCH // per_commit)])
-        much = cost_s(large, [large.messages(BATCH) for _ in range(BATCHES)])
-        seen.append((much, little))
-    pairs = [(1e6 * much_s, 1e6 * little_s) for (much_s, _), (little_s, _) in seen]
-    clock_us = 1e6 * median(clock_s for (_, clock_s), _ in seen)
+        small_cost = cost_s(small, [small.messages(per_commit) for _ in range(BATCHES * BATCH // per_commit)])
+        large_cost = cost_s(large, [large.messages(BATCH) for _ in range(BATCHES)])
+        costs_s.append((large_cost, small_cost))
+    pairs = [(1e6 * large_s, 1e6 * small_s) for (large_s, _), (small_s, _) in costs_s]
+    clock_us = 1e6 * median(clock_s for (_, clock_s), _ in costs_s)
     text = f"{{:.0f}} and {{:.0f}} us of CPU ({clock_us:.0f} us of the clock)"
     against, allow = f"{note} x {GROWTH}", partial(mul, GROWTH)
     return compared(f"CPU a release, {name}", against, pairs, text, goal=1.0, allow=allow)
 
 
-def ordinary(where: Path) -> Result:
+def ordinary(path: Path) -> Result:
     """Compare a reading of an open window with one that opens, charges, closes and releases."""
-    with open_store(where / "worst") as first, open_store(where / "ordinary") as second:
-        worst, usual = Line(first, METERS), Line(second, *ORDINARY)
+    with open_store(path / "worst") as worst_store, open_store(path / "ordinary") as usual_store:
+        worst, usual = Line(worst_store, METERS), Line(usual_store, *ORDINARY)
         for line in (worst, usual):
             line.feed(line.messages(BATCH))
-        seen = []
+        costs_us = []
         for _ in range(ROUNDS):
             batches = [[line.messages(BATCH) for _ in range(BATCHES)] for line in (worst, usual)]
-            most_us, least_us = (1e6 * cost_s(*side)[0] for side in zip((worst, usual), batches, strict=True))
-            seen.append((least_us, most_us))
+            worst_us, usual_us = (
+                1e6 * cost_s(*side)[0] for side in zip((worst, usual), batches, strict=True)
+            )
+            costs_us.append((usual_us, worst_us))
     text = f"{{:.1f}} and {{:.1f}} us of CPU, {BATCH} a commit; a window of half an hour, every 10 s"
     name = "CPU of a reading that opens nothing"
-    return compared(name, "one that opens, closes and is released", seen, text)
+    return compared(name, "one that opens, closes and is released", costs_us, text)
 
 
 def size(path: Path) -> Result:
-    """Compare the disk space of a released reading with the bytes that left."""
+    """Compare the disk space of a released reading with the size of its record and topic."""
     bytes_each = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / MANY
-    left = len(RECORD) + len("private/m10/power")
-    note = f"{bytes_each:.0f} bytes a reading as long as it is kept, with indices and ledger; {left} left"
-    return Result("bytes on disk a released reading", "the bytes that left", (left / bytes_each,), None, note)
+    sent_bytes = len(RECORD) + len("private/m10/power")
+    note = (
+        f"{bytes_each:.0f} bytes a reading as long as it is kept, with indices and ledger; {sent_bytes} left"
+    )
+    return Result(
+        "bytes on disk a released reading", "the bytes that left", (sent_bytes / bytes_each,), None, note
+    )
 
 
 def recovery(path: Path) -> Result:
-    """Measure how long a new process takes to release, after one was killed while it committed."""
-    seen = []
+    """Measure how long a new process takes to release after another was killed during a commit."""
+    runs = []
     for _ in range(ROUNDS):
         log_bytes = crash.killed(path, METERS)
-        seen.append((crash.recovered_s(path, METERS), log_bytes))
-    took_s, log_bytes = (median(values) for values in zip(*seen, strict=True))
+        runs.append((crash.recovered_s(path, METERS), log_bytes))
+    took_s, log_bytes = (median(values) for values in zip(*runs, strict=True))
     note = f"{took_s:.2f} s from its start to its first release; {log_bytes / 1000:,.0f} kB of log to replay"
-    ratios = tuple(RECOVERY_S / s for s, _ in seen)
+    ratios = tuple(RECOVERY_S / s for s, _ in runs)
     return Result(f"recovery after kill -9, {MANY:,} releases", f"{RECOVERY_S:.0f} s", ratios, 1.0, note)
 
 
@@ -111,9 +117,9 @@ def main() -> None:
     """Run this program."""
     gc.set_threshold(COLLECT_AFTER)  # as the agent does
     results = []
-    with folder() as where:
-        results += [commits(where, count) for count in (1, BATCH)]
-        results.append(ordinary(where))
+    with folder() as path:
+        results += [commits(path, count) for count in (1, BATCH)]
+        results.append(ordinary(path))
         with ExitStack() as stack:
             stores = {}
             for name, releases, waiting in (
@@ -122,26 +128,26 @@ def main() -> None:
                 ("short", FEW, True),
                 ("deep", MANY, True),
             ):
-                stores[name] = stack.enter_context(open_store(where / name))
+                stores[name] = stack.enter_context(open_store(path / name))
                 fill(stores[name], releases, METERS, waiting=waiting)
-            results.append(size(where / "many"))
+            results.append(size(path / "many"))
             lines = {
                 name: Line(store, METERS, backlog=name in ("short", "deep")) for name, store in stores.items()
             }
             results.append(growth("10^6 past releases", lines["few"], lines["many"], "10^3 past releases"))
             results.append(growth("10^6 waiting to leave", lines["short"], lines["deep"], "10^3 waiting"))
-        results.append(recovery(where / "many"))
+        results.append(recovery(path / "many"))
     with ExitStack() as stack:
-        where = stack.enter_context(folder())
+        path = stack.enter_context(folder())
         ten, thousand, ten_thousand = (
-            Line(stack.enter_context(open_store(where / f"{meters}")), meters) for meters in GROWING
+            Line(stack.enter_context(open_store(path / f"{meters}")), meters) for meters in GROWING
         )
         results.append(growth("10,000 meters", thousand, ten_thousand, "1,000 meters"))
         results.append(growth("10,000 meters", ten, ten_thousand, "10 meters"))
         results.append(
             growth("10,000 meters", ten, ten_thousand, "10 meters, a window of each a commit", per_commit=10)
         )
-        results.append(floor(where, GROWING[0], GROWING[-1]))
+        results.append(floor(path, GROWING[0], GROWING[-1]))
     report(results, ["numpy"], {"sqlite": sqlite3.sqlite_version})
 
 

@@ -1,8 +1,8 @@
-"""The rows of `results.json` as tables in this folder's README.md: `python -m benchmarks.table`.
+"""Write the rows of `results.json` as tables into this folder's README.md: `python -m benchmarks.table`.
 
-It has blocks between `<!-- bench: NAME -->` and `<!-- bench end -->`, each made again from the rows:
-`goals`, what has a goal; `others`, what has none, the rows of one name in one line; `machine`, what they were
-taken on.
+Each block between `<!-- bench: NAME -->` and `<!-- bench end -->` is generated from the rows: `goals` from
+the rows with a goal; `others` from those without, the rows of one name in one line; `machine` from the
+conditions of the run.
 """
 
 import json
@@ -64,7 +64,7 @@ def goals(rows: Rows) -> str:
 
 
 def others(rows: Rows) -> str:
-    """Return the rows without a goal, by name."""
+    """Return the rows without a goal, grouped by name."""
     texts_by_name: dict[str, list[str]] = {}
     for row in rows:
         if row["goal"] is None:
@@ -77,16 +77,19 @@ def others(rows: Rows) -> str:
 
 def machine(rows: Rows) -> str:
     """Return the machine of the run, and the versions of all packages."""
-    seen: dict[str, list[str]] = {}
+    versions: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row["versions"].items():
-            seen.setdefault(name, []).append(value)
-    first, last = float(seen.pop("load before")[0]), max(map(float, seen.pop("load after")))
-    same = {name: " / ".join(sorted(set(values))) for name, values in seen.items()}
-    of_machine = [f"{name} {same.pop(name)}" for name in MACHINE if name in same]
-    packages = [f"{name} {value}" for name, value in same.items()]
+            versions.setdefault(name, []).append(value)
+    load_before, load_after = (
+        float(versions.pop("load before")[0]),
+        max(map(float, versions.pop("load after"))),
+    )
+    texts = {name: " / ".join(sorted(set(values))) for name, values in versions.items()}
+    of_machine = [f"{name} {texts.pop(name)}" for name in MACHINE if name in texts]
+    packages = [f"{name} {value}" for name, value in texts.items()]
     rounds = max(row["rounds"] for row in rows)
-    load = f"load average {first:g} before, at most {last:g} after a program (its own)"
+    load = f"load average {load_before:g} before, at most {load_after:g} after a program (its own)"
     return f"Median of {rounds} interleaved rounds. {', '.join(of_machine)}; {load}. {', '.join(packages)}.\n"
 
 
@@ -94,10 +97,10 @@ BLOCKS: dict[str, Callable[[Rows], str]] = {"goals": goals, "others": others, "m
 
 
 def renewed(text: str, rows: Rows) -> str:
-    """Return a page with its blocks made again.
+    """Return a page with its blocks generated again.
 
     Raises:
-        KeyError: there is no such block.
+        KeyError: the page has a block of another name.
     """
     return BLOCK.sub(lambda match: match[1] + (BLOCKS[match[2]](rows) if rows else NONE_YET) + match[3], text)
 

@@ -1,7 +1,7 @@
-"""A load on a broker: readings in, records out, in a closed loop or at a pace, at next to no cost.
+"""A load on a broker: readings in, records out, in a closed loop or at a fixed rate, at little cost.
 
-The clients of this benchmark must not be what it measures. So this one speaks just enough MQTT 3.1.1 to
-publish and to receive (QoS 0 and 1), writes many packets at once, and keeps no state per message.
+The cost of this client must not influence the measurement. Therefore it implements only the part of MQTT
+3.1.1 that publishes and receives (QoS 0 and 1), writes many packets at once, and keeps no state per message.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def text(value: str) -> bytes:
 
 
 class Client(asyncio.Protocol):
-    """One connection; `on_message` is called with the topic of each message."""
+    """One connection, which calls `on_message` with the topic of each message."""
 
     def __init__(self, name: str, on_message: Callable[[bytes], None]) -> None:
         self.ready = asyncio.Event()
@@ -40,7 +40,7 @@ class Client(asyncio.Protocol):
         self._on_message = on_message
         self._buffer = bytearray()
         self._id = 0
-        self._out: list[bytes] = []
+        self._packets: list[bytes] = []
 
     @classmethod
     async def connect(cls, port: int, name: str, on_message: Callable[[bytes], None]) -> "Client":
@@ -52,7 +52,7 @@ class Client(asyncio.Protocol):
         return client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say hello."""
+        """Send CONNECT."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         body = text("MQTT") + bytes([4, 2]) + _KEEPALIVE_S.to_bytes(2, "big") + text(self._name)
@@ -64,26 +64,26 @@ class Client(asyncio.Protocol):
         await self.ready.wait()
 
     def publish(self, topic: bytes, payload: bytes, qos: int) -> None:
-        """Publish with the next `flush`; `topic` is as `text` writes it."""
+        """Publish with the next `flush`; `topic` is encoded by `text`."""
         number = b""
         if qos:
             self._id = self._id % 65_535 + 1
             number = self._id.to_bytes(2, "big")
-        self._out.append(packet(PUBLISH | qos << 1, topic + number + payload))
+        self._packets.append(packet(PUBLISH | qos << 1, topic + number + payload))
 
     def flush(self) -> None:
-        """Write what was published."""
-        if self._out:
-            self._transport.write(b"".join(self._out))
-            self._out.clear()
+        """Write the published packets."""
+        if self._packets:
+            self._transport.write(b"".join(self._packets))
+            self._packets.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Take packets apart, acknowledge what asks for it, hand topics on."""
+        """Split the packets, acknowledge those that require it, and report topics."""
         buffer = self._buffer
         buffer += data
-        at, answers = 0, []
-        while (bounds := split(buffer, at)) is not None:
-            kind, begin, at = bounds
+        offset, answers = 0, []
+        while (bounds := split(buffer, offset)) is not None:
+            kind, begin, offset = bounds
             if kind & 0xF0 == PUBLISH:
                 topic_end = begin + 2 + int.from_bytes(buffer[begin : begin + 2], "big")
                 if kind & 6:
@@ -93,20 +93,20 @@ class Client(asyncio.Protocol):
                 self.acknowledged += 1
             else:
                 self.ready.set()
-        del buffer[:at]
+        del buffer[:offset]
         if answers:
             self._transport.write(b"".join(answers))
         self.flush()
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._transport.close()
 
 
-def split(buffer: bytearray, at: int) -> tuple[int, int, int] | None:
-    """Return kind, begin and end of the packet's body at an offset; None if it is incomplete."""
+def split(buffer: bytearray, offset: int) -> tuple[int, int, int] | None:
+    """Return kind, begin and end of the body of the packet at an offset; None if it is incomplete."""
     length = shift = 0
-    place = at + 1
+    place = offset + 1
     while place < len(buffer):
         byte = buffer[place]
         place += 1
@@ -114,14 +114,14 @@ def split(buffer: bytearray, at: int) -> tuple[int, int, int] | None:
         shift += 7
         if byte < 0x80:
             end = place + length
-            return (buffer[at], place, end) if end <= len(buffer) else None
+            return (buffer[offset], place, end) if end <= len(buffer) else None
     return None
 
 
 class Load:
-    """`meters` meters whose readings pass through whatever stands between two topics.
+    """`meters` meters whose readings pass through a contestant between two topics.
 
-    The first reading of each is of the second `first_s`, each further one `step_s` later.
+    The first reading of each meter has the time `first_s`, each further one is `step_s` later.
     """
 
     def __init__(self, meters: int, qos: int, first_s: int = FIRST_S, step_s: int = 1) -> None:
@@ -129,12 +129,12 @@ class Load:
         self.sent = 0
         self.meters = meters
         self._qos = qos
-        self._topics = [text(f"meters/m{at}/power") for at in range(meters)]
+        self._topics = [text(f"meters/m{meter}/power") for meter in range(meters)]
         self._first_s = first_s
         self._step_s = step_s
 
     async def connect(self, source_port: int, sink_port: int) -> None:
-        """Connect to both brokers; the records' side is subscribed when this returns."""
+        """Connect to both brokers, and subscribe to the records."""
         self._receiver = await Client.connect(sink_port, "bench-receiver", self._receive)
         await self._receiver.subscribe("private/+/power", self._qos)
         self._sender = await Client.connect(source_port, "bench-sender", lambda _: None)
@@ -144,40 +144,40 @@ class Load:
         self.arrived(topic)
 
     def arrived(self, topic: bytes) -> None:
-        """Note a record of this topic."""
+        """Handle the arrival of a record of this topic."""
 
     def send(self) -> None:
-        """Send the next meter's reading; a round of all meters is a step."""
+        """Send the next meter's reading; after all meters, the time advances by a step."""
         step, meter = divmod(self.sent, len(self._topics))
         payload = b'{"t":%d,"power":%d}' % (self._first_s + step * self._step_s, step % 3000)
         self._sender.publish(self._topics[meter], payload, self._qos)
         self.sent += 1
 
     def flush(self) -> None:
-        """Write what was sent."""
+        """Write the readings that were sent."""
         self._sender.flush()
 
     def close(self) -> None:
-        """Leave."""
+        """Close both connections."""
         self._sender.close()
         self._receiver.close()
 
 
 class ClosedLoop(Load):
-    """So many readings on their way at any time: each record that comes lets the next reading go."""
+    """A fixed number of readings in flight: each record that arrives triggers the next reading."""
 
     async def begin(self, outstanding: int) -> None:
-        """Send the first; from now on it runs by itself."""
+        """Send the first readings and start writing; the loop then runs by itself."""
         for _ in range(outstanding):
             self.send()
         self._ticking = asyncio.create_task(self._tick())
 
     def arrived(self, _: bytes) -> None:
-        """Note a record, and send the next reading."""
+        """Send the next reading."""
         self.send()
 
     def close(self) -> None:
-        """Leave."""
+        """Stop, and close both connections."""
         self._ticking.cancel()
         super().close()
 
@@ -188,10 +188,10 @@ class ClosedLoop(Load):
 
 
 class Paced(Load):
-    """Readings at a pace; how long after each the record came that it made leave, in order of arrival.
+    """Readings at a fixed rate, with the latencies of their records in s, in order of arrival.
 
-    What passes messages on sends one for each reading; the agent's record of a slot leaves with the reading
-    `behind` it, and a meter's first makes none leave.
+    A forwarder sends a message for each reading. The agent's record of a slot leaves with the reading
+    `behind` slots later, so the first readings of a meter release none.
     """
 
     def __init__(
@@ -203,23 +203,23 @@ class Paced(Load):
         self._sent_s: defaultdict[bytes, deque[float]] = defaultdict(deque)
 
     def send(self) -> None:
-        """Send a reading, and note when."""
+        """Send a reading, and record the time."""
         step, meter = divmod(self.sent, self.meters)
         if step >= self._behind:
             self._sent_s[self._topics[meter].partition(b"/")[2]].append(time.perf_counter())
         super().send()
 
     def arrived(self, topic: bytes) -> None:
-        """Note a record and its latency; one that arrives twice counts once."""
+        """Record the latency of a record; a duplicate is ignored."""
         waiting = self._sent_s[topic.partition(b"/")[2]]
         if waiting:
             self.latencies_s.append(time.perf_counter() - waiting.popleft())
 
     async def run(self, per_s: int, seconds: float) -> None:
-        """Send for so long, then wait a little for the last."""
-        began_s, before = time.perf_counter(), self.sent
-        while (passed_s := time.perf_counter() - began_s) < seconds:
-            while self.sent - before < passed_s * per_s:
+        """Send for `seconds`, then wait half a second for the last records."""
+        began_s, start_count = time.perf_counter(), self.sent
+        while (elapsed_s := time.perf_counter() - began_s) < seconds:
+            while self.sent - start_count < elapsed_s * per_s:
                 self.send()
             self.flush()
             await asyncio.sleep(0.0005)

@@ -114,7 +114,7 @@ def test_a_peer_that_is_missing_is_named_and_the_rest_is_written(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its rows are not there, all others are, its version is said to be missing, and it ends as a failure."""
-    monkeypatch.setattr(harness, "_absent", [])
+    monkeypatch.setattr(harness, "_missing_peers", [])
     assert harness.peer("json") is json
     assert harness.peer("peer_nobody_has.part") is None
     with pytest.raises(SystemExit, match="NOT RUN: peer_nobody_has") as ended:
@@ -130,13 +130,13 @@ def test_a_peer_that_cannot_be_built_is_named(
 ) -> None:
     """First with what is there, then with what is installed, then with what is unpacked; then it is said."""
     tried: list[str] = []
-    monkeypatch.setattr(harness, "_absent", [])
+    monkeypatch.setattr(harness, "_missing_peers", [])
     monkeypatch.setattr(contestants, "_compiled", lambda *_: tried.append("gcc"))
     monkeypatch.setattr(system_parts, "install", tried.append)
     monkeypatch.setattr(system_parts, "unpack", tried.append)
     assert contestants.in_c() is None
     assert tried == ["gcc", *contestants.TO_BUILD, "gcc", "libmosquitto-dev", "gcc"]
-    assert harness._absent == ["libmosquitto in C"]
+    assert harness._missing_peers == ["libmosquitto in C"]
     assert "NOT BUILT" in capsys.readouterr().err
 
 

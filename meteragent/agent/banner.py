@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from meteragent import __version__, config
 from meteragent.domain.grid import format_duration, iso_time
 from meteragent.domain.schedule import Schedule
+from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Clock, Terms
 from meteragent.report.format import energy
 
@@ -24,13 +25,17 @@ def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
         terms, name = schedule.usual, f"stream {stream.name}"
         source = stream.source
         yield f"{name}: reads {source.topic} from {source.url}, profile {source.profile}"
-        yield f"{name}: hides {energy(terms.hides_wh)} within any {_slot(terms)}"
+        yield f"{name}: hides {energy(terms.hides_wh)} {_where(terms)}"
         yield f"{name}: sends to {config.sink_url(stream)}, topic {stream.sink.topic}"
         yield f"{name}: {_first_number(schedule, now_ms)}"
 
 
-def _slot(terms: Terms) -> str:
-    return "band of a day" if terms.bands else f"slot of {format_duration(terms.step_ms)}"
+def _where(terms: Terms) -> str:
+    if terms.metric is Metric.L1:
+        return "in all bands of a window together"
+    return (
+        "within any band of a day" if terms.bands else f"within any slot of {format_duration(terms.step_ms)}"
+    )
 
 
 def _first_number(schedule: Schedule, now_ms: int) -> str:

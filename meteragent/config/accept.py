@@ -97,8 +97,8 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
     settings = [f"at least {_energy(hide_min_wh)}"]
     if key == "radius":
         radius_min = hide_min_wh / UNIT_FACTOR[rules.unit]
-        radius_min *= Fraction(HOUR_MS, rules.step_ms) if rules.kind is Kind.POWER else 1
-        settings = [f"at least {figures(radius_min)} {rules.unit}"]
+        radius_min *= 1 if rules.is_energy else Fraction(HOUR_MS, rules.step_ms)
+        settings = [f"at least {figures(radius_min)} {rules.value_unit}"]
     settings += [_finer(rules), f"privacy.accept = ['{_word(rules)}']"]
     cost = f"{_energy(rules.hides_wh)} within a slot; {_cost(rules)}"
     return ConfigError(f"{prefix}privacy.{key}", cost, "; or ".join(settings))
@@ -108,7 +108,7 @@ def _cost(rules: Terms) -> str:
     """Return how much a move of the hidden energy can count for in the readings, why, and at which level."""
     distance = loads.distance(rules, rules.hides_wh) * UNIT_FACTOR[rules.unit]
     if rules.kind is Kind.POWER:
-        distance = distance * rules.step_ms / HOUR_MS
+        distance = distance if rules.is_energy else distance * rules.step_ms / HOUR_MS
         sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"
         reason = (
             sparse
@@ -131,7 +131,12 @@ def _hide_min_wh(rules: Terms) -> Fraction:
     if rules.kind is not Kind.POWER:
         return step / 2 if loads.counts(rules) == 1 else step * (loads.counts(rules) - 1)
     longest_wh = loads.width_w(rules) * loads.longest_hold_ms(rules) / HOUR_MS
-    return Fraction(ceil(longest_wh + 2 * step * rules.step_ms / HOUR_MS))
+    return Fraction(ceil(longest_wh + 2 * step * _hours(rules)))
+
+
+def _hours(rules: Terms) -> Fraction:
+    """Return the hours of values over which the power may be off by the dead band."""
+    return rules.reach_of_power if rules.is_energy else Fraction(rules.step_ms, HOUR_MS)
 
 
 def _finer(rules: Terms) -> str:
@@ -140,7 +145,7 @@ def _finer(rules: Terms) -> str:
         counts = loads.counts(rules)
         step = rules.hides_wh / UNIT_FACTOR[rules.unit] * (2 if counts == 1 else Fraction(1, counts))
         return f"a count in steps of at most {figures(step)} {rules.unit} (source.dead_band)"
-    band_wh = 2 * (rules.dead_band or 0) * UNIT_FACTOR[rules.unit] * Fraction(rules.step_ms, HOUR_MS)
+    band_wh = 2 * (rules.dead_band or 0) * UNIT_FACTOR[rules.unit] * _hours(rules)
     spare_wh, settings = rules.hides_wh - band_wh, ["the device's energy, kind = 'register'"]
     if loads.longest_hold_ms(rules) and spare_wh > 0:
         width_w = int(spare_wh * HOUR_MS / loads.longest_hold_ms(rules))

@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from meteragent.config.value import (
     Band,
+    BandName,
+    Day,
+    Days,
     Duration,
     Energy,
     Length,
@@ -24,7 +27,8 @@ from meteragent.config.value import (
     Span,
     Template,
 )
-from meteragent.domain.shape import Space
+from meteragent.domain.grid import EVERY_DAY
+from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS, Kind
 
@@ -97,6 +101,17 @@ class Source(Broker):
     """The size of the largest payload; larger payloads are refused and counted."""
 
 
+class TariffBand(_Section):
+    """Hours of the week in which energy has one price."""
+
+    name: BandName
+    """The band's name, which records have."""
+    days: Days = EVERY_DAY
+    """Days of the week, such as 'mon-fri'; left out: every day. A holiday counts as Sunday."""
+    hours: tuple[Band, ...] = Field(min_length=1)
+    """Hours of the local day, such as ['06:00/22:00']; those over midnight lie on both of their days."""
+
+
 class Window(_Section):
     """The grid and its clock; slots are `step` long, or `blocks` of a window, or `bands` of the day."""
 
@@ -108,6 +123,12 @@ class Window(_Section):
     """Instead of step: the number of equal slots in a window or, for a profile, in a day."""
     bands: tuple[Band, ...] | None = Field(None, min_length=1)
     """Instead of step, for a profile: the hours of the local day of each slot."""
+    band: tuple[TariffBand, ...] = ()
+    """The bands whose energies leave (privacy.space = 'bands'); changes take effect at the next window."""
+    rest: BandName | None = None
+    """The name of the band that takes all hours that no other band has."""
+    holidays: tuple[Day, ...] = ()
+    """Days that count as Sunday."""
     timezone: str | None = None
     """The time zone of the local calendar, whose days, weeks or months are the windows."""
     lateness: Duration | None = None
@@ -149,7 +170,9 @@ class Privacy(_Section):
     quantum: Positive | None = None
     """The step of slot values, in the unit. Default: the preset's power, over a slot for energies."""
     space: Space | None = None
-    """What the slots are: a vector, the blocks of a curve, or the bands of a mean day."""
+    """What the slots are: a vector, the blocks of a curve, the bands of a mean day, or energies of bands."""
+    metric: Metric | None = None
+    """linf: hides what moves within a slot; l1: what moves in all. Left out: l1 for bands, else linf."""
     accept: tuple[Literal["coarse_register", "sparse_readings"], ...] = ()
     """Accept readings in which a change of the load can count for much more than its energy."""
     budget: Budget | None = None

@@ -6,12 +6,12 @@ from functools import lru_cache
 
 from meteragent.config.model import Config, Stream
 from meteragent.config.source import counters, dead_band, hold_ms, interval_ms, lateness_ms, period_ms
-from meteragent.domain.grid import Calendar, Epoch, Grid, Hours, parse_time
+from meteragent.domain.grid import BandRule, Calendar, Epoch, Grid, Hours, parse_time
 from meteragent.domain.presets import PRESETS, Preset, radius_that_hides, units_per_watt
-from meteragent.domain.schedule import Schedule
-from meteragent.domain.shape import Band, Space
+from meteragent.domain.schedule import BandRules, Schedule, uncovered
+from meteragent.domain.shape import UNKNOWN_BAND, Band, Metric, Space
 from meteragent.domain.terms import Rounding, Terms
-from meteragent.domain.units import DAY_MS, MICRO, MINUTE_MS, Kind
+from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
 from meteragent.privacy.exact import round_half_up
 
 USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
@@ -20,7 +20,7 @@ USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
 LIVE_ROUNDING: Rounding = "dithered"
 """How the agent rounds. Archives round half up: they store no accumulators that a copy could reveal."""
 
-_WHOLE_DAY = Hours(0, 24 * 60)
+_WHOLE_DAY = BandRule("day", (Hours(0, 24 * 60),))
 _SHAPES_END_MS = parse_time("2035-01-01T00:00:00Z")
 
 
@@ -32,6 +32,11 @@ def preset(stream: Stream) -> Preset:
 def space(stream: Stream) -> Space:
     """Return the configured space, or else the preset's."""
     return stream.privacy.space or preset(stream).space
+
+
+def metric(stream: Stream) -> Metric:
+    """Return the distance that the promise refers to: the configured one, or else that of the space."""
+    return stream.privacy.metric or (Metric.L1 if space(stream) is Space.BANDS else Metric.LINF)
 
 
 def unit(stream: Stream) -> str | None:
@@ -79,17 +84,40 @@ def hours(stream: Stream) -> tuple[Hours, ...]:
     return tuple(Hours(start, start + minutes) for start in range(0, minutes * _blocks(stream), minutes))
 
 
+def band_rules(stream: Stream) -> BandRules:
+    """Return the rules of a window's bands, if it has any.
+
+    A register's reading after an outage does not tell in which band its energy was used: such a stream has a
+    band for it.
+    """
+    if space(stream) is not Space.BANDS:
+        return BandRules(tuple(BandRule(band.name, (band,)) for band in hours(stream)))
+    window = stream.window
+    holidays = frozenset(window.holidays)
+    rules = tuple(BandRule(band.name, band.hours, band.days, holidays) for band in window.band)
+    return BandRules(rules, window.rest, stream.source.kind is Kind.REGISTER)
+
+
 def _usual_bands(stream: Stream) -> tuple[Band, ...]:
-    """Return the bands of an ordinary window."""
-    days = range(0, length_ms(stream), DAY_MS)
+    """Return the bands of an ordinary window, which begins on a Monday and has no holidays."""
+    rules, window_ms = band_rules(stream), length_ms(stream)
     bands = [
         Band(
-            band.name,
-            tuple((day + MINUTE_MS * a, day + MINUTE_MS * b) for day in days for a, b in band.parts),
+            rule.name,
+            tuple(
+                (day * DAY_MS + MINUTE_MS * from_min, day * DAY_MS + MINUTE_MS * to_min)
+                for day in range(window_ms // DAY_MS)
+                if day % 7 in rule.weekdays
+                for from_min, to_min in rule.parts
+            ),
         )
-        for band in hours(stream)
+        for rule in rules.rules
     ]
-    return tuple(sorted(bands, key=lambda band: band.stretches[0]))
+    if rules.rest is not None:
+        bands.append(Band(rules.rest, uncovered(bands, window_ms)))
+    bands = sorted((band for band in bands if band.stretches), key=lambda band: band.stretches[0])
+    unknown = (Band(UNKNOWN_BAND, ((window_ms, window_ms),)),) if rules.has_unknown else ()
+    return (*bands, *unknown)
 
 
 def _per_w(stream: Stream, duration_ms: int) -> Fraction:
@@ -98,7 +126,7 @@ def _per_w(stream: Stream, duration_ms: int) -> Fraction:
 
 
 def quantum(stream: Stream) -> Fraction:
-    """Return the step of the lattice of slot values in the unit: the configured one, or else the preset's.
+    """Return the step of the lattice of slot values, in their unit: configured, or else the preset's.
 
     All windows of a stream share one lattice: that of the shortest slot of an ordinary window. Records and
     accumulators consist of millionths of the unit. If the preset's power over that slot is not a whole number
@@ -109,8 +137,15 @@ def quantum(stream: Stream) -> Fraction:
     configured_quantum = stream.privacy.quantum
     if configured_quantum is not None:
         return configured_quantum
-    usual = preset(stream).quantum_w * _per_w(stream, _shortest_ms(stream))
+    usual = preset(stream).quantum * _per_amount(stream, _shortest_ms(stream))
     return usual if (usual * MICRO).denominator == 1 else _finer_step(usual)
+
+
+def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
+    """Return the value of 1 W over a duration in the unit of slot values; of bands, that of 1 Wh."""
+    if space(stream) is Space.BANDS:
+        return Fraction(1, UNIT_FACTOR[stream.source.unit])
+    return _per_w(stream, duration_ms)
 
 
 def _finer_step(quantum: Fraction) -> Fraction:
@@ -125,22 +160,27 @@ def _finer_step(quantum: Fraction) -> Fraction:
 @lru_cache(maxsize=64)
 def _shortest_ms(stream: Stream) -> int:
     """Return the length of the shortest slot of an ordinary window."""
-    bands = _usual_bands(stream)
-    return min((_band_ms(band) for band in bands), default=step_ms(stream, length_ms(stream)))
+    return _shortest_slot_ms(stream, length_ms(stream), _usual_bands(stream))
 
 
-def _band_ms(band: Band) -> int:
-    """Return the total duration of a band."""
-    return sum(end_ms - start_ms for start_ms, end_ms in band.stretches)
+def _shortest_slot_ms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> int:
+    """Return the length of the shortest slot of a window; the band without hours does not count."""
+    lengths_ms = [band.duration_ms for band in bands]
+    return min(filter(None, lengths_ms), default=step_ms(stream, window_ms))
 
 
 def radius(stream: Stream, slot_ms: int) -> Fraction:
-    """Return the radius in the unit: as configured, or hide / slot rounded up to the lattice (DESIGN 2)."""
+    """Return the radius in the unit of slot values: configured, or what hides `hide` (DESIGN 2).
+
+    That is hide / slot as a mean, or hide as an energy, rounded up to the lattice.
+    """
     privacy = stream.privacy
     if privacy.radius is not None:
         return privacy.radius
-    hide_wh = privacy.hide or preset(stream).hide_wh
-    return radius_that_hides(hide_wh, slot_ms, _per_w(stream, slot_ms), quantum(stream))
+    hide_wh, spread_ms = privacy.hide or preset(stream).hide_wh, slot_ms
+    if space(stream) is Space.BANDS:
+        spread_ms = HOUR_MS
+    return radius_that_hides(hide_wh, spread_ms, _per_amount(stream, slot_ms), quantum(stream))
 
 
 def level(stream: Stream) -> Fraction:
@@ -166,7 +206,7 @@ def schedule(stream: Stream, others: Fraction = Fraction(0), rounding: Rounding 
         """Return the terms of a calendar window."""
         return replace(_terms(stream, window_ms, bands), others_per_day=others, rounding=rounding)
 
-    return Schedule(usual, grid(stream), hours(stream), shape)
+    return Schedule(usual, grid(stream), band_rules(stream), shape)
 
 
 def terms(stream: Stream, others: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Terms:
@@ -182,7 +222,7 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
     """Return the terms of a window, by its length and bands."""
     source, window = stream.source, stream.window
     per_w = _per_w(stream, interval_ms(source))
-    slot_ms = min((_band_ms(band) for band in bands), default=step_ms(stream, window_ms))
+    slot_ms = _shortest_slot_ms(stream, window_ms, bands)
     return Terms(
         kind=source.kind,
         unit=source.unit,
@@ -206,13 +246,15 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
         every_ms=period_ms(source),
         dead_band=dead_band(source),
         counters=counters(source),
+        metric=metric(stream),
     )
 
 
 @lru_cache(maxsize=64)
 def _preset_name(stream: Stream) -> str | None:
     """Return the preset's name; None if a configured number differs from the preset's."""
-    no_numbers = {"level": None, "hide": None, "radius": None, "quantum": None, "space": None}
+    names = ("level", "hide", "radius", "quantum", "space", "metric")
+    no_numbers = dict.fromkeys(names)
     privacy = stream.privacy.model_copy(update=no_numbers)
     no_slots = {"length": None, "step": None, "blocks": None, "bands": None}
     window = stream.window.model_copy(update=no_slots)
@@ -222,7 +264,7 @@ def _preset_name(stream: Stream) -> str | None:
         """Return all numbers that a preset determines."""
         slot_ms = _shortest_ms(setting)
         slots = length_ms(setting), unit(setting), slot_ms, _usual_bands(setting), space(setting)
-        return *slots, level(setting), quantum(setting), radius(setting, slot_ms)
+        return *slots, metric(setting), level(setting), quantum(setting), radius(setting, slot_ms)
 
     return stream.privacy.preset if numbers(stream) == numbers(preset_stream) else None
 

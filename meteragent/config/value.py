@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Literal
@@ -9,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from meteragent.domain import identity
-from meteragent.domain.grid import CALENDAR_UNITS, Hours, parse_duration
+from meteragent.domain.grid import CALENDAR_UNITS, WEEKDAYS, Hours, parse_duration
 from meteragent.domain.units import UNIT_FACTOR
 
 _SIZE = re.compile(r"(\d{1,9})(B|KiB|MiB)", re.ASCII)
@@ -17,6 +19,9 @@ _SIZE_BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2}
 _ENERGY = re.compile(r"(\d+(?:\.\d+)?)\s*(Wh|kWh)", re.ASCII)
 _HOURS = re.compile(r"(\d\d)(?::(\d\d))?[-/](\d\d)(?::(\d\d))?", re.ASCII)
 _DAY_MIN = 24 * 60
+_DAYS = r"[a-z]{3}(-[a-z]{3})?(, *[a-z]{3}(-[a-z]{3})?)*"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_BAND_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9 ._-]{0,30}[A-Za-z0-9])?", re.ASCII)
 
 _EXPONENT = re.compile(r"[eE][+-]?(\d+)")
 _EXPONENT_MAX = 30
@@ -99,6 +104,36 @@ def _hours(value: Any) -> Hours:
     return Hours(start, end or _DAY_MIN)
 
 
+def _days(value: Any) -> frozenset[int]:
+    """Read days of the week, as numbers from 0 for Monday."""
+    expected = "days of the week such as 'mon-fri', 'sat,sun' or 'mon-thu,sat'"
+    days = set[int]()
+    for part in value.split(",") if isinstance(value, str) else [""]:
+        ends = [name.strip().lower() for name in part.split("-")]
+        if len(ends) > 2 or not all(name in WEEKDAYS for name in ends):
+            raise ValueError(expected)
+        from_day, to_day = WEEKDAYS.index(ends[0]), WEEKDAYS.index(ends[-1])
+        days |= {(from_day + after) % 7 for after in range((to_day - from_day) % 7 + 1)}
+    return frozenset(days)
+
+
+def _date(value: Any) -> date:
+    """Read a day of the calendar."""
+    if type(value) is date:
+        return value
+    if isinstance(value, str) and _DATE.fullmatch(value):
+        with suppress(ValueError):
+            return date.fromisoformat(value)
+    raise ValueError("a date such as 2026-12-25")
+
+
+def _band_name(value: Any) -> str:
+    """Check the name of a band, which records quote as it is."""
+    if not isinstance(value, str) or not _BAND_NAME.fullmatch(value):
+        raise ValueError("a name of at most 32 letters, digits, spaces and .-_ such as 'night'")
+    return value
+
+
 def _template(value: Any) -> str:
     """Check a topic with its placeholders."""
     if not isinstance(value, str):
@@ -143,6 +178,9 @@ Length = Annotated[
     int | str, BeforeValidator(_length), _string_schema("([0-9]+(ms|s|min|h|d)|1w|1mo)", "30min", "1d", "1mo")
 ]
 Band = Annotated[Hours, BeforeValidator(_hours), _string_schema(_HOURS.pattern, "00-07", "07:30-22")]
+Days = Annotated[frozenset[int], BeforeValidator(_days), _string_schema(_DAYS, "mon-fri", "sat,sun")]
+Day = Annotated[date, BeforeValidator(_date), _string_schema(_DATE.pattern, "2026-12-25")]
+BandName = Annotated[str, BeforeValidator(_band_name), _string_schema(_BAND_NAME.pattern, "night")]
 Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0), _string_schema(_SIZE.pattern, "64KiB")]
 Energy = Annotated[
     Fraction, BeforeValidator(_energy_wh), Field(gt=0), _string_schema(_ENERGY.pattern, "110Wh", "0.3kWh")

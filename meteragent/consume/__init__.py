@@ -9,6 +9,7 @@
     total(home)                             # a private register: the running sum with its intervals
     curve(home, window_ms).at(times_ms)     # the load at any time of a window, with a simultaneous band
     mean_day(home, window_ms)               # the bands of a month's mean day
+    band_energies(home, window_ms)          # kWh of each band of a tariff
     nonnegative(home).values                # a view that keeps every day's energy
     mean_value(meters.values(), t_ms)       # of many homes, in the stream's unit
     mean_energy(meters.values(), start_ms, end_ms)
@@ -37,7 +38,7 @@ from meteragent.consume.message import Descriptor, Message, Record
 from meteragent.consume.register import Register, total
 from meteragent.consume.rules import Rules
 from meteragent.consume.series import Estimate, Series, collect, mean_energy, mean_value
-from meteragent.consume.shape import Curve, MeanDay, curve, mean_day
+from meteragent.consume.shape import Curve, MeanDay, band_energies, curve, mean_day
 from meteragent.consume.slots import Slots
 from meteragent.consume.view import View, nonnegative
 
@@ -56,6 +57,7 @@ __all__ = [
     "Series",
     "Slots",
     "View",
+    "band_energies",
     "by_feeder",
     "collect",
     "curve",

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from meteragent.consume import senml
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import Calendar, parse_time
-from meteragent.domain.shape import Space
+from meteragent.domain.shape import UNKNOWN_BAND, Metric, Space
 from meteragent.domain.terms import Rounding
 from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, UNITS, Kind
 from meteragent.privacy.accuracy import half_width, sd
@@ -46,7 +46,8 @@ class Descriptor:
     `level`, `radius` and the mechanism's parameters are exact, in `unit`; `facts` are all fields as received.
     Meters under the same terms have equal descriptors with the same id.
 
-    Slots are `step_ms` long, or are the `bands` of a mean day: the duration of each in its window, by name.
+    Slots are `step_ms` long, or are `bands`: the duration of each in its window, by name. `metric` is the
+    distance that the promise refers to; in l1 each slot's noise is independent, of a mechanism with n = 1.
     Windows are aligned to the Unix epoch, or follow the local calendar of `timezone`. `rounding` turns slot
     values into whole quanta; a descriptor without it is half-up.
     """
@@ -59,6 +60,8 @@ class Descriptor:
     level: Fraction
     radius: Fraction
     mechanism: LInfLaplace
+    metric: Metric
+    n: int
     length_ms: int
     step_ms: int
     space: Space
@@ -86,6 +89,8 @@ class Descriptor:
             level=fields.parsed("level", _exact),
             radius=fields.parsed("radius", _exact),
             mechanism=_mechanism(fields),
+            metric=fields.parsed("metric", Metric),
+            n=fields.whole("n"),
             length_ms=fields.parsed("length", _duration_ms),
             step_ms=fields.parsed("step", _duration_ms),
             space=fields.parsed("space", Space) if "space" in fields.facts else Space.LINF,
@@ -102,25 +107,32 @@ class Descriptor:
     def _agreements(self, fields: "_Fields") -> Iterator[tuple[str, bool]]:
         """Yield the conditions of consistency by field; each may rely on the ones before it."""
         noise = self.mechanism
-        yield "metric", fields.text("metric") == "linf"
+        yield "metric", (self.metric is Metric.L1) <= (self.space in {Space.BANDS, Space.PROFILE})
+        yield "in_all", (self.metric is Metric.L1) == (self.facts.get("in_all") is True)
         yield "mechanism", fields.text("mechanism") == "linf-laplace"
-        yield "unit", self.unit in UNITS[self.kind]
+        yield "unit", self.unit in (UNITS[Kind.INTERVAL_ENERGY] if self.is_energy else UNITS[self.kind])
         yield "epsilon_unit", fields.text("epsilon_unit") == f"1/{self.unit}"
         yield "radius", self.radius > 0
         yield "epsilon", noise.epsilon * self.radius == self.level
         yield "timezone", self.timezone is None or _is_zone(self.timezone)
-        if self.space is Space.PROFILE:
-            yield "bands", len(self.bands) == noise.n and self.timezone is not None
-            yield "step", min(self.bands.values()) == self.step_ms
+        if self.space in {Space.BANDS, Space.PROFILE}:
+            yield "space", (self.space is Space.BANDS) <= (self.metric is Metric.L1)
+            yield "bands", len(self.bands) == self.n and self.timezone is not None
+            yield "step", min(filter(None, self.bands.values()), default=0) == self.step_ms
             yield "length", sum(self.bands.values()) <= self.length_ms
         else:
             yield "bands", not self.bands
-            yield "length", noise.n * self.step_ms == self.length_ms
+            yield "length", self.n * self.step_ms == self.length_ms
         yield "hides_wh", fields.parsed("hides_wh", _exact) == self.radius * self.kwh_per_unit() * 1000
         yield "sd", math.isclose(fields.number("sd"), sd(noise, self.rounding), rel_tol=1e-3)
         if "ci95" in fields.facts:
             half = half_width(noise, 0.95, self.rounding)
             yield "ci95", math.isclose(fields.number("ci95"), half, rel_tol=1e-3)
+
+    @property
+    def is_energy(self) -> bool:
+        """Whether the values are energies; otherwise they are means of the power."""
+        return self.kind is not Kind.POWER or self.space is Space.BANDS
 
     def slot_ms(self, band: str | None = None) -> int:
         """Return the duration of a slot, or of a band if slots are bands."""
@@ -129,7 +141,7 @@ class Descriptor:
     def kwh_per_unit(self, band: str | None = None) -> Fraction:
         """Return the energy in kWh per unit of a slot's value, or of a band's if slots are bands."""
         kilo = Fraction(UNIT_FACTOR[self.unit], 1000)
-        return kilo * self.slot_ms(band) / HOUR_MS if self.kind is Kind.POWER else kilo
+        return kilo if self.is_energy else kilo * self.slot_ms(band) / HOUR_MS
 
     def window_ms(self, time_ms: int) -> int:
         """Return the start of the window that contains the slot starting at `time_ms`."""
@@ -147,7 +159,7 @@ class Descriptor:
 class Record:
     """The private value of one slot: exact, in `unit`; `descriptor` is the id of its terms.
 
-    A `band` of a mean day has the time and the duration of its whole window.
+    A `band` has the time and the duration of its whole window.
     """
 
     meter: str
@@ -205,6 +217,12 @@ class _Fields:
             return Fraction(str(value))  # of a float: the decimal that was written
         raise self.error(name, "is missing or not a number")
 
+    def whole(self, name: str) -> int:
+        number = self.number(name)
+        if number.denominator == 1:
+            return number.numerator
+        raise self.error(name, "is not a whole number")
+
     def parsed(self, name: str, parse: Callable[[str], T]) -> T:
         text = self.text(name)
         with suppress(ValueError, ZeroDivisionError):
@@ -236,13 +254,10 @@ def _id_of(facts: Mapping[str, Any]) -> str | None:
 
 
 def _mechanism(fields: _Fields) -> LInfLaplace:
-    epsilon, quantum, n = (
-        *(fields.parsed(name, _exact) for name in ("epsilon", "quantum")),
-        fields.number("n"),
-    )
-    if n.denominator == 1:
-        with suppress(ValueError):
-            return LInfLaplace(epsilon, quantum, n.numerator)
+    epsilon, quantum = (fields.parsed(name, _exact) for name in ("epsilon", "quantum"))
+    n = 1 if fields.text("metric") == Metric.L1 else fields.whole("n")
+    with suppress(ValueError):
+        return LInfLaplace(epsilon, quantum, n)
     raise RecordError("a descriptor whose 'epsilon', 'quantum' and 'n' do not make a mechanism")
 
 
@@ -250,7 +265,10 @@ def _bands(fields: _Fields) -> Mapping[str, int]:
     """Return the duration of each band in its window, in ms; empty if slots are not bands."""
     durations = fields.facts.get("bands", {})
     with suppress(ValueError, TypeError, AttributeError):
-        return {name: _duration_ms(text) for name, text in durations.items()}
+        return {
+            name: 0 if (name, text) == (UNKNOWN_BAND, "PT0S") else _duration_ms(text)
+            for name, text in durations.items()
+        }
     raise fields.error("bands", "cannot be read")
 
 

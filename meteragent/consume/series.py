@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from meteragent.consume.message import Descriptor, Message, Record, load
 from meteragent.domain.errors import RecordError
+from meteragent.domain.shape import Metric
 from meteragent.privacy.accuracy import sd
 from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 
@@ -286,13 +287,17 @@ def _weighted(meters: Sequence[Series], weights: Sequence[Floats], unit: str, co
 
 
 def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
-    """Split a weighted sum of a series' first records into windows, equal ones together."""
-    windows: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
+    """Split a weighted sum of a series' first records into windows, equal ones together.
+
+    The slots of an l1 window are independent, so each is a part of its own.
+    """
+    windows: defaultdict[tuple[str, int, str | None], list[float]] = defaultdict(list)
     rows = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
     for record, window_ms, weight in rows:
-        windows[record.descriptor, window_ms].append(weight)
+        is_independent = series.terms(record).metric is Metric.L1
+        windows[record.descriptor, window_ms, record.band if is_independent else None].append(weight)
     equal_windows = Counter(
-        (id_, tuple(sorted(weights_of_window))) for (id_, _), weights_of_window in windows.items()
+        (id_, tuple(sorted(weights_of_window))) for (id_, *_), weights_of_window in windows.items()
     )
     for (id_, weights_of_window), count in equal_windows.items():
         terms = series.descriptors[id_]
@@ -302,9 +307,14 @@ def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
 def _whole(series: Series) -> bool:
     """Return whether the bands of each window are complete and fill it."""
     duration_ms: defaultdict[int, int] = defaultdict(int)
+    bands = Counter(record.time_ms for record in series.records if record.band is not None)
     for record in series.records:
         duration_ms[record.time_ms] += series.terms(record).slot_ms(record.band)
-    return all(duration_ms[record.time_ms] == record.step_ms for record in series.records)
+    return all(
+        duration_ms[record.time_ms] == record.step_ms
+        and bands[record.time_ms] == len(series.terms(record).bands)
+        for record in series.records
+    )
 
 
 def _overlap(record: Record, following: Record) -> bool:

@@ -1,4 +1,4 @@
-"""A window as a curve, which has a value at any time, or as a mean day.
+"""A window as a curve, which has a value at any time, as a mean day, or as the energies of bands.
 
 A band is simultaneous: all values of a window are within the half width with the stated probability. A curve
 made of them by positive functions that sum to 1 (steps, hats) is then as close, everywhere, to the curve made
@@ -12,7 +12,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meteragent.consume.series import Floats, Integers, Series, frozen
+from meteragent.consume.message import Descriptor
+from meteragent.consume.series import Estimate, Floats, Integers, Series, frozen
+from meteragent.domain.shape import Metric, Space
+from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.curve import reconstruct
 from meteragent.privacy.totals import half_width_of_window
 
@@ -87,14 +90,50 @@ def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
     bands = tuple(record.band for record in window.records if record.band is not None)
     if not bands:
         raise ValueError("slots that are not bands do not make a mean day: use curve")
+    if terms.space is Space.BANDS:
+        raise ValueError("energies of bands do not make a mean day: use band_energies")
     duration_ms = frozen(np.array([terms.bands[band] for band in bands], np.int64))
-    half = half_width_of_window(terms.mechanism, coverage, terms.rounding)
+    half = _half_width(terms, coverage)
     return MeanDay(time_ms, bands, duration_ms, window.values, half, coverage, window.unit)
+
+
+def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[str, Estimate]:
+    """Estimate the energy of each band of the window that starts at `time_ms`, in kWh; unbiased.
+
+    Each interval holds by itself with the stated coverage. The band `unknown`, if there is one, has the
+    energy that was used while the register was not read.
+
+    Raises:
+        ValueError: there is no such window, or one of its bands is missing; its slots are not energies of
+            bands; or coverage is not between 0 and 1.
+    """
+    window = _window(series, time_ms)
+    terms = window.terms(window.records[0])
+    if terms.space is not Space.BANDS:
+        raise ValueError("only windows with the space 'bands' have energies of bands")
+    kwh = float(terms.kwh_per_unit())
+    half, deviation = (
+        kwh * half_width(terms.mechanism, coverage, terms.rounding),
+        kwh * sd(terms.mechanism, terms.rounding),
+    )
+    return {
+        record.band or "": Estimate(
+            value * kwh, deviation, value * kwh - half, value * kwh + half, coverage, "kWh"
+        )
+        for record, value in zip(window.records, window.values.tolist(), strict=True)
+    }
+
+
+def _half_width(terms: Descriptor, coverage: float) -> float:
+    """Return the half width that holds all values of a window with this probability."""
+    if terms.metric is Metric.L1:  # the noise of its slots is independent
+        return half_width(terms.mechanism, coverage ** (1 / terms.n), terms.rounding)
+    return half_width_of_window(terms.mechanism, coverage, terms.rounding)
 
 
 def _window(series: Series, time_ms: int) -> Series:
     """Select the records of the window that starts at a time, which must be complete."""
     window = series.of_window(time_ms)
-    if len(window.records) != window.terms(window.records[0]).mechanism.n:
+    if len(window.records) != window.terms(window.records[0]).n:
         raise ValueError(f"a record of the window that starts at {time_ms} ms is missing")
     return window

@@ -44,7 +44,8 @@ from meteragent.domain.commit import Commit, Outgoing, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Message, Observer
-from meteragent.domain.terms import Clock
+from meteragent.domain.shape import Metric
+from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS, Kind
 from meteragent.privacy.sampling import SecretBits
 from meteragent.wire.record import RecordFormats
@@ -332,14 +333,26 @@ class Pipeline:
         if not self._charges.add(meter, start_ms, terms):
             self._counts.add("over_budget")
             return
-        terms_id = self._formats.register(terms)
-        noise_bound, noise = self._noise.open(terms_id, self._formats.mechanism(terms_id))
-        window = Window(start_ms, terms, terms_id, sink_topic, public_id, noise_bound)
-        window.draw(noise, timeline.integrated_until_ms, self._noise.dither(terms, 0))
+        window = self._window(start_ms, terms, sink_topic, public_id, timeline.integrated_until_ms)
         windows.append(window)
         self._counts.add("opened")
-        self._effects.commit.terms[terms_id] = terms
-        self._claims.announce(self._formats[terms_id].descriptor, window, now_ms, self._effects.commit)
+        self._effects.commit.terms[window.terms_id] = terms
+        self._claims.announce(self._formats[window.terms_id].descriptor, window, now_ms, self._effects.commit)
+
+    def _window(
+        self, start_ms: int, terms: Terms, sink_topic: str, public_id: str, integrated_until_ms: int
+    ) -> Window:
+        """Return a new window whose first slot is drawn; in l1 all, whose noise is independent."""
+        terms_id = self._formats.register(terms)
+        mechanism = self._formats.mechanism(terms_id)
+        noise_bound, noise = self._noise.open(terms_id, mechanism)
+        shared_bound = None if terms.metric is Metric.L1 else noise_bound
+        window = Window(start_ms, terms, terms_id, sink_topic, public_id, shared_bound)
+        window.draw(noise, integrated_until_ms, self._noise.dither(terms, 0))
+        while terms.metric is Metric.L1 and window.drawn < terms.n:
+            _, noise = self._noise.open(terms_id, mechanism)
+            window.draw(noise, integrated_until_ms, self._noise.dither(terms, window.drawn))
+        return window
 
     def _is_forgotten(self, timeline: Timeline) -> bool:
         """Return whether `forget` has passed in whole windows without a reading (wall clock only).
@@ -385,7 +398,7 @@ class Pipeline:
         self._effects.acknowledge += timeline.integrate_until(due_ms - window.terms.lateness_ms)
         if self._registers:
             self._settle(timeline)
-        if slot_index not in window.slots_with_reading:
+        if window.has_gap(slot_index):
             self._counts.add("gap_slots")
         window.slots_with_reading.discard(slot_index)
         quanta = window.close(slot_index)

@@ -106,8 +106,8 @@ class Window:
     def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
         """Open the next slot with its noise and dither; the part of its time already integrated is gap.
 
-        The last one drops R. Raises MeteragentError if all n slots were drawn (rule 4 of `timeline`) or the
-        dither is missing; half-up windows have none.
+        The last one drops R; in l1 there is none. Raises MeteragentError if all n slots were drawn (rule 4
+        of `timeline`) or the dither is missing; half-up windows have none.
         """
         if self.drawn >= self.terms.n:
             raise MeteragentError("more draws than slots from one noise bound")
@@ -130,9 +130,10 @@ class Window:
         from_ms, to_ms = max(start_ms - self.start_ms, 0), min(end_ms - self.start_ms, self.terms.length_ms)
         if from_ms >= to_ms:
             return
+        slots = self._slots_of(value, from_ms, to_ms)
         if isinstance(value, RegisterUse):
             value = value.within(self.terms.low_u, self.terms.high_u)
-        for slot_index, start, end in self._touched(from_ms, to_ms):
+        for slot_index, start, end in slots:
             if isinstance(value, RegisterUse):
                 self.slots[slot_index] += value.between(self.start_ms + start, self.start_ms + end)
                 self.slots_with_reading.add(slot_index)
@@ -161,6 +162,27 @@ class Window:
         [slot_index] = self.slots
         start_ms = self.start_ms + slot_index * terms.step_ms
         return slot_index if start_ms <= from_ms and to_ms < start_ms + terms.step_ms else None
+
+    def _slots_of(
+        self, value: int | RegisterUse | None, from_ms: int, to_ms: int
+    ) -> Iterable[tuple[int, int, int]]:
+        """Return the slots that a value adds to over a stretch of the window: (index, from, to).
+
+        The energy of a long span that touches several bands goes to the unknown one, all of it: which times
+        a register was read at is public, so this does not depend on what was used.
+        """
+        split_ms = self.terms.split_ms
+        if split_ms is None or not isinstance(value, RegisterUse) or value.span_ms <= split_ms:
+            return self._touched(from_ms, to_ms)
+        since_ms = value.since_ms - self.start_ms
+        stretches = [stretch for band in self.terms.bands for stretch in band.stretches]
+        if any(start <= since_ms and since_ms + value.span_ms <= end for start, end in stretches):
+            return self._touched(from_ms, to_ms)
+        return ((self.terms.n - 1, from_ms, to_ms),)
+
+    def has_gap(self, slot_index: int) -> bool:
+        """Return whether no reading has added to a slot, which has hours."""
+        return slot_index not in self.slots_with_reading and self.terms.slot_ms(slot_index) > 0
 
     def _touched(self, from_ms: int, to_ms: int) -> Iterable[tuple[int, int, int]]:
         """Cut a stretch of the window's time at the boundaries of its slots: (index, from, to)."""

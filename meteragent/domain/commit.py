@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import ENERGY_UNIT, HOUR_MS, Kind
+from meteragent.domain.units import ENERGY_UNIT, HOUR_MS
 from meteragent.privacy.exact import round_half_up
 
 
@@ -93,7 +93,7 @@ class Total(NamedTuple):
         if before is None or before.unit != unit or window_ms + from_ms > before.end_ms:
             before = cls(window_ms + from_ms, window_ms + from_ms, unit, 0, 0.0)
         quanta, deviation = release
-        per_ms = terms.slot_ms(slot_index) if terms.kind is Kind.POWER else HOUR_MS
+        per_ms = HOUR_MS if terms.is_energy else terms.slot_ms(slot_index)
         return before._replace(
             end_ms=max(before.end_ms, window_ms + to_ms),
             sum=before.sum + quanta * terms.quantum_u * per_ms,

@@ -109,6 +109,30 @@ class Hours(NamedTuple):
         return tuple(part for part in ((0, self.to_min), (self.from_min, 24 * 60)) if part[0] < part[1])
 
 
+WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+EVERY_DAY = frozenset(range(7))
+_SUNDAY = 6
+
+
+@dataclass(frozen=True, slots=True)
+class BandRule:
+    """The hours of a band and its days of the week, 0 for Monday; `holidays` are Sundays."""
+
+    name: str
+    hours: tuple[Hours, ...]
+    weekdays: frozenset[int] = EVERY_DAY
+    holidays: frozenset[date] = frozenset()
+
+    def holds_on(self, day: date) -> bool:
+        """Return whether the band has hours on a day."""
+        return (_SUNDAY if day in self.holidays else day.weekday()) in self.weekdays
+
+    @property
+    def parts(self) -> tuple[tuple[int, int], ...]:
+        """The band's minutes of a day, from and to, in order."""
+        return tuple(sorted(part for hours in self.hours for part in hours.parts))
+
+
 @dataclass(frozen=True, slots=True)
 class Calendar:
     """Windows on the local calendar of a time zone: one day, one week or one month each.
@@ -138,11 +162,15 @@ class Calendar:
             day = self._next(day)
         return end_ms
 
-    def stretches(self, start_ms: int, hours: Hours) -> tuple[tuple[int, int], ...]:
-        """Locate hours of the day in a window: (from, to) in ms after its start, one or two a day."""
+    def stretches(self, start_ms: int, rule: BandRule) -> tuple[tuple[int, int], ...]:
+        """Locate a band in a window: (from, to) in ms after its start, in order.
+
+        Hours over midnight belong to the day on which they lie: on a Saturday, 22:00/06:00 is from 00:00 to
+        06:00 and from 22:00 to 24:00.
+        """
         stretches: list[tuple[int, int]] = []
-        for day in self._days(start_ms):
-            minutes = [minute for part in hours.parts for minute in part]
+        minutes = [minute for part in rule.parts for minute in part]
+        for day in filter(rule.holds_on, self._days(start_ms)):
             instants_ms = [self._instant_ms(day, minute) for minute in minutes]
             for from_ms, to_ms in zip(instants_ms[::2], instants_ms[1::2], strict=True):
                 if from_ms < to_ms:

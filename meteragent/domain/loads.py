@@ -8,6 +8,7 @@ about a source (`unknown`) are left out, so the true level is then at least the 
 from fractions import Fraction
 from math import ceil
 
+from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
 from meteragent.privacy.loads import counted, sampled
@@ -29,24 +30,27 @@ def longest_hold_ms(terms: Terms) -> int:
 
 
 def counts(terms: Terms) -> int:
-    """Count the truncated numbers in a slot's value: intervals, stretches of bands, counters."""
-    places = range(terms.n if terms.bands else 1)
+    """Count the truncated numbers in a slot's value, in l1 in all: intervals, stretches, counters."""
+    slots = range(terms.n if terms.bands else 1)
     if terms.kind is Kind.INTERVAL_ENERGY:
-        return terms.counters * max(ceil(Fraction(terms.slot_ms(i), terms.interval_ms)) for i in places)
-    return terms.counters * max(len(terms.stretches(i)) for i in places)
+        numbers = [ceil(Fraction(terms.slot_ms(i), terms.interval_ms)) for i in slots]
+    else:
+        numbers = [len(terms.stretches(i)) for i in slots]
+    return terms.counters * (sum(numbers) if terms.metric is Metric.L1 else max(numbers))
 
 
 def distance(terms: Terms, moved_wh: Fraction) -> Fraction:
-    """Bound how far a move of `moved_wh` within a slot can move the slot's value, in the unit."""
+    """Bound how far a move of `moved_wh` within a slot can move a window's values, in their unit."""
     if not moved_wh or terms.kind is not Kind.POWER:
         return as_reported(terms, moved_wh / UNIT_FACTOR[terms.unit])
     energy_wh = sampled(moved_wh, width_w(terms), Fraction(longest_hold_ms(terms), HOUR_MS))
-    reported = as_reported(terms, energy_wh * HOUR_MS / terms.step_ms / UNIT_FACTOR[terms.unit])
-    return min(reported, width_w(terms) / UNIT_FACTOR[terms.unit])
+    hours = Fraction(1) if terms.is_energy else Fraction(terms.step_ms, HOUR_MS)
+    reported = as_reported(terms, energy_wh / hours / UNIT_FACTOR[terms.unit])
+    return min(reported, width_w(terms) / UNIT_FACTOR[terms.unit] * terms.reach_of_power)
 
 
 def as_reported(terms: Terms, moved: Fraction) -> Fraction:
-    """Bound how far a reported slot value can move, if the sampled or counted value moves by `moved`.
+    """Bound how far reported values of a window can move, if the sampled or counted ones move by `moved`.
 
     A reported power may differ by the dead band from the last one sent; an energy is counted in steps.
     """
@@ -54,7 +58,7 @@ def as_reported(terms: Terms, moved: Fraction) -> Fraction:
     if not moved or not step:
         return moved
     if terms.kind is Kind.POWER:
-        return reported_radius(moved, step)
+        return reported_radius(moved, step * terms.reach_of_power)
     largest = None
     if terms.kind is Kind.REGISTER and terms.every_ms:
         largest = width_w(terms) * Fraction(terms.every_ms, HOUR_MS) / UNIT_FACTOR[terms.unit]
@@ -78,8 +82,8 @@ def level_of_curves(terms: Terms) -> Fraction:
     The step is the dead band, or the step of a count. Each count in a slot's value adds two steps; intervals
     that are rounded one by one add one step each.
     """
-    count = 1 if terms.kind is Kind.POWER else counts(terms)
-    steps = max(2, count) if terms.kind is Kind.INTERVAL_ENERGY else 2 * count
+    count = terms.reach_of_power if terms.kind is Kind.POWER else Fraction(counts(terms))
+    steps = max(Fraction(2), count) if terms.kind is Kind.INTERVAL_ENERGY else 2 * count
     moved = terms.radius + steps * (terms.dead_band or 0)
     return terms.epsilon * ceil(moved / terms.quantum) * terms.quantum
 

@@ -12,12 +12,12 @@ class Preset:
     """Named settings, in W and Wh, that are both private and useful (DESIGN 5).
 
     `length` is a window in ms, or a unit of the calendar; `blocks` is the number of slots in a window, or for
-    a profile in a day.
+    a profile in a day. `quantum` is in W, for energies of bands in Wh.
     """
 
     length: int | str
     hide_wh: Fraction
-    quantum_w: Fraction
+    quantum: Fraction
     level: Fraction = Fraction(1)
     space: Space = Space.LINF
     blocks: int = 1
@@ -31,6 +31,7 @@ PRESETS = {
     "day": Preset("1d", Fraction(300), Fraction("0.1")),
     "bill": Preset("1mo", Fraction(6000), Fraction("0.01")),
     "typical-day": Preset("1mo", Fraction(1500), Fraction("0.01"), space=Space.PROFILE, blocks=4),
+    "tariff": Preset("1mo", Fraction(1000), Fraction(1), space=Space.BANDS),
 }
 
 

@@ -5,16 +5,47 @@ different lengths, so the radius that hides the same energy differs, too. All of
 configuration and public time-zone rules, never from readings.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from meteragent.domain.grid import Calendar, Grid, Hours
-from meteragent.domain.shape import Band
+from meteragent.domain.grid import BandRule, Calendar, Grid
+from meteragent.domain.shape import UNKNOWN_BAND, Band
 from meteragent.domain.terms import Terms
 
 Shape = Callable[[int, tuple[Band, ...]], Terms]
-"""A function that makes the terms of a window from its length (ms) and, for a profile, its bands."""
+"""A function that makes the terms of a window from its length (ms) and its bands, if it has any."""
+
+
+@dataclass(frozen=True, slots=True)
+class BandRules:
+    """The rules of a window's bands: `rest` takes the time that no rule covers.
+
+    With `has_unknown` there is a band for energy whose time is not known.
+    """
+
+    rules: tuple[BandRule, ...] = ()
+    rest: str | None = None
+    has_unknown: bool = False
+
+    def bands(self, calendar: Calendar, start_ms: int) -> tuple[Band, ...]:
+        """Return the bands of a window in the order in which they begin, without those that do not occur."""
+        length_ms = calendar.end_ms(start_ms) - start_ms
+        bands = [Band(rule.name, calendar.stretches(start_ms, rule)) for rule in self.rules]
+        if self.rest is not None:
+            bands.append(Band(self.rest, uncovered(bands, length_ms)))
+        bands = sorted((band for band in bands if band.stretches), key=lambda band: band.stretches[0])
+        return (*bands, Band(UNKNOWN_BAND, ((length_ms, length_ms),))) if self.has_unknown else tuple(bands)
+
+
+def uncovered(bands: Iterable[Band], length_ms: int) -> tuple[tuple[int, int], ...]:
+    """Return the stretches of a window that no band covers."""
+    stretches, at_ms = list[tuple[int, int]](), 0
+    for from_ms, to_ms in sorted(stretch for band in bands for stretch in band.stretches):
+        if at_ms < from_ms:
+            stretches.append((at_ms, from_ms))
+        at_ms = max(at_ms, to_ms)
+    return (*stretches, (at_ms, length_ms)) if at_ms < length_ms else tuple(stretches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +58,7 @@ class Schedule:
 
     usual: Terms
     grid: Grid
-    hours: tuple[Hours, ...] = ()
+    rules: BandRules = BandRules()
     shape: Shape | None = None
 
     def first_ms(self, time_ms: int) -> int:
@@ -38,18 +69,14 @@ class Schedule:
         """Return the terms of the window that starts at `start_ms`."""
         if self.shape is None:
             return self.usual
-        bands = _bands(self.grid, self.hours, start_ms) if isinstance(self.grid, Calendar) else ()
+        bands = _bands(self.grid, self.rules, start_ms) if isinstance(self.grid, Calendar) else ()
         return _shaped(self.shape, self.grid.end_ms(start_ms) - start_ms, bands)
 
 
 @lru_cache(maxsize=256)
-def _bands(calendar: Calendar, hours: tuple[Hours, ...], start_ms: int) -> tuple[Band, ...]:
-    """Return the bands of a window in the order in which they begin, without hours that do not occur in it.
-
-    Cached, because all meters open the same window at once.
-    """
-    bands = [Band(part.name, calendar.stretches(start_ms, part)) for part in hours]
-    return tuple(sorted((band for band in bands if band.stretches), key=lambda band: band.stretches[0]))
+def _bands(calendar: Calendar, rules: BandRules, start_ms: int) -> tuple[Band, ...]:
+    """Return the bands of a window. Cached, because all meters open the same window at once."""
+    return rules.bands(calendar, start_ms)
 
 
 @lru_cache(maxsize=256)

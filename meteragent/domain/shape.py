@@ -1,8 +1,9 @@
 """The shape of a window: the kind of its slots, and the place of each of them.
 
 A window is divided into equal slots (`linf`), into the blocks of a curve (`curve`: equal slots whose values
-are read as one function), or into bands of the day over all days of the window (`profile`). Configurations,
-records and descriptors use the names of `Space`.
+are read as one function), or into bands: hours of the day over all days of the window. The slots of a
+`profile` are the values that a device states, over each band; those of `bands` are the energy of each band,
+whatever the device states. Configurations, records and descriptors use the names of `Space`.
 """
 
 from enum import StrEnum
@@ -10,15 +11,30 @@ from typing import NamedTuple
 
 
 class Space(StrEnum):
-    """The meaning of a window's slots: a vector, the blocks of a curve, or the bands of a mean day."""
+    """The meaning of a window's slots: a vector, the blocks of a curve, a mean day, or energies of bands."""
 
     LINF = "linf"
     CURVE = "curve"
     PROFILE = "profile"
+    BANDS = "bands"
+
+
+class Metric(StrEnum):
+    """The distance between two windows: the largest difference between two slots, or the sum of all."""
+
+    LINF = "linf"
+    L1 = "l1"
+
+
+UNKNOWN_BAND = "unknown"
+"""The band of energy that was used at a time which no reading tells."""
 
 
 class Band(NamedTuple):
-    """Hours of the day as one slot; its stretches are (from, to) in ms after its window's start."""
+    """Hours of the day as one slot; its stretches are (from, to) in ms after its window's start.
+
+    The unknown band has no hours: its one stretch is empty, at the window's end.
+    """
 
     name: str
     stretches: tuple[tuple[int, int], ...]

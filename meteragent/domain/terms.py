@@ -6,8 +6,8 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 
-from meteragent.domain.shape import Band, Space, stretches
-from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR, Kind
+from meteragent.domain.shape import UNKNOWN_BAND, Band, Metric, Space, stretches
+from meteragent.domain.units import DAY_MS, ENERGY_UNIT, HOUR_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
 from meteragent.privacy import accuracy
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
@@ -24,14 +24,19 @@ Rounding = accuracy.Rounding
 floor((S + u) / L) with u uniform on {0, ..., L - 1}, which is S / L on average (THEORY-2 A.1)."""
 
 
-_CAME_LATER = (", rounding='half-up'", ", every_ms=None", ", dead_band=None", ", counters=1")
+_CAME_LATER = (
+    *(", rounding='half-up'", ", every_ms=None", ", dead_band=None", ", counters=1"),
+    f", metric={Metric.LINF!r}",
+)
+_SPLIT_MIN_MS = 15 * MINUTE_MS
 
 
 @dataclass(frozen=True)  # without slots, because the properties are cached
 class Terms:
     """The terms of a release: a window finishes under those it opened with (law 1).
 
-    `radius` and `quantum_u` (millionths) are in the stream's unit; epsilon = level / radius. `hold_ms`
+    `kind` and `unit` are those of the readings; bands release an energy, whatever these are (`value_unit`).
+    `radius` and `quantum_u` (millionths) are in the unit of the values; epsilon = level / radius. `hold_ms`
     applies to power (the longest time that a reading holds), `interval_ms` to interval energy (the time that
     a reading covers) and to a register (one hour, the unit of time of its rates). `gap_u` is the value of
     time without a reading, `low_u` and `high_u` are the range to which readings are clamped, in millionths of
@@ -41,7 +46,8 @@ class Terms:
     `step_ms` is the duration of the shortest band. `timezone` is that of the local calendar. `others_per_day`
     is the charge of the meter's other streams on a day, as epsilon in 1/W. `modulus_u` is the value at which
     a register starts again at 0, if it is known. `rounding` turns a slot's value into whole quanta; stored
-    terms and descriptors without it are half-up.
+    terms and descriptors without it are half-up. `metric` is the distance that the promise refers to: for
+    `l1` the noise of each slot is independent, and the radius is moved over all slots together.
 
     `every_ms` is the longest time between readings (0: they are sent on change). `dead_band` is the largest
     difference between the power and its last reading, or the step in which an energy is counted, in the unit.
@@ -72,6 +78,7 @@ class Terms:
     every_ms: int | None = None
     dead_band: Fraction | None = None
     counters: int = 1
+    metric: Metric = Metric.LINF
 
     @cached_property
     def id(self) -> str:
@@ -90,18 +97,36 @@ class Terms:
         """The number of slots in a window."""
         return len(self.bands) or self.length_ms // self.step_ms
 
+    @property
+    def slots_per_bound(self) -> int:
+        """The number of slots whose noise shares a noise bound: all of a window, in l1 one."""
+        return 1 if self.metric is Metric.L1 else self.n
+
+    @cached_property
+    def is_energy(self) -> bool:
+        """Whether the values of slots are energies; otherwise they are means of the power."""
+        return self.kind is not Kind.POWER or self.space is Space.BANDS
+
+    @cached_property
+    def value_unit(self) -> str:
+        """The unit of the values that leave."""
+        return ENERGY_UNIT[self.unit] if self.is_energy else self.unit
+
     @cached_property
     def mechanism(self) -> LInfLaplace:
-        """The mechanism whose noise hides a window: one for the agent and for every statement about it."""
-        return LInfLaplace(epsilon=self.epsilon, quantum=self.quantum, n=self.n)
+        """The mechanism whose noise hides a window; in l1, each of its slots.
+
+        It is one for the agent and for every statement about it.
+        """
+        return LInfLaplace(self.epsilon, self.quantum, self.slots_per_bound)
 
     @cached_property
     def sd(self) -> float:
-        """The standard deviation of a slot, in the unit (`privacy.accuracy`)."""
+        """The standard deviation of a slot's value, in its unit (`privacy.accuracy`)."""
         return accuracy.sd(self.mechanism, self.rounding)
 
     def half_width(self, coverage: float) -> float:
-        """Return half the interval that covers a slot's value with this probability, in the unit."""
+        """Return half the interval that covers a slot's value with this probability, in its unit."""
         return accuracy.half_width(self.mechanism, coverage, self.rounding)
 
     def stretches(self, slot_index: int) -> tuple[tuple[int, int], ...]:
@@ -114,42 +139,72 @@ class Terms:
 
     @cached_property
     def epsilon(self) -> Fraction:
-        """The privacy parameter, in 1/unit: level / radius (DESIGN 2)."""
+        """The privacy parameter, in 1/unit of the values: level / radius (DESIGN 2)."""
         return self.level / self.radius
 
     @cached_property
     def quantum(self) -> Fraction:
-        """The lattice of slot values, in the unit."""
+        """The lattice of slot values, in their unit."""
         return Fraction(self.quantum_u, MICRO)
 
     def lattice(self, slot_index: int) -> int:
         """Return one quantum in units of a slot's accumulator (THEORY 3.4's q*T).
 
-        A slot's value is sum(value * duration) / T, where T is the slot for power (a mean) and the interval
-        for energy (a sum). So an accumulator counts in millionths of the unit times milliseconds.
+        A slot's value is sum(value * duration) / T. T is the slot for a mean of power, an hour for an energy
+        that is made of power, and the interval for a sum of energies. So an accumulator counts in millionths
+        of the readings' unit times milliseconds.
         """
         if self.kind is not Kind.POWER:
             return self.quantum_u * self.interval_ms
-        return self.quantum_u * (self.slot_ms(slot_index) if self.bands else self.step_ms)
+        return self.quantum_u * (HOUR_MS if self.is_energy else self.slot_ms(slot_index))
 
-    @property
+    @cached_property
+    def split_ms(self) -> int | None:
+        """The longest span of energy that is split at a band's boundary; None: all are.
+
+        When the energy of a longer one was used is not known, and it counts in the unknown band.
+        """
+        if self.space is not Space.BANDS or not any(band.name == UNKNOWN_BAND for band in self.bands):
+            return None
+        return max(2 * (self.every_ms or 0), _SPLIT_MIN_MS)
+
+    @cached_property
     def radius_w(self) -> Fraction:
-        """The radius as power over a slot, in W; for bands of energy, over the longest band."""
-        base = self.radius * UNIT_FACTOR[self.unit]
-        if self.kind is Kind.POWER:
-            return base
-        return base * HOUR_MS / max(map(self.slot_ms, range(len(self.bands))), default=self.step_ms)
+        """The radius as power: 1 W all the time moves a window by 1/radius_w of the radius."""
+        return self.radius * UNIT_FACTOR[self.value_unit] / self.reach_of_power
 
     @property
     def hides_wh(self) -> Fraction:
-        """The energy that may move within a slot and is hidden: radius * step (THEORY 3.5)."""
-        base = self.radius * UNIT_FACTOR[self.unit]
-        return base * self.step_ms / HOUR_MS if self.kind is Kind.POWER else base
+        """The energy that may move and is hidden: within a slot, in l1 in all (THEORY 3.5)."""
+        base = self.radius * UNIT_FACTOR[self.value_unit]
+        return base if self.is_energy else base * self.step_ms / HOUR_MS
 
     @cached_property
     def epsilon_per_w(self) -> Fraction:
-        """The charge of one window in 1/W, the unit in which the charges of all streams add up."""
+        """The charge of one window in 1/W, the unit in which the charges of all streams add up.
+
+        In l1 it is the sum of the charges of its slots: a change of the power by 1 W moves all of them.
+        """
         return self.level / self.radius_w
+
+    @cached_property
+    def reach_of_power(self) -> Fraction:
+        """The most by which 1 unit of power, all the time, moves a window's values: one slot, in l1 all.
+
+        That is 1 for means and the hours of an energy; in l1 the sum over slots, for bands over the window.
+        """
+        in_all = self.metric is Metric.L1
+        if not self.is_energy:
+            return Fraction(self.n if in_all else 1)
+        if self.space is Space.BANDS:
+            return Fraction(self.length_ms, HOUR_MS)
+        slots_ms = [band.duration_ms for band in self.bands] or [self.step_ms]
+        return Fraction(sum(slots_ms) if in_all else max(slots_ms), HOUR_MS)
+
+    @property
+    def level_per_wh(self) -> Fraction:
+        """The level for each Wh that is moved within the window: level / hide."""
+        return self.level / self.hides_wh
 
     @property
     def per_day(self) -> Fraction:

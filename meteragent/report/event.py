@@ -12,8 +12,9 @@ from fractions import Fraction
 
 from meteragent.domain import loads
 from meteragent.domain.grid import duration_text, parse_duration
+from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, UNIT_FACTOR, Kind
+from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, UNIT_FACTOR
 
 _EVENT = re.compile(r"(\d{1,6})\s*W\s+(\d{1,6}(?:s|min|h|d))", re.ASCII)
 
@@ -109,9 +110,18 @@ def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Frac
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
     """Return how far a window moves, in the unit, when the event fills its slots for these times."""
     power = Fraction(event.power_w, UNIT_FACTOR[terms.unit])
-    if terms.kind is not Kind.POWER:
+    if terms.metric is Metric.L1:
+        return _distance_in_all(power, terms, filled_ms)
+    if terms.is_energy:
         return power * max(filled_ms.values(), default=0) / HOUR_MS
     return power * max((Fraction(ms, terms.slot_ms(index)) for index, ms in filled_ms.items()), default=0)
+
+
+def _distance_in_all(power: Fraction, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
+    """Return by how much all slots of a window move together, in the unit of their values."""
+    if terms.is_energy:
+        return power * sum(filled_ms.values()) / HOUR_MS
+    return power * sum(Fraction(ms, terms.slot_ms(index)) for index, ms in filled_ms.items())
 
 
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:

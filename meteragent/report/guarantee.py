@@ -14,8 +14,9 @@ from typing import NamedTuple
 from meteragent import config
 from meteragent.domain import loads
 from meteragent.domain.identity import Shard
+from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, Kind
+from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR
 from meteragent.privacy.inference import success_bound
 from meteragent.report import warn
 from meteragent.report.catalogue import say
@@ -170,15 +171,15 @@ def terms_of(stream: config.Stream, others: Fraction = Fraction(0), *, archived:
 def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
     kwh_per_unit = _kwh_per_unit(terms)
     mean_of_home = MEAN_W * terms.step_ms / HOUR_MS / 1000 / min(kwh_per_unit)
-    yield "number", _error(terms.sd, terms.unit, mean_of_home)
-    yield "ci95", _error(terms.half_width(0.95), terms.unit, 0.0)
+    yield "number", _error(terms.sd, terms.value_unit, mean_of_home)
+    yield "ci95", _error(terms.half_width(0.95), terms.value_unit, 0.0)
     for name, days in (("day_kwh", 1), ("month_kwh", MONTH_DAYS)):
         if terms.length_ms <= days * DAY_MS and _is_filled(terms):
             windows = days * DAY_MS / terms.length_ms
             total = terms.sd * math.sqrt(windows) * math.hypot(*kwh_per_unit)
             yield name, _error(total, "kWh", MEAN_W * 24 * days / 1000)
     for homes in CROWDS:
-        yield f"mean_of_{homes}", _error(terms.sd / math.sqrt(homes), terms.unit, mean_of_home)
+        yield f"mean_of_{homes}", _error(terms.sd / math.sqrt(homes), terms.value_unit, mean_of_home)
 
 
 def _error(value: float, unit: str, of_home: float) -> Error:
@@ -193,7 +194,7 @@ def _is_filled(terms: Terms) -> bool:
 def _kwh_per_unit(terms: Terms) -> list[float]:
     """Return the energy of each slot of a window, in kWh, per unit of its value."""
     base = Fraction(UNIT_FACTOR[terms.unit], 1000)
-    if terms.kind is not Kind.POWER:
+    if terms.is_energy:
         return [float(base)] * terms.n
     return [float(base * terms.slot_ms(index) / HOUR_MS) for index in range(terms.n)]
 
@@ -210,10 +211,10 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
     """Return an attacker's success limit on an event that happens on `days` days, in per cent, rounded up.
 
     Both answers are equally likely. An event that starts just off the grid is rounded up in two windows
-    instead of one: a quantum more in its last window covers that. Where a window holds several days, they
-    move it together.
+    instead of one: a quantum more in its last window covers that; in l1 each slot is rounded up. Where a
+    window holds several days, they move it together.
     """
-    off_grid = terms.quantum
+    off_grid = terms.quantum if terms.metric is Metric.LINF else terms.n * terms.quantum
     if terms.length_ms < DAY_MS:
         ways = [(*way[:-1], way[-1] + off_grid) for way in distances(event, terms)]
         chance = max(success_bound(terms.mechanism, way, days) for way in ways)

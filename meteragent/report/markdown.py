@@ -229,7 +229,7 @@ def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
 
 
 def _guarantee(part: Part) -> list[str]:
-    terms, unit, promised = part.terms, part.terms.unit, part.guarantee
+    terms, unit, promised = part.terms, part.terms.value_unit, part.guarantee
     whom = archive.WHO if promised.is_archive else _ANYBODY
     odds = wording.indistinguishable(promised)
     loads = f"{wording.of_curves(promised)} {wording.of_loads(promised)}"
@@ -284,7 +284,7 @@ def _errors(part: Part) -> list[str]:
 
 
 def _changes(part: Part) -> list[str]:
-    unit, shapes = part.terms.unit, [(id_, shape.terms) for id_, shape in part.shapes.items()]
+    unit, shapes = part.terms.value_unit, [(id_, shape.terms) for id_, shape in part.shapes.items()]
     rows = [
         (
             f"`{id_}`",

@@ -43,12 +43,12 @@ def of_stream(
         say("warning.modulus"): terms.modulus_u is not None and terms.modulus_u < terms.high_u,
         say("warning.phases", count=phases): terms.kind is Kind.POWER and phases > 1,
         say("warning.event_clock"): terms.clock is Clock.EVENT,
-        _many_slots(terms): terms.n > _SLOTS_MANY,
         _coarse_quantum(terms): terms.quantum > Fraction(sd(terms.mechanism)) / 2,
         say("warning.level", level=exact(terms.level), factor=factor): terms.level > _LEVEL_HIGH,
         say("warning.stream", known=names, stream=stream.name): is_new,
     }
-    return [*config.load_warnings(stream), *(text for text, does in applies.items() if does)]
+    warnings = [*config.load_warnings(stream), *(text for text, does in applies.items() if does)]
+    return [*warnings, _many_slots(terms)] if terms.slots_per_bound > _SLOTS_MANY else warnings
 
 
 def _many_slots(terms: Terms) -> str:
@@ -62,4 +62,4 @@ def _many_slots(terms: Terms) -> str:
 
 
 def _coarse_quantum(terms: Terms) -> str:
-    return say("warning.quantum", quantum=amount(float(terms.quantum), terms.unit))
+    return say("warning.quantum", quantum=amount(float(terms.quantum), terms.value_unit))

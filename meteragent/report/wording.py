@@ -5,7 +5,7 @@ Each function fills in one text of the catalogue. Nothing is computed here: numb
 
 from meteragent.domain.figures import exact, figures
 from meteragent.domain.grid import duration_text
-from meteragent.domain.shape import Space
+from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, Kind
 from meteragent.report.catalogue import say
@@ -39,14 +39,16 @@ _OF = {**_OF_ONE_HOME, **{f"mean_of_{homes}": mean_of(homes) for homes in CROWDS
 def head(guarantee: Guarantee) -> str:
     """Name the stream, and say what leaves in a window."""
     terms = guarantee.terms
-    key = {Space.CURVE: "stream.curve", Space.PROFILE: "stream.profile"}.get(terms.space, "stream.numbers")
+    keys = {Space.CURVE: "stream.curve", Space.PROFILE: "stream.profile", Space.BANDS: "stream.bands"}
     return say(
         "stream.head",
         name=guarantee.stream,
         kind=say(f"stream.kind_{terms.kind}"),
         unit=terms.unit,
         windows=windows(terms),
-        numbers=say("stream.one_number" if terms.n == 1 else key, count=terms.n),
+        numbers=say(
+            "stream.one_number" if terms.n == 1 else keys.get(terms.space, "stream.numbers"), count=terms.n
+        ),
     )
 
 
@@ -71,9 +73,16 @@ def slot(terms: Terms) -> str:
     return say("stream.band" if terms.bands else "stream.slot", duration=duration_text(terms.step_ms))
 
 
+def where(terms: Terms, slot_text: str | None = None) -> str:
+    """Say within what an energy is hidden: within any slot, or in all bands together."""
+    if terms.metric is Metric.L1:
+        return say("promise.in_all")
+    return say("promise.within", slot=slot_text or slot(terms))
+
+
 def slot_values(terms: Terms) -> str:
     """Say what is released of a slot."""
-    return say("promise.slot_means" if terms.kind is Kind.POWER else "promise.slot_energies")
+    return say("promise.slot_energies" if terms.is_energy else "promise.slot_means")
 
 
 # The promise --------------------------------------------------------------------------------------
@@ -95,21 +104,21 @@ def promise(guarantee: Guarantee) -> list[str]:
 
 def hidden(guarantee: Guarantee) -> str:
     """Say which energy is hidden."""
-    terms, where = guarantee.terms, slot(guarantee.terms)
+    terms, slot_text = guarantee.terms, slot(guarantee.terms)
     if terms.kind is Kind.REGISTER:
-        where = say("promise.register_slot", slot=where)
+        slot_text = say("promise.register_slot", slot=slot_text)
     key = "promise.hidden" if guarantee.follows_loads else "promise.hidden_in_readings"
-    return say(key, energy=energy(terms.hides_wh), slot=where)
+    return say(key, energy=energy(terms.hides_wh), where=where(terms, slot_text))
 
 
 def indistinguishable(guarantee: Guarantee) -> str:
     """Say by how much what leaves changes the odds between two courses."""
     terms = guarantee.terms
     return say(
-        "promise.odds",
+        "promise.odds_in_all" if terms.metric is Metric.L1 else "promise.odds",
         courses=say("promise.loads_courses" if guarantee.follows_loads else "promise.readings_courses"),
         values=slot_values(terms),
-        radius=f"{exact(terms.radius)} {terms.unit}",
+        radius=f"{exact(terms.radius)} {terms.value_unit}",
         odds=odds(terms.level),
     )
 
@@ -117,7 +126,7 @@ def indistinguishable(guarantee: Guarantee) -> str:
 def exactly(guarantee: Guarantee) -> str:
     """State the privacy parameter and the lattice."""
     terms = guarantee.terms
-    return say("promise.exactly", epsilon=terms.epsilon, unit=terms.unit, quantum=exact(terms.quantum))
+    return say("promise.exactly", epsilon=terms.epsilon, unit=terms.value_unit, quantum=exact(terms.quantum))
 
 
 def windows_add(guarantee: Guarantee) -> str:
@@ -184,7 +193,7 @@ def summary(guarantee: Guarantee) -> str:
     names = [name for name in _OF_ONE_HOME if name in guarantee.errors]
     sizes = ", ".join(f"{_OF_ONE_HOME[name]} {_size(guarantee, name)}" for name in names)
     terms = guarantee.terms
-    return say("cost.summary", energy=energy(terms.hides_wh), slot=slot(terms), sizes=sizes)
+    return say("cost.summary", energy=energy(terms.hides_wh), where=where(terms), sizes=sizes)
 
 
 # What is hidden and what is not -------------------------------------------------------------------
@@ -211,5 +220,6 @@ def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
 def not_hidden(guarantee: Guarantee) -> list[str]:
     """List what is not hidden, whatever the terms."""
     terms = guarantee.terms
-    large = say("hidden.large", energy=energy(terms.hides_wh), slot=slot(terms))
+    key = "hidden.large_in_all" if terms.metric is Metric.L1 else "hidden.large"
+    large = say(key, energy=energy(terms.hides_wh), slot=slot(terms))
     return [large, say("hidden.repeated"), say("hidden.public"), say("hidden.bill")]

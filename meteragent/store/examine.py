@@ -12,6 +12,7 @@ from typing import Any
 
 from meteragent.domain.commit import OpenWindow
 from meteragent.domain.errors import StoreError
+from meteragent.domain.shape import UNKNOWN_BAND, Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import UNITS, Kind
 from meteragent.store.schema import decode_state, decode_terms, decode_total
@@ -115,7 +116,7 @@ def _unreadable(content: str) -> StoreError:
 def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
     """Return whether a window can have been open under its terms."""
     places = [slot.slot_index for slot in window.slots]
-    has_radius = version < 4 or window.drawn < terms.n
+    has_radius = terms.metric is Metric.LINF and (version < 4 or window.drawn < terms.n)
     return (
         0 <= window.drawn <= terms.n
         and (window.noise_bound is not None) == has_radius
@@ -133,6 +134,6 @@ def _makes_sense(terms: Terms) -> bool:
         terms.unit in UNITS[terms.kind]
         and all(size > 0 for size in sizes)
         and terms.n > 0
-        and all(terms.slot_ms(place) > 0 for place in places)
+        and all(terms.slot_ms(place) > 0 or terms.bands[place].name == UNKNOWN_BAND for place in places)
         and (terms.kind is Kind.POWER or terms.interval_ms > 0)
     )

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from meteragent.domain.commit import OpenWindow, Slot, TimelineState, Total
 from meteragent.domain.errors import StoreError
-from meteragent.domain.shape import Band, Space
+from meteragent.domain.shape import Band, Metric, Space
 from meteragent.domain.terms import Clock, Rounding, Terms
 from meteragent.domain.units import ENERGY_UNIT, Kind
 
@@ -264,6 +264,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "rounding": _rounding,
     "every_ms": _whole_or_none,
     "dead_band": _fraction_or_none,
+    "metric": Metric,
 }
 """Decoders of the fields of terms that are not whole numbers."""
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from meteragent.domain import loads
 from meteragent.domain.grid import iso_duration, iso_time
-from meteragent.domain.shape import Space
+from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
 from meteragent.wire.number import figure
@@ -44,9 +44,9 @@ def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
     """
     facts: dict[str, Any] = {
         "v": 1,
-        "metric": "linf",
+        "metric": str(terms.metric),
         "epsilon": str(terms.epsilon),
-        "epsilon_unit": f"1/{terms.unit}",
+        "epsilon_unit": f"1/{terms.value_unit}",
         "level": str(terms.level),
         "radius": str(terms.radius),
         "hides_wh": str(terms.hides_wh),
@@ -56,7 +56,7 @@ def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
         "length": iso_duration(terms.length_ms),
         "step": iso_duration(terms.step_ms),
         "kind": str(terms.kind),
-        "unit": terms.unit,
+        "unit": terms.value_unit,
         "sd": figure(terms.sd),
         "ci95": figure(terms.half_width(_COVERAGE)),
         "level_per_day": str(terms.level * DAY_MS / terms.length_ms),
@@ -80,9 +80,11 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
         facts["rounding"] = terms.rounding
     if terms.space is Space.CURVE:
         facts |= {"space": "curve", "reconstruction": "steps"}
-    if terms.space is Space.PROFILE:
-        durations = {band.name: iso_duration(terms.slot_ms(i)) for i, band in enumerate(terms.bands)}
-        facts |= {"space": "profile", "bands": durations}
+    if terms.bands:
+        facts |= {"space": str(terms.space)}
+        facts |= {"bands": {band.name: iso_duration(band.duration_ms) for band in terms.bands}}
+    if terms.metric is Metric.L1:
+        facts["in_all"] = True
     if terms.others_per_day:
         facts |= {"meter_epsilon_per_day": str(terms.per_day + terms.others_per_day)}
         facts |= {"meter_epsilon_unit": "1/W"}

@@ -11,8 +11,9 @@ Home Assistant's rules (its MQTT discovery, sensor and recorder, as of November 
                 private numbers may be negative
     total       the running total: a "total" that began at its `since`, which moves on after a missing slot;
                 it may fall
-    bands       one sensor for each band; a message names its band, and sensors ignore an empty value. A band
-                is part of the mean day of a window: its energy has no state class, which is allowed
+    bands       one sensor for each band; a message names its band, and sensors ignore an empty value. The
+                energy of a band in a window is a "total" as above, but a band of a mean day is part of that
+                day: its energy has no state class, which is allowed
     available   as long as the agent is, by its status topic. Nothing expires: whether a meter is alive is
                 private, and each slot has its number anyway
     object id   letters, digits, _ and - only, so a digest of the sink topic, which names stream and meter
@@ -27,6 +28,7 @@ from typing import Any, NamedTuple
 from meteragent import __version__
 from meteragent.domain.figures import figures
 from meteragent.domain.grid import duration_text
+from meteragent.domain.shape import Space
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 
 ONLINE = b"online"
@@ -82,6 +84,8 @@ class Discovery(NamedTuple):
 def _hidden(facts: dict[str, Any]) -> str:
     """Write which energy is hidden and within what, in plain sight of Home Assistant's users."""
     energy = f"{figures(Fraction(facts['hides_wh']))} Wh"
+    if facts.get("in_all"):
+        return f"{energy} in all bands together"
     if "bands" in facts:
         return f"{energy} in each band of the day"
     parts = _ISO_PARTS.findall(facts["step"])
@@ -89,11 +93,11 @@ def _hidden(facts: dict[str, Any]) -> str:
 
 
 def _quantity(facts: dict[str, Any]) -> str:
-    return "power" if facts["kind"] == "power" else "energy"
+    return "power" if facts["unit"] in _ENERGY else "energy"
 
 
 def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]]:
-    """Return the sensor of the records by name; for a profile, one for each band."""
+    """Return the sensor of the records by name; one for each band if slots are bands."""
     quantity = _quantity(facts)
     sensor = {
         "name": f"Private {quantity}",
@@ -105,7 +109,7 @@ def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]
     }
     if quantity == "power":
         sensor["state_class"] = "measurement"
-    elif "bands" not in facts:
+    elif facts.get("space") != Space.PROFILE:
         sensor |= {"state_class": "total", "last_reset_value_template": "{{ value_json.t }}"}
     if "bands" not in facts:
         return {quantity: sensor}

@@ -33,7 +33,7 @@ class RecordFormat(NamedTuple):
         if form == "senml":
             return cls(descriptor, form, senml.tail(descriptor))
         terms, sd = descriptor.terms, json.dumps(descriptor.facts["sd"])
-        return cls(descriptor, form, f',"unit":"{terms.unit}","sd":{sd},"d":"{descriptor.id}"}}')
+        return cls(descriptor, form, f',"unit":"{terms.value_unit}","sd":{sd},"d":"{descriptor.id}"}}')
 
     @property
     def terms(self) -> Terms:

@@ -10,7 +10,6 @@ import json
 import re
 
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import Kind
 from meteragent.wire.descriptor import TermsDescriptor
 from meteragent.wire.number import decimal_text
 
@@ -24,9 +23,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 def record(terms: Terms, public_id: str, start_ms: int, value: str, band: str | None, tail: str) -> bytes:
     """Encode a record as a pack."""
     quantity = _quantity(terms)
-    version = "" if terms.unit == "W" else ',"bver":26'
+    version = "" if terms.value_unit == "W" else ',"bver":26'
     head = f'[{{"bn":"{name(public_id)}/","bt":{decimal_text(start_ms * 1000)}{version}'
-    measurement = f'"n":"{quantity}","u":"{terms.unit}","v":{value}}}'
+    measurement = f'"n":"{quantity}","u":"{terms.value_unit}","v":{value}}}'
     band_entry = f',{{"n":"{quantity}_band","vs":"{band}"}}' if band else ""
     return f"{head},{measurement}{band_entry}{tail}".encode()
 
@@ -38,7 +37,7 @@ def tail(descriptor: TermsDescriptor) -> str:
     duration_s = decimal_text((terms.length_ms if terms.bands else terms.step_ms) * 1000)
     return (
         f',{{"n":"{quantity}_for","u":"s","v":{duration_s}}}'
-        f',{{"n":"{quantity}_sd","u":"{terms.unit}","v":{json.dumps(descriptor.facts["sd"])}}}'
+        f',{{"n":"{quantity}_sd","u":"{terms.value_unit}","v":{json.dumps(descriptor.facts["sd"])}}}'
         f',{{"n":"{quantity}_terms","vs":"{descriptor.id}"}}]'
     )
 
@@ -51,4 +50,4 @@ def name(public_id: str) -> str:
 
 
 def _quantity(terms: Terms) -> str:
-    return "power" if terms.kind is Kind.POWER else "energy"
+    return "energy" if terms.is_energy else "power"

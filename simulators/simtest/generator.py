@@ -70,7 +70,8 @@ def _draw_configuration(random: Random, pace: str) -> Configuration:
 def _draw_grid(random: Random, pace: str) -> str:
     if pace == "fast":
         return random.choice(["10/10", "30/10", "24/6", "40/40", "60/15", "25/5"])
-    return random.choice(["5/5", "30/30", "30/10", "1d", "1d/4", "1d:00-07,07-24", "1d:22-06,06-12,12-22"])
+    bands = ["1d:00-07,07-24", "1d:22-06,06-12,12-22", "1d=06-22"]
+    return random.choice(["5/5", "30/30", "30/10", "1d", "1d/4", *bands])
 
 
 def _draw_setting(random: Random, pace: str, name: str) -> Setting:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from meteragent.domain import grid, identity
 from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing
+from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO
 from meteragent.store import Store, outbox
@@ -168,15 +169,16 @@ class InvariantChecker:
         """Check that a window has one noise bound, and draws a slot's noise when it begins by the clock."""
         window, drawn = self.windows[key], on_disk.drawn
         has_bound = on_disk.noise_bound is not None
+        is_shared = window.terms.metric is Metric.LINF
         check(
-            has_bound == (drawn < window.terms.n),
+            has_bound == (is_shared and drawn < window.terms.n),
             "a noise bound is kept that nothing needs, or one is missing",
             key,
         )
         window.noise_bound = on_disk.noise_bound if window.noise_bound is None else window.noise_bound
         check(on_disk.noise_bound in (None, window.noise_bound), "a window has two noise bounds", key)
         starts_ms = [key.start_ms + window.terms.stretches(i)[0][0] for i in range(window.terms.n)]
-        begun = sum(start_ms <= clock_ms for start_ms in starts_ms)
+        begun = sum(start_ms <= clock_ms for start_ms in starts_ms) if is_shared else window.terms.n
         check(drawn <= window.terms.n, "more draws than slots from one noise bound", key)
         # A restart may change a window's clock: the event clock finds slots drawn that the wall clock began.
         window.drawn, before = drawn, window.drawn

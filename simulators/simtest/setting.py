@@ -34,6 +34,9 @@ class Pace(NamedTuple):
         return round(self.tick_ms / TICK_S)
 
 
+HOLIDAYS = "2026-03-30, 2026-10-26"
+"""The Mondays after the nights on which clocks change."""
+
 PACES = {
     "fast": Pace(100, parse_time("2026-03-02T11:59:50Z")),
     "slow": Pace(12 * MINUTE_MS, parse_time("2026-03-28T17:00:00Z")),  # a night of 23 hours comes
@@ -45,7 +48,8 @@ PACES = {
 class Setting:
     """One stream. Durations are in ticks; `grid` is length/step in ticks, or a unit of the calendar.
 
-    On the calendar `grid` is `1d`, `1d/N` with N equal slots, or `1d:bands` with hours of the day. `key`
+    On the calendar `grid` is `1d`, `1d/N` with N equal slots, `1d:bands` with hours of the day, or `1d=hours`
+    with energies in two bands: these hours of working days, of which one is a holiday, and the rest. `key`
     is the number of the key of pseudonyms (0: a meter's own name leaves), `limit` a budget in windows a
     day (0: none). With `stamped` readings have no times of their own. `version` is that of MQTT at the
     source.
@@ -134,7 +138,7 @@ range = [0, {20_000 if power else 10**8}]
 level = 1
 radius = {setting.radius}
 quantum = {"1" if power else "0.5"}
-{"space = 'profile'" if ":" in setting.grid else ""}
+{"space = 'profile'" if ":" in setting.grid else "space = 'bands'" if "=" in setting.grid else ""}
 {budget}
 [stream.sink]
 url = "mqtt://sink"
@@ -150,6 +154,9 @@ def _format_grid(setting: Setting, pace: Pace) -> str:
         length, step = (format_duration(int(part) * pace.tick_ms) for part in setting.grid.split("/"))
         return f'length = "{length}"\nstep = "{step}"'
     zone = 'length = "1d"\ntimezone = "Europe/Amsterdam"\n'
+    if "=" in setting.grid:
+        band = f'{{ name = "day", days = "mon-fri", hours = ["{setting.grid[3:]}"] }}'
+        return f'{zone}band = [{band}]\nrest = "night"\nholidays = [{HOLIDAYS}]'
     if ":" in setting.grid:
         return f"{zone}bands = [{', '.join(repr(band) for band in setting.grid[3:].split(','))}]"
     return f"{zone}blocks = {setting.grid.partition('/')[2] or 1}"

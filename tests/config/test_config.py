@@ -227,7 +227,7 @@ def test_a_default_quantum_is_that_of_the_preset_or_the_next_finer(
     """The preset's power over the slot where that is whole millionths, else finer, by 2.5 at most."""
     text = written(source=energy(unit), window=f"length = '{seconds}s'", privacy=f"preset = '{name}'")
     (stream,) = config.parse(text).stream
-    usual = PRESETS[name].quantum_w * units_per_watt(Kind.INTERVAL_ENERGY, unit, seconds * 1000)
+    usual = PRESETS[name].quantum * units_per_watt(Kind.INTERVAL_ENERGY, unit, seconds * 1000)
     quantum = config.terms(stream).quantum
     if (usual * MICRO).denominator == 1:
         assert quantum == usual

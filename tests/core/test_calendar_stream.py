@@ -17,7 +17,7 @@ from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
-from meteragent.domain.grid import Calendar, Hours, parse_time
+from meteragent.domain.grid import BandRule, Calendar, parse_time
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS
@@ -184,7 +184,7 @@ def test_new_time_zone_data_never_lowers_a_mark(shifts: list[int]) -> None:
     disk, world = MemoryDisk(), None
     for turn, shift in enumerate(shifts):
         known = stream(
-            Schedule(usual, Rules(shift * HOUR_MS), (), lambda ms, _: _day(usual, ms)), ahead_ms=FAR_MS
+            Schedule(usual, Rules(shift * HOUR_MS), shape=lambda ms, _: _day(usual, ms)), ahead_ms=FAR_MS
         )
         if world is None:
             world = World(known, disk=disk, model=False)
@@ -204,12 +204,12 @@ def _day(usual: Terms, length_ms: int) -> Terms:
 def test_meters_that_open_the_same_month_share_its_bands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the hours of a month lie is computed once, however many meters begin it at the same moment."""
     known = schedule(f"preset = 'typical-day'\n{QUIET}", zone="Australia/Lord_Howe")
-    asked: list[Hours] = []
+    located: list[str] = []
     compute = Calendar.stretches
 
-    def counted(calendar: Calendar, start_ms: int, hours: Hours) -> tuple[tuple[int, int], ...]:
-        asked.append(hours)
-        return compute(calendar, start_ms, hours)
+    def counted(calendar: Calendar, start_ms: int, rule: BandRule) -> tuple[tuple[int, int], ...]:
+        located.append(rule.name)
+        return compute(calendar, start_ms, rule)
 
     monkeypatch.setattr(Calendar, "stretches", counted)
     pipeline = Pipeline(stream(known), Snapshot({}, {}, {}), Spending(), SeededBits(1), Counts())
@@ -217,4 +217,4 @@ def test_meters_that_open_the_same_month_share_its_bands(monkeypatch: pytest.Mon
     for meter in range(10):
         at_ms = [from_ms, from_ms + 2 * DAY_MS]
         pipeline.feed([message(ms, 100, meter=f"m{meter}") for ms in at_ms], BASE_MS, BASE_MS)
-    assert asked == [Hours(0, 360), Hours(360, 720), Hours(720, 1080), Hours(1080, 1440)]
+    assert located == ["00:00/06:00", "06:00/12:00", "12:00/18:00", "18:00/24:00"]

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from meteragent.domain.grid import CALENDAR_UNITS, Calendar, Hours, parse_time
+from meteragent.domain.grid import CALENDAR_UNITS, EVERY_DAY, BandRule, Calendar, Hours, parse_time
+from meteragent.domain.schedule import BandRules
+from meteragent.domain.shape import UNKNOWN_BAND, Band
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -99,6 +101,13 @@ def test_days_of_23_24_and_25_hours(zone: str, start: str, hours: float | str) -
     assert day.end_ms(start_ms) - start_ms == Fraction(hours) * HOUR_MS
 
 
+def rule(
+    *hours: Hours, weekdays: frozenset[int] = EVERY_DAY, holidays: frozenset[date] = frozenset()
+) -> BandRule:
+    """The rule of a band with these hours."""
+    return BandRule("band", hours, weekdays, holidays)
+
+
 BANDS = (Hours(0, 6 * 60), Hours(6 * 60, 17 * 60), Hours(17 * 60, 21 * 60), Hours(21 * 60, 24 * 60))
 
 
@@ -110,7 +119,7 @@ def test_bands_are_the_hours_that_clocks_show(zone: str) -> None:
     bands = defaultdict[int, list[Hours]](list)
     while (end_ms := calendar.end_ms(start_ms)) < minutes[-1][0]:
         for hours in BANDS:
-            for a, b in calendar.stretches(start_ms, hours):
+            for a, b in calendar.stretches(start_ms, rule(hours)):
                 for at_ms in range(start_ms + a, start_ms + b, 15 * MINUTE_MS):
                     bands[at_ms].append(hours)
         start_ms = end_ms
@@ -134,7 +143,7 @@ def test_bands_that_fill_the_day_fill_the_window(zone: str, cuts: list[int], tim
     start_ms = calendar.first_ms(time_ms)
     ends = [*cuts, cuts[0] + 24 * 60]
     hours = [Hours(a, b if b <= 24 * 60 else b - 24 * 60) for a, b in pairwise(ends)]
-    parts = sorted(part for one in hours for part in calendar.stretches(start_ms, one))
+    parts = sorted(part for one in hours for part in calendar.stretches(start_ms, rule(one)))
     assert parts[0][0] == 0
     assert parts[-1][1] == calendar.end_ms(start_ms) - start_ms
     assert all(one[1] == other[0] for one, other in pairwise(parts))
@@ -146,7 +155,7 @@ def test_hours_over_midnight_are_two_parts_of_a_day() -> None:
     assert night.name == "22:00/06:00"
     assert night.parts == ((0, 360), (1320, 1440))
     assert Hours(0, 1440).name == "00:00/24:00"
-    found = Calendar("UTC", "1w").stretches(parse_time("2026-11-16T00:00:00Z"), night)
+    found = Calendar("UTC", "1w").stretches(parse_time("2026-11-16T00:00:00Z"), rule(night))
     assert found[:3] == ((0, 6 * HOUR_MS), (22 * HOUR_MS, 24 * HOUR_MS), (24 * HOUR_MS, 30 * HOUR_MS))
 
 
@@ -161,3 +170,47 @@ def test_every_time_lies_in_the_window_that_starts_before_it(zone: str, unit: st
         times_ms = range(first_ms, end_ms, 3_000_000)
         assert {calendar.start_ms(time_ms) for time_ms in (*times_ms, end_ms - 1)} == {first_ms}
         first_ms = end_ms
+
+
+def test_a_band_has_hours_on_its_days_and_holidays_are_sundays() -> None:
+    """Of the week with a holiday on Thursday: three working days until it, then Friday."""
+    day = rule(Hours(7 * 60, 23 * 60), weekdays=frozenset(range(5)), holidays=frozenset({date(2026, 12, 24)}))
+    week_ms = parse_time("2026-12-21T00:00:00Z")
+    stretches = Calendar("UTC", "1w").stretches(week_ms, day)
+    assert [(start // DAY_MS, start % DAY_MS, end - start) for start, end in stretches] == [
+        (number, 7 * HOUR_MS, 16 * HOUR_MS) for number in (0, 1, 2, 4)
+    ]
+    sunday = rule(Hours(0, 24 * 60), weekdays=frozenset({6}), holidays=day.holidays)
+    assert [start // DAY_MS for start, _ in Calendar("UTC", "1w").stretches(week_ms, sunday)] == [3, 6]
+
+
+@given(
+    zone=st.sampled_from(list(ZONES)),
+    days=st.lists(st.frozensets(st.integers(0, 6)), min_size=1, max_size=3),
+    hours=st.tuples(st.integers(0, 1439), st.integers(0, 1439)).filter(lambda ends: ends[0] != ends[1]),
+    time_ms=st.integers(0, parse_time("2040-01-01T00:00:00Z")),
+    unit=st.sampled_from(CALENDAR_UNITS),
+    holidays=st.frozensets(st.dates(date(1970, 1, 1), date(2039, 12, 31)), max_size=3),
+)
+def test_bands_and_the_rest_fill_the_window_once(
+    zone: str,
+    days: list[frozenset[int]],
+    hours: tuple[int, int],
+    time_ms: int,
+    unit: str,
+    holidays: frozenset[date],
+) -> None:
+    """Whatever the days, each moment of a window is in one band, and the unknown band has none."""
+    calendar = Calendar(zone, unit)
+    start_ms = calendar.first_ms(time_ms)
+    free, rules = EVERY_DAY, []
+    for number, weekdays in enumerate(days):
+        rules.append(BandRule(f"band {number}", (Hours(*hours),), weekdays & free, holidays))
+        free -= weekdays
+    bands = BandRules(tuple(rules), "rest", has_unknown=True).bands(calendar, start_ms)
+    length_ms = calendar.end_ms(start_ms) - start_ms
+    parts = sorted(part for band in bands for part in band.stretches)
+    assert parts[0][0] == 0
+    assert all(before[1] == after[0] for before, after in pairwise(parts))
+    assert bands[-1] == Band(UNKNOWN_BAND, ((length_ms, length_ms),))
+    assert sum(band.duration_ms for band in bands) == length_ms

@@ -217,7 +217,7 @@ def test_the_presets_are_those_of_the_configuration() -> None:
     )
     stated = {name: (int(slots), int(hide), float(quantum)) for name, slots, hide, quantum in rows}
     assert stated == {
-        name: (one.blocks, int(one.hide_wh), float(one.quantum_w)) for name, one in PRESETS.items()
+        name: (one.blocks, int(one.hide_wh), float(one.quantum)) for name, one in PRESETS.items()
     }
 
 

@@ -61,8 +61,7 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
     sentences of `check`, and the table of success limits with its header as the first row.
     """
     terms = guarantee.terms
-    energy = terms.kind is not Kind.POWER
-    per_power = terms.step_ms / HOUR_MS if energy else 1.0
+    per_power = terms.step_ms / HOUR_MS if terms.is_energy else 1.0
     return {
         **report.of(guarantee),
         "said": {
@@ -71,13 +70,13 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
             "guesses": wording.guesses(),
             "table": [wording.GUESS_COLUMNS, *wording.guess_rows(guarantee)],
         },
-        "power_unit": {"Wh": "W", "kWh": "kW"}.get(terms.unit, terms.unit),
+        "power_unit": {"Wh": "W", "kWh": "kW"}.get(terms.value_unit, terms.unit),
         "watts": UNIT_FACTOR[terms.unit],
         "per_power": per_power,
         "step_ms": terms.step_ms,
         "length_ms": terms.length_ms,
         "event_clock": terms.clock is Clock.EVENT,
-        "hold_ms": terms.interval_ms if energy else terms.hold_ms,
+        "hold_ms": terms.hold_ms if terms.kind is Kind.POWER else terms.interval_ms,
         "interval_ms": terms.interval_ms,
         "radius_power": float(terms.radius) / per_power,
         "level_number": float(terms.level),

@@ -42,6 +42,8 @@ def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) 
             yield problem.under(prefix)
     yield from together.names(config.stream, prefixes, wrong_by_stream)
     yield from together.topics(config.stream, prefixes, wrong_by_stream)
+    if config.archive is not None:
+        yield from together.archive(config.stream, prefixes, wrong_by_stream)
     if config.page is not None:
         yield from together.page(config.page, _within(("page",), wrong_paths))
 
@@ -107,8 +109,9 @@ _CHECKS = (
     *(_name, _preset),
     *(source.source_broker, source.sink_broker, source.unit, source.topic, source.meter, source.kind),
     *(source.device, source.interval, source.meter_id, source.identifier, source.expressions),
-    *(window.zone, window.alternatives, window.bands, window.slots, window.limits, window.gap),
-    *(privacy.alternatives, privacy.lattice, privacy.radius, privacy.noise, privacy.budget),
+    *(window.zone, window.alternatives, window.bands, window.energy_bands, window.slots, window.limits),
+    *(window.gap, privacy.alternatives, privacy.distance, privacy.lattice, privacy.radius, privacy.noise),
+    privacy.budget,
     _home_assistant,
 )
 """The order matters: a check may rely on every key that the checks before it have not refused."""

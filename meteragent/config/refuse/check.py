@@ -12,14 +12,22 @@ Problems = Iterator[ConfigError]
 
 GRID = (
     *("window.length", "window.step", "window.blocks", "window.bands", "window.timezone"),
-    *("privacy.preset", "privacy.space"),
+    *("window.band", "window.rest", "window.holidays", "privacy.preset", "privacy.space"),
 )
 """Keys that determine the windows and slots of a stream."""
 
 AMOUNTS = ("source.kind", "source.unit", "source.interval", "source.profile", "source.value")
 """Keys that determine how many W a number of the stream is."""
 
-PROMISE = (*GRID, *AMOUNTS, "privacy.level", "privacy.hide", "privacy.radius", "privacy.quantum")
+PROMISE = (
+    *GRID,
+    *AMOUNTS,
+    "privacy.metric",
+    "privacy.level",
+    "privacy.hide",
+    "privacy.radius",
+    "privacy.quantum",
+)
 """Keys that determine the noise."""
 
 

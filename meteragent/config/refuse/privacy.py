@@ -2,10 +2,11 @@
 
 from meteragent.config.model import Stream
 from meteragent.config.refuse.check import AMOUNTS, GRID, PROMISE, Problems, reads
-from meteragent.config.terms import length_ms, quantum, shapes, terms, unit
+from meteragent.config.terms import length_ms, metric, quantum, shapes, space, terms, unit
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
+from meteragent.domain.shape import Metric, Space
 from meteragent.domain.units import DAY_MS, MICRO
 
 RATIO_MAX = 2**45
@@ -19,6 +20,19 @@ def alternatives(stream: Stream) -> Problems:
     if privacy.hide is not None and privacy.radius is not None:
         expected = "only one of privacy.hide and privacy.radius: both set how much is hidden"
         yield ConfigError("privacy.radius", exact(privacy.radius), expected)
+
+
+@reads("privacy.metric", "privacy.space", "privacy.preset")
+def distance(stream: Stream) -> Problems:
+    """Yield a metric that the space does not have."""
+    slots = space(stream)
+    if slots is Space.BANDS and metric(stream) is not Metric.L1:
+        yield ConfigError(
+            "privacy.metric", "'linf'", "'l1', or left out: bands hide what moves in all of them"
+        )
+    if slots not in {Space.BANDS, Space.PROFILE} and metric(stream) is Metric.L1:
+        expected = "privacy.space = 'bands' or 'profile' beside it; other windows have the metric 'linf'"
+        yield ConfigError("privacy.metric", "'l1'", expected)
 
 
 @reads("privacy.quantum", *GRID)
@@ -48,7 +62,7 @@ def noise(stream: Stream) -> Problems:
     """Yield a quantum so fine that the noise exceeds the range of the samplers."""
     step = quantum(stream)
     for window in shapes(stream):
-        ratio = window.n / (window.epsilon * step)
+        ratio = window.slots_per_bound / (window.epsilon * step)
         if ratio >= RATIO_MAX:
             expected = f"a coarser one: n / (epsilon * quantum) is {float(ratio):.3g}, must be below 2**45"
             yield ConfigError("privacy.quantum", exact(step), expected)

@@ -7,9 +7,10 @@ from meteragent.config.lines import Path, path_of
 from meteragent.config.model import Page, Stream
 from meteragent.config.refuse.check import Problems, depends
 from meteragent.config.source import branches
-from meteragent.config.terms import sink_url
+from meteragent.config.terms import metric, sink_url
 from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.shape import Metric
 from meteragent.mqtt import Endpoint
 
 _PLACES = tuple(map(path_of, ("source.topic", "source.url", "sink.topic", "sink.url")))
@@ -87,6 +88,15 @@ def _status(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]
             expected = f"a different topic for each stream, such as '{status}/{stream.name}'"
             return ConfigError("sink.status", repr(status), expected)
     return None
+
+
+def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong: WrongPaths) -> Problems:
+    """Yield windows that `sanitise` does not release."""
+    for stream, prefix, wrong_keys in zip(streams, prefixes, wrong, strict=True):
+        is_known = not any(_is_wrong(key, wrong_keys) for key in ("privacy.metric", "privacy.space"))
+        if is_known and metric(stream) is Metric.L1:
+            expected = "windows with the metric 'linf': an archive has no others"
+            yield ConfigError(f"{prefix}privacy.metric", "'l1' beside [archive]", expected)
 
 
 def page(table: Page, wrong_paths: Collection[Path]) -> Problems:

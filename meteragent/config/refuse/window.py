@@ -6,11 +6,13 @@ from itertools import pairwise
 
 from meteragent.config.model import Stream
 from meteragent.config.refuse.check import GRID, PROMISE, Problems, reads
-from meteragent.config.terms import hours, length_ms, shapes, space, terms, unit
+from meteragent.config.source import interval_ms
+from meteragent.config.terms import band_rules, hours, length_ms, shapes, space, terms, unit
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact
-from meteragent.domain.grid import CALENDAR_UNITS, Hours, format_duration
-from meteragent.domain.shape import Space
+from meteragent.domain.grid import CALENDAR_UNITS, WEEKDAYS, Hours, format_duration
+from meteragent.domain.shape import UNKNOWN_BAND, Space
+from meteragent.domain.units import HOUR_MS, Kind
 
 BANDS_MAX = 96
 """The most bands a mean day may have: more would take seconds to check, and longer to open."""
@@ -82,11 +84,91 @@ def _overlap(bands: tuple[Hours, ...]) -> Problems:
             return
 
 
+@reads(*GRID, "source.kind", "source.interval", "source.profile", "source.value")
+def energy_bands(stream: Stream) -> Problems:
+    """Yield bands of energy that do not cover each hour of the week once, or that the readings cannot fill.
+
+    Also yield keys of bands where the space has none.
+    """
+    if space(stream) is not Space.BANDS:
+        yield from _without_bands(stream)
+        return
+    window = stream.window
+    for key in ("step", "blocks", "bands"):
+        if getattr(window, key) is not None:
+            yield ConfigError(
+                f"window.{key}", "slots of another kind", "[[window.band]]: the slots are its bands"
+            )
+    if unit(stream) is None:
+        expected = "'1mo', '1w' or '1d' with window.timezone: bands are hours of local days"
+        yield ConfigError("window.length", repr(format_duration(length_ms(stream))), expected)
+    if stream.source.kind is Kind.INTERVAL_ENERGY and interval_ms(stream.source) > HOUR_MS:
+        interval = repr(format_duration(interval_ms(stream.source)))
+        expected = "'1h' or less: energies over longer times do not tell in which band they were used"
+        yield ConfigError("source.interval", interval, expected)
+    if not window.band:
+        expected = "[[window.band]] with name, days = 'mon-fri' and hours = ['07:00/23:00']"
+        yield ConfigError("window.band", "nothing", expected)
+    else:
+        yield from _bands_that_fit(stream)
+
+
+def _without_bands(stream: Stream) -> Problems:
+    expected = "privacy.preset = 'tariff' or privacy.space = 'bands': energies of bands"
+    for key in ("band", "rest", "holidays"):
+        if getattr(stream.window, key):
+            yield ConfigError(f"window.{key}", "bands of energy", expected)
+
+
+def _bands_that_fit(stream: Stream) -> Problems:
+    """Yield names that occur twice, days on which bands overlap, and hours that no band has."""
+    rules, rest = band_rules(stream).rules, stream.window.rest
+    names = [rule.name for rule in rules] + ([] if rest is None else [rest])
+    if len(names) > BANDS_MAX:
+        yield ConfigError("window.band", str(len(names)), f"at most {BANDS_MAX} bands")
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield ConfigError(
+            "window.band", f"two bands named {name!r}", "a name for each; one band may have many hours"
+        )
+    if UNKNOWN_BAND in names:
+        expected = "another name: this one is for energy whose band no reading tells"
+        yield ConfigError("window.band", repr(UNKNOWN_BAND), expected)
+    for day, weekday in enumerate(WEEKDAYS):
+        parts = sorted((part, rule.name) for rule in rules if day in rule.weekdays for part in rule.parts)
+        at_min = 0
+        for (from_min, to_min), name in parts:
+            if from_min < at_min:
+                yield ConfigError(
+                    "window.band",
+                    f"{name!r} on {weekday}, from {_clock(from_min)}",
+                    "bands that do not overlap",
+                )
+                return
+            if from_min > at_min and rest is None:
+                yield _uncovered(weekday, at_min, from_min)
+                return
+            at_min = to_min
+        if at_min < 24 * 60 and rest is None:
+            yield _uncovered(weekday, at_min, 24 * 60)
+            return
+
+
+def _uncovered(weekday: str, from_min: int, to_min: int) -> ConfigError:
+    hours = f"no band on {weekday} from {_clock(from_min)} to {_clock(to_min)}"
+    return ConfigError(
+        "window.band", hours, "a band for all hours of the week, or window.rest = 'night' for the others"
+    )
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // 60:02}:{minute % 60:02}"
+
+
 @reads(*GRID)
 def slots(stream: Stream) -> Problems:
     """Yield a number or a length of slots that does not divide every window."""
     blocks, step = stream.window.blocks, stream.window.step
-    for window in shapes(stream) if not hours(stream) else ():
+    for window in shapes(stream) if not band_rules(stream).rules else ():
         length = window.length_ms
         if blocks is not None and length % blocks:
             expected = f"a number that divides every window, including one of {format_duration(length)!r}"

@@ -52,7 +52,7 @@ class Setting:
     def quantum_w(self) -> Fraction:
         """The share's quantum, or a power of ten that is fine enough to add next to nothing."""
         if self.preset is not None:
-            return PRESETS[self.preset].quantum_w
+            return PRESETS[self.preset].quantum
         finest = Fraction(10) ** math.floor(math.log10(self.hide_wh / self._hours / _FINE))
         return max(min(finest, self.share.quantum_w), _FINEST_W)
 

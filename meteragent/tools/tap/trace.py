@@ -15,7 +15,7 @@ from meteragent.core.phases import phases_of
 from meteragent.core.share import give_back
 from meteragent.core.timeline import Pending
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import MICRO, Kind
+from meteragent.domain.units import HOUR_MS, MICRO, Kind
 
 KEPT_MAX = 200_000
 """The largest number of readings kept for one meter; a slot with more of them becomes partial."""
@@ -94,7 +94,9 @@ class Trace:
                 covered_ms += shared_ms
                 total += rate_u * shared_ms
         total += terms.gap_u * (duration_ms - covered_ms)
-        per_ms = duration_ms if terms.kind is Kind.POWER else terms.interval_ms
+        per_ms = duration_ms
+        if terms.is_energy:
+            per_ms = HOUR_MS if terms.kind is Kind.POWER else terms.interval_ms
         return Raw(total / per_ms / MICRO, min(a for a, _ in stretches) < self.since_ms)
 
     def _spans(self, terms: Terms) -> Iterator[tuple[int, int, Fraction]]:

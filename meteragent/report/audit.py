@@ -42,7 +42,7 @@ class Trial:
 
     @property
     def audits(self) -> tuple[Audit, ...]:
-        """The audits that were made."""
+        """The audits of the mechanism alone and, if there is one, of its messages."""
         return (self.mechanism,) if self.messages is None else (self.mechanism, self.messages)
 
     @property
@@ -78,10 +78,10 @@ def trials(
 
 def _kinds(config: settings.Config, stream: settings.Stream) -> list[tuple[TermsDescriptor, ...]]:
     """Group the descriptors of a stream's windows by their mechanism; each id occurs once."""
-    others = settings.others_per_day(config, stream)
+    others_per_day = settings.others_per_day(config, stream)
     kinds: dict[tuple[Fraction, Fraction, int], dict[str, TermsDescriptor]] = {}
     for terms in settings.shapes(stream):
-        shared = describe(replace(terms, others_per_day=others))
+        shared = describe(replace(terms, others_per_day=others_per_day))
         kinds.setdefault((terms.epsilon, terms.quantum, terms.n), {}).setdefault(shared.id, shared)
     return [tuple(kind.values()) for kind in kinds.values()]
 

@@ -1,7 +1,7 @@
 """The texts that `check`, the statement, `plan` and the local page share: one file for each language.
 
-Places in a text are written ``{name}``, and Python and the page's script fill them in alike. A translation is
-a second file beside `en.json` with the same keys.
+Placeholders in a text are written ``{name}``; Python and the page's script fill them in by the same rule. A
+translation is a second file beside `en.json` with the same keys.
 """
 
 import json
@@ -17,14 +17,14 @@ _FOLDER = Path(__file__).parent / "texts"
 @cache
 def texts(language: str = LANGUAGE) -> Mapping[str, str]:
     """Read all texts of a language, by key."""
-    known: dict[str, str] = json.loads((_FOLDER / f"{language}.json").read_text("utf-8"))
-    return known
+    text_by_key: dict[str, str] = json.loads((_FOLDER / f"{language}.json").read_text("utf-8"))
+    return text_by_key
 
 
-def say(key: str, **places: object) -> str:
-    """Return a text with its places filled in.
+def say(key: str, **values: object) -> str:
+    """Return a text with its placeholders filled in.
 
     Raises:
-        KeyError: there is no such text, or one of its places is not given.
+        KeyError: there is no such text, or one of its placeholders has no value.
     """
-    return texts()[key].format(**places)
+    return texts()[key].format(**values)

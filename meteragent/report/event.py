@@ -57,7 +57,7 @@ def parse(text: str) -> Event:
     """Read an event such as ``2000W 30min``.
 
     Raises:
-        ValueError: it is none; the text says what would be.
+        ValueError: the text is no event; the error gives an example of one.
     """
     match = _EVENT.fullmatch(text.strip())
     if match is None or not int(match[1]) or not parse_duration(match[2]):
@@ -70,41 +70,43 @@ def parse(text: str) -> Event:
 def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
     """Return how far (d_inf, in the unit) an event moves each window it touches, for each alignment.
 
-    The event happens at the same time on each of `days` days; what falls into one window adds. Alignments
-    that start with a slot (of the first day) are enough: those that end with one are their mirror images,
-    between the two the distances change linearly, and what shifts energy from one window to another moves
-    between two of these.
+    The event happens at the same time on each of `days` days; its energies in one window add up. Alignments
+    in which the event starts with a slot (of the first day) are enough. Those in which it ends with a slot
+    are their mirror images, and between the two the distances change linearly. A shift that moves energy from
+    one window to another lies between two of these alignments.
 
-    The distances are those of the readings: power that is sampled holds for one period more, and dead bands
-    and steps of a count add theirs (`loads`). A step that an event moved stays moved; the windows after the
-    event are left out.
+    The distances are those of the readings: sampled power holds for one period longer, and dead bands and
+    steps of a count are added (`loads`). A count that an event shifts by a step stays shifted; the windows
+    after the event are not included.
     """
-    read = replace(event, duration_ms=event.duration_ms + loads.longest_hold_ms(terms))
+    reported = replace(event, duration_ms=event.duration_ms + loads.longest_hold_ms(terms))
     slots = [terms.stretches(index) for index in range(terms.n)]
     starts_ms = {start_ms for stretches in slots for start_ms, _ in stretches if start_ms < DAY_MS}
-    alignments = {_aligned(read, terms, start_ms, days) for start_ms in starts_ms}
-    return {tuple(loads.as_reported(terms, moved) for moved in alignment) for alignment in alignments}
+    alignments = {_aligned(reported, terms, start_ms, days) for start_ms in starts_ms}
+    return {tuple(loads.as_reported(terms, distance) for distance in alignment) for alignment in alignments}
 
 
 def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:
     """Return the distances of an event that starts `start_ms` after the start of a window, largest first.
 
-    The windows that it fills are all alike, and are worked out once for a single event.
+    All windows that the event fills have one distance, which is computed once if the event happens once.
     """
-    first, last = start_ms // terms.length_ms, (start_ms + event.duration_ms - 1) // terms.length_ms
-    if days == 1 and last - first > _WINDOWS_FEW:
-        inner = _distance(event, terms, _filled(terms, 0, terms.length_ms))
-        rest = replace(event, duration_ms=event.duration_ms - (last - first - 1) * terms.length_ms)
-        filled = [inner] * (last - first - 1)
-        return tuple(sorted((*_aligned(rest, terms, start_ms, 1), *filled), reverse=True))
-    moved_ms: dict[int, Counter[int]] = defaultdict(Counter)  # by window and slot
+    first_window = start_ms // terms.length_ms
+    last_window = (start_ms + event.duration_ms - 1) // terms.length_ms
+    if days == 1 and last_window - first_window > _WINDOWS_FEW:
+        count = last_window - first_window - 1
+        full_distance = _distance(event, terms, _filled(terms, 0, terms.length_ms))
+        ends = replace(event, duration_ms=event.duration_ms - count * terms.length_ms)
+        full_distances = [full_distance] * count
+        return tuple(sorted((*_aligned(ends, terms, start_ms, 1), *full_distances), reverse=True))
+    event_ms: dict[int, Counter[int]] = defaultdict(Counter)  # by window and slot
     for begin_ms in range(start_ms, start_ms + days * DAY_MS, DAY_MS):
         end_ms = begin_ms + event.duration_ms
         for window in range(begin_ms // terms.length_ms, (end_ms - 1) // terms.length_ms + 1):
             from_ms, to_ms = (time_ms - window * terms.length_ms for time_ms in (begin_ms, end_ms))
-            moved_ms[window].update(_filled(terms, max(from_ms, 0), min(to_ms, terms.length_ms)))
-    moved = (_distance(event, terms, slots) for slots in moved_ms.values())
-    return tuple(sorted(moved, reverse=True))
+            event_ms[window].update(_filled(terms, max(from_ms, 0), min(to_ms, terms.length_ms)))
+    window_distances = (_distance(event, terms, slots) for slots in event_ms.values())
+    return tuple(sorted(window_distances, reverse=True))
 
 
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
@@ -125,7 +127,10 @@ def _distance_in_all(power: Fraction, terms: Terms, filled_ms: Mapping[int, int]
 
 
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
-    """Return how long a stretch of a window lies in each slot, without those between first and last."""
+    """Return for how long a stretch of a window overlaps each slot.
+
+    Of equal slots only the first two and the last are returned: those between are as full as the second.
+    """
     if not terms.bands:
         step_ms = terms.step_ms
         ends = {begin_ms // step_ms, begin_ms // step_ms + 1, (end_ms - 1) // step_ms}

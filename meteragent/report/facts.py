@@ -16,8 +16,8 @@ def of(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of a stream.
 
     Errors are one standard deviation: of a number in the unit, of totals in kWh, of the mean of 100 and 1,000
-    homes (a number each, same slot) in the unit; `fit_for` names those that are useful. `hidden` has for each
-    event an attacker's success limit in per cent (`right_of_100`), by days.
+    homes (one number of each home, of the same slot) in the unit; `fit_for` names the useful ones. `hidden`
+    has for each event an attacker's success limit in per cent (`right_of_100`), by days.
     """
     return {
         "stream": guarantee.stream,
@@ -60,5 +60,5 @@ def _of_exposure(exposure: Exposure) -> dict[str, Any]:
         "watts": event.power_w,
         "wh": str(event.energy_wh),
         "source": event.source,
-        "right_of_100": {str(days): right for days, right in percent.items()},
+        "right_of_100": {str(days): limit for days, limit in percent.items()},
     }

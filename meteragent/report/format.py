@@ -1,13 +1,14 @@
 """How reports write amounts, energies, levels, odds, homes and errors."""
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 from meteragent.domain.figures import exact, figures
 from meteragent.report.catalogue import say
 
 MEAN_W = 330
-"""The mean power of an average home (about 8 kWh a day), which errors are compared with; our assumption."""
+"""The mean power of an average home (about 8 kWh a day), with which errors are compared; our assumption."""
 _RATE_PLACES = 1000
 _PERCENT_BELOW = 10
 _ODDS_IN_FULL = 10**6
@@ -17,9 +18,15 @@ _LEVEL_MAX = 99
 def amount(number: float, unit: str) -> str:
     """Return a number of three figures with its unit.
 
-    A tie goes to the whole quanta inside: 659.5 is 659.
+    A tie is rounded towards zero, to the whole quanta inside: 659.5 is 659.
     """
     return f"{figures(math.nextafter(number, 0))} {unit}"
+
+
+def full(number: Fraction) -> str:
+    """Return an exact number in full, with commas between thousands, as ``1,440`` or ``13/11``."""
+    text = exact(number)
+    return text if "/" in text else f"{Decimal(text):,f}"
 
 
 def energy(wh: float | Fraction) -> str:
@@ -28,8 +35,8 @@ def energy(wh: float | Fraction) -> str:
 
 
 def rate(level: Fraction) -> str:
-    """Return a level, exactly where it has at most three decimal places."""
-    return exact(level) if (level * _RATE_PLACES).denominator == 1 else figures(level)
+    """Return a level: in full if it has at most three decimal places, else in three figures."""
+    return full(level) if (level * _RATE_PLACES).denominator == 1 else figures(level)
 
 
 def odds_factor(level: Fraction) -> float:
@@ -37,14 +44,19 @@ def odds_factor(level: Fraction) -> float:
     return math.exp(min(float(level), _LEVEL_MAX))
 
 
+def odds_figures(level: Fraction) -> str:
+    """Return the factor by which the odds change at most, in three figures."""
+    factor = odds_factor(level)
+    return figures(factor) if factor < _ODDS_IN_FULL else f"{factor:.3g}"
+
+
 def odds(level: Fraction) -> str:
     """Return the factor by which the odds change at most, as ``e^1 = 2.72``."""
-    factor = odds_factor(level)
-    return f"e^{rate(level)} = {figures(factor) if factor < _ODDS_IN_FULL else f'{factor:.3g}'}"
+    return f"e^{rate(level)} = {odds_figures(level)}"
 
 
 def mean_of(count: int) -> str:
-    """Return whose number it is: that of one home, or the mean of many."""
+    """Return the name of a number of one home, or of the mean of many."""
     return say("cost.one_home") if count == 1 else say("cost.mean", count=f"{count:,}")
 
 
@@ -55,6 +67,6 @@ def share_of_home(power_w: float) -> str:
 
 
 def column(number: float) -> str:
-    """Return about four figures that fit a column, never as a power of ten."""
+    """Return a number in about four figures that fit a column, never as a power of ten."""
     decimals = 0 if abs(number) >= 1000 else 1 if abs(number) >= 10 else 3
     return f"{number:.{decimals}f}"

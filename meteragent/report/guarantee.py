@@ -1,7 +1,7 @@
 """The promise of a stream and its cost, as one value (law 8).
 
-`of` works it out once, before anything is released. The terminal, the statement, the page, the plan and the
-demo only render it; the sentences that they share are in `wording`.
+`of` computes it once, before anything is released. The terminal, the statement, the page, the plan and the
+demo only render it; `wording` has the sentences that they share.
 """
 
 import math
@@ -29,9 +29,9 @@ MONTH_DAYS = 30
 CROWDS = (100, 1000)
 """Numbers of homes over which means are taken."""
 REPETITIONS = (1, 14, 30)
-"""Days on which an event happens: one, every day for two weeks, for a month."""
+"""Days on which an event happens: one day, every day for two weeks, every day for a month."""
 USEFUL_ERROR_SHARE = 0.1
-"""An error below this share of what an average home has is marked as useful."""
+"""An error below this share of an average home's value is marked as useful."""
 LEARNT_AT_PERCENT = 95
 """An event counts as learnt once an attacker may be right this often, in per cent."""
 _ROUNDING = 1e-6
@@ -40,7 +40,7 @@ _ROUNDING = 1e-6
 class Error(NamedTuple):
     """One standard deviation of a figure, or half its 95 % interval, to four figures.
 
-    It is `useful` where it is small compared with what an average home has.
+    It is `useful` if it is small compared with an average home's value.
     """
 
     value: float
@@ -49,7 +49,7 @@ class Error(NamedTuple):
 
 
 class Exposure(NamedTuple):
-    """An attacker's success limit on whether an event happened, in per cent, by days on which it does."""
+    """An attacker's success limit on an event, in per cent, by the number of days on which it happens."""
 
     event: Event
     success_percent: Mapping[int, int]
@@ -65,10 +65,10 @@ class Fleet(NamedTuple):
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The promise of a stream, its errors, what it hides from whom, and its warnings.
+    """The promise of a stream, its errors, an attacker's success on events, and its warnings.
 
-    `errors` are by the names that the JSON has: `number` and `ci95` in the unit, `day_kwh` and `month_kwh`
-    of totals, `mean_of_100` and `mean_of_1000` of one slot over as many homes.
+    `errors` have the names of the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` of totals,
+    `mean_of_100` and `mean_of_1000` of one slot over as many homes.
     """
 
     stream: str
@@ -85,12 +85,12 @@ class Guarantee:
 
     @property
     def is_archive(self) -> bool:
-        """Whether `sanitise` releases it, with noise from a key, instead of the agent."""
+        """Whether `sanitise` releases the stream, with noise from a key, instead of the agent."""
         return bool(self.descriptor.facts["noise"] == "prf")
 
     @property
     def meter_epsilon_per_day(self) -> Fraction | None:
-        """The daily charge of a meter that all streams read, in 1/W; None where there is one stream."""
+        """The daily charge of a meter that all streams read, in 1/W; None if there is one stream."""
         return self.terms.per_day + self.terms.others_per_day if self.terms.others_per_day else None
 
     def level_in(self, days: int) -> Fraction:
@@ -99,7 +99,7 @@ class Guarantee:
 
     @cached_property
     def unknown_of_loads(self) -> tuple[str, ...]:
-        """The missing keys that would tell how closely readings follow the load."""
+        """The missing keys that would state how closely readings follow the load."""
         return loads.unknown(self.terms)
 
     @cached_property
@@ -125,8 +125,8 @@ class Guarantee:
     @property
     def follows_loads(self) -> bool:
         """Whether the promise holds for the load as it does for the readings."""
-        known = not self.unknown_of_loads and self.level_of_curves is None
-        return known and self.level_of_loads == self.terms.level
+        is_exact = not self.unknown_of_loads and self.level_of_curves is None
+        return is_exact and self.level_of_loads == self.terms.level
 
 
 def of(
@@ -137,11 +137,11 @@ def of(
     *,
     archived: bool = False,
 ) -> Guarantee:
-    """Work out the guarantee of a stream, and an attacker's success on some events.
+    """Compute the guarantee of a stream, and an attacker's success on events.
 
-    `stored_streams` are those that the store knows. `others` is the daily charge of the configuration's other
-    streams on a meter that has them all, as epsilon in 1/W. `archived`: the configuration has an [archive],
-    so `sanitise` releases it.
+    `stored_streams` are the names of the streams in the store. `others` is the daily charge of the
+    configuration's other streams on a meter that has them all, as epsilon in 1/W. If `archived`, the
+    configuration has an [archive], and `sanitise` releases the stream.
     """
     terms = terms_of(stream, others, archived=archived)
     exposures = tuple(_exposure(event, terms) for event in events)
@@ -161,7 +161,7 @@ def _fleet(stream: config.Stream) -> Fleet | None:
 
 
 def terms_of(stream: config.Stream, others: Fraction = Fraction(0), *, archived: bool = False) -> Terms:
-    """Return the terms of an ordinary window, as the agent releases it or as `sanitise` does."""
+    """Return the terms of an ordinary window that the agent releases or, if `archived`, `sanitise`."""
     return config.terms(stream, others, "half-up") if archived else config.terms(stream, others)
 
 
@@ -187,7 +187,7 @@ def _error(value: float, unit: str, of_home: float) -> Error:
 
 
 def _is_filled(terms: Terms) -> bool:
-    """Return whether the slots of a window are all of its time."""
+    """Return whether the slots of a window fill it."""
     return sum(map(terms.slot_ms, range(terms.n))) == terms.length_ms
 
 
@@ -211,21 +211,22 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
     """Return an attacker's success limit on an event that happens on `days` days, in per cent, rounded up.
 
     Both answers are equally likely. An event that starts just off the grid is rounded up in two windows
-    instead of one: a quantum more in its last window covers that; in l1 each slot is rounded up. Where a
-    window holds several days, they move it together.
+    instead of one; a further quantum in its last window covers that, or with the metric l1 one for each slot.
+    If a window holds several days, the distances of its days add up.
     """
     off_grid = terms.quantum if terms.metric is Metric.LINF else terms.n * terms.quantum
     if terms.length_ms < DAY_MS:
-        ways = [(*way[:-1], way[-1] + off_grid) for way in distances(event, terms)]
-        chance = max(success_bound(terms.mechanism, way, days) for way in ways)
+        moves = [(*alignment[:-1], alignment[-1] + off_grid) for alignment in distances(event, terms)]
+        chance = max(success_bound(terms.mechanism, move, days) for move in moves)
     else:
-        ways = [tuple(distance + off_grid for distance in way) for way in distances(event, terms, days)]
-        chance = max(success_bound(terms.mechanism, way) for way in ways)
+        alignments = distances(event, terms, days)
+        moves = [tuple(distance + off_grid for distance in alignment) for alignment in alignments]
+        chance = max(success_bound(terms.mechanism, move) for move in moves)
     return math.ceil(100 * chance - _ROUNDING)
 
 
 def _habits(exposures: Sequence[Exposure]) -> list[str]:
-    """Warn of what is hidden when it happens once, and learnt when it happens every day."""
+    """Return a warning of the events that are hidden if they happen once, and learnt if they happen daily."""
     learnt = [
         event.name
         for event, percent in exposures

@@ -1,7 +1,7 @@
 """The statement of a configuration, for the data protection file: what leaves, and under which guarantee.
 
-It follows from the configuration, the versions, and the terms that the store knows. Nothing is measured and
-there is no date: the same facts make the same statement, byte for byte.
+The statement follows from the configuration, the versions, and the terms in the store. Nothing is measured
+and there is no date: the same facts make the same statement, byte for byte.
 """
 
 import json
@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from meteragent import __version__, config
 from meteragent.config.files import address
-from meteragent.domain.figures import exact
 from meteragent.domain.grid import duration_text
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
 from meteragent.report import archive, guarantee, wording
 from meteragent.report.event import EVENTS, Event
-from meteragent.report.format import rate
+from meteragent.report.format import full, rate
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
 from meteragent.wire import descriptor
 from meteragent.wire.descriptor import TermsDescriptor, canonical, describe
@@ -50,22 +49,22 @@ _MEANINGS_SENML = {
     "_terms": "the id of the descriptor; public",
 }
 
-Known = Mapping[str, Sequence[Terms]]
-"""The terms that a store knows, by stream."""
+StoredTerms = Mapping[str, Sequence[Terms]]
+"""The terms in a store, by stream."""
 
 
 class Part(NamedTuple):
     """The facts of one stream's part of the statement.
 
     `shapes` are the descriptors, by id, of all windows that differ in their promise, an ordinary one first;
-    `known` are the terms in the store, None without a store.
+    `stored_terms` are the terms in the store, None without a store.
     """
 
     settings: config.Config
     stream: config.Stream
     guarantee: Guarantee
     shapes: Mapping[str, TermsDescriptor]
-    known: Known | None
+    stored_terms: StoredTerms | None
 
     @property
     def terms(self) -> Terms:
@@ -73,27 +72,29 @@ class Part(NamedTuple):
         return self.guarantee.terms
 
 
-def page(settings: config.Config, events: Sequence[Event] = EVENTS, known: Known | None = None) -> str:
-    """Write the statement of a configuration; `known` is None where there is no store."""
+def page(
+    settings: config.Config, events: Sequence[Event] = EVENTS, stored_terms: StoredTerms | None = None
+) -> str:
+    """Write the statement of a configuration; `stored_terms` is None if there is no store."""
     blocks = _head(settings)
     for stream in settings.stream:
         others = config.others_per_day(settings, stream)
         archived = settings.archive is not None
-        promised = guarantee.of(stream, events, known or (), others, archived=archived)
-        part = Part(settings, stream, promised, _shapes(stream, promised), None if archived else known)
+        promise = guarantee.of(stream, events, stored_terms or (), others, archived=archived)
+        part = Part(settings, stream, promise, _shapes(stream, promise), None if archived else stored_terms)
         blocks.append(f"## Stream {stream.name}")
         for title, section in _SECTIONS.items():
             blocks += [f"### {title}", *section(part)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _shapes(stream: config.Stream, promised: Guarantee) -> dict[str, TermsDescriptor]:
-    usual = promised.terms
+def _shapes(stream: config.Stream, promise: Guarantee) -> dict[str, TermsDescriptor]:
+    usual = promise.terms
     shapes = (
         replace(terms, others_per_day=usual.others_per_day) for terms in config.shapes(stream, usual.rounding)
     )
-    descriptors = (describe(terms, archive=promised.is_archive) for terms in shapes)
-    return {described.id: described for described in (promised.descriptor, *descriptors)}
+    descriptors = (describe(terms, archive=promise.is_archive) for terms in shapes)
+    return {described.id: described for described in (promise.descriptor, *descriptors)}
 
 
 def _text(text: str, indent: str = "") -> str:
@@ -131,8 +132,8 @@ def _head(settings: config.Config) -> list[str]:
 
 
 def _of_the_agent(settings: config.Config) -> Sequence[str]:
-    """Say what holds for every stream that the agent releases."""
-    kept = duration_text(settings.store.keep)
+    """Return the sentences that hold for every stream of the agent."""
+    keep = duration_text(settings.store.keep)
     return (
         (
             "Readings are never stored and never sent. The noise of a slot is drawn from the operating"
@@ -144,7 +145,7 @@ def _of_the_agent(settings: config.Config) -> Sequence[str]:
             " energy from then to the slot's end. Encrypt the disk if it can be stolen."
         ),
         (
-            f"Released records are kept for {kept} and can be exported; the account of privacy spent is kept"
+            f"Released records are kept for {keep} and can be exported; the account of privacy spent is kept"
             " for ever."
         ),
     )
@@ -154,21 +155,21 @@ def _leaves(part: Part) -> list[str]:
     stream, terms = part.stream, part.terms
     if part.guarantee.is_archive:
         return _leaves_of_an_archive(part)
-    where = address("sink", config.sink_url(stream), stream.sink, None)
+    broker = address("sink", config.sink_url(stream), stream.sink, None)
     keyed = stream.sink.pseudonym_key_file is not None
-    named = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
+    identity = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
     latest, by_id = descriptor.topics(stream.sink.topic, "<id>")
     return [
-        _text(f"To the broker {where.host}:{where.port}, {'with' if where.tls else 'without'} TLS:"),
+        _text(f"To the broker {broker.host}:{broker.port}, {'with' if broker.tls else 'without'} TLS:"),
         _list(
             f"a record for each {'band' if terms.bands else 'slot'} of each meter, on `{stream.sink.topic}`;"
-            f" a meter is identified {named}",
+            f" a meter is identified {identity}",
             f"the descriptor, which states the terms of the records, retained on `{latest}` and `{by_id}`",
         ),
         _table(["field of a record", "what it says"], _named(_meanings(part))),
         _text(
             "Nothing else leaves except the traffic of a connection. All fields but `value` follow from the"
-            " configuration, the clock, and the time at which a meter is first heard."
+            " configuration, the clock, and the time of a meter's first reading."
         ),
         _list(*_schedule(stream, terms)),
     ]
@@ -201,12 +202,12 @@ def _meanings(part: Part) -> dict[str, str]:
 
 
 def _counted(stream: config.Stream, terms: Terms) -> list[str]:
-    """Say how many numbers there are, and what counts for a gap and for values out of range."""
-    low, high = (f"{exact(bound)} W" for bound in stream.window.range)
+    """Return sentences on the number of values, gaps, and values out of range."""
+    low, high = (f"{full(bound)} W" for bound in stream.window.range)
     per = {Kind.INTERVAL_ENERGY: " an interval", Kind.REGISTER: " an hour"}.get(terms.kind, "")
     return [
-        f"{terms.n} {'number' if terms.n == 1 else 'numbers'} in each of the {wording.windows(terms)}",
-        f"time without a reading counts as {exact(stream.window.gap)} {terms.unit}{per}",
+        f"{terms.n:,} {'number' if terms.n == 1 else 'numbers'} in each of the {wording.windows(terms)}",
+        f"time without a reading counts as {full(stream.window.gap)} {terms.unit}{per}",
         f"values are clamped to between {low} and {high}",
     ]
 
@@ -222,26 +223,26 @@ def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
     if terms.clock is Clock.EVENT:
         return [*lines, "`clock = 'event'`: the time at which a record leaves shows when a reading arrived"]
     if stream.sink.spread:
-        upto = duration_text(stream.sink.spread)
-        lines.append(f"a meter's records leave later by a fixed delay of its own, up to {upto}")
+        spread = duration_text(stream.sink.spread)
+        lines.append(f"records leave later by a delay of up to {spread}, which is fixed for each meter")
     silence = duration_text(config.forget_ms(stream.source, stream.window.forget))
     return [*lines, f"after {silence} of silence a meter's records stop: that is not hidden"]
 
 
 def _guarantee(part: Part) -> list[str]:
-    terms, unit, promised = part.terms, part.terms.value_unit, part.guarantee
-    whom = archive.WHO if promised.is_archive else _ANYBODY
-    odds = wording.indistinguishable(promised)
-    loads = f"{wording.of_curves(promised)} {wording.of_loads(promised)}"
+    terms, unit, promise = part.terms, part.terms.value_unit, part.guarantee
+    whom = archive.WHO if promise.is_archive else _ANYBODY
+    odds = wording.indistinguishable(promise)
+    loads = f"{wording.of_curves(promise)} {wording.of_loads(promise)}"
     return [
-        _text(f"{wording.hidden(promised)} {odds} That holds against {whom}."),
+        _text(f"{wording.hidden(promise)} {odds} That holds against {whom}."),
         _text(loads.strip()),
         "Exactly: for all readings x and y of a window, and every set S of possible outputs,",
         "    P(output of x is in S) <= exp(epsilon d(x, y)) P(output of y is in S)",
         _text(
             f"with epsilon = {terms.epsilon} per {unit} and d(x, y) the largest difference of"
             f" {wording.slot_values(terms)}, after gaps are filled and values clamped, rounded to multiples"
-            f" of {exact(terms.quantum)} {unit}. If windows differ in length, the section Changes lists"
+            f" of {full(terms.quantum)} {unit}. If windows differ in length, the section Changes lists"
             " the radius and epsilon of each."
         ),
     ]
@@ -257,16 +258,16 @@ def _hidden(part: Part) -> list[str]:
 
 
 def _adds(part: Part) -> list[str]:
-    promised, budget = part.guarantee, part.stream.privacy.budget
-    day, month = (rate(promised.level_in(days)) for days in (1, MONTH_DAYS))
+    promise, budget = part.guarantee, part.stream.privacy.budget
+    day, month = (rate(promise.level_in(days)) for days in (1, MONTH_DAYS))
     average = f"on average {day} a day, {month} in {MONTH_DAYS} days"
-    add = _text(f"{wording.windows_add(promised)} {wording.streams_add(promised)}".strip())
-    lines = [f"level {exact(part.terms.level)} in each window; {average}"]
-    if promised.is_archive:
+    add = _text(f"{wording.windows_add(promise)} {wording.streams_add(promise)}".strip())
+    lines = [f"level {full(part.terms.level)} in each window; {average}"]
+    if promise.is_archive:
         return [add, _list(*lines, archive.SPENT)]
     if budget is not None:
         lines.append(
-            f"a budget of level {exact(budget.level)} for each period of {duration_text(budget.per)}, shared"
+            f"a budget of level {full(budget.level)} for each period of {duration_text(budget.per)}, shared"
             " by all streams of a meter: a window that would exceed it never opens"
         )
     lines.append("`meteragent ledger` shows what each meter has spent, by day and stream")
@@ -289,8 +290,8 @@ def _changes(part: Part) -> list[str]:
         (
             f"`{id_}`",
             duration_text(terms.length_ms),
-            terms.n,
-            f"{exact(terms.radius)} {unit}",
+            f"{terms.n:,}",
+            f"{full(terms.radius)} {unit}",
             terms.epsilon,
         )
         for id_, terms in shapes
@@ -307,14 +308,14 @@ def _changes(part: Part) -> list[str]:
 
 
 def _earlier(part: Part) -> str:
-    """Name the terms in the store that are not those of the configuration."""
+    """Return a sentence that names the terms in the store that are not those of the configuration."""
     if part.guarantee.is_archive:
         return archive.EARLIER
-    if part.known is None:
+    if part.stored_terms is None:
         return "There is no store yet: as far as this page can tell, nothing has left under other terms."
-    ids = {describe(terms).id for terms in part.known.get(part.stream.name, ())}
-    others = ", ".join(f"`{id_}`" for id_ in sorted(ids - part.shapes.keys()))
-    return f"Other terms in the store: {others or 'none'}."
+    ids = {describe(terms).id for terms in part.stored_terms.get(part.stream.name, ())}
+    names = ", ".join(f"`{id_}`" for id_ in sorted(ids - part.shapes.keys()))
+    return f"Other terms in the store: {names or 'none'}."
 
 
 def _warnings(part: Part) -> list[str]:
@@ -324,14 +325,14 @@ def _warnings(part: Part) -> list[str]:
 def _descriptors(part: Part) -> list[str]:
     usual = part.guarantee.descriptor
     facts = json.dumps({"id": usual.id, **usual.facts}, indent=2, ensure_ascii=False)
-    named = "\n".join(canonical(shape.facts).decode() for shape in part.shapes.values())
+    lines = "\n".join(canonical(shape.facts).decode() for shape in part.shapes.values())
     return [
         _text("The descriptor of an ordinary window, without the meter and the time from which it applies:"),
         f"```json\n{facts}\n```",
         _text(
             "An id is the first 8 hex digits of the SHA-256 of such a line; each kind of window has its own:"
         ),
-        f"```\n{named}\n```",
+        f"```\n{lines}\n```",
     ]
 
 

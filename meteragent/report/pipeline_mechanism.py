@@ -1,18 +1,18 @@
-"""The pipeline as a mechanism: windows of numbers go in as readings, and come back out of the messages.
+"""The pipeline as a mechanism: windows of numbers enter as readings, and are read from the messages.
 
 Theory of operation
 -------------------
-Whatever tests mechanisms can so test the whole core: accumulators, rounding, the draws of slots one by one,
-the messages. The core runs under the terms of a stream for one meter, one window after another. Three things
-differ from a household: a decoder of its own, since the format of a payload has no part in the noise; no
-`range`, since the windows to tell apart may be far apart (clamping only brings them nearer); and a grid on
-which all windows are alike (on the calendar, one day of 23 hours after another).
+With this class, every test of a mechanism can test the whole core: accumulators, rounding, the draws of slots
+one by one, the messages. The core runs under the terms of a stream for one meter, one window after another.
+Three things differ from a household: the decoder is a simple one, because the format of a payload has no part
+in the noise; there is no `range`, because the windows to tell apart may be far apart (clamping only brings
+them nearer); and all windows of the grid are alike (on the calendar, one day of 23 hours after another).
 
 A slot's number is carried by two readings in the slot's first stretch of time: one for its first
-millisecond, one for as much of the rest as one reading can cover. The remainder of the slot is gap, and the
-two values make up for it, to the millionth of a millisecond: so `hold`, `interval` and `gap` take part as
-configured. With a register, two readings enclose the first stretch of a slot, and all that the slot uses is
-used between them; there is no gap.
+millisecond, and one for as much of the rest as one reading can cover. The remainder of the slot is gap, and
+the two values make up for it, to the millionth of a millisecond: so `hold`, `interval` and `gap` take part as
+configured. With a register, two readings enclose the first stretch of a slot, all energy of the slot is used
+between them, and there is no gap.
 """
 
 import json
@@ -50,22 +50,22 @@ _FAR_U = 1 << 100
 
 
 class _BorrowedBits:
-    """Bits of a caller, who goes on to use those that were fetched ahead."""
+    """The bits of a caller, who will also use the bits that were fetched ahead."""
 
     def __init__(self, bits: Bits) -> None:
         self.integer, self.array = bits.integer, bits.array
 
     def discard(self) -> None:
-        """Keep what was fetched ahead, for the caller."""
+        """Keep the bits that were fetched ahead, for the caller."""
 
 
 class PipelineMechanism:
     """The core under some terms, as a mechanism on windows of n slots that makes the promise of the terms.
 
-    Windows are integers in multiples of `step`, so that rounding takes part: half a quantum, or a quarter for
-    dithered terms, where that is a whole accumulator (it is, except for slots of odd milliseconds) or
-    register. Outputs are in quanta. The promise follows from the terms: that of `LInfLaplace`, or of
-    `DitheredLaplace` where terms are dithered.
+    Windows are integers in multiples of `step`, so that rounding takes part. A step is half a quantum, or a
+    quarter for dithered terms, if that is a whole accumulator (it is, except for slots of odd milliseconds)
+    or register. Outputs are in quanta. The promise follows from the terms: it is that of `LInfLaplace`, or of
+    `DitheredLaplace` if terms are dithered.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -80,12 +80,12 @@ class PipelineMechanism:
 
     @property
     def rounding(self) -> Rounding:
-        """How windows become whole quanta."""
+        """The rounding of slot values to whole quanta."""
         return self._terms.rounding
 
     @property
     def n(self) -> int:
-        """Slots in a window."""
+        """The number of slots in a window."""
         return self._terms.n
 
     @property
@@ -184,7 +184,7 @@ class PipelineMechanism:
         return readings
 
     def _of_powers(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
-        """Return readings that carry the parts (start, duration, slot, number), elsewhere the gap's value."""
+        """Return readings that carry the parts (start, duration, slot, number), and gaps elsewhere."""
         gaps, carriers = {self._terms.length_ms - 1: self._terms.gap_u}, dict[int, int]()
         for part in parts:
             self._carry(*part, gaps, carriers)
@@ -199,19 +199,20 @@ class PipelineMechanism:
         gaps: dict[int, int],
         carriers: dict[int, int],
     ) -> None:
-        """Add the readings that carry the number of one slot, and that of the gap, which counts elsewhere."""
+        """Add the readings that carry the number of one slot, and the gap's reading after or before them."""
         terms, power = self._terms, self._terms.kind is Kind.POWER
         reach_ms = min(stretch_ms, terms.hold_ms + 1 if power else terms.interval_ms)
         integral = number * (terms.lattice(index) // self._per)
         integral -= terms.gap_u * (terms.slot_ms(index) - reach_ms)
-        steady, first = divmod(integral, reach_ms - 1) if reach_ms > 1 else (0, integral)
+        # The spike is the reading of the first millisecond.
+        steady, spike = divmod(integral, reach_ms - 1) if reach_ms > 1 else (0, integral)
         end_ms = start_ms + reach_ms
         if power:  # a reading holds from its time on
             gaps[end_ms] = terms.gap_u
-            carriers |= {start_ms + 1: steady, start_ms: first} if reach_ms > 1 else {start_ms: first}
+            carriers |= {start_ms + 1: steady, start_ms: spike} if reach_ms > 1 else {start_ms: spike}
         else:  # a reading covers the time before it
             gaps[start_ms] = terms.gap_u
-            carriers |= {end_ms: steady, start_ms + 1: first}
+            carriers |= {end_ms: steady, start_ms + 1: spike}
 
     def _keys(self, start_ms: int) -> list[tuple[str, str | None]]:
         """Return the time and the band of each slot's record, in order."""
@@ -220,10 +221,11 @@ class PipelineMechanism:
         return [(iso_time(start_ms + index * self._terms.step_ms), None) for index in range(self.n)]
 
     def _value(self, payload: bytes) -> tuple[tuple[str, str | None], float]:
-        """Read a record's time, band and value in quanta: whole, unless it is off the lattice."""
+        """Read a record's time, band and value in quanta, an integer unless it is off the lattice."""
         record = json.loads(payload, parse_float=Decimal)
-        quanta, rest = divmod(int(record["value"] * MICRO), self._terms.quantum_u)
-        return (record["t"], record.get("band")), quanta + rest / self._terms.quantum_u if rest else quanta
+        quanta, excess_u = divmod(int(record["value"] * MICRO), self._terms.quantum_u)
+        value = quanta + excess_u / self._terms.quantum_u if excess_u else quanta
+        return (record["t"], record.get("band")), value
 
 
 def _decode(payload: bytes) -> Reading:

@@ -24,9 +24,9 @@ def text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
 
 
 def next_step(guarantees: Sequence[Guarantee], settings: config.Config, path: str, *, refused: bool) -> str:
-    """Say what to do next with the configuration at a path: change it, run it, or release an archive.
+    """Return what to do next with the configuration at a path: correct it, run it, or release an archive.
 
-    A command stands on a line of its own, however long, so that it can be copied.
+    A command is alone on its line, however long, so that it can be copied.
     """
     if refused:
         return _filled(say("next.refused"))
@@ -37,17 +37,17 @@ def next_step(guarantees: Sequence[Guarantee], settings: config.Config, path: st
         return f"{command}\n{_INDENT}{say('next.event_clock')}"
     earliest_ms, latest_ms = zip(*map(_first_number_ms, guarantees), strict=True)
     spread_ms = max(stream.sink.spread for stream in settings.stream)
-    waits = {
+    durations = {
         "earliest": duration_text(min(earliest_ms)),
         "latest": duration_text(max(latest_ms) + spread_ms),
     }
-    return f"{command}\n{_INDENT}{say('next.first_number', **waits)}"
+    return f"{command}\n{_INDENT}{say('next.first_number', **durations)}"
 
 
 def _first_number_ms(guarantee: Guarantee) -> tuple[int, int]:
-    """Return how long after a meter's first reading its first number leaves, at least and at most.
+    """Return the least and the greatest time from a meter's first reading until its first number leaves.
 
-    A meter that is heard in the middle of a window begins with the next one (law 4), and its first number
+    A meter whose first reading falls into a window begins with the next window (law 4), and its first number
     leaves once the first slot of that window has closed.
     """
     terms = guarantee.terms
@@ -104,7 +104,7 @@ def _warnings(texts: Iterable[str]) -> list[str]:
 
 
 def _filled(text: str, indent: str = "", hanging: str = _INDENT) -> str:
-    """Return a paragraph; words, paths included, are not broken, nor are numbers from their units."""
+    """Return a paragraph in lines that break no word or path, and no number from its unit."""
     filled = textwrap.fill(
         _BEFORE_UNIT.sub(_NO_BREAK, text),
         WIDTH,

@@ -1,17 +1,16 @@
-"""What a configuration allows and its author probably does not mean: one list of warnings."""
+"""Warnings about settings that are allowed, but that their author probably does not mean."""
 
 from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
 
 from meteragent import config
-from meteragent.domain.figures import exact
 from meteragent.domain.grid import duration_text
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 from meteragent.privacy.accuracy import sd
 from meteragent.report.catalogue import say
-from meteragent.report.format import amount, odds_factor
+from meteragent.report.format import amount, full, odds_figures
 from meteragent.store import mount
 
 _SLOTS_MANY = 12
@@ -27,12 +26,12 @@ def of_config(settings: config.Config) -> list[str]:
 def of_stream(
     stream: config.Stream, stored_streams: Collection[str] = (), *, archived: bool = False
 ) -> list[str]:
-    """Return the warnings of a stream; `stored_streams` are the streams that the store knows."""
-    # Readings of an archive have a column of times, which [archive] names: no message brings one.
+    """Return the warnings of a stream; `stored_streams` are the names of the streams in the store."""
+    # The readings of an archive have a column of times, which [archive] names.
     timed = archived or config.has_times(stream.source)
     terms = config.terms(stream)
     phases = len(stream.source.phases or ())
-    factor = f"{odds_factor(terms.level):.3g}"
+    factor = odds_figures(terms.level)
     energy_at_once = terms.kind is not Kind.POWER and terms.lateness_ms == 0
     untimed = "warning.stamped" if terms.kind is Kind.REGISTER else "warning.arrival"
     names = ", ".join(sorted(stored_streams))
@@ -44,21 +43,21 @@ def of_stream(
         say("warning.phases", count=phases): terms.kind is Kind.POWER and phases > 1,
         say("warning.event_clock"): terms.clock is Clock.EVENT,
         _coarse_quantum(terms): terms.quantum > Fraction(sd(terms.mechanism)) / 2,
-        say("warning.level", level=exact(terms.level), factor=factor): terms.level > _LEVEL_HIGH,
-        say("warning.stream", known=names, stream=stream.name): is_new,
+        say("warning.level", level=full(terms.level), factor=factor): terms.level > _LEVEL_HIGH,
+        say("warning.stream", streams=names, stream=stream.name): is_new,
     }
-    warnings = [*config.load_warnings(stream), *(text for text, does in applies.items() if does)]
+    warnings = [*config.load_warnings(stream), *(text for text, is_true in applies.items() if is_true)]
     return [*warnings, _many_slots(terms)] if terms.slots_per_bound > _SLOTS_MANY else warnings
 
 
 def _many_slots(terms: Terms) -> str:
-    """Say what one slot that covers the whole window and hides the same energy would cost."""
+    """Return the warning of many slots, with the error of one slot that hides the same energy in a window."""
     energy = terms.hides_wh / UNIT_FACTOR[terms.unit]
     wide = energy / Fraction(terms.length_ms, HOUR_MS) if terms.kind is Kind.POWER else energy
     radius = -(-wide // terms.quantum) * terms.quantum
     merged = replace(terms, step_ms=terms.length_ms, radius=radius, preset=None, bands=())
     length, error = duration_text(terms.length_ms), amount(merged.sd, terms.unit)
-    return say("warning.slots", count=terms.n, length=length, error=error)
+    return say("warning.slots", count=f"{terms.n:,}", length=length, error=error)
 
 
 def _coarse_quantum(terms: Terms) -> str:

@@ -3,13 +3,13 @@
 Each function fills in one text of the catalogue. Nothing is computed here: numbers come from `guarantee`.
 """
 
-from meteragent.domain.figures import exact, figures
+from meteragent.domain.figures import figures
 from meteragent.domain.grid import duration_text
 from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, Kind
 from meteragent.report.catalogue import say
-from meteragent.report.format import MEAN_W, amount, energy, mean_of, odds, rate
+from meteragent.report.format import MEAN_W, amount, energy, full, mean_of, odds, rate
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
 
 PROMISE = say("promise.title")
@@ -37,7 +37,7 @@ _OF = {**_OF_ONE_HOME, **{f"mean_of_{homes}": mean_of(homes) for homes in CROWDS
 
 
 def head(guarantee: Guarantee) -> str:
-    """Name the stream, and say what leaves in a window."""
+    """Return the name of the stream, and what leaves in a window."""
     terms = guarantee.terms
     keys = {Space.CURVE: "stream.curve", Space.PROFILE: "stream.profile", Space.BANDS: "stream.bands"}
     return say(
@@ -47,13 +47,14 @@ def head(guarantee: Guarantee) -> str:
         unit=terms.unit,
         windows=windows(terms),
         numbers=say(
-            "stream.one_number" if terms.n == 1 else keys.get(terms.space, "stream.numbers"), count=terms.n
+            "stream.one_number" if terms.n == 1 else keys.get(terms.space, "stream.numbers"),
+            count=f"{terms.n:,}",
         ),
     )
 
 
 def shard_meters(fleet: Fleet) -> str:
-    """Say which meters an agent of a fleet has."""
+    """Return a description of the meters of one agent of a fleet."""
     if not fleet.by_hash:
         return say("stream.shard_filter", filter=fleet.topic_filter)
     number, count = fleet.shard.number, fleet.shard.count
@@ -61,7 +62,7 @@ def shard_meters(fleet: Fleet) -> str:
 
 
 def windows(terms: Terms) -> str:
-    """Say which windows there are."""
+    """Return a description of the windows."""
     if terms.timezone is None:
         return say("stream.windows", duration=duration_text(terms.length_ms))
     period = {1: "days", 7: "weeks"}.get(terms.length_ms // DAY_MS, "months")
@@ -69,19 +70,19 @@ def windows(terms: Terms) -> str:
 
 
 def slot(terms: Terms) -> str:
-    """Say what a slot is; of a mean day, its shortest band."""
+    """Return a description of a slot; of a mean day, that of its shortest band."""
     return say("stream.band" if terms.bands else "stream.slot", duration=duration_text(terms.step_ms))
 
 
 def where(terms: Terms, slot_text: str | None = None) -> str:
-    """Say within what an energy is hidden: within any slot, or in all bands together."""
+    """Return the part of a window in which an energy is hidden: any slot, or all bands together."""
     if terms.metric is Metric.L1:
         return say("promise.in_all")
     return say("promise.within", slot=slot_text or slot(terms))
 
 
 def slot_values(terms: Terms) -> str:
-    """Say what is released of a slot."""
+    """Return the name of the values that slots have."""
     return say("promise.slot_energies" if terms.is_energy else "promise.slot_means")
 
 
@@ -89,7 +90,7 @@ def slot_values(terms: Terms) -> str:
 
 
 def promise(guarantee: Guarantee) -> list[str]:
-    """State the promise, one sentence or two to a line."""
+    """Return the promise, with one or two sentences in each line."""
     lines = (
         hidden(guarantee),
         indistinguishable(guarantee),
@@ -103,7 +104,7 @@ def promise(guarantee: Guarantee) -> list[str]:
 
 
 def hidden(guarantee: Guarantee) -> str:
-    """Say which energy is hidden."""
+    """Return the sentence on the energy that is hidden."""
     terms, slot_text = guarantee.terms, slot(guarantee.terms)
     if terms.kind is Kind.REGISTER:
         slot_text = say("promise.register_slot", slot=slot_text)
@@ -112,25 +113,25 @@ def hidden(guarantee: Guarantee) -> str:
 
 
 def indistinguishable(guarantee: Guarantee) -> str:
-    """Say by how much what leaves changes the odds between two courses."""
+    """Return the sentence on the odds between two courses."""
     terms = guarantee.terms
     return say(
         "promise.odds_in_all" if terms.metric is Metric.L1 else "promise.odds",
         courses=say("promise.loads_courses" if guarantee.follows_loads else "promise.readings_courses"),
         values=slot_values(terms),
-        radius=f"{exact(terms.radius)} {terms.value_unit}",
+        radius=f"{full(terms.radius)} {terms.value_unit}",
         odds=odds(terms.level),
     )
 
 
 def exactly(guarantee: Guarantee) -> str:
-    """State the privacy parameter and the lattice."""
+    """Return the sentence on the privacy parameter and the lattice."""
     terms = guarantee.terms
-    return say("promise.exactly", epsilon=terms.epsilon, unit=terms.value_unit, quantum=exact(terms.quantum))
+    return say("promise.exactly", epsilon=terms.epsilon, unit=terms.value_unit, quantum=full(terms.quantum))
 
 
 def windows_add(guarantee: Guarantee) -> str:
-    """Say what the levels of windows add up to."""
+    """Return the sentence on the sum of the levels of windows."""
     terms = guarantee.terms
     if terms.length_ms > DAY_MS:
         return say("promise.levels_a_window", level=rate(terms.level), windows=windows(terms))
@@ -138,28 +139,28 @@ def windows_add(guarantee: Guarantee) -> str:
 
 
 def streams_add(guarantee: Guarantee) -> str:
-    """Say what several streams on one meter cost it; nothing where there is one."""
+    """Return the sentence on the charge of a meter that several streams read; empty for one stream."""
     epsilon = guarantee.meter_epsilon_per_day
     return "" if epsilon is None else say("promise.streams_add", epsilon=figures(epsilon))
 
 
 def of_curves(guarantee: Guarantee) -> str:
-    """Say what a dead band or a step makes of the promise for what the home really used, if there is one."""
+    """Return the sentence on what the home really used, if a dead band or a step affects it."""
     terms, level = guarantee.terms, guarantee.level_of_curves
     if level is None:
         return ""
     key = "promise.dead_band" if terms.kind is Kind.POWER else "promise.count_step"
-    return say(key, step=f"{exact(guarantee.step)} {terms.unit}", odds=odds(level))
+    return say(key, step=f"{full(guarantee.step)} {terms.unit}", odds=odds(level))
 
 
 def of_loads(guarantee: Guarantee) -> str:
-    """Say how much of the promise holds for the load itself."""
+    """Return the sentence on the promise for the load itself."""
     if guarantee.unknown_of_loads:
         return say("promise.loads_unknown", keys=say("and").join(guarantee.unknown_of_loads))
     terms = guarantee.terms
     loads = say("promise.loads", energy=energy(terms.hides_wh), odds=odds(guarantee.level_of_loads))
     if terms.kind is not Kind.POWER and terms.dead_band:
-        return say("promise.loads_step", loads=loads, level=f"{float(guarantee.level_of_step):.2g}")
+        return say("promise.loads_step", loads=loads, level=figures(guarantee.level_of_step))
     return loads
 
 
@@ -167,12 +168,12 @@ def of_loads(guarantee: Guarantee) -> str:
 
 
 def within(half_width: str) -> str:
-    """Say where 95 % of all numbers are."""
+    """Return the range of 95 % of all numbers."""
     return say("cost.within", half_width=half_width)
 
 
 def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
-    """Return the errors: what of, how large, and whether that is useful."""
+    """Return the errors: for each its label, its size, and a note if it is useful."""
     errors = [
         (label, name, guarantee.errors[name]) for name, label in _OF.items() if name in guarantee.errors
     ]
@@ -180,7 +181,7 @@ def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
 
 
 def _size(guarantee: Guarantee, name: str) -> str:
-    """Say how large an error is; of a number also where 95 % are."""
+    """Return the size of an error; for a number, with the range of 95 %."""
     error, band = guarantee.errors[name], guarantee.errors["ci95"]
     size = amount(error.value, error.unit)
     if name != "number":
@@ -189,7 +190,7 @@ def _size(guarantee: Guarantee, name: str) -> str:
 
 
 def summary(guarantee: Guarantee) -> str:
-    """Say in a line what is hidden, and what that costs one home."""
+    """Return one line on what is hidden, and on the error of one home."""
     names = [name for name in _OF_ONE_HOME if name in guarantee.errors]
     sizes = ", ".join(f"{_OF_ONE_HOME[name]} {_size(guarantee, name)}" for name in names)
     terms = guarantee.terms
@@ -200,12 +201,12 @@ def summary(guarantee: Guarantee) -> str:
 
 
 def guesses() -> str:
-    """Name the figures of `guess_rows`."""
+    """Return the title of `guess_rows`."""
     return say("guess.title")
 
 
 def guess_limit(percent: int, events: str) -> str:
-    """Say how often whoever guesses is right at most about one of these events."""
+    """Return the sentence on how often a guess about one of these events is right at most."""
     return say("guess.limit", percent=percent, events=events)
 
 
@@ -218,7 +219,7 @@ def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
 
 
 def not_hidden(guarantee: Guarantee) -> list[str]:
-    """List what is not hidden, whatever the terms."""
+    """Return what is not hidden under any terms, as a list of texts."""
     terms = guarantee.terms
     key = "hidden.large_in_all" if terms.metric is Metric.L1 else "hidden.large"
     large = say(key, energy=energy(terms.hides_wh), slot=slot(terms))

@@ -103,7 +103,9 @@ def test_choosing_blocks_on_a_private_trace_is_a_release(
 ) -> None:
     """Whoever gets a number of blocks is told that a private trace must not choose it."""
     told = " ".join(said(capsys, "--hide", "kettle", "--share", share).split())
-    assert "Never choose it on a private trace: that choice is itself a release" in told
+    assert (
+        "Never choose it on a private trace: the choice would reveal something that no budget counts" in told
+    )
     assert "private trace" not in said(capsys, "--hide", "kettle", "--share", "half-hour")
 
 
@@ -184,7 +186,7 @@ def test_a_picture_says_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixt
     for text in (
         "energy hidden in each number, in Wh",
         "error (one standard deviation), in kWh",
-        "lower bound: no noise that keeps the promise is below",
+        "lower bound: no noise that keeps the promise has a smaller error",
         "this setting: 0.424 kWh for one home",
         "the error to reach",
         "a kettle",

@@ -13,6 +13,7 @@ from meteragent.report.event import EVENTS, parse
 from meteragent.report.guarantee import Guarantee, success_percent
 from tests.support.configurations import energy, written
 
+HABITS = "an attacker can learn within a month whether these happen every day: "
 LOCAL = "timezone = 'Europe/Amsterdam'"
 
 
@@ -27,14 +28,12 @@ def test_a_habit_is_what_a_month_tells_and_a_fortnight_does_not() -> None:
     known = guarantee.of(stream)
     kettle = next(percent for event, percent in known.exposures if event.name == "a kettle")
     assert [*kettle.values()] == [65, 89, 96]
-    (habit,) = [text for text in known.warnings if text.startswith("habits")]
-    assert (
-        habit == "habits that are learnt within a month: a kettle, a TV evening, a washing machine, away 8 h"
-    )
+    (habit,) = [text for text in known.warnings if text.startswith(HABITS)]
+    assert habit == f"{HABITS}a kettle, a TV evening, a washing machine, away 8 h"
     (evening,) = [event for event in EVENTS if event.name == "a TV evening"]
     edge = guarantee.of(config.parse(written(privacy="hide = '200Wh'")).stream[0], [evening])
     assert edge.exposures[0].success_percent[30] == guarantee.LEARNT_AT_PERCENT
-    assert edge.warnings[-1] == "habits that are learnt within a month: a TV evening"
+    assert edge.warnings[-1] == f"{HABITS}a TV evening"
 
 
 def test_an_event_off_the_grid_is_covered() -> None:

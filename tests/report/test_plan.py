@@ -107,8 +107,8 @@ def test_what_to_hide_is_an_energy_or_an_event_of_ones_own() -> None:
         (ask.share, "fortnight", "half-hour, day, month or typical-day"),
         (ask.goal, "5", "a percentage of a home's 330 W such as 5%, a power such as 20W"),
         (ask.goal, "0W", "a percentage of a home"),
-        (ask.homes, "0", "a whole number from 1 on"),
-        (ask.homes, "ten", "a whole number from 1 on"),
+        (ask.homes, "0", "a whole number of at least 1"),
+        (ask.homes, "ten", "a whole number of at least 1"),
     ],
 )
 def test_what_is_not_understood_is_refused(read: Any, text: str, expected: str) -> None:
@@ -157,7 +157,7 @@ def test_one_of_three_is_not_enough(given: dict[str, str]) -> None:
 # What to hide and what to share ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("share", [*NUMBERS, *ask.OTHERS], ids=lambda share: share.name)
+@pytest.mark.parametrize("share", [*NUMBERS, *ask.MORE_SHARES], ids=lambda share: share.name)
 @pytest.mark.parametrize("event", QUICK, ids=lambda event: event.name)
 def test_the_configuration_means_what_was_planned(share: ask.Share, event: Event) -> None:
     """The configuration is accepted, has the terms that were planned, and hides what was asked for."""
@@ -174,7 +174,7 @@ def test_the_configuration_means_what_was_planned(share: ask.Share, event: Event
 def test_nothing_less_hides_it(event: Event) -> None:
     """The energy is the least, to three figures and the quantum: with 2 % less the event is not hidden."""
     for share in (ask.HALF_HOUR, ask.DAY):
-        one = setting.enough(hide(event), Setting(share, 1, event.energy_wh, ONE))
+        one = setting.minimal(hide(event), Setting(share, 1, event.energy_wh, ONE))
         assert setting.hides(one, event)
         assert not setting.hides(replace(one, hide_wh=one.hide_wh * 98 / 100), event)
 
@@ -221,7 +221,7 @@ def test_the_number_of_slots_is_the_best_there_is() -> None:
     assert all(setting.hides(one, AWAY_8H) for one in tried)
     best = found(hide="away 8 h", share="half-hour")
     assert best.error_w() == min(one.error_w() for one in tried)
-    assert setting.enough(hide(AWAY_8H), replace(best, slots=16)).error_w() > best.error_w()
+    assert setting.minimal(hide(AWAY_8H), replace(best, slots=16)).error_w() > best.error_w()
     week = found(hide="250W 7d", share="hour")
     assert week.slots == 2
 

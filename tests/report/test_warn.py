@@ -23,18 +23,21 @@ WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "readings carry no times of their own": ({"source": f"profile = 'json'\n{STATED}"}, ()),
     "clock = 'event' is for replay and archives": ({"source": KNOWN, "window": "clock = 'event'"}, ()),
     (
-        "13 slots share one draw of the noise; one slot of 2 h 10 min that hides the same energy has"
-        " an error of 72.1 W"
+        "each window has 13 slots, which needs more noise in each: one slot of 2 h 10 min that hides the same"
+        " energy has an error of 72.1 W"
     ): (
         {"source": KNOWN, "window": "length = '130min'\nstep = '10min'"},
         (),
     ),
-    "the quantum of 1 W is coarser than the noise": ({"source": KNOWN, "privacy": "radius = 1"}, ()),
+    "values are rounded to multiples of 1 W, which is coarse compared with the noise": (
+        {"source": KNOWN, "privacy": "radius = 1"},
+        (),
+    ),
     "the phases report at different times: a load that moves between them counts up to 2 times": (
         {"source": f"{KNOWN}\ntopic = 'm/{{phase}}'\nmeter = 'home'\nphases = ['a', 'b']"},
         (),
     ),
-    "the modulus is less than window.range allows in an hour": (
+    "source.modulus is less than window.range allows in an hour": (
         {"source": f"kind = 'register'\nunit = 'kWh'\nmodulus = 19\n{KNOWN}", "window": "lateness = '1min'"},
         (),
     ),
@@ -42,9 +45,13 @@ WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {"source": "profile = 'senml'\ntopic = 'home/power'\nmeter = 'home'\nevery = '0s'"},
         (),
     ),
-    "level 4.5 lets the odds change by a factor of 90": ({"source": KNOWN, "privacy": "level = 4.5"}, ()),
-    "the store knows a, b, not main": ({"source": KNOWN}, ("b", "a")),
+    "a level of 4.5 lets an attacker's odds change by a factor of 90": (
+        {"source": KNOWN, "privacy": "level = 4.5"},
+        (),
+    ),
+    "the store has no stream main, but a, b": ({"source": KNOWN}, ("b", "a")),
 }
+HABITS = "an attacker can learn within a month whether these happen every day: "
 PHASES = "topic = 'x/status/{phase}'\nmeter = 'home'\nphases = ['em1:0', 'em1:1', 'em1:2']"
 QUIET: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "all is well": ({"source": KNOWN}, ()),
@@ -107,7 +114,7 @@ def test_registers_without_a_time_are_warned_of() -> None:
         "the register's readings carry no times of their own: energy that is reported late"
     )
     (warning,) = warned((), {"source": f"{energy('Wh')}\n{STATED}", **window})
-    assert warning.endswith("only the newest counts, from when it arrives")
+    assert warning.endswith("only the newest counts, from the time of its arrival")
 
 
 def test_an_archive_has_times_of_its_own() -> None:
@@ -153,15 +160,17 @@ def test_an_event_clock_does_not_wait_for_intervals() -> None:
 def test_a_level_beyond_all_bounds_is_told() -> None:
     """A level that hides nothing is told as such, with a factor that can be written."""
     text = told((), {"source": TIMED, "privacy": "level = 100000\nradius = 10"})
-    assert "Warning: level 100000 lets the odds change by a factor of 9.89e+42" in joined(text)
+    assert "Warning: a level of 100,000 lets an attacker's odds change by a factor of 9.89e+42" in joined(
+        text
+    )
 
 
 def test_habits_are_warned_of() -> None:
     """What is hidden once and known after a month is named as a habit, and nothing else is."""
     known = found()
-    (text,) = [warning for warning in known["warnings"] if warning.startswith("habits")]
+    (text,) = [warning for warning in known["warnings"] if warning.startswith(HABITS)]
     for row in known["hidden"]:
         right = row["right_of_100"]
         assert (row["event"] in text) == (right["1"] < 95 <= right.get("30", 0))
     strict = found(privacy="level = 0.001")
-    assert not [warning for warning in strict["warnings"] if warning.startswith("habits")]
+    assert not [warning for warning in strict["warnings"] if warning.startswith(HABITS)]

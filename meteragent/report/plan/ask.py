@@ -32,8 +32,9 @@ class Hide(NamedTuple):
 class Share(NamedTuple):
     """Something to share: numbers of `step_ms` each, on the epoch grid or the calendar (`unit`).
 
-    `blocks` is how many numbers a window of the calendar has, 0 where that is advised; `step_ms` is then how
-    long one lasts in all in an ordinary window. `quantum_w` is the coarsest lattice that it needs.
+    `blocks` is the number of values in a window of the calendar, 0 if `setting.advised` chooses it; `step_ms`
+    is the total duration of one value in an ordinary window. `quantum_w` is the coarsest lattice that
+    suffices.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Share(NamedTuple):
 
     @property
     def in_kwh(self) -> bool:
-        """Whether people read it as an energy (a day, a month) rather than as a power."""
+        """Whether people read the numbers as energies (a day, a month) rather than as powers."""
         return self.step_ms >= DAY_MS and self.space is Space.LINF
 
 
@@ -70,8 +71,8 @@ TYPICAL_DAY = Share(
 SHARES = (HALF_HOUR, DAY, TYPICAL_DAY, MONTH)
 """The shares to choose from, the finest first."""
 CURVE = Share("days as curves", ("curve", "day curve"), DAY_MS, Fraction(1, 10), "1d", 0, Space.CURVE)
-"""The number of its blocks is advised (`setting.advised`)."""
-OTHERS = (
+"""A share whose number of blocks `setting.advised` chooses."""
+MORE_SHARES = (
     Share("quarter hours", ("quarter hour", "15min"), 15 * MINUTE_MS, Fraction(1)),
     Share("hours", ("hour", "1h", "60min", "hourly"), HOUR_MS, Fraction(1)),
     CURVE,
@@ -98,7 +99,7 @@ class Goal:
         """Convert the goal to a power over a number's time; `%` is of a home of `MEAN_W`.
 
         Raises:
-            ValueError: the goal is an energy, and the share is none (bands of a day, blocks of a curve).
+            ValueError: the goal is an energy, but the share is a power (bands of a day, blocks of a curve).
         """
         if self.unit == "%":
             return float(self.amount * MEAN_W / 100)
@@ -114,7 +115,7 @@ def hide(text: str) -> Hide:
     """Read what to hide: ``kettle``, ``tv evening``, ``110Wh``, ``0.3kWh``, ``2000W 30min``.
 
     Raises:
-        ValueError: it is none of these; the text says what would be.
+        ValueError: the text is none of these; the error says what is expected.
     """
     if match := _ENERGY.fullmatch(text.strip()):
         energy_wh = Fraction(match[1]) * UNIT_FACTOR[match[2]]
@@ -122,26 +123,26 @@ def hide(text: str) -> Hide:
             raise ValueError("an energy above zero and up to 10000kWh, such as 110Wh")
         return Hide(f"any change of {match[1]} {match[2]}", energy_wh)
     try:
-        hidden = event.parse(text)
+        hidden_event = event.parse(text)
     except ValueError:
-        hidden = _named(text)
-    if hidden.duration_ms > _EVENT_MAX_MS:
+        hidden_event = _by_name(text)
+    if hidden_event.duration_ms > _EVENT_MAX_MS:
         raise ValueError("an event of at most 31 days, such as '250W 7d'")
-    return Hide(hidden.name, hidden.energy_wh, hidden)
+    return Hide(hidden_event.name, hidden_event.energy_wh, hidden_event)
 
 
-def _named(text: str) -> Event:
+def _by_name(text: str) -> Event:
     """Find the public event whose name has all the words of the text."""
     words = _words(text)
     matches = [event for event in EVENTS if words and words <= _words(event.name)]
-    exact = [event for event in matches if words == _words(event.name)]
-    if len(matches) == 1 or exact:
-        return (exact or matches)[0]
+    exact_matches = [event for event in matches if words == _words(event.name)]
+    if len(matches) == 1 or exact_matches:
+        return (exact_matches or matches)[0]
     names = [event.name for event in matches or EVENTS]
-    close = [] if matches else difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
-    choice = f"{close[0]!r}, or one of " if close else "one of "
-    listed = ", ".join(map(repr, names))
-    raise ValueError(f"{choice}{listed}; an energy such as 110Wh; or an event such as '2000W 30min'")
+    close_names = [] if matches else difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
+    choice = f"{close_names[0]!r}, or one of " if close_names else "one of "
+    name_list = ", ".join(map(repr, names))
+    raise ValueError(f"{choice}{name_list}; an energy such as 110Wh; or an event such as '2000W 30min'")
 
 
 def _words(text: str) -> set[str]:
@@ -156,7 +157,7 @@ def share(text: str) -> Share:
         ValueError: it is none of these.
     """
     plain = " ".join(_WORDS.findall(text.lower()))
-    for candidate in (*SHARES, *OTHERS):
+    for candidate in (*SHARES, *MORE_SHARES):
         if plain in {form for word in candidate.words for form in _forms(word)}:
             return candidate
     raise ValueError("half-hour, day, month or typical-day; also 15min, hour or curve")
@@ -184,9 +185,9 @@ def homes(text: str) -> int:
     """Read a number of homes.
 
     Raises:
-        ValueError: it is no whole number from 1 on.
+        ValueError: the text is not a whole number of at least 1.
     """
     plain = text.replace(",", "").replace("_", "")
     if not re.fullmatch(r"\d{1,9}", plain, re.ASCII) or not int(plain):
-        raise ValueError("a whole number from 1 on, such as 1000")
+        raise ValueError("a whole number of at least 1, such as 1000")
     return int(plain)

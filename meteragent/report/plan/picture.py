@@ -13,11 +13,11 @@ from meteragent.report.format import mean_of
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import Hide
 from meteragent.report.plan.render import error
-from meteragent.report.plan.setting import Setting, enough
+from meteragent.report.plan.setting import Setting, minimal
 from meteragent.report.plan.solve import Answer, around
 
 ONE, MANY, FLOOR = "#0072B2", "#D55E00", "#222222"
-"""Blue, orange and dark, which differ in brightness and in stroke too."""
+"""Blue, orange and dark grey, which also differ in brightness and stroke."""
 _REACH, _POINTS = 16, 33
 _APART = 1.2
 """Labels with a smaller ratio of energies would overlap."""
@@ -29,18 +29,18 @@ def draw(answer: Answer, path: Path) -> None:
     The suffix of `path` chooses the format.
 
     Raises:
-        ValueError: the suffix is no format, or no setting is near.
+        ValueError: the suffix names no format, or there is no setting.
     """
     setting = answer.setting if answer.possible else next((near.setting for near in answer.nearest), None)
     if setting is None:
-        raise ValueError("a picture needs a setting that is possible")
+        raise ValueError("nothing to draw: no setting is possible")
     homes = answer.homes if answer.homes > 1 else CROWDS[0]
     figure = Figure(figsize=(9, 6), dpi=120, layout="constrained")
     axes = figure.subplots()
     axes.loglog()
     _lines(axes, setting, homes)
     _examples(axes, setting)
-    _wanted(axes, answer, setting)
+    _goal(axes, answer, setting)
     axes.set_title(f"What hiding costs: {setting.share.name}", loc="left", fontweight="bold", pad=64)
     axes.set_xlabel("energy hidden in each number, in Wh")
     unit = "kWh" if setting.share.in_kwh else "W"
@@ -57,7 +57,7 @@ def _unit(setting: Setting) -> float:
 
 
 def _lines(axes: Axes, setting: Setting, homes: int) -> None:
-    """Draw one home and many, each with its lower bound, and the chosen point."""
+    """Draw the lines of one home and of many, each with its lower bound and the point of the setting."""
     factors = tuple(Fraction(f"{factor:.3g}") for factor in np.geomspace(1 / _REACH, _REACH, _POINTS))
     settings, unit = around(setting, factors), _unit(setting)
     hidden_wh = [float(point.hide_wh) for point in settings]
@@ -65,19 +65,21 @@ def _lines(axes: Axes, setting: Setting, homes: int) -> None:
         errors = [point.error_w(count) * unit for point in settings]
         axes.plot(hidden_wh, errors, color=color, linewidth=5, alpha=0.45, label=name)
         floors = [point.floor_w / math.sqrt(count) * unit for point in settings]
-        label = "lower bound: no noise that keeps the promise is below" if count == 1 else None
+        label = "lower bound: no noise that keeps the promise has a smaller error" if count == 1 else None
         axes.plot(hidden_wh, floors, color=FLOOR, linewidth=1.2, linestyle="--", label=label)
-        chosen_error = setting.error_w(count) * unit
-        chosen = (
+        setting_error = setting.error_w(count) * unit
+        setting_label = (
             f"this setting: {error(setting.error_w(), setting.share)} for one home" if count == 1 else None
         )
-        axes.plot([float(setting.hide_wh)], [chosen_error], "o", color=color, markersize=10, label=chosen)
+        axes.plot(
+            [float(setting.hide_wh)], [setting_error], "o", color=color, markersize=10, label=setting_label
+        )
 
 
 def _examples(axes: Axes, setting: Setting) -> None:
     """Mark the energy from which each public example is hidden."""
-    wanted = [Hide(event.name, event.energy_wh, event) for event in EVENTS]
-    starts = [(enough(hide, setting).hide_wh, hide.name) for hide in wanted]
+    hides = [Hide(event.name, event.energy_wh, event) for event in EVENTS]
+    starts = [(minimal(hide, setting).hide_wh, hide.name) for hide in hides]
     labels: list[tuple[float, str]] = []
     for start_wh, name in sorted(starts):
         if not setting.hide_wh / _REACH <= start_wh <= setting.hide_wh * _REACH:
@@ -92,7 +94,7 @@ def _examples(axes: Axes, setting: Setting) -> None:
         axes.text(label_wh, 1.01, text, transform=transform, rotation=25, fontsize=8, ha="left", va="bottom")
 
 
-def _wanted(axes: Axes, answer: Answer, setting: Setting) -> None:
+def _goal(axes: Axes, answer: Answer, setting: Setting) -> None:
     """Draw the error to reach."""
     if answer.question.goal is not None:
         goal = answer.question.goal.watts(setting.share) * _unit(setting)

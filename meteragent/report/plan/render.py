@@ -6,15 +6,14 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from meteragent.domain.figures import exact
 from meteragent.domain.grid import duration_text
 from meteragent.report import facts, guarantee, wording
 from meteragent.report.event import EVENTS, Event
-from meteragent.report.format import MEAN_W, amount, energy, mean_of, odds, share_of_home
+from meteragent.report.format import MEAN_W, amount, energy, full, mean_of, odds, share_of_home
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import Share
 from meteragent.report.plan.setting import Setting, candidates, covered, odds_level, radius_percent
-from meteragent.report.plan.solve import Answer, Sliding, around, is_chosen, needed, sliding
+from meteragent.report.plan.solve import Answer, Sliding, around, homes_needed, is_chosen, sliding
 from meteragent.wire.number import figure
 
 GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
@@ -24,7 +23,7 @@ NEXT = "Next: save the configuration as home.toml, set its topics, and run meter
 
 
 def error(watts: float, share: Share) -> str:
-    """Write an error as people read the share: a power, or the energy of a day or a month."""
+    """Return an error with its unit: a power or, for shares that people read as energies, an energy."""
     return amount(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else amount(watts, "W")
 
 
@@ -72,7 +71,7 @@ def as_text(answer: Answer) -> str:
 
 
 def _considered(answer: Answer) -> list[str]:
-    """List the shares that were compared to choose one."""
+    """Return the lines on the shares that were compared."""
     if not answer.considered:
         return []
     goal = answer.question.goal
@@ -81,7 +80,7 @@ def _considered(answer: Answer) -> list[str]:
     ]
     for setting in answer.considered:
         watts = setting.error_w(answer.homes)
-        is_enough = goal is not None and needed(setting, goal.watts(setting.share)) <= answer.homes
+        is_enough = goal is not None and homes_needed(setting, goal.watts(setting.share)) <= answer.homes
         mark = "yes" if is_enough else "no"
         lines.append(
             f"  {setting.share.name:<28}{error(watts, setting.share):>11}{share_of_home(watts):>12}   {mark}"
@@ -99,8 +98,8 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
         lines.append(f"  {mean_of(homes):<28}{figures} of a home's {MEAN_W} W")
     within = wording.within(error(setting.terms.half_width(0.95), share))
     lines.append(f"  One home's number: {within}.")
-    counts = [f"{float(100 * goal):g} %: {needed(setting, float(goal * MEAN_W)):,}" for goal in GOALS]
-    lines.append(f"  Homes needed for the mean to have an error of {'; '.join(counts)}.")
+    counts = [f"{float(100 * goal):g} %: {homes_needed(setting, float(goal * MEAN_W)):,}" for goal in GOALS]
+    lines.append(f"  Homes homes_needed for the mean to have an error of {'; '.join(counts)}.")
     lines += _slack(answer, setting)
     lines.append(
         f"  Lower bound: no noise that keeps this promise has an error below {error(setting.floor_w, share)};"
@@ -110,18 +109,18 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
 
 
 def _slack(answer: Answer, setting: Setting) -> list[str]:
-    """Say how far the error is from the goal."""
+    """Return the line on the distance of the error from the goal."""
     goal = answer.question.goal
     if goal is None:
         return []
     watts, goal_w = setting.error_w(answer.homes), goal.watts(setting.share)
-    count, spare = needed(setting, goal_w), f"{100 - 100 * watts / goal_w:.0f} %"
-    enough = "one home is" if count == 1 else f"{count:,} homes are"
-    return [f"  Within {goal.text}: {mean_of(answer.homes)} has {spare} to spare; {enough} enough."]
+    count, spare = homes_needed(setting, goal_w), f"{100 - 100 * watts / goal_w:.0f} %"
+    least_homes = "one home is" if count == 1 else f"{count:,} homes are"
+    return [f"  Within {goal.text}: {mean_of(answer.homes)} has {spare} to spare; {least_homes} enough."]
 
 
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
-    hides = f"What it hides: {energy(setting.hide_wh)} in each number, at level {exact(setting.level)}."
+    hides = f"What it hides: {energy(setting.hide_wh)} in each number, at level {full(setting.level)}."
     limit = wording.guess_limit(radius_percent(setting), _names(covered(setting)))
     return _wrapped(f"{hides} {limit} {_odds(answer, setting)}")
 
@@ -131,7 +130,7 @@ def _names(events: Iterable[Event]) -> str:
 
 
 def _odds(answer: Answer, setting: Setting) -> str:
-    """Say how the odds of a whole event change: the levels of the windows that it touches add up."""
+    """Return the sentence on the odds of a whole event: the levels of the windows that it touches add up."""
     hide = answer.question.hide
     if hide is None:
         return ""
@@ -150,26 +149,27 @@ def _paste(setting: Setting, title: str = "Paste this") -> list[str]:
 
 
 def _table(answer: Answer, setting: Setting) -> list[str]:
-    """Tabulate the error against the energy hidden, in five rows."""
+    """Return a table of the error against the energy hidden, in five rows."""
     homes = answer.homes if answer.homes > 1 else CROWDS[0]
     mean = f"{homes:,} homes"
     lines = [
         "Error against energy hidden (* marks this setting)",
         f"  {'hides':>10}{'one home':>12}{mean:>16}{'lower bound':>13}   also hides",
     ]
-    listed: set[str] = set()
+    listed_names: set[str] = set()
     for row in around(setting, FACTORS):
-        names = [event.name for event in covered(row) if event.name not in listed]
-        listed.update(names)
+        names = [event.name for event in covered(row) if event.name not in listed_names]
+        listed_names.update(names)
         mark = " *" if row == setting else "  "
-        single, mean, floor = (error(w, row.share) for w in (row.error_w(), row.error_w(homes), row.floor_w))
-        cells = f"{energy(row.hide_wh):>10}{single:>12}{mean:>16}{floor:>13}"
+        errors_w = row.error_w(), row.error_w(homes), row.floor_w
+        one_home, mean, floor = (error(error_w, row.share) for error_w in errors_w)
+        cells = f"{energy(row.hide_wh):>10}{one_home:>12}{mean:>16}{floor:>13}"
         lines.append(f"{mark}{cells}   {'; '.join(names) or '-'}")
     return lines
 
 
 def _slots(answer: Answer, setting: Setting) -> list[str]:
-    """Say how the number of slots was chosen for an event that is longer than one slot."""
+    """Return the lines on the choice of the number of slots, for an event that is longer than one slot."""
     question = answer.question
     if question.hide is None:
         return []
@@ -181,10 +181,10 @@ def _slots(answer: Answer, setting: Setting) -> list[str]:
 
 
 def _sliding(offer: Sliding) -> list[str]:
-    """Offer a stronger promise."""
+    """Return the lines that offer a stronger promise."""
     plan, setting, simple = offer.plan, offer.setting, offer.simple
     share, windows = setting.share, plan.touched(plan.span)
-    length, level = duration_text(share.step_ms * setting.slots), exact(setting.level)
+    length, level = duration_text(share.step_ms * setting.slots), full(setting.level)
     text = (
         f"Stronger, if you want it: odds within {odds(windows * setting.level)} over the whole event,"
         f" wherever it starts and whatever its shape below {setting.radius_w} W. Any {plan.span} {share.name}"
@@ -196,16 +196,16 @@ def _sliding(offer: Sliding) -> list[str]:
 
 
 def _blocks(setting: Setting) -> list[str]:
-    """Say where the number of blocks comes from, and where it must not."""
+    """Return the lines on the origin of the number of blocks, with a warning against private traces."""
     if setting.share.blocks:
-        why = "the preset's. More are noisier, fewer say less."
+        origin = "the preset's. More blocks have more noise, fewer show less detail."
     else:
-        why = (
+        origin = (
             f"from a bound for a day on which each of the {len(EVENTS)} public examples happens once. "
             "That is a worst case: try fewer on simulated or public homes."
         )
-    never = "Never choose it on a private trace: that choice is itself a release, which nothing charges."
-    return _wrapped(f"The number of blocks: {setting.slots}, {why} {never}")
+    warning = "Never choose it on a private trace: the choice would reveal something that no budget counts."
+    return _wrapped(f"The number of blocks: {setting.slots}, {origin} {warning}")
 
 
 def _wrapped(text: str) -> list[str]:
@@ -213,16 +213,15 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _nearest(answer: Answer) -> list[str]:
-    """List what is possible instead, each with its error."""
+    """Return the lines on the settings that are possible instead, each with its error."""
     if not answer.nearest:
-        return ["Nothing close to it is possible either. Hide less, or accept a larger error."]
+        return ["No similar setting is possible. Hide less, or accept a larger error."]
     lines = ["What is possible instead"]
-    for near in answer.nearest:
-        setting = near.setting
-        share = "" if near.change.startswith("share") else f"{setting.share.name}, "
-        numbers = f"{share}{mean_of(near.homes)}, {energy(setting.hide_wh)} hidden"
-        lines.append(f"  {near.change}: {numbers}: {error(setting.error_w(near.homes), setting.share)}")
-        if near.change.startswith("hide") or answer.question.hide is None:
+    for change, setting, homes in answer.nearest:
+        share = "" if change.startswith("share") else f"{setting.share.name}, "
+        numbers = f"{share}{mean_of(homes)}, {energy(setting.hide_wh)} hidden"
+        lines.append(f"  {change}: {numbers}: {error(setting.error_w(homes), setting.share)}")
+        if change.startswith("hide") or answer.question.hide is None:
             lines.append(f"    hides {_names(covered(setting))}")
     return lines
 
@@ -235,14 +234,14 @@ def as_json(answer: Answer) -> str:
     setting, windows = answer.setting, None
     if answer.possible and setting is not None:
         windows = sliding(answer.question, setting)
-    answered: dict[str, Any] = {
+    document: dict[str, Any] = {
         "question": _question(answer),
         "possible": answer.possible,
         "why_not": answer.why_not or None,
         "homes": answer.homes,
         "setting": _facts(setting, answer.homes) if answer.possible and setting else None,
         "considered": [_facts(option, answer.homes) for option in answer.considered],
-        "nearest": [{"change": near.change} | _facts(near.setting, near.homes) for near in answer.nearest],
+        "nearest": [{"change": change} | _facts(option, homes) for change, option, homes in answer.nearest],
         "sliding": windows and _windows(windows, answer.homes),
         "error_against_hiding": [
             {name: value for name, value in _facts(row, answer.homes).items() if name != "configuration"}
@@ -250,8 +249,8 @@ def as_json(answer: Answer) -> str:
         ],
     }
     if answer.possible and setting is not None:
-        answered["check"] = facts.of(guarantee.of(setting.stream))
-    return json.dumps(answered, indent=2)
+        document["check"] = facts.of(guarantee.of(setting.stream))
+    return json.dumps(document, indent=2)
 
 
 def _facts(setting: Setting, homes: int) -> dict[str, Any]:

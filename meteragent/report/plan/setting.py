@@ -1,4 +1,4 @@
-"""A setting: a configuration to paste, its noise, and the search for the one that hides an event."""
+"""A setting: a configuration to paste, its noise, and the search for a setting that hides an event."""
 
 import math
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ _FIGURES = 3
 _FINE = 50
 """A quantum is at most radius / _FINE: an event off the grid costs at most 2 % more."""
 _ALIKE = 1.02
-"""Gains over guessing that differ by a smaller factor look alike in whole per cent."""
+"""Gains over guessing that differ by a smaller factor are equal in whole per cent."""
 _FINEST_W = Fraction(1, 10**6)
 _SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)
@@ -85,7 +85,7 @@ class Setting:
 
     @cached_property
     def preset(self) -> str | None:
-        """The preset with exactly these numbers."""
+        """The preset with exactly these numbers; None if there is none."""
         numbers = (*_grid(self), self.hide_wh, self.level)
         for name, preset in PRESETS.items():
             if (preset.length, preset.blocks, preset.space, preset.hide_wh, preset.level) == numbers:
@@ -99,14 +99,14 @@ class Setting:
         if self.timezone == "UTC" and zone:
             zone["window.timezone"] += _ZONE
         if self.preset is not None:
-            return _written(zone | {"privacy.preset": f'"{self.preset}"'})
+            return _configuration(zone | {"privacy.preset": f'"{self.preset}"'})
         number = f'"{self.level}"' if self.level.denominator > 1 else str(self.level)
         privacy = {
-            "privacy.hide": f'"{_written_energy(self.hide_wh)}"',
+            "privacy.hide": f'"{_energy_text(self.hide_wh)}"',
             "privacy.level": number,
             "privacy.quantum": exact(self.quantum_w),
         }
-        return _written(_window(self.share, self.slots) | zone | privacy)
+        return _configuration(_window(self.share, self.slots) | zone | privacy)
 
     @property
     def stream(self) -> config.Stream:
@@ -115,12 +115,12 @@ class Setting:
 
 
 def _grid(setting: Setting) -> tuple[int | str, int, Space]:
-    """Return the length, blocks and space of a setting, as a preset has them."""
+    """Return the length, blocks and space of a setting in the form of a preset."""
     share = setting.share
     return share.unit or share.step_ms * setting.slots, setting.slots, share.space
 
 
-def _written(keys: dict[str, str]) -> str:
+def _configuration(keys: dict[str, str]) -> str:
     return _HEAD + "".join(f"{key} = {value}\n" for key, value in keys.items())
 
 
@@ -137,18 +137,18 @@ def _window(share: Share, slots: int) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _shape(share: Share, slots: int, timezone: str) -> Terms:
-    """Return the terms of such windows, apart from their noise."""
+    """Return the terms of the windows of a share; their noise is that of the default preset."""
     zone = {} if share.unit is None else {"window.timezone": f'"{timezone}"'}
-    return config.terms(config.parse(_written(_window(share, slots) | zone)).stream[0])
+    return config.terms(config.parse(_configuration(_window(share, slots) | zone)).stream[0])
 
 
-def _written_energy(wh: Fraction) -> str:
-    """Return an energy as the configuration has it."""
+def _energy_text(wh: Fraction) -> str:
+    """Return an energy in the form of the configuration."""
     return f"{exact(wh / 1000)}kWh" if wh >= 1000 else f"{exact(wh)}Wh"
 
 
 def last_place(wh: float) -> Fraction:
-    """Return the last place of an energy of three figures."""
+    """Return the value of the last decimal place of an energy that has three figures."""
     return Fraction(10) ** (math.floor(math.log10(wh) + 1e-12) - _FIGURES + 1)
 
 
@@ -169,12 +169,12 @@ def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     """Return whether an event is as hard to detect as any change of the radius in one window.
 
     Then an attacker is right about it no more often than the level allows: 70 % of the time at level 1
-    (`success_bound`), wherever the event lies on the grid and however many windows it touches. With `slack`
-    the gain over guessing may be larger by that factor.
+    (`success_bound`), wherever the event lies on the grid and however many windows it touches. The gain over
+    guessing may be larger by the factor `slack`.
     """
     noise = setting.terms.mechanism
     limit = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)
-    return all(success_bound(noise, moved) <= limit for moved in alignments(event, setting))
+    return all(success_bound(noise, distances_w) <= limit for distances_w in alignments(event, setting))
 
 
 def radius_percent(setting: Setting) -> int:
@@ -190,70 +190,73 @@ def is_covered(setting: Setting, event: Event) -> bool:
 
 
 def covered(setting: Setting) -> list[Event]:
-    """List the public events that a setting hides."""
+    """Return the public events that a setting hides."""
     return [event for event in EVENTS if is_covered(setting, event)]
 
 
 def odds_level(setting: Setting, event: Event) -> float:
     """Return the level of a whole event: the sum over all windows that it touches.
 
-    An event that starts off the grid is rounded up in two windows instead of one, which a quantum covers.
+    An event that starts off the grid is rounded up in two windows instead of one; the loss of a further
+    quantum covers that.
     """
     noise = setting.terms.mechanism
-    return float(max(sum(map(noise.loss, moved)) for moved in alignments(event, setting)) + noise.a)
+    losses = (sum(map(noise.loss, distances_w)) for distances_w in alignments(event, setting))
+    return float(max(losses) + noise.a)
 
 
 def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
-    """Find the setting of least error that hides it, over all numbers of slots in a window.
+    """Find the setting of least error that hides something, over all numbers of slots in a window.
 
-    A preset that hides it, as `check` rounds, at no more error is preferred, for its name.
+    A preset that hides it, as `check` rounds, with no larger error is preferred, because it has a name.
     """
     best = min(candidates(hide, share, level, timezone), key=Setting.error_w)
     for preset in PRESETS.values():
-        named = replace(best, hide_wh=preset.hide_wh)
-        if hide.event and named.preset and named.hide_wh <= best.hide_wh and is_covered(named, hide.event):
-            return named
+        variant = replace(best, hide_wh=preset.hide_wh)
+        is_smaller = variant.preset and variant.hide_wh <= best.hide_wh
+        if hide.event and is_smaller and is_covered(variant, hide.event):
+            return variant
     return best
 
 
 @lru_cache(maxsize=256)
 def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tuple[Setting, ...]:
-    """Find the setting that hides it with the least energy, for each number of slots in at most a day.
+    """Find the setting of least energy that hides something, for each number of slots in at most a day.
 
-    Energy of any shape may lie in one slot. So may an event that is no longer than a slot: more slots only
-    add noise. A longer event moves a window of many slots by its power alone. Numbers of slots that would
-    cost more than fewer slots, even with that radius, are left out.
+    An energy of any shape may lie in one slot, and so may an event that is no longer than a slot: for these,
+    more slots only add noise. A longer event moves a window of many slots by its power alone. A number of
+    slots is left out if its error exceeds that of fewer slots even at the radius of that power.
     """
     if share.space is Space.CURVE:
         return (advised(hide, share, level, timezone),)
     event, start = hide.event, Setting(share, share.blocks or 1, hide.energy_wh, level, timezone)
-    settings = [enough(hide, start)]
+    settings = [minimal(hide, start)]
     if event is None or share.unit is not None or event.duration_ms <= share.step_ms:
         return tuple(settings)
     power_wh = event.power_w * share.hours
     for n in _SLOTS:
         if n * share.step_ms > DAY_MS:
             break
-        # Some slot is filled, so no radius below the power is enough.
+        # The event fills some slot, so the radius must be at least the power.
         if replace(start, slots=n, hide_wh=power_wh).error_w() < min(map(Setting.error_w, settings)):
-            settings.append(enough(hide, replace(start, slots=n)))
+            settings.append(minimal(hide, replace(start, slots=n)))
     return tuple(settings)
 
 
 def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
     """Choose the number of blocks of a curve by the least `error_bound`, for a day of all public events.
 
-    Each event goes up and down by its power once. Nobody's readings take part: a number of blocks that is
-    chosen on a private trace is a release of its own.
+    Each event goes up and down by its power once. No readings are used: choosing the number of blocks on a
+    private trace would itself be a release.
     """
     curves = BoundedVariation(sum(2 * event.power_w for event in EVENTS))
-    settings = [enough(hide, Setting(share, k, hide.energy_wh, level, timezone)) for k in _BLOCKS]
+    settings = [minimal(hide, Setting(share, k, hide.energy_wh, level, timezone)) for k in _BLOCKS]
     seconds = DAY_MS // 1000
     return min(settings, key=lambda day: error_bound(curves, day.terms.epsilon, seconds, day.slots))
 
 
-def enough(hide: Hide, setting: Setting) -> Setting:
-    """Find the least energy of three figures that hides it, in the same windows."""
+def minimal(hide: Hide, setting: Setting) -> Setting:
+    """Find the setting with the least energy of three figures that hides something, in the same windows."""
     if hide.event is None:
         return setting
     hours = setting.terms.step_ms / Fraction(HOUR_MS)
@@ -265,8 +268,8 @@ def enough(hide: Hide, setting: Setting) -> Setting:
         low, high = high, high + max(1, high // 8)
     while high - low > 1:
         middle = (low + high) // 2
-        is_enough = hides(replace(setting, hide_wh=middle * step), hide.event)
-        low, high = (low, middle) if is_enough else (middle, high)
+        is_hidden = hides(replace(setting, hide_wh=middle * step), hide.event)
+        low, high = (low, middle) if is_hidden else (middle, high)
     return replace(setting, hide_wh=high * step)
 
 
@@ -274,11 +277,11 @@ def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: in
     """Find the setting that hides most at no more than `error_w` for one home; None below 1 mW."""
     n = slots or share.blocks or 1
     hours = share.hours / n if share.space is Space.CURVE else share.hours
-    near_w = min(error_w * float(level) / math.sqrt((n + 1) * (n + 2) / 3), ENERGY_MAX_WH / float(hours))
-    if near_w < 1e-3:
+    limit_w = min(error_w * float(level) / math.sqrt((n + 1) * (n + 2) / 3), ENERGY_MAX_WH / float(hours))
+    if limit_w < 1e-3:
         return None
-    step = last_place(near_w * float(hours))
-    steps = math.floor(near_w * float(hours) / float(step)) + 2
+    step = last_place(limit_w * float(hours))
+    steps = math.floor(limit_w * float(hours) / float(step)) + 2
     setting = Setting(share, n, steps * step, level, timezone)
     while steps > 1 and setting.error_w() > error_w:
         steps -= 1

@@ -29,7 +29,7 @@ class Question:
         return least(hide, share, self.level, self.timezone)
 
     def most(self, share: Share, homes: int, goal_w: float) -> Setting | None:
-        """Find the setting that hides most; of a curve, with a number of blocks advised for some event."""
+        """Find the setting that hides most; a curve has a number of blocks that is advised for some event."""
         error_w = goal_w * math.sqrt(homes)
         if share.space is not CURVE.space:
             return most(share, self.level, self.timezone, error_w)
@@ -39,7 +39,7 @@ class Question:
 
 
 class Near(NamedTuple):
-    """A possible setting: its difference from the question, and the homes with which it meets the goal."""
+    """A possible setting near the question: what changes, and the homes with which it meets the goal."""
 
     change: str
     setting: Setting
@@ -48,9 +48,9 @@ class Near(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """Windows in a row that keep an event's odds over all that it touches, whatever its shape (THEORY 3.2).
+    """Windows in a row that bound the odds of a whole event of any shape (THEORY 3.2).
 
-    `simple` hides the event's energy in each number, which keeps the odds for all of it too.
+    `simple` hides the event's energy in each number, which bounds the odds of the whole event too.
     """
 
     plan: SlidingPlan
@@ -60,7 +60,7 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Whether a question has an answer: its setting and homes; else why not, and the nearest settings."""
+    """The answer to a question: its setting and homes, or else the reason and the nearest settings."""
 
     question: Question
     setting: Setting | None
@@ -76,10 +76,10 @@ class Answer:
 
 
 def solve(question: Question) -> Answer:
-    """Solve for what the question leaves open; where it leaves nothing open, check it.
+    """Solve for the part that the question leaves open; if it leaves none open, check whether it is possible.
 
     Raises:
-        ValueError: the question leaves too much open, or its goal is an energy where the share is none.
+        ValueError: the question leaves too much open, or its goal is an energy but its share is a power.
     """
     hide, share, goal = question.hide, question.share, question.goal
     if hide is not None and share is not None:
@@ -92,17 +92,17 @@ def solve(question: Question) -> Answer:
     return _hide(question, share, goal)
 
 
-def needed(setting: Setting, goal_w: float) -> int:
+def homes_needed(setting: Setting, goal_w: float) -> int:
     """Return the least number of homes whose mean has an error of at most `goal_w`."""
     return max(1, math.ceil((setting.error_w() / goal_w) ** 2 - _ROUNDING))
 
 
 def _meets(setting: Setting, homes: int, goal_w: float) -> bool:
-    return needed(setting, goal_w) <= homes
+    return homes_needed(setting, goal_w) <= homes
 
 
 def _watts(goal: Goal, share: Share) -> float | None:
-    """Return the goal as a power; None where it is an energy and the share is none."""
+    """Return the goal as a power; None if it is an energy and the share is a power."""
     try:
         return goal.watts(share)
     except ValueError:
@@ -117,29 +117,30 @@ def _error(question: Question, hide: Hide, share: Share) -> Answer:
     if question.goal is None:
         return Answer(question, setting, question.homes or 1)
     goal_w = question.goal.watts(share)
-    homes = question.homes or needed(setting, goal_w)
+    homes = question.homes or homes_needed(setting, goal_w)
     if _meets(setting, homes, goal_w):
         return Answer(question, setting, homes)
-    why = f"the error is {setting.error_w(homes) / goal_w:,.3g} times the goal"
-    more = Near("more homes", setting, needed(setting, goal_w))
-    near = [more, *_shares_that_do(question, hide, homes), *_smaller(question, share, homes, goal_w)]
-    return Answer(question, setting, homes, why, tuple(near))
+    reason = f"the error is {setting.error_w(homes) / goal_w:,.3g} times the goal"
+    more_homes = Near("more homes", setting, homes_needed(setting, goal_w))
+    shares, smaller = _sufficient_shares(question, hide, homes), _smaller(question, share, homes, goal_w)
+    return Answer(question, setting, homes, reason, (more_homes, *shares, *smaller))
 
 
-def _shares_that_do(question: Question, hide: Hide, homes: int) -> list[Near]:
-    """List the shares that meet the goal with these homes, the finest first."""
-    near = []
+def _sufficient_shares(question: Question, hide: Hide, homes: int) -> list[Near]:
+    """Return the shares that meet the goal with these homes, the finest first."""
+    alternatives = []
     for share in SHARES:
         goal_w = _watts(question.goal, share) if question.goal else None
         if goal_w is None or share == question.share:
             continue
         setting = question.least(hide, share)
         if _meets(setting, homes, goal_w):
-            near.append(Near(f"share {share.name}", setting, homes))
-    return near
+            alternatives.append(Near(f"share {share.name}", setting, homes))
+    return alternatives
 
 
 def _smaller(question: Question, share: Share, homes: int, goal_w: float) -> list[Near]:
+    """Return the setting that hides most within the goal, if there is one."""
     setting = question.most(share, homes, goal_w)
     return [Near("hide less", setting, homes)] if setting else []
 
@@ -156,11 +157,14 @@ def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
     for setting, goal_w in considered:
         if _meets(setting, homes, goal_w):
             return Answer(question, setting, homes, considered=settings)
-    why = "no share is that accurate"
-    more = [Near("more homes", setting, needed(setting, goal_w)) for setting, goal_w in considered]
-    setting, goal_w = min(considered, key=lambda pair: needed(*pair))
-    less = _smaller(question, setting.share, homes, goal_w)
-    return Answer(question, None, homes, why, (*sorted(more, key=lambda near: near.homes), *less), settings)
+    reason = "no share is that accurate"
+    with_more_homes = sorted(
+        (Near("more homes", setting, homes_needed(setting, goal_w)) for setting, goal_w in considered),
+        key=lambda near: near.homes,
+    )
+    setting, goal_w = min(considered, key=lambda pair: homes_needed(*pair))
+    smaller = _smaller(question, setting.share, homes, goal_w)
+    return Answer(question, None, homes, reason, (*with_more_homes, *smaller), settings)
 
 
 # What to share and at what error: what to hide --------------------------------------------------------
@@ -171,25 +175,26 @@ def _hide(question: Question, share: Share, goal: Goal) -> Answer:
     setting = question.most(share, homes, goal_w)
     if setting is not None and covered(setting):
         return Answer(question, setting, homes)
-    why = "at that error not even the smallest example can be hidden"
+    reason = "at that error not even the smallest example can be hidden"
     event = min(EVENTS, key=lambda event: event.energy_wh)
     smallest = question.least(Hide(event.name, event.energy_wh, event), share)
-    near = [Near(f"more homes, enough to hide {event.name!r}", smallest, needed(smallest, goal_w))]
-    for other in SHARES:
-        other_w = _watts(goal, other)
-        instead = question.most(other, homes, other_w) if other_w and other != share else None
-        if instead is not None and covered(instead):
-            near.append(Near(f"share {other.name}", instead, homes))
+    change = f"more homes, enough to hide {event.name!r}"
+    nearest = [Near(change, smallest, homes_needed(smallest, goal_w))]
+    for candidate in SHARES:
+        candidate_w = _watts(goal, candidate)
+        largest = question.most(candidate, homes, candidate_w) if candidate_w and candidate != share else None
+        if largest is not None and covered(largest):
+            nearest.append(Near(f"share {candidate.name}", largest, homes))
     if setting is not None:
-        near.append(Near("hide less", setting, homes))
-    return Answer(question, setting, homes, why, tuple(near))
+        nearest.append(Near("hide less", setting, homes))
+    return Answer(question, setting, homes, reason, tuple(nearest))
 
 
 # Around an answer -------------------------------------------------------------------------------------
 
 
 def around(setting: Setting, factors: tuple[Fraction, ...]) -> list[Setting]:
-    """Return the same windows with more and less hidden."""
+    """Return settings of the same windows that hide more and less, by factors of the energy."""
     return [replace(setting, hide_wh=setting.hide_wh * factor) for factor in factors]
 
 
@@ -207,11 +212,11 @@ def sliding(question: Question, setting: Setting) -> Sliding | None:
     span = -(-event.duration_ms // share.step_ms) + 1
     plan = SlidingPlan.best(span, question.level / event.power_w)
     level = question.level / plan.touched(span)
-    offered = Setting(share, plan.block, event.power_w * share.hours, level)
+    stronger = Setting(share, plan.block, event.power_w * share.hours, level)
     simple = Setting(share, 1, event.energy_wh, question.level)
-    return Sliding(plan, offered, simple) if offered.error_w() < simple.error_w() else None
+    return Sliding(plan, stronger, simple) if stronger.error_w() < simple.error_w() else None
 
 
 def is_chosen(setting: Setting) -> bool:
-    """Return whether the number of blocks is a choice: where a window of the calendar has several."""
+    """Return whether the number of blocks is a choice, which it is if a calendar window has several."""
     return setting.share.unit is not None and setting.slots > 1

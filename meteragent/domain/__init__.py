@@ -1,1 +1,1 @@
-"""The meaning of a configuration: units, terms, grids, names, and the commit of one step of the core."""
+"""What all rooms share: units, terms, grids, names, problems, and the commit of one step of the core."""

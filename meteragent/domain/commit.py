@@ -1,8 +1,8 @@
-"""The public side: value types of all that may be stored and may leave.
+"""The public side: value types of everything that may be stored and may leave.
 
-A commit is everything that one step of the core asks the store to write, in one transaction. Each item in it
-is either public (times, terms, charges) or hidden by noise that was drawn before the first reading was added
-(accumulators; THEORY 3.4). No field of these types can hold a raw reading.
+A commit is everything that one step of the core asks the store to write, in one transaction. Each item of a
+commit is either public (times, terms, charges) or hidden by noise that was drawn before the first reading was
+added (accumulators; THEORY 3.4). No field of these types can hold a raw reading.
 """
 
 from collections import Counter
@@ -23,13 +23,14 @@ class Slot(NamedTuple):
 
 
 class OpenWindow(NamedTuple):
-    """A window between its opening and its last slot's close.
+    """A window from its opening until its last slot closes.
 
-    `noise_bound` is the secret R of THEORY 2.1, None once noise was drawn for all n slots. `drawn` is the
-    number of slots whose uniform was drawn from R, in order of their index and at most n ever; `slots` are
-    those of them that are still open. Its records leave on `topic` under the public name. `masked` is the
-    index of the slot that holds a difference instead of an accumulator: the register at the covered time
-    minus the accumulator, which equals the register at the slot's start minus noise and dither.
+    `noise_bound` is the secret R of THEORY 2.1; it is None once noise was drawn for all n slots. `drawn` is
+    the number of slots whose noise was drawn from R: slots are drawn in the order of their index, and at most
+    n ever. `slots` are the open slots. `topic` and `public_id` are where and under which name the window's
+    records leave. `masked` is the index of the slot that holds a difference instead of an accumulator: the
+    register at the newest integrated reading minus the accumulator, which equals the register at the slot's
+    start minus noise and dither.
     """
 
     start_ms: int
@@ -45,10 +46,10 @@ class OpenWindow(NamedTuple):
 class TimelineState(NamedTuple):
     """The state of one meter of one stream that a restart needs.
 
-    All time before `integrated_until_ms` is accounted for. `standing_ms` is the time of the newest reading
-    included in that account (earlier ones are wholly covered), `newest_ms` the newest timestamp accepted,
-    `next_ms` the start of the next window, and `idle` the number of windows opened since the last accepted
-    reading.
+    All time before `integrated_until_ms` has been added to the slots. `standing_ms` is the time of the newest
+    reading that was added, at least in part; the spans of earlier readings were added in full. `newest_ms` is
+    the newest accepted timestamp, `next_ms` the start of the next window, and `idle` the number of windows
+    opened since the last accepted reading.
     """
 
     integrated_until_ms: int
@@ -63,7 +64,7 @@ class Total(NamedTuple):
     """The running sum of all records under a name from `since_ms` to `end_ms`, without a gap.
 
     `sum` is in millionths of `unit` (an energy) times milliseconds per hour; `variance` is the variance of
-    its noise, in the unit squared.
+    the sum's noise, in the unit squared.
     """
 
     since_ms: int
@@ -79,25 +80,25 @@ class Total(NamedTuple):
 
     @classmethod
     def after(
-        cls, before: "Total | None", terms: Terms, window_ms: int, slot_index: int, release: tuple[int, float]
+        cls, total: "Total | None", terms: Terms, window_ms: int, slot_index: int, release: tuple[int, float]
     ) -> "Total":
-        """Add a released slot of a window, given as (quanta, standard deviation), to the sum.
+        """Return a total with a released slot added; `release` is (quanta, standard deviation).
 
-        The sum starts again at 0 if a slot before this one is missing, or the unit has changed.
+        The sum starts again at 0 if an earlier slot is missing or the unit has changed.
         """
         (from_ms, _), *_ = terms.stretches(slot_index)
         to_ms = terms.stretches(slot_index)[-1][1]
         if terms.bands:
             from_ms, to_ms = 0, terms.length_ms
         unit = ENERGY_UNIT[terms.unit]
-        if before is None or before.unit != unit or window_ms + from_ms > before.end_ms:
-            before = cls(window_ms + from_ms, window_ms + from_ms, unit, 0, 0.0)
+        if total is None or total.unit != unit or window_ms + from_ms > total.end_ms:
+            total = cls(window_ms + from_ms, window_ms + from_ms, unit, 0, 0.0)
         quanta, deviation = release
         per_ms = HOUR_MS if terms.is_energy else terms.slot_ms(slot_index)
-        return before._replace(
-            end_ms=max(before.end_ms, window_ms + to_ms),
-            sum=before.sum + quanta * terms.quantum_u * per_ms,
-            variance=before.variance + (deviation * per_ms / HOUR_MS) ** 2,
+        return total._replace(
+            end_ms=max(total.end_ms, window_ms + to_ms),
+            sum=total.sum + quanta * terms.quantum_u * per_ms,
+            variance=total.variance + (deviation * per_ms / HOUR_MS) ** 2,
         )
 
 
@@ -111,7 +112,7 @@ class Outgoing(NamedTuple):
 
 
 class Descriptor(NamedTuple):
-    """The latest descriptor of a sink topic, retained and sent again at every connect."""
+    """The latest descriptor of a sink topic, retained and sent again at each connection."""
 
     topic: str
     id: str
@@ -119,7 +120,7 @@ class Descriptor(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """The charge of a window: the UTC day on which it starts (that day's start, ms), and epsilon in 1/W."""
+    """The charge of a window: the start of the UTC day on which the window starts, and epsilon in 1/W."""
 
     day_ms: int
     epsilon_per_w: Fraction
@@ -130,10 +131,11 @@ class Commit:
     """Everything that one step of the core asks the store to write in one transaction.
 
     `marks`: per meter, the end of the last interval ever opened (law 1; never lowered). `charges`: the number
-    of windows opened, by charge and meter (law 2). `states`: per meter, its new state; None deletes it (the
-    meter is forgotten). States are in the order in which messages of their meters arrived, as are their rows
-    in the store, so meters that report together share pages. `terms`: terms that a state refers to, by id.
-    `descriptors`: new descriptors. `outgoing`: messages in order. `totals`: running totals by public name.
+    of windows opened, by charge and meter (law 2). `states`: the new state of each meter, or None to delete
+    the state of a forgotten meter. States are in the order in which messages of their meters arrived, and so
+    are their rows in the store: meters that report together share pages. `terms`: terms that a state refers
+    to, by id. `descriptors`: new descriptors. `outgoing`: messages in order. `totals`: running totals by
+    public name.
     """
 
     stream: str

@@ -1,10 +1,10 @@
-"""The agent's counters: they count events, never values, and never per meter (law 4)."""
+"""The agent's counters. A counter counts events, never values, and never per meter (law 4)."""
 
 from collections import Counter
 
 REFUSALS = {
     "refused_topic": "the topic does not name a meter",
-    "refused_name": "the meter's name holds $, +, # or a control character, which a sink topic cannot hold",
+    "refused_name": "the meter's name contains $, +, # or a control character, which a sink topic must not",
     "refused_size": "the payload is larger than source.max_payload",
     "refused_empty": "the payload is empty",
     "refused_encoding": "the payload is not UTF-8",
@@ -14,9 +14,9 @@ REFUSALS = {
     "refused_not_finite": "the value is NaN or infinite",
     "refused_time": "the time is not unix seconds, milliseconds or RFC 3339 with a zone",
     "refused_ahead": "the time is further ahead of the clock than window.ahead",
-    "refused_unit": "the payload states another unit than the device's documentation",
+    "refused_unit": "the payload's unit differs from the one in the device's documentation",
     "refused_checksum": "the telegram is cut short, or its checksum is wrong",
-    "refused_unavailable": "the payload states that there is no value: unknown, unavailable",
+    "refused_unavailable": "the payload states that there is no value (unknown, unavailable)",
     "refused_columns": "the payload has more or fewer values than source.value states",
     "refused_ambiguous": "several numbers in the payload match, and source.value does not name one",
     "refused_extension": "the payload has a version, or needs an extension, that this version cannot read",
@@ -28,34 +28,34 @@ REFUSALS = {
 COUNTERS = {
     "received": "messages received",
     "retained": "retained messages: acknowledged, but not readings",
-    "other": "messages of the device without the quantity",
+    "other": "messages of the device that do not contain the quantity",
     "other_shard": "messages of meters that belong to another agent of the fleet (source.shard)",
     **REFUSALS,
-    "late": "readings of a time that is already accounted for",
-    "duplicate": "readings with the time of an earlier one",
-    "replaced": "readings without times of their own, replaced by a newer one of the same millisecond",
+    "late": "readings of a time that is already integrated",
+    "duplicate": "readings with the time of an earlier reading",
+    "replaced": "readings without a timestamp, replaced by a newer one that arrived in the same millisecond",
     "early": "readings of a time before the meter's first window",
     "accepted": "readings accepted",
     "clamped": "values outside window.range, clamped to it",
-    "thinned": "readings dropped because too many of their meter waited for their time to come",
+    "thinned": "readings dropped because too many readings of their meter were pending",
     "rolled_over": "registers that started again at source.modulus",
-    "register_reset": "registers that fell otherwise (reset or replaced): the time in between is a gap",
+    "register_reset": "registers that were reset or replaced: the time between the two readings is a gap",
     "register_lost": "slots of a register lost: no reading came between a stop and the end of the slot",
     "shed": "QoS 0 messages dropped because the queue to the core was full",
     "acked_open": "readings acknowledged early because source.inflight messages were unacknowledged",
     "gap_slots": "slots that closed without any reading",
     "opened": "windows opened and charged",
     "over_budget": "windows not opened because they would exceed the budget",
-    "withheld": "windows not opened because their topic is refused and a tenth of the store waits for such",
-    "held": "windows not opened because another agent releases the meter, or that was not known yet",
+    "withheld": "windows of a refused topic not opened because a tenth of the store waits for refused topics",
+    "held": "windows not opened because another agent releases the meter, or because this was still unclear",
     "unchecked": "meters whose first window opened although the sink's broker did not say who releases them",
     "released": "slots released",
     "forgotten": "meters forgotten after window.forget without a reading",
     "retired": "open windows dropped because their stream is no longer configured",
-    "retired_unsent": "undelivered messages of such streams, dropped to make room",
+    "retired_unsent": "undelivered messages of streams that are no longer configured, dropped to make room",
     "delivered": "messages that the sink's broker has confirmed",
-    "publish_refused": "messages that the sink's broker refused; they wait, and are sent again each hour",
-    "oversized": "messages of more than 4 MiB: skipped, and acknowledged so that they do not come again",
+    "publish_refused": "messages that the sink's broker refused; they wait and are sent again each hour",
+    "oversized": "messages of more than 4 MiB: skipped, and acknowledged so that they are not sent again",
     "source_lost": "connections to the source's broker lost",
     "sink_lost": "connections to the sink's broker lost",
     "store_full": "pauses because the store was full of undelivered messages",
@@ -64,11 +64,10 @@ COUNTERS = {
     "clock_jumped": "jumps of the wall clock ahead, which count as a restore of the store",
     "store_set_aside": "corrupt stores set aside",
 }
-"""Every counter, and the events that it counts."""
+"""Every counter and the events that it counts."""
 
 FORMER_NAMES = {"over_budget": "passed"}
 """The last version's name of a counter; metrics and health report both names until the next version."""
-
 
 PUBLIC = frozenset(
     {
@@ -76,20 +75,20 @@ PUBLIC = frozenset(
         *("publish_refused", "source_lost", "sink_lost", "store_full", "clock_waits", "store_set_aside"),
     }
 )
-"""Counters that follow from schedule, connections and store alone: they reveal nothing about a meter."""
+"""Counters that depend on schedule, connections and store alone, so they reveal nothing about a meter."""
 
 
 class Counts(Counter[str]):
     """The number of events of each counter since the start."""
 
     def add(self, name: str, count: int = 1) -> None:
-        """Count events; raises KeyError for a name that `COUNTERS` does not explain."""
+        """Count events; raises KeyError for a name that is not in `COUNTERS`."""
         if name not in COUNTERS:
             raise KeyError(name)
         self[name] += count
 
     def part(self) -> "Counts":
-        """Create the counts of a part, whose events count here, too."""
+        """Create the counts of a part of the agent, whose events are also counted here."""
         return _Part(self)
 
     def text(self, *, public: bool = False) -> str:
@@ -99,7 +98,7 @@ class Counts(Counter[str]):
 
 
 class _Part(Counts):
-    """The counts of one stream, beside those of the agent."""
+    """The counts of one stream, which also count in those of the agent."""
 
     def __init__(self, total: Counts) -> None:
         super().__init__()

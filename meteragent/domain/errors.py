@@ -2,21 +2,21 @@
 
     MeteragentError
     +-- ConfigError          the operator: a configuration that cannot keep its promise
-        +-- ConfigErrors     several at once
+        +-- ConfigErrors     several errors in one configuration
     +-- PayloadError         the meter: a message that is not a reading
     +-- RecordError          the sender: a message that is not a record, or contradicts another
     +-- LinkError            the network: a broker that refuses or cannot be reached
     +-- StoreError           the device: the file that holds the ledger
-        +-- StoreInUse       another agent has it open
-        +-- StoreRestored    it is older than records that have already left
-        +-- StoreMoved       it has the marks of other meters than the agent would use it for
-        +-- StoreLost        it is missing or corrupt, and its clock cannot be guessed
+        +-- StoreInUse       another agent has the store open
+        +-- StoreRestored    the store is older than records that have already left
+        +-- StoreMoved       the store has the marks of other meters than those configured
+        +-- StoreLost        the store is missing or corrupt, and its clock is unknown
     +-- PageError            the device: the address of the local page is taken
     +-- ArchiveError         the operator: an archive, its output or its ledger that cannot be used
         +-- ArchiveInUse     another run has the ledger open
     +-- KeyRefused           the operator: an archive's key is not the required one
-        +-- KeyMissing       its file cannot be used
-        +-- KeyForgotten     it begins after the window
+        +-- KeyMissing       the key file cannot be used
+        +-- KeyForgotten     the key begins after the window
         +-- KeyRotated       the window was released under another key
 
 No error ever holds a key, a reading, a payload or anything computed from one, so its text may be logged.
@@ -37,19 +37,19 @@ class ConfigError(MeteragentError):
     """A refused configuration: the key, its value, and the expected value.
 
     `key` is the path in the file, such as ``privacy.radius``; it is empty if the whole file is refused.
-    `meant` is the value that was probably intended. `file` and `line` are the position, as far as it is
-    known. An address with a password is never repeated, whichever key it was written to.
+    `meant` is the value that was probably intended. `file` and `line` are None while the position is unknown.
+    The text never repeats an address that contains a password, whatever the key.
     """
 
     def __init__(self, key: str, value: str, expected: str, *, meant: str | None = None) -> None:
         value = "an address" if _WITH_PASSWORD.search(value) else value
         value = value if len(value) <= _FOUND_MAX else f"{value[:_FOUND_MAX]} .."
         if meant is None:
-            right = f"expected {expected}"
+            advice = f"expected {expected}"
         else:
-            right = f"did you mean {meant}?" + ("" if meant == expected else f" Expected {expected}")
+            advice = f"did you mean {meant}?" + ("" if meant == expected else f" Expected {expected}")
         name = "an address" if _WITH_PASSWORD.search(key) else key
-        self.text = f"{name}: found {value}; {right}".removeprefix(": ")
+        self.text = f"{name}: found {value}; {advice}".removeprefix(": ")
         super().__init__(self.text)
         self.key = key
         self.found = value
@@ -60,16 +60,16 @@ class ConfigError(MeteragentError):
 
     @property
     def errors(self) -> tuple["ConfigError", ...]:
-        """All that is refused, one error each: here this one alone."""
+        """One error for each refusal: here only this one."""
         return (self,)
 
     def under(self, prefix: str) -> "ConfigError":
-        """Return the same error of a key with a prefix."""
+        """Return the same error with a prefix before its key."""
         return ConfigError(prefix + self.key, self.found, self.expected, meant=self.meant)
 
     @property
     def place(self) -> str:
-        """Where it is: the file, the line or both, with a colon and a space; empty where neither is known."""
+        """The file, the line or both, followed by a colon and a space; empty if neither is known."""
         if self.file is None:
             return "" if self.line is None else f"line {self.line}: "
         return f"{self.file}: " if self.line is None else f"{self.file}:{self.line}: "
@@ -79,15 +79,18 @@ class ConfigError(MeteragentError):
 
 
 class ConfigErrors(ConfigError):
-    """Several refusals of one configuration, in the order of their lines; `key` and texts are the first's."""
+    """Several refusals of one configuration, in the order of their lines.
 
-    def __init__(self, first: ConfigError, *others: ConfigError) -> None:
-        super().__init__(first.key, first.found, first.expected, meant=first.meant)
-        self.line, self._errors = first.line, (first, *others)
+    `key`, `found`, `expected`, `meant` and `line` are those of the first.
+    """
+
+    def __init__(self, error: ConfigError, *further_errors: ConfigError) -> None:
+        super().__init__(error.key, error.found, error.expected, meant=error.meant)
+        self.line, self._errors = error.line, (error, *further_errors)
 
     @property
     def errors(self) -> tuple[ConfigError, ...]:
-        """All that is refused, one error each."""
+        """One error for each refusal."""
         return self._errors
 
     def __str__(self) -> str:
@@ -95,10 +98,10 @@ class ConfigErrors(ConfigError):
 
 
 class PayloadError(MeteragentError):
-    """A message that is not a reading; `reason` is the name of the counter that counts it.
+    """A message that is not a reading; `reason` is the name of the counter to increase.
 
-    Raise it outside the handler of a parser's exception: that exception holds the payload and would stay in
-    `__context__`.
+    Raise this error outside the handler of a parser's exception: that exception holds the payload, and
+    `__context__` would keep it.
     """
 
     def __init__(self, reason: str) -> None:
@@ -115,7 +118,7 @@ class LinkError(MeteragentError):
 
 
 class StoreError(MeteragentError):
-    """A store, the file of ledger and outbox, that cannot be used as it is."""
+    """A store (the file of ledger and outbox) that cannot be used as it is."""
 
 
 class StoreInUse(StoreError):
@@ -123,23 +126,23 @@ class StoreInUse(StoreError):
 
 
 class StoreRestored(StoreError):
-    """A store that is an old copy: it does not know the records that have left since."""
+    """A store that is an old copy: it lacks the records that have left since the copy was made."""
 
 
 class StoreMoved(StoreError):
-    """A store with another shard than configured: the marks of the new meters are in other stores."""
+    """A store of another shard than the configured one: the marks of the new meters are in other stores."""
 
 
 class StoreLost(StoreError):
-    """A missing or corrupt store, for which no safe time to continue from is known."""
+    """A missing or corrupt store: the time from which releases may safely continue is unknown."""
 
 
 class PageError(MeteragentError):
-    """The local page cannot be served: another program listens at its address."""
+    """An address of the local page at which another program listens."""
 
 
 class ArchiveError(MeteragentError):
-    """An archive that cannot be released as it is, because of its input, its output folder or its ledger."""
+    """An archive that cannot be released: its input, its output folder or its ledger cannot be used."""
 
 
 class ArchiveInUse(ArchiveError):
@@ -147,7 +150,7 @@ class ArchiveInUse(ArchiveError):
 
 
 class KeyRefused(MeteragentError):
-    """A wrong key for an archive: nothing is released, because noise under another key would be different."""
+    """A wrong key for an archive: nothing is released, because another key gives different noise."""
 
 
 class KeyMissing(KeyRefused):
@@ -155,7 +158,7 @@ class KeyMissing(KeyRefused):
 
 
 class KeyForgotten(KeyRefused):
-    """A window whose epoch has no key, because it was forgotten or the key never went that far back."""
+    """A window whose epoch has no key: the epoch's key was forgotten, or the first epoch is later."""
 
 
 class KeyRotated(KeyRefused):

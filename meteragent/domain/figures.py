@@ -1,4 +1,4 @@
-"""Numbers as people read them: exact ones in full, others in three figures."""
+"""Numbers as text for people: exact numbers in full, others to three figures."""
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -8,13 +8,13 @@ _WHOLE_FROM = 999.5
 
 
 def exact(number: Fraction) -> str:
-    """Format an exact number: as a terminating decimal if it is one, else as a fraction."""
+    """Format an exact number as a decimal if it terminates, else as a fraction."""
     with localcontext(prec=_DIGITS):
         decimal = Decimal(number.numerator) / Decimal(number.denominator)
     return f"{decimal:f}" if Fraction(decimal) == number else str(number)
 
 
 def figures(number: float | Fraction) -> str:
-    """Format a number to three figures, and whole from a thousand on: ``0.0123``, ``659``, ``12,345``."""
+    """Format a number to three figures, or as a whole number from 1,000: ``0.0123``, ``659``, ``12,345``."""
     rounded = float(number)
     return f"{rounded:,.3g}" if abs(rounded) < _WHOLE_FROM else f"{rounded:,.0f}"

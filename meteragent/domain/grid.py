@@ -9,19 +9,19 @@ window's boundaries reveal nothing.
 `Epoch` cuts time at multiples of one length. `Calendar` cuts it at local midnights: a window is a day, a week
 (from Monday) or a month, from the first instant of its first day to the first instant of the next window.
 
-A local time does not name one instant: some local times occur twice, some never. `Calendar`
-has one rule for this, `_instant_ms`, which maps a local day and minute to an instant:
+Some local times occur twice, some never. `_instant_ms`, which maps a local day and minute to an instant, is
+the only place that decides what they mean:
 
 - an ambiguous time (clocks are put back) is its first occurrence;
 - a time that never occurs (clocks are put forward) is the instant of the change. So a day whose midnight is
-  skipped starts at that instant, and two bands that meet inside the skipped hour meet there;
+  skipped starts at that instant, and two bands that meet inside the skipped hour meet at that instant;
 - a day that a country skipped, as Samoa did on 2011-12-30, has no instants. It has no window of its own, and
   its bands are empty.
 
-What must hold in any zone: the windows of a grid do not overlap and leave no gap (`end_ms` of one is the
-start of the next), and `first_ms` returns the start of one of them. Law 1 relies on this, because a mark is
-the end of a window. If a zone's rules change in a later version of its data, windows of the old and the new
-rules may overlap; the mark then keeps the overlapping window from opening.
+In any zone, the windows of a grid do not overlap and leave no gap (`end_ms` of one window is the start of the
+next), and `first_ms` returns the start of a window. Law 1 relies on both, because a mark is the end of a
+window. If the time-zone data change, windows of the old and the new rules may overlap; the mark then keeps
+the overlapping window from opening.
 """
 
 import re
@@ -59,11 +59,11 @@ class Grid(Protocol):
         ...
 
     def start_ms(self, time_ms: int) -> int:
-        """Return the start of the window that a time lies in."""
+        """Return the start of the window that contains a time."""
         ...
 
     def end_ms(self, start_ms: int) -> int:
-        """Return the end of the window that starts at `start_ms`, which is the next one's start."""
+        """Return the end of the window that starts at `start_ms`, which is the start of the next window."""
         ...
 
 
@@ -87,7 +87,7 @@ class Epoch:
 
 
 CALENDAR_UNITS = ("1d", "1w", "1mo")
-"""The lengths of windows that follow the local calendar, as in a configuration."""
+"""The lengths of windows on the local calendar, as written in a configuration."""
 
 
 class Hours(NamedTuple):
@@ -98,12 +98,12 @@ class Hours(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The hours as in records: ``00:00/06:00``."""
+        """The hours as written in records: ``00:00/06:00``."""
         return "/".join(f"{minute // 60:02}:{minute % 60:02}" for minute in self)
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """The hours without midnight inside: one part, or two."""
+        """The hours cut at midnight: one part, or two."""
         if self.from_min < self.to_min:
             return ((self.from_min, self.to_min),)
         return tuple(part for part in ((0, self.to_min), (self.from_min, 24 * 60)) if part[0] < part[1])
@@ -137,8 +137,8 @@ class BandRule:
 class Calendar:
     """Windows on the local calendar of a time zone: one day, one week or one month each.
 
-    `unit` is one of CALENDAR_UNITS. A zone's rules may change, but no interval is opened again, because
-    windows open only at or after the end of the last one (law 1).
+    `unit` is one of CALENDAR_UNITS. A zone's rules may change, but no interval is opened again, because a
+    window opens only at or after the end of the last window (law 1).
     """
 
     timezone: str
@@ -152,7 +152,7 @@ class Calendar:
         return start_ms
 
     def start_ms(self, time_ms: int) -> int:
-        """Return the start of the unit that a time lies in."""
+        """Return the start of the unit that contains a time."""
         return self._instant_ms(self._first_day(self._date(time_ms)))
 
     def end_ms(self, start_ms: int) -> int:
@@ -181,7 +181,7 @@ class Calendar:
         """Yield the local days of a window."""
         day, end_ms = self._date(start_ms), self.end_ms(start_ms)
         while (begin_ms := self._instant_ms(day)) < end_ms:
-            if self._date(begin_ms) == day:  # otherwise a change of zone skipped the day
+            if self._date(begin_ms) == day:  # false for a day that the country skipped
                 yield day
             day += timedelta(days=1)
 
@@ -189,7 +189,7 @@ class Calendar:
         return (_EPOCH + timedelta(milliseconds=time_ms)).astimezone(ZoneInfo(self.timezone)).date()
 
     def _first_day(self, day: date) -> date:
-        """Return the first day of the unit that a day lies in."""
+        """Return the first day of the unit that contains a day."""
         if self.unit == "1mo":
             return day.replace(day=1)
         return day - timedelta(days=day.weekday()) if self.unit == "1w" else day
@@ -204,22 +204,22 @@ class Calendar:
         """Convert a minute of a local day to an instant; a skipped time is the instant of the change."""
         zone = ZoneInfo(self.timezone)
         local, ahead = datetime.combine(day, time(), zone) + timedelta(minutes=minute), timedelta(0)
-        # A skipped time does not survive the round trip through UTC. Step back to the last minute that does;
-        # the clocks were put forward one minute after that.
+        # A skipped time does not survive the round trip through UTC. Step back to the last minute that does:
+        # the clocks were put forward one minute later.
         while (moment := local.astimezone(UTC)).astimezone(zone) != local:
             local, ahead = local - timedelta(minutes=1), timedelta(minutes=1)
         return (moment + ahead - _EPOCH) // _MILLISECOND
 
 
 def day(time_ms: int) -> int:
-    """Return the start of the UTC day that a time lies in."""
+    """Return the start of the UTC day that contains a time."""
     return floor(time_ms, DAY_MS)
 
 
 def parse_duration(text: str) -> int:
     """Parse a duration such as ``30min``, ``10s``, ``24h`` or ``30d`` to milliseconds.
 
-    Raises ValueError for anything but a whole number followed by ms, s, min, h or d.
+    Raises ValueError unless the text is a whole number followed by ms, s, min, h or d.
     """
     match = _DURATION.fullmatch(text)
     if match is None:
@@ -228,7 +228,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(duration_ms: int) -> str:
-    """Format a duration as in a configuration, in the largest unit that divides it: ``30min``."""
+    """Format a duration as written in a configuration, in the largest unit that divides it: ``30min``."""
     for unit in ("d", "h", "min", "s"):
         if duration_ms and duration_ms % _DURATION_MS[unit] == 0:
             return f"{duration_ms // _DURATION_MS[unit]}{unit}"
@@ -239,14 +239,14 @@ _PARTS_MS = (("day", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS), ("s", 1000), (
 
 
 def duration_text(duration_ms: int, units: int = len(_PARTS_MS)) -> str:
-    """Write a duration for people: ``30 min``, ``1 day``, ``2 days 4 h``.
+    """Format a duration for people: ``30 min``, ``1 day``, ``2 days 4 h``.
 
-    Of a long one only the largest `units` units are written, rounded down: ``2,191 days 23 h``.
+    A long duration is rounded down to its largest `units` units: ``2,191 days 23 h``.
     """
     parts: list[str] = []
-    rest_ms, units_left = duration_ms, units
+    remainder_ms, units_left = duration_ms, units
     for unit, unit_ms in _PARTS_MS:
-        count, rest_ms = divmod(rest_ms, unit_ms)
+        count, remainder_ms = divmod(remainder_ms, unit_ms)
         if count:
             parts.append(f"{count:,} {unit}{'s' if unit == 'day' and count > 1 else ''}")
         units_left -= bool(parts)
@@ -258,9 +258,9 @@ def duration_text(duration_ms: int, units: int = len(_PARTS_MS)) -> str:
 @lru_cache(maxsize=256)  # records have few different durations
 def iso_duration(duration_ms: int) -> str:
     """Format a duration in ISO 8601 with time designators only: ``PT30M``, ``PT24H``, ``PT0.5S``."""
-    hours, rest = divmod(duration_ms, HOUR_MS)
-    minutes, rest = divmod(rest, MINUTE_MS)
-    seconds, millis = divmod(rest, 1000)
+    hours, remainder_ms = divmod(duration_ms, HOUR_MS)
+    minutes, remainder_ms = divmod(remainder_ms, MINUTE_MS)
+    seconds, millis = divmod(remainder_ms, 1000)
     fraction = f".{millis:03d}".rstrip("0") if millis else ""
     parts = [f"{hours}H" if hours else "", f"{minutes}M" if minutes else ""]
     parts.append(f"{seconds}{fraction}S" if seconds or fraction else "")
@@ -276,9 +276,9 @@ def iso_time(time_ms: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Parse an RFC 3339 time with its zone to milliseconds, rounded down.
+    """Parse an RFC 3339 time with a zone to milliseconds since the Unix epoch, rounded down.
 
-    Raises ValueError for anything else, including a time without a zone.
+    Raises ValueError for any other text, including a time without a zone.
     """
     if _RFC3339.fullmatch(text) is None:
         raise ValueError("not an RFC 3339 time with a zone, such as 2026-11-20T12:00:00Z")

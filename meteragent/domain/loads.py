@@ -1,8 +1,8 @@
-"""The promise for loads: the level of a change of the load where readings are sparse or coarse counts.
+"""The promise for loads: the level of a change of the load when readings are sparse or coarse counts.
 
 The level of a stream is a promise about its readings. `privacy.loads` bounds by how much a change of the load
-can be larger in the readings; this module applies those bounds to a stream's terms. Facts that are unknown
-about a source (`unknown`) are left out, so the true level is then at least the stated one.
+can grow in the readings; this module applies these bounds to a stream's terms. Facts about a source that are
+unknown (`unknown`) are left out, so the true level is then at least the stated level.
 """
 
 from fractions import Fraction
@@ -15,7 +15,7 @@ from meteragent.privacy.loads import counted, sampled
 from meteragent.privacy.stream import reported_radius
 
 MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
-"""The moves of energy whose levels are stated."""
+"""The moves of energy for which levels are reported, in Wh."""
 
 
 def width_w(terms: Terms) -> Fraction:
@@ -25,7 +25,7 @@ def width_w(terms: Terms) -> Fraction:
 
 
 def longest_hold_ms(terms: Terms) -> int:
-    """Return the longest time that a power reading holds; 0 if readings are sent on change, or unknown."""
+    """Return the longest time that a power reading holds; 0 if unknown or if readings are sent on change."""
     return min(terms.every_ms or 0, terms.hold_ms)
 
 
@@ -49,26 +49,26 @@ def distance(terms: Terms, moved_wh: Fraction) -> Fraction:
     return min(reported, width_w(terms) / UNIT_FACTOR[terms.unit] * terms.reach_of_power)
 
 
-def as_reported(terms: Terms, moved: Fraction) -> Fraction:
-    """Bound how far reported values of a window can move, if the sampled or counted ones move by `moved`.
+def as_reported(terms: Terms, move: Fraction) -> Fraction:
+    """Bound how far reported values of a window can move if the sampled or counted ones move by `move`.
 
-    A reported power may differ by the dead band from the last one sent; an energy is counted in steps.
+    A power may differ by the dead band from the last reported one; an energy is counted in steps.
     """
     step = terms.dead_band or Fraction(0)
-    if not moved or not step:
-        return moved
+    if not move or not step:
+        return move
     if terms.kind is Kind.POWER:
-        return reported_radius(moved, step * terms.reach_of_power)
+        return reported_radius(move, step * terms.reach_of_power)
     largest = None
     if terms.kind is Kind.REGISTER and terms.every_ms:
         largest = width_w(terms) * Fraction(terms.every_ms, HOUR_MS) / UNIT_FACTOR[terms.unit]
-    return counted(moved, step, counts(terms), largest)
+    return counted(move, step, counts(terms), largest)
 
 
 def level(terms: Terms, moved_wh: Fraction) -> Fraction:
     """Compute the level of a move of `moved_wh` within a slot: epsilon times its distance on the lattice."""
-    moved = distance(terms, moved_wh)
-    return terms.epsilon * -(-moved // terms.quantum) * terms.quantum
+    move = distance(terms, moved_wh)
+    return terms.epsilon * -(-move // terms.quantum) * terms.quantum
 
 
 def factor(terms: Terms) -> Fraction:
@@ -79,17 +79,17 @@ def factor(terms: Terms) -> Fraction:
 def level_of_curves(terms: Terms) -> Fraction:
     """Compute the level for load curves that differ by at most the radius: r + 2 * step (DESIGN 2).
 
-    The step is the dead band, or the step of a count. Each count in a slot's value adds two steps; intervals
-    that are rounded one by one add one step each.
+    The step is the dead band, or the step in which an energy is counted. Each count in a slot's value adds
+    two steps; intervals that are rounded one by one add one step each.
     """
     count = terms.reach_of_power if terms.kind is Kind.POWER else Fraction(counts(terms))
     steps = max(Fraction(2), count) if terms.kind is Kind.INTERVAL_ENERGY else 2 * count
-    moved = terms.radius + steps * (terms.dead_band or 0)
-    return terms.epsilon * ceil(moved / terms.quantum) * terms.quantum
+    move = terms.radius + steps * (terms.dead_band or 0)
+    return terms.epsilon * ceil(move / terms.quantum) * terms.quantum
 
 
 def unknown(terms: Terms) -> tuple[str, ...]:
-    """Return the configuration keys of the unknown facts that a promise about loads would need."""
+    """Return the configuration keys of facts that a promise about loads needs and that are unknown."""
     keys = []
     if terms.kind is Kind.POWER and terms.every_ms is None:
         keys.append("source.every")

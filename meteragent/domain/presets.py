@@ -1,4 +1,4 @@
-"""Presets, and the conversion of an energy to hide, which people state, to a radius on a lattice."""
+"""Presets, and the conversion of the energy to hide to a radius on the lattice."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,8 +11,8 @@ from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 class Preset:
     """Named settings, in W and Wh, that are both private and useful (DESIGN 5).
 
-    `length` is a window in ms, or a unit of the calendar; `blocks` is the number of slots in a window, or for
-    a profile in a day. `quantum` is in W, for energies of bands in Wh.
+    `length` is the length of a window in ms, or a unit of the calendar; `blocks` is the number of slots in a
+    window, or for a profile in a day. `quantum` is in W, or in Wh for the energies of bands.
     """
 
     length: int | str

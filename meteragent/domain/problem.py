@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The meaning of a code: its cause, which may have fields to fill in, its cure, and a section.
+    """The meaning of a code: its cause (which may have fields to fill in), its cure, and a section.
 
-    `section` is the anchor of the section of the runbook, deploy/README.md, with more detail.
+    `section` is the anchor of a section of the runbook, deploy/README.md, that has more detail.
     """
 
     cause: str
@@ -124,26 +124,26 @@ class Problem:
 
 
 def problem(code: str, stream: str | None = None, **fields: object) -> Problem:
-    """Make a problem, with its cause filled in from `fields`; raises KeyError for an unknown code."""
+    """Make a problem with the `fields` of its cause filled in; raises KeyError for an unknown code."""
     meaning = PROBLEMS[code]
     return Problem(code, meaning.cause.format(**fields), meaning.cure, stream)
 
 
 class Alarms:
-    """The problems that parts of the agent have raised and not cleared, one for each code and stream."""
+    """The problems that are raised and not cleared, at most one for each code and stream."""
 
     def __init__(self) -> None:
         self._active: dict[tuple[str, str | None], Problem] = {}
 
     def raise_(self, code: str, stream: str | None = None, **fields: object) -> None:
-        """Raise a problem, or replace the one of the same code and stream."""
+        """Raise a problem; it replaces one of the same code and stream."""
         self._active[code, stream] = problem(code, stream, **fields)
 
     def clear(self, code: str, stream: str | None = None) -> None:
-        """Clear a problem; clearing one that was never raised is no error."""
+        """Clear a problem; do nothing if it is not raised."""
         self._active.pop((code, stream), None)
 
     @property
     def active(self) -> tuple[Problem, ...]:
-        """The present problems, oldest first."""
+        """The problems that are raised, oldest first."""
         return tuple(self._active.values())

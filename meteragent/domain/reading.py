@@ -10,7 +10,7 @@ Token = Any
 """The source's handle to acknowledge a message; opaque to the core."""
 
 RegisterUse = Any
-"""A register's energy over a span, as the core spreads it over slots (`core.window.RegisterUse`)."""
+"""A register's energy over a span, which the core spreads over slots (`core.window.RegisterUse`)."""
 
 
 class Observer(Protocol):
@@ -18,21 +18,21 @@ class Observer(Protocol):
 
     @property
     def meters(self) -> Collection[str]:
-        """The meters whose spans it observes."""
+        """The meters whose spans the observer receives."""
 
     def reading(self, meter: str, time_ms: int, value_u: int) -> None:
-        """Take an accepted reading of any meter; the value is in millionths of the unit."""
+        """Note an accepted reading of any meter; `value_u` is in millionths of the unit."""
 
     def span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Take a span as it was added to the slots: a value, a register's energy, or a gap (None)."""
+        """Note a span as it was added to the slots: a value, a register's energy, or a gap (None)."""
 
 
 class Reading(NamedTuple):
     """One value of one meter.
 
-    `time_ms` is whole milliseconds since the Unix epoch, or, if negative, relative to the arrival; None
-    if the payload has no time (then the time of arrival counts). `value_u` is the value in millionths of
-    the stream's unit.
+    `time_ms` is in whole milliseconds since the Unix epoch or, if negative, relative to the arrival; None if
+    the payload has no time (the time of arrival is used). `value_u` is the value in millionths of the
+    stream's unit.
     """
 
     time_ms: int | None
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message as it arrived: the raw payload and the time of its arrival (wall clock, ms)."""
+    """A message as received: the raw payload, and the time of arrival (wall clock, ms)."""
 
     topic: str
     payload: bytes

@@ -1,8 +1,8 @@
-"""The start of a stream's windows, and the terms under which each of them is released.
+"""When a stream's windows start, and the terms under which each window is released.
 
-On the epoch grid all windows are alike. On the local calendar days have 23, 24 or 25 hours and months
-different lengths, so the radius that hides the same energy differs, too. All of this follows from the
-configuration and public time-zone rules, never from readings.
+On the epoch grid all windows are alike. On the local calendar a day has 23, 24 or 25 hours and months differ
+in length, so the radius that hides a given energy differs, too. The schedule follows from the configuration
+and public time-zone rules, never from readings.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,10 +50,10 @@ def uncovered(bands: Iterable[Band], length_ms: int) -> tuple[tuple[int, int], .
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The windows of a stream: their grid, and the terms of each.
+    """The windows of a stream: their grid, and the terms of each window.
 
-    `usual` are the terms of an ordinary window (a day of 24 hours, a month of 30 days). The terms of all
-    windows agree in how readings count.
+    `usual` are the terms of an ordinary window (a day of 24 hours, a month of 30 days). Readings count in the
+    same way under the terms of all windows.
     """
 
     usual: Terms
@@ -75,7 +75,7 @@ class Schedule:
 
 @lru_cache(maxsize=256)
 def _bands(calendar: Calendar, rules: BandRules, start_ms: int) -> tuple[Band, ...]:
-    """Return the bands of a window. Cached, because all meters open the same window at once."""
+    """Return the bands of a window; they are cached, because all meters open the same window at once."""
     return rules.bands(calendar, start_ms)
 
 

@@ -1,4 +1,4 @@
-"""The shape of a window: the kind of its slots, and the place of each of them.
+"""The shape of a window: the kind of its slots, and where each slot lies.
 
 A window is divided into equal slots (`linf`), into the blocks of a curve (`curve`: equal slots whose values
 are read as one function), or into bands: hours of the day over all days of the window. The slots of a
@@ -31,9 +31,9 @@ UNKNOWN_BAND = "unknown"
 
 
 class Band(NamedTuple):
-    """Hours of the day as one slot; its stretches are (from, to) in ms after its window's start.
+    """Hours of the day that are one slot; `stretches` are (from, to) in ms after the window's start.
 
-    The unknown band has no hours: its one stretch is empty, at the window's end.
+    The unknown band has no hours: its only stretch is empty, at the window's end.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Band(NamedTuple):
 
 
 def stretches(bands: tuple[Band, ...], step_ms: int, slot_index: int) -> tuple[tuple[int, int], ...]:
-    """Return the stretches of a slot in its window: (from, to) in ms after the window's start, in order."""
+    """Return the stretches of a slot as (from, to) in ms after the window's start, in order."""
     if bands:
         return bands[slot_index].stretches
     return ((slot_index * step_ms, (slot_index + 1) * step_ms),)

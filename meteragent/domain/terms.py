@@ -13,7 +13,7 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 
 class Clock(StrEnum):
-    """The clock that opens and closes windows: the wall clock, or each meter's newest timestamp."""
+    """The clock that opens and closes windows: the wall clock, or each meter's newest accepted timestamp."""
 
     WALL = "wall"
     EVENT = "event"
@@ -24,34 +24,36 @@ Rounding = accuracy.Rounding
 floor((S + u) / L) with u uniform on {0, ..., L - 1}, which is S / L on average (THEORY-2 A.1)."""
 
 
-_CAME_LATER = (
+_LATER_DEFAULTS = (
     *(", rounding='half-up'", ", every_ms=None", ", dead_band=None", ", counters=1"),
     f", metric={Metric.LINF!r}",
 )
+"""Fields that were added after the first version, with their defaults, as in the terms' `repr`."""
 _SPLIT_MIN_MS = 15 * MINUTE_MS
 
 
 @dataclass(frozen=True)  # without slots, because the properties are cached
 class Terms:
-    """The terms of a release: a window finishes under those it opened with (law 1).
+    """The terms of a release; a window closes under the terms with which it opened (law 1).
 
     `kind` and `unit` are those of the readings; bands release an energy, whatever these are (`value_unit`).
     `radius` and `quantum_u` (millionths) are in the unit of the values; epsilon = level / radius. `hold_ms`
     applies to power (the longest time that a reading holds), `interval_ms` to interval energy (the time that
     a reading covers) and to a register (one hour, the unit of time of its rates). `gap_u` is the value of
-    time without a reading, `low_u` and `high_u` are the range to which readings are clamped, in millionths of
-    the unit (for a register, per hour).
+    time without a reading; `low_u` and `high_u` are the range to which readings are clamped. Both are in
+    millionths of the unit, for a register per hour.
 
     A window's slots are equal stretches of `step_ms`, or `bands` in the order in which they begin; then
     `step_ms` is the duration of the shortest band. `timezone` is that of the local calendar. `others_per_day`
     is the charge of the meter's other streams on a day, as epsilon in 1/W. `modulus_u` is the value at which
-    a register starts again at 0, if it is known. `rounding` turns a slot's value into whole quanta; stored
-    terms and descriptors without it are half-up. `metric` is the distance that the promise refers to: for
-    `l1` the noise of each slot is independent, and the radius is moved over all slots together.
+    a register starts again at 0; None if it is unknown. `rounding` turns a slot's value into whole quanta;
+    stored terms and descriptors without `rounding` are half-up. `metric` is the distance that the promise
+    refers to: for `l1` the noise of each slot is independent, and the radius bounds the sum of the moves of
+    all slots.
 
-    `every_ms` is the longest time between readings (0: they are sent on change). `dead_band` is the largest
-    difference between the power and its last reading, or the step in which an energy is counted, in the unit.
-    None: unknown. `counters` is the number of truncated counters that are summed in one reading.
+    `every_ms` is the longest time between readings, or 0 if readings are sent on change. `dead_band` is the
+    largest difference between the power and its last reading, or the step in which an energy is counted, in
+    the unit. None means unknown. `counters` is the number of truncated counters summed in one reading.
     """
 
     kind: Kind
@@ -82,15 +84,15 @@ class Terms:
 
     @cached_property
     def id(self) -> str:
-        """The name of exactly these terms: 16 hex digits.
+        """The id of exactly these terms: 16 hex digits.
 
-        Fields that were added later have no part in it as long as they have their defaults, so the names in
-        existing stores stay valid.
+        Fields that were added later are not hashed while they have their defaults, so the ids in existing
+        stores stay valid.
         """
-        named = repr(self)
-        for default in _CAME_LATER:
-            named = named.replace(default, "")
-        return hashlib.sha256(named.encode()).hexdigest()[:16]
+        text = repr(self)
+        for default in _LATER_DEFAULTS:
+            text = text.replace(default, "")
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @cached_property
     def n(self) -> int:
@@ -114,9 +116,9 @@ class Terms:
 
     @cached_property
     def mechanism(self) -> LInfLaplace:
-        """The mechanism whose noise hides a window; in l1, each of its slots.
+        """The mechanism whose noise hides a window, or in l1 each slot of a window.
 
-        It is one for the agent and for every statement about it.
+        The agent and every statement about it use this one.
         """
         return LInfLaplace(self.epsilon, self.quantum, self.slots_per_bound)
 
@@ -126,11 +128,11 @@ class Terms:
         return accuracy.sd(self.mechanism, self.rounding)
 
     def half_width(self, coverage: float) -> float:
-        """Return half the interval that covers a slot's value with this probability, in its unit."""
+        """Return half the width of the interval that covers a slot's value with probability `coverage`."""
         return accuracy.half_width(self.mechanism, coverage, self.rounding)
 
     def stretches(self, slot_index: int) -> tuple[tuple[int, int], ...]:
-        """Return the stretches of a slot in its window: (from, to) in ms after its start, in order."""
+        """Return the stretches of a slot as (from, to) in ms after the window's start, in order."""
         return stretches(self.bands, self.step_ms, slot_index)
 
     def slot_ms(self, slot_index: int) -> int:
@@ -170,12 +172,12 @@ class Terms:
 
     @cached_property
     def radius_w(self) -> Fraction:
-        """The radius as power: 1 W all the time moves a window by 1/radius_w of the radius."""
+        """The radius as power: a change of 1 W throughout a window moves it by 1/radius_w of the radius."""
         return self.radius * UNIT_FACTOR[self.value_unit] / self.reach_of_power
 
     @property
     def hides_wh(self) -> Fraction:
-        """The energy that may move and is hidden: within a slot, in l1 in all (THEORY 3.5)."""
+        """The energy that may move and is still hidden: within a slot, or in l1 in all (THEORY 3.5)."""
         base = self.radius * UNIT_FACTOR[self.value_unit]
         return base if self.is_energy else base * self.step_ms / HOUR_MS
 

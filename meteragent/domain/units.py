@@ -1,6 +1,7 @@
-"""Kinds of readings, their units, and exact whole numbers of them.
+"""Kinds of readings and their units.
 
-Values are whole millionths of a unit (names end in `_u`), times are whole milliseconds (`_ms`).
+All quantities are whole numbers: values are millionths of a unit (names end in `_u`), times are milliseconds
+(`_ms`).
 """
 
 from enum import StrEnum
@@ -14,7 +15,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 class Kind(StrEnum):
-    """The meaning of a reading; stated, never guessed (law 5)."""
+    """The meaning of a reading, which the configuration states and nothing guesses (law 5)."""
 
     POWER = "power"
     INTERVAL_ENERGY = "interval_energy"
@@ -22,7 +23,7 @@ class Kind(StrEnum):
 
 
 UNIT_FACTOR = {"W": 1, "kW": 1000, "Wh": 1, "kWh": 1000}
-"""The number of W or Wh in one of the unit."""
+"""The number of W or Wh in one unit."""
 
 ENERGY_UNIT = {"W": "Wh", "kW": "kWh", "Wh": "Wh", "kWh": "kWh"}
 """The unit of energy that belongs to a unit: for a power, its energy over an hour."""

@@ -1,1 +1,1 @@
-"""Every byte that leaves: records, descriptors, totals, status."""
+"""Every byte that leaves: records, descriptors, totals, status, discovery by Home Assistant."""

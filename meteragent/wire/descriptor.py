@@ -1,6 +1,6 @@
 """Descriptors: the terms under which records leave, stated once for many records.
 
-A descriptor is always JSON, whatever the format of the records. Its id is a hash of its facts, so equal terms
+A descriptor is always JSON, whatever the format of the records. The id is a hash of the facts, so equal terms
 have equal ids in every store, and a receiver can check a descriptor without further data.
 """
 
@@ -21,7 +21,7 @@ _COVERAGE = 0.95
 class TermsDescriptor(NamedTuple):
     """The common part of all descriptors of the same terms.
 
-    `facts` are their fields except id, meter, valid_from and store; `id` is the hash of the facts.
+    `facts` are the fields except id, meter, valid_from and store; `id` is the hash of the facts.
     """
 
     terms: Terms
@@ -29,7 +29,7 @@ class TermsDescriptor(NamedTuple):
     id: str
 
     def message(self, public_id: str, valid_from_ms: int, store: str | None = None) -> bytes:
-        """Encode a meter's descriptor, valid from a time on; `store` is the mark of the releasing store."""
+        """Encode a meter's descriptor, valid from `valid_from_ms`; `store` is the releasing store's mark."""
         fields = {"v": 1, "id": self.id, "meter": public_id, **self.facts}
         if store is not None:
             fields["store"] = store
@@ -40,7 +40,7 @@ class TermsDescriptor(NamedTuple):
 def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
     """Describe terms as the facts of a descriptor (DESIGN 5).
 
-    In an `archive` no clock opens windows, and the noise is derived from a key.
+    In an `archive` the schedule follows no clock, and the noise is derived from a key.
     """
     facts: dict[str, Any] = {
         "v": 1,
@@ -70,7 +70,7 @@ def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
 
 
 def _of_the_shape(terms: Terms) -> dict[str, Any]:
-    """Return the facts that only some descriptors have: preset, time zone, rounding, space, other streams."""
+    """Return the facts that not every descriptor has: preset, time zone, rounding, space, other streams."""
     facts: dict[str, Any] = {}
     if terms.preset is not None:
         facts["preset"] = terms.preset
@@ -92,7 +92,7 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
 
 
 def _of_the_source(terms: Terms) -> dict[str, Any]:
-    """Return the facts on how readings follow the load, and the level for loads if all of them are known."""
+    """Return the facts on how readings follow the load; add the level for loads if they are all known."""
     readings: dict[str, Any] = {}
     if terms.every_ms is not None:
         readings["every"] = iso_duration(terms.every_ms)
@@ -117,5 +117,5 @@ def facts_id(facts: dict[str, Any]) -> str:
 
 
 def topics(sink_topic: str, id_: str) -> tuple[str, str]:
-    """Return the two topics where a descriptor is retained: a meter's latest one, and one for each id."""
+    """Return the two topics on which a descriptor is retained: for the latest, and for this id."""
     return f"{sink_topic}/privacy", f"{sink_topic}/privacy/{id_}"

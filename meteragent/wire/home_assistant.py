@@ -1,22 +1,23 @@
-"""MQTT device discovery, byte for byte, by which Home Assistant finds the private streams.
+"""The messages of MQTT device discovery by which Home Assistant finds the private streams.
 
-A meter is a device under its public name. Its private numbers are sensors, which have the guarantee (the
-retained descriptor) as attributes. All of this is made from the descriptor, so from public bytes, and is the
-same for the same terms whatever the meter does.
+A meter is a device under its public name. The private numbers are sensors, which have the guarantee (the
+retained descriptor) as attributes. The messages are made from the descriptor alone, so from public bytes:
+they depend on the terms, never on what the meter does.
 
-Home Assistant's rules (its MQTT discovery, sensor and recorder, as of November 2026)
-    power       state class "measurement": the mean of a slot
-    energy      state class "measurement" is refused for energies. A slot's energy is a "total" that begins
-                at the slot's start (`last_reset`), so the recorder adds up the slots. Not "total_increasing":
-                private numbers may be negative
-    total       the running total: a "total" that began at its `since`, which moves on after a missing slot;
-                it may fall
-    bands       one sensor for each band; a message names its band, and sensors ignore an empty value. The
-                energy of a band in a window is a "total" as above, but a band of a mean day is part of that
-                day: its energy has no state class, which is allowed
-    available   as long as the agent is, by its status topic. Nothing expires: whether a meter is alive is
-                private, and each slot has its number anyway
-    object id   letters, digits, _ and - only, so a digest of the sink topic, which names stream and meter
+Home Assistant's rules (MQTT discovery, sensor and recorder, as of November 2026)
+    power       The state class is "measurement": the mean of a slot.
+    energy      The state class "measurement" is refused for energies. A slot's energy is a "total" that
+                begins at the slot's start (`last_reset`), so the recorder adds up the slots. It is not
+                "total_increasing", because private numbers may be negative.
+    total       The running total is a "total" that began at `since`, which moves on after a missing slot.
+                The total may fall.
+    bands       Each band has a sensor. A message names its band, and sensors ignore an empty value. The
+                energy of a band in a window is a "total" as above. A band of a mean day is part of that day:
+                its energy has no state class, which is allowed.
+    available   Sensors are available while the agent's status topic says "online". Values do not expire:
+                whether a meter is alive is private, and each slot is released anyway.
+    object id   Only letters, digits, _ and - are allowed, so the id is a digest of the sink topic, which
+                names stream and meter.
 """
 
 import hashlib
@@ -32,17 +33,18 @@ from meteragent.domain.shape import Space
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 
 ONLINE = b"online"
-"""The payload on `<prefix>/status` when Home Assistant has started."""
+"""The payload on `<prefix>/status` after Home Assistant has started."""
 
 _ENERGY = {"W": "Wh", "kW": "kWh"}
 _VALUE = "{{ value_json.value }}"
 _PRECISION_MAX = 6
+"""The most decimals that Home Assistant shows."""
 _ISO_PARTS = re.compile(r"([\d.]+)([HMS])", re.ASCII)
 _PART_MS = {"H": HOUR_MS, "M": MINUTE_MS, "S": 1000}
 
 
 class Discovery(NamedTuple):
-    """The announcement of sensors: its topic prefix, the agent's status topic, with or without a total."""
+    """The settings of discovery: the topic prefix, the agent's status topic, and whether totals are sent."""
 
     prefix: str
     status: str
@@ -82,14 +84,15 @@ class Discovery(NamedTuple):
 
 
 def _hidden(facts: dict[str, Any]) -> str:
-    """Write which energy is hidden and within what, in plain sight of Home Assistant's users."""
+    """Return the hidden energy and the time within which it is hidden, as text for the device's model."""
     energy = f"{figures(Fraction(facts['hides_wh']))} Wh"
     if facts.get("in_all"):
         return f"{energy} in all bands together"
     if "bands" in facts:
         return f"{energy} in each band of the day"
     parts = _ISO_PARTS.findall(facts["step"])
-    return f"{energy} in any {duration_text(round(sum(Fraction(n) * _PART_MS[unit] for n, unit in parts)))}"
+    step_ms = round(sum(Fraction(number) * _PART_MS[unit] for number, unit in parts))
+    return f"{energy} in any {duration_text(step_ms)}"
 
 
 def _quantity(facts: dict[str, Any]) -> str:
@@ -97,7 +100,7 @@ def _quantity(facts: dict[str, Any]) -> str:
 
 
 def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]]:
-    """Return the sensor of the records by name; one for each band if slots are bands."""
+    """Return the sensors of the records by name: one, or one for each band if slots are bands."""
     quantity = _quantity(facts)
     sensor = {
         "name": f"Private {quantity}",
@@ -119,8 +122,8 @@ def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]
 
 
 def _band(quantity: str, name: str) -> dict[str, str]:
-    of_this = f"{{% if value_json.band == '{name}' %}}{_VALUE}{{% endif %}}"
-    return {"name": f"Private {quantity} {name.replace('/', '–')}", "value_template": of_this}
+    template = f"{{% if value_json.band == '{name}' %}}{_VALUE}{{% endif %}}"
+    return {"name": f"Private {quantity} {name.replace('/', '–')}", "value_template": template}
 
 
 def _total(facts: dict[str, Any], sink_topic: str) -> dict[str, Any]:
@@ -138,5 +141,5 @@ def _total(facts: dict[str, Any], sink_topic: str) -> dict[str, Any]:
 
 
 def _decimals(quantum: Fraction) -> int:
-    """Return the number of decimals of a multiple of the quantum, at most as many as are shown."""
+    """Return the number of decimals that a multiple of the quantum needs, at most `_PRECISION_MAX`."""
     return next((n for n in range(_PRECISION_MAX) if (quantum * 10**n).denominator == 1), _PRECISION_MAX)

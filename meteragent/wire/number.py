@@ -12,5 +12,5 @@ def decimal_text(value_u: int) -> str:
 
 
 def figure(number: float) -> float:
-    """Round a number to four significant digits, as messages state errors."""
+    """Round a number to four significant digits, the precision of errors in messages."""
     return float(f"{number:.4g}")

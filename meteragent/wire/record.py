@@ -1,7 +1,7 @@
 """Records: the private value of one slot.
 
 Every record of a stream has the same fields, whatever happened in the slot (law 4). A record is a JSON object
-(DESIGN 5), or a SenML pack with the same content (`senml`).
+(DESIGN 5) or a SenML pack with the same content (`senml`).
 """
 
 import json
@@ -21,7 +21,7 @@ _quoted = json.encoder.encode_basestring
 
 
 class RecordFormat(NamedTuple):
-    """The format of the records of one descriptor; `tail` is the text after the value in each of them."""
+    """The format of the records of one descriptor; `tail` is the text after the value in each record."""
 
     descriptor: TermsDescriptor
     form: Form
@@ -41,10 +41,10 @@ class RecordFormat(NamedTuple):
         return self.descriptor.terms
 
     def record(self, public_id: str, window_ms: int, slot_index: int, value_quanta: int) -> bytes:
-        """Encode a slot's record: its start, its duration and its private value, in the stream's unit.
+        """Encode the record of a slot: its start, its duration and its private value in the stream's unit.
 
-        `window_ms` is the start of its window. A band's record has the window's start and duration, and the
-        band's name.
+        `window_ms` is the start of the window. The record of a band has the start and duration of the window,
+        and the band's name.
         """
         terms = self.terms
         start_ms, duration_ms, band = window_ms + slot_index * terms.step_ms, terms.step_ms, None
@@ -53,9 +53,9 @@ class RecordFormat(NamedTuple):
         value = decimal_text(value_quanta * terms.quantum_u)
         if self.form == "senml":
             return senml.record(terms, public_id, start_ms, value, band, self.tail)
-        named = f'","band":"{band}' if band else ""
+        band_field = f',"band":"{band}"' if band else ""
         head = f'{{"v":1,"meter":{_quoted(public_id)},"t":"{iso_time(start_ms)}"'
-        return f'{head},"for":"{iso_duration(duration_ms)}{named}","value":{value}{self.tail}'.encode()
+        return f'{head},"for":"{iso_duration(duration_ms)}"{band_field},"value":{value}{self.tail}'.encode()
 
 
 class RecordFormats:
@@ -66,18 +66,22 @@ class RecordFormats:
         self._by_id = {id_: self.make(terms) for id_, terms in terms_by_id.items()}
 
     def make(self, terms: Terms) -> RecordFormat:
-        """Make the format of records under these terms."""
+        """Return the format of records under these terms."""
         return RecordFormat.of(describe(terms), self._form)
 
     def __getitem__(self, id_: str) -> RecordFormat:
         return self._by_id[id_]
 
     def mechanism(self, id_: str) -> LInfLaplace:
-        """Return the mechanism of terms: one for each id, although each calendar window has its own terms."""
+        """Return the mechanism of the terms with an id.
+
+        Each calendar window makes its own `Terms`; this shares one mechanism, which is slow to make, among
+        equal ones.
+        """
         return self._by_id[id_].terms.mechanism
 
     def register(self, terms: Terms) -> str:
-        """Make the format of a new window's terms, unless it exists; return their id."""
+        """Return the id of a new window's terms; make their format unless it exists."""
         if terms.id not in self._by_id:
             self._by_id[terms.id] = self.make(terms)
         return terms.id

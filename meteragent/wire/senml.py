@@ -1,9 +1,9 @@
 """Records as SenML packs (RFC 8428), for receivers that read no other JSON.
 
-The value is `power` or `energy` under the meter's name, at the slot's start. Beside it are the slot's
-duration (`power_for`), the standard deviation (`power_sd`), the descriptor's id (`power_terms`) and, for mean
-days, the band (`power_band`). kW, Wh and kWh are secondary units (RFC 8798), which version 26 announces (RFC
-9100).
+The value is `power` or `energy` under the meter's name, at the slot's start. The other entries of a pack are
+the slot's duration (`power_for`), the standard deviation (`power_sd`), the descriptor's id (`power_terms`)
+and, for mean days, the band (`power_band`). kW, Wh and kWh are secondary units (RFC 8798), which SenML
+version 26 permits (RFC 9100).
 """
 
 import json
@@ -14,8 +14,7 @@ from meteragent.wire.descriptor import TermsDescriptor
 from meteragent.wire.number import decimal_text
 
 UTF8 = "utf8:"
-"""The prefix of a SenML name that holds a meter's name as UTF-8 in hex, for names that SenML does not
-allow."""
+"""The prefix of a SenML name that holds a meter's name as UTF-8 in hex, because SenML does not allow it."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 
@@ -43,7 +42,7 @@ def tail(descriptor: TermsDescriptor) -> str:
 
 
 def name(public_id: str) -> str:
-    """Encode a meter's name as SenML allows it: unchanged, or `UTF8` and its bytes in hex."""
+    """Encode a meter's name for SenML: unchanged if SenML allows it, else `UTF8` and the bytes in hex."""
     if _NAME.fullmatch(public_id) and not public_id.startswith(UTF8):
         return public_id
     return UTF8 + public_id.encode().hex()

@@ -1,7 +1,7 @@
-"""The agent's status topic: whether the agent runs, and nothing about any meter.
+"""The agent's status topic, which tells whether the agent runs, and nothing about any meter.
 
 Messages are retained. "online" is sent on every connection and then every `PERIOD_S`, whatever else is sent
-(law 4); "offline" is the connection's last will, which the broker publishes however the connection ends.
+(law 4). "offline" is the connection's last will, which the broker publishes however the connection ends.
 """
 
 from meteragent.domain.grid import iso_time

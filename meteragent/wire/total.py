@@ -16,8 +16,8 @@ def topic(sink_topic: str) -> str:
 def message(descriptor_id: str, public_id: str, total: Total, end_ms: int) -> bytes:
     """Encode the total at the end of a slot.
 
-    `sd` is the standard deviation of the total, `since` the time when it was 0; `d` names the slot's
-    descriptor.
+    In the message, `sd` is the standard deviation of the total, `since` the time at which the total was 0,
+    and `d` the id of the slot's descriptor.
     """
     head = {"v": 1, "meter": public_id, "t": iso_time(end_ms)}
     tail = {
@@ -26,7 +26,7 @@ def message(descriptor_id: str, public_id: str, total: Total, end_ms: int) -> by
         "since": iso_time(total.since_ms),
         "d": descriptor_id,
     }
-    # The value is written by itself: an exact decimal, which json would turn into a float.
+    # Insert the value as text: json would turn the exact decimal into a float.
     return f'{_json(head)[:-1]},"value":{decimal_text(total.value_u)},{_json(tail)[1:]}'.encode()
 
 

@@ -1,13 +1,14 @@
-"""The core of one stream, without I/O: messages and the time in, effects out.
+"""The core of one stream, without I/O: it turns messages and the time into effects.
 
     pipeline   decides when slots open and close, what is charged and what is released (start here)
     intake     turns messages into readings of meters; `phases` sums the phases of one meter
     timeline   integrates one meter's readings into slots; `register` does so for registers
     window     holds the accumulators of a window's slots
-    noise      draws what a feed needs; `charges` counts what its windows are charged
+    noise      draws the noise and dithers of a feed; `charges` counts the charges of its windows
     totals     keeps the running totals
-    claims     knows which sink topics are this store's; `names`, under which name a meter is released
+    claims     decides which sink topics belong to this store; `names` derives the names of meters
+    upcoming   finds the slot of a meter that is released next
 
-Nothing here logs, keeps a clock or draws from a generator: time and random bits are arguments. No exception
-holds a reading.
+No module of the core logs, reads a clock or has a random generator: time and random bits are arguments. No
+exception holds a reading.
 """

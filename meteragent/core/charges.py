@@ -12,7 +12,7 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The limits of a stream's charges, in 1/W: its own budget, and every budget that they count towards.
+    """The budgets of a stream, in 1/W: the budget that limits its charges, and all that count them.
 
     A budget covers all streams of a meter, so the streams share `odometers`; `own_budget` is one of them.
     """
@@ -21,7 +21,7 @@ class Spending:
     odometers: tuple[Odometer, ...] = ()
 
     def spend(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
-        """Count a window that is to open, unless the budget forbids it; return whether it may open."""
+        """Count a window that is about to open; return False and count nothing if the budget forbids it."""
         if self.own_budget is not None and self.own_budget.would_exceed(meter, start_ms, epsilon):
             return False
         for odometer in self.odometers:
@@ -33,7 +33,7 @@ class Spending:
 class Charges:
     """The charges since the last commit.
 
-    Windows are counted by the ids of their terms and summed in `take`, because fractions are slow.
+    Windows are counted by the id of their terms and summed in `take`, because adding fractions is slow.
     """
 
     __slots__ = ("_epsilon", "_spending", "_windows")
@@ -44,7 +44,7 @@ class Charges:
         self._epsilon: dict[str, Fraction] = {}
 
     def add(self, meter: str, start_ms: int, terms: Terms) -> bool:
-        """Charge a window that is to open, unless the budget forbids it; return whether it may open."""
+        """Charge a window that is about to open; return False and charge nothing if the budget forbids it."""
         if not self._spending.spend(meter, start_ms, terms.epsilon_per_w):
             return False
         self._epsilon[terms.id] = terms.epsilon_per_w

@@ -1,4 +1,4 @@
-"""Which sink topics are this store's, and the descriptor that is sent on each before its first record.
+"""The sink topics that belong to this store, and the descriptor that precedes the first record on each.
 
 No window opens under a topic that another store releases on.
 """
@@ -13,51 +13,51 @@ from meteragent.wire.descriptor import TermsDescriptor
 
 
 class Claims:
-    """The sink topics of a stream's meters: this store's, not yet known, or another's.
+    """The owners of the sink topics of a stream's meters: this store, another store, or not yet known.
 
-    A topic that this store has announced is its own for ever. Whether another store has announced a topic
-    is for the shell to find out: it is asked once (`take`) and reports once that the topic is clear
-    (`settle`). Unless the stream `listens`, every topic is this store's. `key` makes the store's mark in
-    descriptors.
+    A topic on which this store has sent a descriptor is this store's for ever. The shell finds out whether
+    another store has sent one: the core asks once for each topic (`take`), and the shell answers once if the
+    topic is clear (`settle`). Unless the stream `listens`, every topic is this store's. `key` makes the
+    store's mark in descriptors.
     """
 
-    __slots__ = ("_announced", "_asked", "_clear", "_key", "_listens", "_new")
+    __slots__ = ("_announced", "_asked_topics", "_clear_topics", "_key", "_listens", "_questions")
 
     def __init__(self, announced: Mapping[str, str], key: bytes | None, *, listens: bool) -> None:
-        """Begin with the topics that this store has announced: the id of the latest descriptor of each."""
+        """Begin with the topics of this store: `announced` has the id of the latest descriptor of each."""
         self._announced = dict(announced)
         self._key = key
         self._listens = listens
-        self._clear: set[str] = set()
-        self._asked: set[str] = set()
-        self._new: list[str] = []
+        self._clear_topics: set[str] = set()
+        self._asked_topics: set[str] = set()
+        self._questions: list[str] = []
 
     def ask(self, sink_topic: str) -> None:
-        """Ask about a topic, unless it has been asked about before or is this store's."""
-        if not self.is_own(sink_topic) and sink_topic not in self._asked:
-            self._asked.add(sink_topic)
-            self._new.append(sink_topic)
+        """Ask about a topic, unless it is this store's or was asked about before."""
+        if not self.is_own(sink_topic) and sink_topic not in self._asked_topics:
+            self._asked_topics.add(sink_topic)
+            self._questions.append(sink_topic)
 
     def take(self) -> list[str]:
-        """Return the topics to ask about since the last call."""
-        sink_topics, self._new = self._new, []
+        """Return the topics to ask the shell about, since the last call."""
+        sink_topics, self._questions = self._questions, []
         return sink_topics
 
     def settle(self, sink_topics: Iterable[str]) -> None:
         """Note that no other store releases on these topics."""
-        self._clear.update(sink_topics)
+        self._clear_topics.update(sink_topics)
 
     def is_own(self, sink_topic: str) -> bool:
         """Return whether a window may open under a topic."""
-        return not self._listens or sink_topic in self._announced or sink_topic in self._clear
+        return not self._listens or sink_topic in self._announced or sink_topic in self._clear_topics
 
     def forget(self, sink_topic: str) -> None:
-        """Forget a topic whose meter is gone: it is asked about again if the meter returns."""
-        self._asked.discard(sink_topic)
-        self._clear.discard(sink_topic)
+        """Forget the topic of a forgotten meter, so that it is asked about again if the meter returns."""
+        self._asked_topics.discard(sink_topic)
+        self._clear_topics.discard(sink_topic)
 
     def announce(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
-        """Send a topic's descriptor ahead of its first record under new terms."""
+        """Add a window's descriptor to the commit, unless it is the latest on the window's topic."""
         if self._announced.get(window.topic) == terms.id:
             return
         self._announced[window.topic] = terms.id

@@ -1,8 +1,8 @@
 """From messages to readings of meters.
 
-A message may hold several readings. They are processed in order of their times, each is counted by its
-outcome, and the message is free when all of them are. For a meter with phases, each reading changes the sum,
-and the sum is what counts.
+A message may hold several readings. They are processed in order of their times, and each is counted by its
+outcome. The message is free (may be acknowledged) when all its readings are. For a meter with phases, each
+reading changes the sum of the phases, and this sum is the meter's reading.
 """
 
 from collections.abc import Iterable
@@ -28,9 +28,9 @@ class MeterReading(NamedTuple):
 
 
 class Intake:
-    """Reads a stream's messages; keeps the phases of each meter.
+    """The decoder of a stream's messages, with the phases of each meter.
 
-    `shares` is set once a token may be a `Share`.
+    `shares` is True as soon as a token may be a `Share`.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -42,10 +42,10 @@ class Intake:
     def take(self, messages: Iterable[Message], counts: Counts, free: list[Token]) -> list[MeterReading]:
         """Return the readings of messages that arrived in one millisecond.
 
-        `free` collects the tokens of the other messages. Messages that waited in a broker arrive together.
-        Where several readings are stamped with the same time on arrival, only their order shows which is the
-        newest, and the newest counts: a power that is drawn from then on, a register that includes the
-        earlier ones, the only interval that is known to have just ended.
+        The tokens of messages without a reading that counts are appended to `free`. Messages that waited in a
+        broker arrive together. If several readings are stamped with the same time on arrival, their order
+        alone shows which is the newest, and only the newest counts: a power that is drawn from then on, a
+        register that includes the earlier ones, the only interval that is known to have just ended.
         """
         timed: list[MeterReading] = []
         stamped: dict[tuple[str, str | None, int], MeterReading] = {}
@@ -61,9 +61,9 @@ class Intake:
                     timed.append(MeterReading(meter, phase, reading))
                     continue
                 key = meter, phase, reading.time_ms
-                if (older := stamped.pop(key, None)) is not None:
+                if (replaced_item := stamped.pop(key, None)) is not None:
                     counts.add("replaced")
-                    free.append(older.reading.token)
+                    free.append(replaced_item.reading.token)
                 stamped[key] = MeterReading(meter, phase, reading)
         return timed + sorted(stamped.values(), key=lambda item: item.reading.time_ms) if stamped else timed
 
@@ -82,7 +82,7 @@ class Intake:
             token, self.shares = Share((token,), len(decoded)), True
         readings: list[Pending] = []
         for time_ms, value_u in decoded:
-            # A negative time is that long before the arrival; no time means the arrival itself
+            # A negative time is relative to the arrival; without a time, the time of arrival counts.
             if time_ms is None or time_ms < 0:
                 readings.append(Pending(received_ms + (time_ms or 0), value_u, token, stamped=True))
             else:
@@ -92,7 +92,7 @@ class Intake:
         return *origin, readings
 
     def _origin(self, topic: str) -> tuple[str, str | None]:
-        """Return the meter and the phase that a topic names, parsed once per topic.
+        """Return the meter and the phase that a topic names, and cache them.
 
         Raises PayloadError for a topic that belongs to no meter of this stream and shard.
         """
@@ -112,7 +112,10 @@ class Intake:
     def accept(
         self, meter: str, phase: str, timeline: Timeline, reading: Pending
     ) -> tuple[Outcome, list[Token], Pending | None]:
-        """Give a phase's reading to its meter; return its outcome, the tokens that are free, and the sum."""
+        """Add a phase's reading to its meter; return the outcome, the tokens that are free, and the sum.
+
+        The sum is None if the reading makes none.
+        """
         phases = self._phases.get(meter)
         if phases is None:
             phases = self._phases[meter] = phases_of(self._stream.source.phases, self._stream.terms)
@@ -125,10 +128,11 @@ class Intake:
             return outcome, free, None
         sum_outcome, tokens = timeline.replace_sum(total)
         if sum_outcome is not Outcome.ACCEPTED and self._stream.terms.kind is Kind.REGISTER:
-            return outcome, [*free, *tokens], None  # redelivered after a stop: this sum counted before it
+            # The reading was delivered again after a restart, and its sum already counted.
+            return outcome, [*free, *tokens], None
         return sum_outcome, [*free, *tokens], total
 
     def forget(self, meter: str) -> list[Token]:
-        """Forget a meter's phases; return the tokens that this frees."""
+        """Forget a meter's phases; return the tokens that become free."""
         phases = self._phases.pop(meter, None)
         return [] if phases is None else phases.forget()

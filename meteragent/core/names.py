@@ -36,5 +36,5 @@ class Names:
         return Name(public_id, identity.render(stream.sink_topic, public_id), delay_ms)
 
     def forget(self, meter: str) -> None:
-        """Forget a meter that is gone."""
+        """Drop the name of a forgotten meter."""
         self._names.pop(meter, None)

@@ -1,15 +1,15 @@
-"""The noise of the slots that open in one feed: nothing is drawn before the feed or kept after it.
+"""The noise of the slots that open in one feed: no draw is made before the feed or kept after it.
 
-A window needs its noise bound and the noise of its first slot when it opens; the noise of each further slot
-is drawn when that slot opens, and every slot has a dither. Of the pair (R, z), R has the mechanism's law and
-z is uniform on {-R .. R}; pairs are independent, and so are dithers, which are uniform on the quantum of
-their slot. So it does not matter how many are drawn together, as long as each goes to one window or slot:
-readings have no influence on the draws. Where thousands of windows open at once, drawing in bulk is several
-times faster.
+When a window opens, it needs its noise bound R and the noise z of its first slot. The noise of each further
+slot is drawn when that slot opens, and every slot has a dither. In a pair (R, z), R has the mechanism's law
+and z is uniform on {-R .. R}. Pairs are independent; so are dithers, which are uniform on the quantum of
+their slot. So any number of pairs or dithers may be drawn together, as long as each goes to one window or
+slot: readings have no influence on the draws. If thousands of windows open at once, drawing in bulk is
+several times faster.
 
 Noise that waited in memory for a later window would be in any copy of the memory, such as the snapshot of a
 virtual machine: the copy and the original would then give two windows the same noise. Hence a feed ends with
-`forget`, which drops the pairs and dithers that were not used, and the bits.
+`forget`, which drops the unused pairs and dithers, and the bits.
 """
 
 from meteragent.domain.terms import Terms
@@ -17,62 +17,61 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import SecretBits
 from meteragent.privacy.sampling.uniform import below, below_array
 
-FEW = 10
-"""The first pairs of a feed are drawn one by one: few windows open in a home."""
-MANY = 256
-"""Later ones are drawn in batches, each as slow as a dozen single draws. Dithers are drawn likewise."""
+SINGLE_DRAWS = 10
+"""How many pairs of the same terms, or dithers of one lattice, are drawn singly: a home opens few windows."""
+BATCH = 256
+"""The size of the batches in which further ones are drawn; a batch takes as long as a dozen single draws."""
 LATTICE_MAX = 2**63
-"""The coarsest lattice whose dithers fit into arrays."""
+"""The coarsest lattice, in accumulator units, whose dithers fit into arrays."""
 
 
 class Noise:
-    """The draws of one feed, and those drawn ahead: (R, z) by the id of terms, dithers by lattice."""
+    """The draws of one feed, and its unused draws: pairs (R, z) by the id of terms, dithers by lattice."""
 
-    __slots__ = ("_ahead", "_bits", "_dither_counts", "_dithers", "_pair_counts")
+    __slots__ = ("_bits", "_dither_counts", "_dithers", "_pair_counts", "_pairs")
 
     def __init__(self, bits: SecretBits) -> None:
         self._bits = bits
         self._pair_counts: dict[str, int] = {}
-        self._ahead: dict[str, list[tuple[int, int]]] = {}
+        self._pairs: dict[str, list[tuple[int, int]]] = {}
         self._dither_counts: dict[int, int] = {}
         self._dithers: dict[int, list[int]] = {}
 
     def open(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
-        """Draw R and the first slot's noise for the next window of these terms, from their mechanism."""
+        """Draw R and the first slot's noise for a window of these terms, from their mechanism."""
         count = self._pair_counts.get(terms_id, 0)
         self._pair_counts[terms_id] = count + 1
-        ahead = self._ahead.get(terms_id)
-        if ahead:
-            return ahead.pop()
-        if count < FEW:
+        pairs = self._pairs.get(terms_id)
+        if pairs:
+            return pairs.pop()
+        if count < SINGLE_DRAWS:
             noise_bound = mechanism.noise_bound(self._bits)
             return noise_bound, mechanism.draw(noise_bound, self._bits)
-        noise_bounds = mechanism.noise_bounds(MANY, self._bits)
+        noise_bounds = mechanism.noise_bounds(BATCH, self._bits)
         noise = mechanism.slots(noise_bounds, self._bits)
-        ahead = self._ahead[terms_id] = list(zip(noise_bounds, noise, strict=True))[::-1]
-        return ahead.pop()
+        pairs = self._pairs[terms_id] = list(zip(noise_bounds, noise, strict=True))[::-1]
+        return pairs.pop()
 
     def slot(self, noise_bound: int, mechanism: LInfLaplace) -> int:
         """Draw the noise of a further slot of a window."""
         return mechanism.draw(noise_bound, self._bits)
 
     def dither(self, terms: Terms, slot_index: int) -> int | None:
-        """Draw u of a slot, uniform on {0, ..., L - 1}; None for half-up terms, which have none."""
+        """Draw the dither u of a slot, uniform on {0, ..., L - 1}; return None for half-up terms."""
         if terms.rounding != "dithered":
             return None
         lattice = terms.lattice(slot_index)
-        ahead = self._dithers.get(lattice)
-        if ahead:
-            return ahead.pop()
+        dithers = self._dithers.get(lattice)
+        if dithers:
+            return dithers.pop()
         count = self._dither_counts[lattice] = self._dither_counts.get(lattice, 0) + 1
-        if count <= FEW or lattice > LATTICE_MAX:
+        if count <= SINGLE_DRAWS or lattice > LATTICE_MAX:
             return below(lattice, self._bits)
-        dithers: list[int] = below_array(lattice, MANY, self._bits).tolist()
-        self._dithers[lattice] = dithers
+        dithers = self._dithers[lattice] = below_array(lattice, BATCH, self._bits).tolist()
         return dithers.pop()
 
     def forget(self) -> None:
-        """Drop all that was drawn and not used: the feed has ended."""
-        for draws in (self._pair_counts, self._ahead, self._dither_counts, self._dithers):
+        """Drop all unused draws and bits at the end of the feed."""
+        for draws in (self._pair_counts, self._pairs, self._dither_counts, self._dithers):
             draws.clear()
         self._bits.discard()

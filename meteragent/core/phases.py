@@ -1,21 +1,22 @@
-"""Phases of one meter, summed into one secret.
+"""The phases of one meter, summed into one secret.
 
-Power: each phase's reading stands until its next one, for at most `hold`. Whenever a phase sends a reading,
-the meter has a new one: the sum of the standing readings. While a phase has never sent a reading, or has been
-silent for longer than `hold`, the sum is unknown: there is none, never a partial one. A reading's message is
-free when a newer one of its phase stands and every sum that includes it is integrated: so after a crash the
-broker delivers all standing readings again, and the sums resume as they were. Readings older than the newest
-of the meter are late; those of the same time, from different phases, make one sum. Of readings of one phase
-that were stamped with the same time on arrival, the newest stands.
+Power: a reading of a phase stands until the phase's next reading, for at most `hold`. Each reading of a phase
+gives the meter a new reading: the sum of the standing readings. While a phase has never sent a reading, or
+has been silent for longer than `hold`, there is no sum, not even a partial one. A reading's message is free
+when a newer reading of its phase stands and every sum that includes the reading is integrated. So after a
+crash the broker delivers all standing readings again, and the sums resume as they were. A reading older than
+the meter's newest is late; readings of different phases with the same time make one sum. Of readings of one
+phase that were stamped with the same time on arrival, the newest stands.
 
-Registers: a sum of standing readings would belong to no time, for all that a phase has used since its last
-reading would count as used when it sends the next (no 1-Lipschitz map, and a rate beyond any range). So each
-phase's register is interpolated, and there is a sum at each time up to which all phases have been read: the
-newest time of the phase that lags. Between two sums the sum itself is interpolated, so a slot with a boundary
-there may differ from the sum of the phases' own slots. The total use does not, nor does the Lipschitz
-constant: the weights of a slot still sum to 1. Readings stay until a sum is past the next reading of their
-phase. If very many wait for a phase that lags, every other one is dropped: registers lose nothing by this
-except when the energy was used. Sums are rounded to millionths, as values are.
+Registers: a sum of standing readings would belong to no time. All that a phase used since its last reading
+would count as used at its next one (no 1-Lipschitz map, and a rate beyond any range). So each phase's
+register is interpolated, and there is a sum at each time up to which all phases have been read: the newest
+time of the phase that lags. Between two sums the sum itself is interpolated, so a slot with a boundary
+between them may differ from the sum of the slots of each phase. The total use does not differ, nor does the
+Lipschitz constant: the weights of a slot still sum to 1. A reading is kept until a sum lies beyond the next
+reading of its phase. If very many readings wait for a phase that lags, every second one is dropped: this
+loses no energy of a register, only the time at which the energy was used. Sums are rounded to millionths,
+like values.
 """
 
 from bisect import bisect_right
@@ -33,11 +34,11 @@ from meteragent.domain.units import Kind
 from meteragent.privacy.exact import round_half_up
 
 _WAITING = 64
-"""The most readings of a phase that wait for another phase."""
+"""The largest number of readings of a phase that wait for another phase."""
 
 
 class _Part(Share):
-    """A phase's reading and its message: one use while it stands, one for each sum that includes it."""
+    """A phase's reading and its message, with one use while it stands and one for each sum with it."""
 
     __slots__ = ("live", "phase", "time_ms", "value_u")
 
@@ -49,7 +50,7 @@ class _Part(Share):
         live[phase, self.time_ms] = self
 
     def give_back(self) -> Sequence[Token]:
-        """End one use; return the tokens that this frees. A reading without uses is forgotten."""
+        """End one use; return the tokens that become free. A reading without uses is forgotten."""
         tokens = super().give_back()
         if not self.uses:
             del self.live[self.phase, self.time_ms]
@@ -59,8 +60,8 @@ class _Part(Share):
 class PhaseResult(NamedTuple):
     """The effect of a phase's reading.
 
-    `outcome` is None if the sum decides it, or if the timeline knows why the reading is too old. `free` are
-    tokens to give back.
+    `outcome` is None if the reading is too old: the timeline then gives the reason. `free` are tokens to give
+    back.
     """
 
     outcome: Outcome | None
@@ -69,10 +70,10 @@ class PhaseResult(NamedTuple):
 
 
 class Phases(Protocol):
-    """The phases of one meter, with the readings of each that are in use."""
+    """The phases of one meter, with the readings of each phase that are in use."""
 
     def accept(self, phase: str, reading: Pending) -> PhaseResult:
-        """Take in a phase's reading."""
+        """Accept or refuse a phase's reading."""
 
     def forget(self) -> list[Token]:
         """Return the tokens to give back when the meter is forgotten."""
@@ -89,7 +90,7 @@ class PowerPhases:
     __slots__ = ("_count", "_hold_ms", "_live", "_newest_ms", "_standing")
 
     def __init__(self, names: Sequence[str], hold_ms: int) -> None:
-        """Begin without readings; each will stand for at most `hold_ms`."""
+        """Begin without readings; a reading stands for at most `hold_ms`."""
         self._count = len(set(names))
         self._hold_ms = hold_ms
         self._standing: dict[str, _Part] = {}
@@ -97,23 +98,24 @@ class PowerPhases:
         self._newest_ms: int | None = None
 
     def accept(self, phase: str, reading: Pending) -> PhaseResult:
-        """Take in a phase's reading."""
-        former = self._live.get((phase, reading.time_ms))
-        if former is not None and reading.stamped and self._newest_ms == reading.time_ms:
-            [token] = former.tokens
-            former.tokens, former.value_u = (reading.token,), reading.value_u
+        """Accept or refuse a phase's reading."""
+        live_part = self._live.get((phase, reading.time_ms))
+        if live_part is not None and reading.stamped and self._newest_ms == reading.time_ms:
+            [token] = live_part.tokens
+            live_part.tokens, live_part.value_u = (reading.token,), reading.value_u
             return PhaseResult(Outcome.ACCEPTED, self._sum(reading.time_ms), [token])
-        if former is not None:
-            return PhaseResult(Outcome.DUPLICATE, None, [_redelivered(former, reading)])
+        if live_part is not None:
+            return PhaseResult(Outcome.DUPLICATE, None, [_redelivered(live_part, reading)])
         if self._newest_ms is not None and reading.time_ms < self._newest_ms:
             return PhaseResult(None, None, [reading.token])
         self._newest_ms = reading.time_ms
-        before = self._standing.get(phase)
+        previous_part = self._standing.get(phase)
         self._standing[phase] = _Part(phase, reading, self._live)
-        return PhaseResult(Outcome.ACCEPTED, self._sum(reading.time_ms), [] if before is None else [before])
+        free = [] if previous_part is None else [previous_part]
+        return PhaseResult(Outcome.ACCEPTED, self._sum(reading.time_ms), free)
 
     def _sum(self, time_ms: int) -> Pending | None:
-        """Return the sum of the standing readings at a time, if all phases have one."""
+        """Return the sum of the standing readings at a time; None unless every phase has one."""
         parts = list(self._standing.values())
         oldest_ms = min(part.time_ms for part in parts)
         if oldest_ms + self._hold_ms <= time_ms or len(parts) < self._count:
@@ -128,22 +130,22 @@ class PowerPhases:
 
 
 class RegisterPhases:
-    """The readings of each phase's register since the last sum, and the one before that."""
+    """The readings of each phase's register since the last sum, and the newest one up to that sum."""
 
     __slots__ = ("_live", "_newest_ms", "_readings", "_rules")
 
     def __init__(self, names: Sequence[str], rules: Terms) -> None:
-        """Begin without readings; `rules` distinguish a rollover from a reset."""
+        """Begin without readings; the terms `rules` distinguish a rollover from a reset."""
         self._rules = rules
         self._readings: dict[str, list[_Part]] = {name: [] for name in names}
         self._live: dict[tuple[str, int], _Part] = {}
         self._newest_ms: int | None = None
 
     def accept(self, phase: str, reading: Pending) -> PhaseResult:
-        """Take in a phase's reading."""
-        former = self._live.get((phase, reading.time_ms))
-        if former is not None:
-            return PhaseResult(Outcome.DUPLICATE, None, [_redelivered(former, reading)])
+        """Accept or refuse a phase's reading."""
+        live_part = self._live.get((phase, reading.time_ms))
+        if live_part is not None:
+            return PhaseResult(Outcome.DUPLICATE, None, [_redelivered(live_part, reading)])
         parts = self._readings[phase]
         if parts and reading.time_ms < parts[-1].time_ms:
             return PhaseResult(None, None, [reading.token])
@@ -155,9 +157,9 @@ class RegisterPhases:
         return PhaseResult(Outcome.ACCEPTED, self._sum(free), free)
 
     def _sum(self, free: list[Token]) -> Pending | None:
-        """Return the sum at the newest time up to which all phases are read, if it is new.
+        """Return the sum at the newest time up to which all phases have been read; None if it is not new.
 
-        `free` takes the readings that no later sum needs.
+        The readings that no later sum needs are appended to `free`.
         """
         if not all(self._readings.values()):
             return None
@@ -170,31 +172,29 @@ class RegisterPhases:
             index = bisect_right(parts, time_ms, key=attrgetter("time_ms")) - 1
             free += parts[:index]
             del parts[:index]
-            around = parts[:1] if parts[0].time_ms == time_ms else parts[:2]
-            sum_u += self._at(time_ms, *around)
-            summands += around
+            neighbours = parts[:1] if parts[0].time_ms == time_ms else parts[:2]
+            sum_u += self._interpolated_u(time_ms, *neighbours)
+            summands += neighbours
         for part in summands:
             part.uses += 1
         return Pending(time_ms, round_half_up(sum_u), Share(summands, 1))
 
-    def _at(self, time_ms: int, first: _Part, second: _Part | None = None) -> Fraction:
-        """Interpolate a phase's register between two readings; the register stands still before a reset."""
-        if second is None:
-            return Fraction(first.value_u)
-        moved_u, _ = use_between(first, second, self._rules)
-        return first.value_u + Fraction(
-            (moved_u or 0) * (time_ms - first.time_ms), second.time_ms - first.time_ms
-        )
+    def _interpolated_u(self, time_ms: int, start: _Part, end: _Part | None = None) -> Fraction:
+        """Interpolate a phase's register between two readings; before a reset the register is constant."""
+        if end is None:
+            return Fraction(start.value_u)
+        use_u, _ = use_between(start, end, self._rules)
+        return start.value_u + Fraction((use_u or 0) * (time_ms - start.time_ms), end.time_ms - start.time_ms)
 
     def forget(self) -> list[Token]:
         """Return the tokens to give back when the meter is forgotten."""
         return [part for parts in self._readings.values() for part in parts]
 
 
-def _redelivered(former: _Part, reading: Pending) -> Token:
+def _redelivered(part: _Part, reading: Pending) -> Token:
     """Return the token to acknowledge at once when a reading in use arrives again, as a timeline does."""
-    if former.value_u != reading.value_u:
+    if part.value_u != reading.value_u:
         return reading.token
-    [token] = former.tokens
-    former.tokens = (reading.token,)
+    [token] = part.tokens
+    part.tokens = (reading.token,)
     return token

@@ -2,24 +2,24 @@
 
 Theory of operation
 -------------------
-`feed` takes a batch of messages and the time, and returns what to write (one transaction), which messages
-to acknowledge once that is on disk, and which topics to listen on. `deadline_ms` is when it must next be
-called. If the transaction cannot be written the process must end: its memory is ahead of the store.
+`feed` takes a batch of messages and the time. It returns what to write in one transaction, which messages to
+acknowledge after the commit, and which topics to listen on. `deadline_ms` returns when `feed` must next be
+called. If the transaction cannot be written, the process must end: its memory is ahead of the store.
 
-A feed alternates between time and messages: before the readings of each time of arrival, all slots open and
-close that fall due by then, so a reading meets the slots that were open when it arrived. Two heaps hold the
-next opening and the next closing of each meter; an entry may be out of date, and is checked when it is due.
+A feed alternates between time and messages. Before the readings of each time of arrival are accepted, all
+slots that are due by this time open and close, so a reading meets the slots that were open when it arrived.
+Two heaps hold the next opening and closing of each meter; an entry may be stale, and is checked when due.
 
-Two clocks drive a wall-clock stream: windows and slots open at `now`, slots close at `closing`. They differ
-only after a start, while readings that waited in the broker are taken in and slots that fell due meanwhile
-stay open (law 4, catch_up). An event-clock stream takes both, per meter, from the newest accepted timestamp.
+Two clocks drive a wall-clock stream: windows and slots open at `now`, slots close at `closing`. The clocks
+differ only after a start, while readings that waited in the broker arrive and slots that fell due during the
+stop stay open (law 4, catch_up). In an event-clock stream, a meter's newest timestamp is both of its clocks.
 
 Rules
-1. No slot has noise before its window's charge is in the same or an earlier commit (law 2); what is drawn
-   ahead (`noise`) belongs to no window yet.
+1. No slot has noise before its window's charge is in the same or an earlier commit (law 2). A draw that was
+   made ahead (`noise`) belongs to no window yet.
 2. A window opens at or after the mark of its meter, and raises the mark to its end (law 1).
-3. When slots close depends on the clock alone; those due together close in the order of their public ids,
-   never in the order of arrival (law 4).
+3. The clock alone decides when slots close. Slots that are due together close in the order of their public
+   ids, never in the order of arrival (law 4).
 """
 
 import heapq
@@ -50,7 +50,7 @@ from meteragent.domain.units import DAY_MS, Kind
 from meteragent.privacy.sampling import SecretBits
 from meteragent.wire.record import RecordFormats
 
-_SESSION_EXPIRY_MS = 7 * DAY_MS  # how long a broker keeps waiting messages, as the agent asks it to
+_SESSION_EXPIRY_MS = 7 * DAY_MS  # how long the agent asks the broker to keep waiting messages
 
 
 class Pipeline:
@@ -59,7 +59,7 @@ class Pipeline:
     def __init__(
         self, stream: Stream, snapshot: Snapshot, spending: Spending, bits: SecretBits, counts: Counts
     ) -> None:
-        """Resume the stream from what the store knows."""
+        """Resume the stream from the content of the store."""
         self._stream = stream
         self._terms = stream.terms
         self._wall = stream.terms.clock is Clock.WALL
@@ -98,52 +98,52 @@ class Pipeline:
 
     @property
     def length_ms(self) -> int:
-        """The length of an ordinary window: a long time may pass in steps of this length."""
+        """The length of an ordinary window, in ms; the shell advances the time by at most this step."""
         return self._terms.length_ms
 
     def leave_after(self, due_ms: Mapping[str, int]) -> None:
-        """Let no record of a topic leave before those already waiting: their delay may have been longer."""
+        """Let no record of a topic leave before its waiting records, whose delay may have been longer."""
         self._due_ms = due_ms
 
     def withhold(self, topics: Collection[str]) -> None:
-        """Open no window on these sink topics: the broker refuses them, and enough records already wait."""
+        """Open no window on these sink topics: the broker refuses them, and too many records already wait."""
         self._withheld = topics
 
     def feed(
         self, batch: Sequence[Message], now_ms: int, closing_ms: int, observer: Observer | None = None
     ) -> Effects:
-        """Take in messages in order of arrival, then let the time pass to `now_ms`.
+        """Process messages in order of arrival, then advance the time to `now_ms`; return the effects.
 
         Windows and slots open up to `now_ms`, slots close up to `closing_ms` (wall clock only). `observer`
-        sees the readings and spans that count.
+        receives the accepted readings and the integrated spans.
         """
         self._observe(observer)
         self._effects = Effects(Commit(self._stream.name, now_ms))
         self._catching_up = closing_ms < now_ms
-        touched = dict.fromkeys(self._redraw_restored())
+        changes = dict.fromkeys(self._redraw_restored())
         if batch:
             self._counts.add("received", len(batch))
         for arrived_ms, messages in groupby(batch, attrgetter("received_ms")):
             if self._opens or self._closes:
-                self._advance(min(arrived_ms, now_ms), closing_ms, now_ms, touched)
+                self._advance(min(arrived_ms, now_ms), closing_ms, now_ms, changes)
             for item in self._intake.take(messages, self._counts, self._effects.acknowledge):
-                self._give(item, arrived_ms, now_ms, touched)
-        self._advance(now_ms, closing_ms, now_ms, touched)
+                self._give(item, arrived_ms, now_ms, changes)
+        self._advance(now_ms, closing_ms, now_ms, changes)
         if self._intake.shares:
             self._effects.acknowledge = give_back(self._effects.acknowledge)
         self._effects.listen = self._claims.take()
-        timelines = {meter: self._timelines.get(meter) for meter in touched}
+        timelines = {meter: self._timelines.get(meter) for meter in changes}
         self._effects.commit.states = {m: t.state() if t else None for m, t in timelines.items()}
         self._effects.commit.charges = self._charges.take()
         self._noise.forget()
         return self._effects
 
     def clear(self, sink_topics: Iterable[str]) -> None:
-        """Note that no other store releases on these topics: windows open from the next boundary onwards."""
+        """Note that no other store releases on these topics; windows open from the next boundary."""
         self._claims.settle(sink_topics)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
-        """Return when `feed` must next be called; None: never. Without `closing` only openings count."""
+        """Return when `feed` must next be called, None for never; without `closing` only openings count."""
         times_ms = [self._opens[0][0]] if self._opens else []
         times_ms += [self._closes[0][0]] if closing and self._closes else []
         return min(times_ms, default=None)
@@ -157,37 +157,37 @@ class Pipeline:
         return {meter: self._names[meter].public_id for meter in self._timelines}
 
     def upcoming(self, meter: str) -> Upcoming | None:
-        """Return the slot of a meter whose number is released next; None if none will."""
+        """Return the slot of a meter that is released next; None if no slot is scheduled."""
         timeline, schedule = self._timelines.get(meter), self._stream.schedule
         return upcoming(timeline, schedule, self._names[meter].delay_ms) if timeline else None
 
-    def _give(self, item: MeterReading, received_ms: int, now_ms: int, touched: dict[str, None]) -> None:
-        """Give a reading to its meter, whose state changes if it counts; count why it does not."""
+    def _give(self, item: MeterReading, received_ms: int, now_ms: int, changes: dict[str, None]) -> None:
+        """Give a reading to its meter, and note the meter if its state changes; count a refused reading."""
         meter, phase, reading = item
         try:
             if self._take(meter, phase, reading, received_ms, now_ms):
-                touched[meter] = None
+                changes[meter] = None
         except PayloadError as error:
             self._counts.add(error.reason)
             self._effects.acknowledge.append(reading.token)
 
     def _take(self, meter: str, phase: str | None, reading: Pending, received_ms: int, now_ms: int) -> bool:
-        """Give a reading to its meter; return whether its state changes, or raise PayloadError."""
+        """Give a reading to its meter; return whether the meter's state changes, or raise PayloadError."""
         if reading.time_ms > received_ms + self._stream.ahead_ms:
             raise PayloadError("refused_ahead")
         is_new = meter not in self._timelines
         timeline = self._timeline(meter, reading.time_ms, received_ms)
-        clock_ms = min(received_ms, now_ms)  # up to where slots have opened
-        # The short way, for nearly all power readings: with the same result as all that follows
+        clock_ms = min(received_ms, now_ms)  # slots have opened up to this time
+        # The fast path, for nearly all power readings; the result is the same as that of the code below
         if phase is None and (standing := timeline.extend_standing(reading, clock_ms)) is not None:
             self._effects.acknowledge.append(standing.token)
             self._accepted(meter, reading)
             return True
-        counting: Pending | None = reading
+        meter_reading: Pending | None = reading
         if phase is None:
             outcome, free = timeline.accept(reading)
         else:
-            outcome, free, counting = self._intake.accept(meter, phase, timeline, reading)
+            outcome, free, meter_reading = self._intake.accept(meter, phase, timeline, reading)
         self._effects.acknowledge += free
         if timeline.thinned:
             self._counts.add("thinned", timeline.thinned)
@@ -195,12 +195,12 @@ class Pipeline:
         if outcome is not Outcome.ACCEPTED:
             self._counts.add(str(outcome))
             return is_new
-        self._accepted(meter, counting)
+        self._accepted(meter, meter_reading)
         self._apply(meter, timeline, clock_ms, now_ms)
         return True
 
     def _observe(self, observer: Observer | None) -> None:
-        """Show this feed's observer, and no longer the last one, the spans of the meters that it watches."""
+        """Send the spans of observed meters to this feed's observer, and no longer to the last feed's."""
         for watcher, span in ((self._observer, None), (observer, observer and observer.span)):
             for meter in watcher.meters if watcher else ():
                 if (timeline := self._timelines.get(meter)) is not None:
@@ -208,7 +208,7 @@ class Pipeline:
         self._observer = observer
 
     def _accepted(self, meter: str, reading: Pending | None) -> None:
-        """Count an accepted reading, and show it to the observer; None: it is not yet in a sum of phases."""
+        """Count an accepted reading and send it to the observer; None is a phase's that made no sum."""
         self._counts.add("accepted")
         if reading is None:
             return
@@ -218,7 +218,7 @@ class Pipeline:
             self._counts.add("clamped")
 
     def _timeline(self, meter: str, time_ms: int, received_ms: int) -> Timeline:
-        """Return the meter's timeline; a new meter starts at its next boundary (law 4)."""
+        """Return a meter's timeline; a new meter's starts at the next boundary (law 4)."""
         timeline = self._timelines.get(meter)
         if timeline is not None and timeline.next_ms is not None:
             return timeline
@@ -237,11 +237,11 @@ class Pipeline:
         return timeline
 
     def _boundary(self, meter: str, time_ms: int) -> int:
-        """Return the first boundary at or after a time where a window of the meter may open (law 1)."""
+        """Return the first boundary at or after a time at which a window of the meter may open (law 1)."""
         return self._stream.schedule.first_ms(max(time_ms, self._marks.get(meter, 0), self._floor_ms))
 
     def _apply(self, meter: str, timeline: Timeline, clock_ms: int, now_ms: int) -> None:
-        """Integrate the spans that a reading has ended; under the event clock, open and close slots first."""
+        """Integrate the spans that a reading ends; under the event clock, open and close slots first."""
         if not self._wall:
             clock_ms = timeline.newest_ms or 0
             while (opens_ms := timeline.next_open_ms()) is not None and opens_ms <= clock_ms:
@@ -255,7 +255,7 @@ class Pipeline:
     # --- the schedule --------------------------------------------------------------------------
 
     def _schedule(self, meter: str, timeline: Timeline, scheduled_ms: int | None = None) -> None:
-        """Schedule the next opening, and the next closing unless that is `scheduled_ms` (wall clock only)."""
+        """Schedule the next opening, and the next closing unless it is at `scheduled_ms`; wall clock only."""
         if not self._wall:
             return
         opens_ms, closes_ms = timeline.next_open_ms(), timeline.next_close_ms()
@@ -264,8 +264,8 @@ class Pipeline:
         if closes_ms is not None and closes_ms != scheduled_ms:
             heapq.heappush(self._closes, (closes_ms, self._names[meter].public_id, meter))
 
-    def _advance(self, open_ms: int, close_ms: int, now_ms: int, touched: dict[str, None]) -> None:
-        """Let the time pass for all timelines: open and close what is due, in order of time."""
+    def _advance(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
+        """Open slots up to `open_ms` and close slots up to `close_ms`, in order of time, in all timelines."""
         close_ms = min(open_ms, close_ms)
         while True:
             opens_ms = self._opens[0][0] if self._opens else open_ms + 1
@@ -278,7 +278,7 @@ class Pipeline:
                 self._open_due(meter, self._timelines[meter], now_ms)
             else:
                 return
-            touched[meter] = None
+            changes[meter] = None
 
     def _open_due(self, meter: str, timeline: Timeline, now_ms: int) -> None:
         scheduled_ms = timeline.next_close_ms()
@@ -289,7 +289,7 @@ class Pipeline:
     def _close_due(self, meter: str, closes_ms: int, now_ms: int) -> None:
         timeline = self._timelines.get(meter)
         if timeline is None or timeline.next_close_ms() != closes_ms:
-            return  # out of date: a band that began later ended earlier, and was closed then
+            return  # out of date: a band that began later has ended and closed earlier
         self._close_until(meter, timeline, closes_ms, now_ms)
         if (next_ms := timeline.next_close_ms()) is not None:
             heapq.heappush(self._closes, (next_ms, self._names[meter].public_id, meter))
@@ -357,23 +357,23 @@ class Pipeline:
     def _is_forgotten(self, timeline: Timeline) -> bool:
         """Return whether `forget` has passed in whole windows without a reading (wall clock only).
 
-        While readings that waited in the broker may still come, the limit is as long as a broker keeps them.
+        While readings that waited in the broker may still arrive, the limit is at least the session expiry.
         """
         forget_ms = self._stream.forget_ms
         limit_ms = max(forget_ms, _SESSION_EXPIRY_MS) if self._catching_up else forget_ms
         return self._wall and timeline.idle * self._terms.length_ms >= limit_ms
 
     def _redraw_restored(self) -> set[str]:
-        """Redraw the slots that were lost as the meaning of the readings changed; return their meters."""
+        """Redraw the slots that were lost because the meaning of readings changed; return their meters."""
         windows = {meter: self._timelines[meter].windows for meter in self._restored}
-        lost = {meter for meter in windows if any(window.lost is not None for window in windows[meter])}
+        meters = {meter for meter in windows if any(window.lost is not None for window in windows[meter])}
         self._restored.clear()
-        for meter in lost:
+        for meter in meters:
             self._settle(self._timelines[meter])
-        return lost
+        return meters
 
     def _settle(self, timeline: Timeline) -> None:
-        """Count what the registers did, and give lost slots noise from a new noise bound."""
+        """Count the events of registers, and give lost slots noise from a new noise bound."""
         for name in timeline.counts():
             self._counts.add(name)
         for window in timeline.windows:
@@ -385,7 +385,7 @@ class Pipeline:
     # --- closing -------------------------------------------------------------------------------
 
     def _close_until(self, meter: str, timeline: Timeline, clock_ms: int, now_ms: int) -> None:
-        """Close and release the slots of a timeline that are due by a time."""
+        """Close and release the slots of a timeline that are due by `clock_ms`."""
         while (closing := timeline.closing()) is not None and closing[0] <= clock_ms:
             due_ms, window, slot_index = closing
             self._release(meter, timeline, window, slot_index, due_ms, now_ms)

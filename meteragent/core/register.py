@@ -2,56 +2,57 @@
 
 Theory of operation
 -------------------
-A pair of consecutive readings (t0, r0), (t1, r1) says that r1 - r0 was used in [t0, t1], spread evenly:
-the register is interpolated at the boundaries of the slots and rounded down there to a whole unit of the
-accumulator, W(b) = floor(r(b) * c); a slot gets W(end) - W(start). So a slot's value is a mean of the power
-whose weights, span by span, sum to the slot's part of the span: the map from load curves to slot vectors
-is 1-Lipschitz except for two units, 10^-12 of a quantum by default, and over a run without gaps the
-values telescope to r(end) - r(start). A fraction of a unit must not be kept: neither noise nor dither has
-one, so it would reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span lies
-between that reading and the next one. The part of a slot after the newest reading is gap when the slot
-closes; when the next reading arrives, only the part of its span after the split counts, at the span's rate.
+Two consecutive readings (t0, r0), (t1, r1) mean that r1 - r0 was used in [t0, t1], spread evenly. The
+register is interpolated at each slot boundary b and rounded down to a whole unit of the accumulator,
+W(b) = floor(r(b) * c); a slot gets W(end) - W(start). So a slot's value is a mean of the power whose weights,
+span by span, sum to the slot's part of the span: the map from load curves to slot vectors is 1-Lipschitz
+except for two units, 10^-12 of a quantum by default, and over a run without gaps the values telescope to
+r(end) - r(start). A fraction of a unit must not be kept: neither noise nor dither has a fraction, so it would
+reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span lies between that
+reading and the next one. The part of a slot after the newest reading is gap when the slot closes; when the
+next reading arrives, only the part of the span after the split counts, at the span's rate.
 
 Rates are per `interval_ms` (an hour), in millionths of the unit, and clamped to the range. A register
-that falls further than the range allows has begun again at 0 if `modulus_u` brings the rate within the range;
-else it was reset or replaced and the span is gap: an event that nothing protects.
+that falls further than the range allows has begun again at 0 if `modulus_u` brings the rate within the range.
+Otherwise it was reset or replaced, and the span is gap: the promise does not hide this event.
 
 What the store keeps
 --------------------
-The register still shows power that was used while nobody listened. To recover that use, the earlier register
-is needed, but neither that register nor two numbers from which it follows may be on disk (law 3). So when
-everything is integrated up to the newest reading (t0, r0) that took part, the store keeps for the slot that
-holds t0 not its accumulator A = noise * L + dither + use since the slot's start, but
+After an outage, the register still includes the energy that was used during the outage. To compute this use,
+the earlier register is needed, but neither that register nor two numbers from which it follows may be on disk
+(law 3). Let (t0, r0) be the newest reading that was integrated. If everything is integrated up to t0, the
+store keeps for the slot that contains t0 not the accumulator A = noise * L + dither + use since the slot's
+start, but
 
     M = r0 * c - A    (c: from registers to accumulators)
 
-which is the register at the slot's start minus noise and dither, and stays the same throughout the slot
-(except for clamping and gap). It reveals no more of the register than A reveals of the energy: two homes
-whose registers and noises differ by the same amount have the same M. After a restart the first reading (t, r)
-of the slot gives A = r * c - M. Whether it is r0, delivered again, or a later one, nothing is lost, and how
-the use in [t0, t] was spread does not matter, for all of it lies in the slot.
+which is the register at the slot's start minus noise and dither, and is constant throughout the slot (except
+for clamping and gap). M reveals no more of the register than A reveals of the energy: two homes whose
+registers and noises differ by the same amount have the same M. After a restart the first reading (t, r) of
+the slot gives A = r * c - M. Nothing is lost, whether this reading is r0, delivered again, or a later one.
+How the use in [t0, t] was spread does not matter, because all of it lies in the slot.
 
-If the first reading lies beyond the slot's end, or none arrives before the slot closes, the use in the slot
-cannot be told from the use after it: M and r give only their sum with the noise. All of it in one slot
-would count the power of another slot in this one (no 1-Lipschitz map: curves that differ by d there move
-this slot by d * (longer than a slot)), and a part of it would be a part of the noise. So the slot is lost:
-gap throughout, and M with its noise is forgotten. The slot is released nevertheless (law 4), with noise from
-a new noise bound of the same law: no bound gives more than n values, nothing that was drawn before is ever
-released, and what is masked is a constant.
+If the first reading lies beyond the slot's end, or no reading arrives before the slot closes, the use in the
+slot cannot be separated from the use after it: M and r give only their sum with the noise. To count the sum
+in this slot would count the power of other slots (no 1-Lipschitz map: curves that differ by d in the other
+slots move this slot by d * (longer than a slot)), and to count a part of the sum would release a part of the
+noise. So the slot is lost: it is gap throughout, and M with its noise is forgotten. The slot is released
+nevertheless (law 4), with noise from a new noise bound of the same law. No bound gives more than n values,
+no earlier draw is ever released, and the new noise masks a constant.
 
-Whether a register fell during an outage cannot be told from M alone. r * c - M must be noise + energy for
-some |noise| <= K * L and some energy that the range allows for the time since the slot's start; else it
-rolled over, or was reset and the slot is lost. K is public: noise exceeds K * L in fewer than one of 2^40
-slots, which are then lost, too. A value within these bounds counts: garbage from a reset is never larger than
-the noise could be.
+M alone does not show whether a register fell during an outage. r * c - M must be noise + energy for some
+|noise| <= K * L and some energy that the range allows for the time since the slot's start; otherwise the
+register rolled over, or it was reset and the slot is lost. K is public: noise exceeds K * L in fewer than one
+of 2^40 slots, and these slots are lost, too. A value within these bounds counts: garbage from a reset is
+never larger than the noise could be.
 
-If the clock closed the slot, past the newest reading, nothing of the register is in the next slot yet, and
-accumulators are stored as they are; so are those of bands, each of which consists of many stretches: a
-boundary within an outage would lose half a month. There an outage without redelivery is gap.
+If the clock closed the slot, past the newest reading, the next slot contains nothing of the register yet, and
+accumulators are stored as they are. So are those of bands: a band consists of many stretches, and a boundary
+within an outage would lose half a month. In bands, an outage without redelivery is gap.
 
-A copy of the disk made while a slot is open reveals, together with the slot's release, the register at
-the slot's end, as a copy of a power meter's state reveals the energy since then; two such copies reveal the
-use between the ends of their slots. The threat model says so.
+A copy of the disk made while a slot is open reveals, together with the slot's release, the register at the
+slot's end, just as a copy of a power meter's state reveals the energy since the copy was made. Two such
+copies reveal the use between the ends of their slots. The threat model states this.
 """
 
 from collections.abc import Iterator
@@ -80,25 +81,28 @@ class Read(Protocol):
         """The register, in millionths of the unit."""
 
 
-def use_between(first: Read, second: Read, rules: Terms) -> tuple[int | None, bool]:
-    """Return the use between two readings, in millionths (None: a reset), and whether it rolled over."""
-    span_ms, moved_u = second.time_ms - first.time_ms, second.value_u - first.value_u
-    if moved_u >= 0 or moved_u * rules.interval_ms >= rules.low_u * span_ms:
-        return moved_u, False
+def use_between(start: Read, end: Read, rules: Terms) -> tuple[int | None, bool]:
+    """Return the use between two readings, in millionths, and whether the register rolled over.
+
+    The use is None if the register was reset or replaced.
+    """
+    span_ms, use_u = end.time_ms - start.time_ms, end.value_u - start.value_u
+    if use_u >= 0 or use_u * rules.interval_ms >= rules.low_u * span_ms:
+        return use_u, False
     if rules.modulus_u is not None:
-        rolled_u = moved_u + rules.modulus_u
-        if rules.low_u * span_ms <= rolled_u * rules.interval_ms <= rules.high_u * span_ms:
-            return rolled_u, True
+        use_u += rules.modulus_u
+        if rules.low_u * span_ms <= use_u * rules.interval_ms <= rules.high_u * span_ms:
+            return use_u, True
     return None, False
 
 
 class RegisterTimeline(Timeline):
-    """The pending readings and open windows of one meter of one stream of registers."""
+    """The pending readings and open windows of one meter of one stream, of a register."""
 
     __slots__ = ("_counts",)
 
     def __init__(self, terms: Terms, first_ms: int) -> None:
-        """Begin a meter whose first window starts at `first_ms`, a boundary of its grid."""
+        """Begin a meter whose first window starts at `first_ms`, a boundary of the grid."""
         super().__init__(terms, first_ms)
         self._counts: list[str] = []
 
@@ -117,46 +121,44 @@ class RegisterTimeline(Timeline):
         return self.standing_ms is not None and reading.time_ms < self.standing_ms
 
     def _gives_way(self, pending: Pending) -> bool:
-        """Return whether the span of `pending` is still to be integrated.
+        """Return whether the time up to `pending` is still to be integrated.
 
-        Otherwise the reading before it would count for nothing. The use between the two is included in the
-        next reading.
+        If it is integrated, `pending` stays, because its register ended the span. The use between the two
+        readings then counts with the next reading.
         """
         return pending.time_ms > self.integrated_until_ms
 
     def _end_ms(self, index: int) -> int:
-        """Return where the span of a pending reading ends: at the next one."""
+        """Return the end of a pending reading's span: the time of the next reading."""
         return self.pending[index + 1].time_ms if index + 1 < len(self.pending) else _FOREVER_MS
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, RegisterUse | None]]:
-        """Yield the spans between the pending readings as (start, end, use), in order; None: a reset."""
+        """Yield the spans between pending readings as (start, end, use), in order; None means a reset."""
         rules = self._rules
-        for first, second in pairwise(self.pending):
-            if first.time_ms >= until_ms:
+        for start, end in pairwise(self.pending):
+            if start.time_ms >= until_ms:
                 return
-            moved_u, _ = use_between(first, second, rules)
-            span_ms = second.time_ms - first.time_ms
-            use = (
-                None if moved_u is None else RegisterUse(first.time_ms, span_ms, moved_u * rules.interval_ms)
-            )
-            yield first.time_ms, second.time_ms, use
+            use_u, _ = use_between(start, end, rules)
+            span_ms = end.time_ms - start.time_ms
+            use = None if use_u is None else RegisterUse(start.time_ms, span_ms, use_u * rules.interval_ms)
+            yield start.time_ms, end.time_ms, use
 
     def _free(self) -> list[Token]:
-        """Drop the pending readings whose span is wholly integrated, and count what their spans were."""
+        """Drop the pending readings whose span is wholly integrated, and count resets and rollovers."""
         pending = self.pending
         tokens = super()._free()
-        for first, second in pairwise(pending[: len(tokens) + 1]):
-            self._count(first, second)
+        for start, end in pairwise(pending[: len(tokens) + 1]):
+            self._count(start, end)
         return tokens
 
-    def _count(self, first: Pending, second: Pending) -> None:
-        rules, span_ms = self._rules, second.time_ms - first.time_ms
-        moved_u, rolled = use_between(first, second, rules)
-        if moved_u is None:
+    def _count(self, start: Pending, end: Pending) -> None:
+        rules, span_ms = self._rules, end.time_ms - start.time_ms
+        use_u, is_rollover = use_between(start, end, rules)
+        if use_u is None:
             self._counts.append("register_reset")
-        elif not rules.low_u * span_ms <= moved_u * rules.interval_ms <= rules.high_u * span_ms:
+        elif not rules.low_u * span_ms <= use_u * rules.interval_ms <= rules.high_u * span_ms:
             self._counts.append("clamped")
-        if rolled:
+        if is_rollover:
             self._counts.append("rolled_over")
 
     # --- after a restart -----------------------------------------------------------------------
@@ -166,36 +168,36 @@ class RegisterTimeline(Timeline):
 
         After a restart the masked slot is resumed first, or lost.
         """
-        masked = next((window for window in self.windows if window.masked is not None), None)
-        if masked is None:
+        window = next((window for window in self.windows if window.masked is not None), None)
+        if window is None:
             return super().integrate_until(until_ms)
-        return self._resume(masked, until_ms) + super().integrate_until(until_ms)
+        return self._resume(window, until_ms) + super().integrate_until(until_ms)
 
     def _resume(self, window: Window, until_ms: int) -> list[Token]:
         """Recover the masked slot's accumulator, or lose the slot; return the tokens that are free."""
         end_ms = window.slot_end_ms(window.masked or 0)
-        first = self.pending[0] if self.pending else None
-        if first is not None and first.time_ms <= min(until_ms, end_ms):
-            if self._unmask(window, first):
-                self.integrated_until_ms = first.time_ms
+        oldest = self.pending[0] if self.pending else None
+        if oldest is not None and oldest.time_ms <= min(until_ms, end_ms):
+            if self._unmask(window, oldest):
+                self.integrated_until_ms = oldest.time_ms
                 return self._free()
             self._counts.append("register_reset")
         elif until_ms <= self.integrated_until_ms:
-            return []  # the slot is not over: its reading may still come
+            return []  # the slot has not ended: a reading within it may still arrive
         window.lose()
         self.integrated_until_ms = end_ms
         return self._free()
 
-    def _unmask(self, window: Window, first: Pending) -> bool:
+    def _unmask(self, window: Window, reading: Pending) -> bool:
         c, modulus_u = window.terms.interval_ms, window.terms.modulus_u
-        if window.unmask(first.time_ms, first.value_u * c):
+        if window.unmask(reading.time_ms, reading.value_u * c):
             return True
-        if modulus_u is None or not window.unmask(first.time_ms, (first.value_u + modulus_u) * c):
+        if modulus_u is None or not window.unmask(reading.time_ms, (reading.value_u + modulus_u) * c):
             return False
         self._counts.append("rolled_over")
         return True
 
 
 def timeline_of(terms: Terms) -> type[Timeline]:
-    """Return the timeline of readings under these terms."""
+    """Return the class of timeline for readings under these terms."""
     return RegisterTimeline if terms.kind is Kind.REGISTER else Timeline

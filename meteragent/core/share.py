@@ -1,7 +1,8 @@
-"""Tokens with several uses, and when the message behind them is free.
+"""Tokens with several uses, and the time at which their message is free.
 
-A message may hold several readings, and a reading of a phase is part of several sums. Each use holds the
-same `Share`. When all have returned it, the tokens in it are free: those of messages, or shares again.
+A message may hold several readings, and a reading of a phase is part of several sums. All uses hold the same
+`Share`. After the last use has returned the share, the tokens in it are free: those of messages, or shares
+again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from meteragent.domain.reading import Token
 
 
 class Share:
-    """A token with a number of `uses`; the `tokens` in it are free after the last of them."""
+    """A token with a number of `uses`; the `tokens` in it are free after the last use."""
 
     __slots__ = ("tokens", "uses")
 
@@ -19,13 +20,13 @@ class Share:
         self.uses = uses
 
     def give_back(self) -> Sequence[Token]:
-        """End one use; return the tokens that this frees."""
+        """End one use; return the tokens that become free."""
         self.uses -= 1
         return () if self.uses else self.tokens
 
 
 def give_back(tokens: Iterable[Token]) -> list[Token]:
-    """Return the tokens of messages that are free when these are given back, in order."""
+    """Give back tokens; return the tokens of messages that become free, in order."""
     free: list[Token] = []
     for token in tokens:
         if isinstance(token, Share):

@@ -13,14 +13,14 @@ from meteragent.wire.record import Form
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream as the core needs it.
+    """The settings of a stream that the core needs.
 
-    schedule       when windows start, and under which terms
-    secret         keys the spread of the meters' delays
-    pseudonym_key  keys the meters' public ids; None: meters leave under their own names
-    claim_key      makes the store's mark in descriptors
-    listens        no window opens under a topic before the shell knows that no other store owns it
-    total          running totals are released, too
+    schedule       the windows of the stream and their terms
+    secret         the key of the meters' delays
+    pseudonym_key  the key of the meters' public ids; None: meters leave under the names in the source
+    claim_key      the key of the store's mark in descriptors
+    listens        whether a window waits until the shell reports that no other store owns its topic
+    total          whether running totals are released, too
     format         the format of records
     """
 

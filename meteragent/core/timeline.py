@@ -2,35 +2,34 @@
 
 Theory of operation
 -------------------
-A timeline integrates power over slots. `integrated_until_ms` splits time in two: what lies before it has
-been added to the accumulators and is never looked at again; what lies after it still depends on the
-*pending* readings, which are kept in order of their times. Integrating moves the split forward. Time is an
-argument; the timeline states when the next slot opens and closes (`next_open_ms`, `closing`). A reading's
-*span* is the time that it describes (rule 1). The pending reading whose span reaches across the split is the
-*standing* one: it is integrated up to there, and how much longer it counts is not yet known.
+A timeline integrates power over slots. `integrated_until_ms` is the *split*: the time before it has been
+added to the accumulators for good; the time after it still depends on the *pending* readings, which are kept
+in order of their times. Integrating moves the split forward. Time is an argument; the timeline states when
+the next slot opens and closes (`next_open_ms`, `closing`). A reading's *span* is the time that it describes
+(rule 1). The pending reading whose span contains the split is the *standing* reading: it is integrated up to
+the split, and the end of its span is not yet known.
 
-Why a reading waits: the span of a power reading ends where the next one begins, and readings may arrive out
+Why readings wait: the span of a power reading ends where the next span begins, and readings may arrive out
 of order within `lateness`. So spans are integrated up to the watermark, which is the newest accepted time
-less `lateness` and never beyond the clock (`integrate_to_watermark`), and, when a slot closes, up to its
-end, whatever is still under way (`integrate_until`). With a `lateness` of 0 the watermark is the time of
-the reading itself, which ends the span of the standing one at once. Nearly all readings of power meters
-are of this kind and take a short way (`extend_standing`).
+less `lateness` and never beyond the clock (`integrate_to_watermark`). When a slot closes, spans are
+integrated up to its end, even if readings are still on their way (`integrate_until`). If `lateness` is 0, the
+watermark is the time of the newest reading, which ends the span of the standing one at once. Nearly all
+readings of power meters are of this kind and take a fast path (`extend_standing`).
 
 Rules
-1. A power reading stands until the next one, for at most `hold`; an interval reading covers the `interval`
-   that ends at its time, except what an earlier one covers; a register's reading and the next one show what
-   was used between them (`register`). The rest is gap.
+1. A power reading stands until the next one, for at most `hold`. An interval reading covers the `interval`
+   that ends at its time, except what an earlier one covers. Two consecutive readings of a register give the
+   use between them (`register`). All other time is gap.
 2. Time is integrated once: a reading whose span lies wholly before the split is refused, and one whose
-   span lies partly before it counts from there (law 7).
-3. A reading's token is returned when its whole span is integrated, never before. Where readings share a
-   message, or one is the sum of several phases, `share` knows when the message is free.
-4. At most n noise values are ever drawn for one window, each slot's when it opens (THEORY 2.1). R is
-   dropped with the last of them: while it is known, an accumulator reveals more than its noise allows. The
-   noise of a slot that is lost (`register`) is never used; its replacement is drawn from a new noise bound
-   and masks a constant.
+   span lies partly before the split counts from the split on (law 7).
+3. A reading's token is returned when its whole span is integrated, never before. If readings share a
+   message, or a reading is the sum of several phases, `share` determines when the message is free.
+4. At most n noise values are ever drawn for one window, each when its slot opens (THEORY 2.1). R is dropped
+   with the last draw: while R is known, an accumulator reveals more than its noise allows. The noise of a
+   lost slot (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
 5. At most `PENDING` readings are pending; beyond that, those closest to a neighbour are dropped.
 6. A slot is integrated only after it has opened: the split never passes the clock, except to the end of a
-   slot that is lost.
+   lost slot.
 """
 
 from array import array
@@ -47,13 +46,13 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 
 _RECENT, _DROP = 144, 16
-"""How many integrated times are remembered, to tell `duplicate` from `late`; how many are dropped at once."""
+"""How many integrated times are kept, to tell `duplicate` from `late`, and how many are dropped at once."""
 PENDING = 4096
-"""The most pending readings of a meter: a sender may stamp one for each millisecond of `ahead`."""
+"""The largest number of a meter's pending readings: a sender may stamp one for each ms of `ahead`."""
 
 
 class Outcome(StrEnum):
-    """The fate of a reading, which is the name of its counter."""
+    """The outcome of a reading, which is the name of its counter."""
 
     ACCEPTED = "accepted"
     LATE = "late"
@@ -64,8 +63,8 @@ class Outcome(StrEnum):
 class Pending(NamedTuple):
     """A reading whose span is not wholly integrated, and the token that acknowledges it.
 
-    `hold` begins at `since_ms`, for the sum of several phases the time of its oldest reading, or else at
-    the reading's time. `stamped`: its time follows from its arrival.
+    `hold` begins at `since_ms`: in the sum of several phases, the time of the oldest reading. If `since_ms`
+    is None, `hold` begins at `time_ms`. `stamped` is True if the time was derived from the arrival.
     """
 
     time_ms: int
@@ -93,7 +92,7 @@ class Timeline:
     )
 
     def __init__(self, terms: Terms, first_ms: int) -> None:
-        """Begin a meter whose first window starts at `first_ms`, a boundary of its grid."""
+        """Begin a meter whose first window starts at `first_ms`, a boundary of the grid."""
         self.terms = terms
         self.integrated_until_ms = first_ms
         self.next_ms: int | None = first_ms
@@ -110,36 +109,36 @@ class Timeline:
     def restore(
         cls, terms: Terms, next_ms: int, state: TimelineState, stored_terms: dict[str, Terms]
     ) -> "Timeline":
-        """Restore a timeline from the store under today's terms; open windows keep their own.
+        """Restore a timeline from the store under the present terms; open windows keep their terms.
 
-        Where the meaning of the readings has changed (kind, unit or interval), the rest of the open windows
-        is gap.
+        If the meaning of the readings has changed (kind, unit or interval), the remaining time of the open
+        windows is gap.
         """
-        self = cls(terms, next_ms)
-        self.integrated_until_ms = state.integrated_until_ms
-        self.standing_ms = state.standing_ms
-        self.newest_ms = state.newest_ms
-        self.idle = state.idle
+        timeline = cls(terms, next_ms)
+        timeline.integrated_until_ms = state.integrated_until_ms
+        timeline.standing_ms = state.standing_ms
+        timeline.newest_ms = state.newest_ms
+        timeline.idle = state.idle
         for w in state.windows:
-            # One object for equal terms: `_rules` compares by identity
-            old = terms if stored_terms[w.terms] == terms else stored_terms[w.terms]
+            # Use one object for equal terms, because `_rules` compares by identity.
+            window_terms = terms if stored_terms[w.terms] == terms else stored_terms[w.terms]
             window = Window(
-                w.start_ms, old, w.terms, w.topic, w.public_id, w.noise_bound, w.drawn, dict(w.slots)
+                w.start_ms, window_terms, w.terms, w.topic, w.public_id, w.noise_bound, w.drawn, dict(w.slots)
             )
             window.masked = w.masked
-            self.windows.append(window)
-        if any(_meaning(w.terms) != _meaning(terms) for w in self.windows):
-            self._seal()
-        return self
+            timeline.windows.append(window)
+        if any(_meaning(window.terms) != _meaning(terms) for window in timeline.windows):
+            timeline._seal()
+        return timeline
 
     def _seal(self) -> None:
-        """Fill the open windows with gap to their ends: no reading can count in them any more."""
+        """Fill the open windows with gap to their ends: readings no longer count in them."""
         for window in self.windows:
             window.seal(self.integrated_until_ms)
         self.integrated_until_ms = max(self.integrated_until_ms, self.windows[-1].end_ms)
 
     def state(self) -> TimelineState:
-        """Return what the store keeps of the timeline: no pending reading."""
+        """Return the state that the store keeps, which has no pending reading."""
         windows = tuple([self._window_state(window) for window in self.windows])
         next_ms = self.next_ms if self.next_ms is not None else self.integrated_until_ms
         return TimelineState(
@@ -155,7 +154,7 @@ class Timeline:
 
     @property
     def _rules(self) -> Terms:
-        """The terms by which readings count: the oldest open window's (law 1), else today's."""
+        """The terms by which readings count: the oldest open window's (law 1), else the present ones."""
         if not self.windows or self.windows[0].terms is self.terms:
             return self.terms
         oldest = self.windows[0].terms
@@ -164,59 +163,59 @@ class Timeline:
     # --- readings in ---------------------------------------------------------------------------
 
     def accept(self, reading: Pending) -> tuple[Outcome, list[Token]]:
-        """Take in a reading; return its fate and the tokens that are free."""
+        """Accept or refuse a reading; return the outcome and the tokens that are free."""
         time_ms = reading.time_ms
         if self._is_integrated(reading):
             return self.refusal(time_ms), [reading.token]
         pending = self.pending
         if pending and time_ms <= pending[-1].time_ms:
             index = bisect_left(pending, time_ms, key=itemgetter(0))
-            next_one = pending[index]
-            if next_one.time_ms == time_ms:
-                if reading.stamped and self._gives_way(next_one):
+            neighbour = pending[index]
+            if neighbour.time_ms == time_ms:
+                if reading.stamped and self._gives_way(neighbour):
                     pending[index] = reading
-                    return Outcome.ACCEPTED, [next_one.token]
+                    return Outcome.ACCEPTED, [neighbour.token]
                 return Outcome.DUPLICATE, [self._redelivered(index, reading)]
             pending.insert(index, reading)
         else:
             pending.append(reading)
         self.note_activity(time_ms)
         tokens = self._thin() if len(pending) > PENDING else []
-        # A reading before the split cuts the standing one short, which may thereby be finished
+        # A reading before the split ends the span of the standing reading, whose token may become free.
         return Outcome.ACCEPTED, [*tokens, *self._free()] if time_ms <= self.integrated_until_ms else tokens
 
     def _thin(self) -> list[Token]:
         """Drop the pending readings that follow another most closely; return their tokens.
 
-        The others are about a 2,048th of their time apart or more, except the last. Which ones are dropped
-        depends on times alone, never on a value. So a power stands a little longer, and a register loses only
-        when energy was used; the energy of an interval that no other reading covers is gap.
+        The remaining readings, except the last, are at least a 2,048th of the whole time apart. The choice
+        depends on times alone, never on a value. A power stands a little longer; a register loses only the
+        time at which energy was used; the energy of an interval that no other reading covers is gap.
         """
-        first, *between, last = self.pending
-        apart_ms = 2 * (last.time_ms - first.time_ms) // PENDING
-        remaining, tokens = [first], []
-        for reading in between:
-            if reading.time_ms - remaining[-1].time_ms < apart_ms:
+        oldest, *readings, newest = self.pending
+        distance_ms = 2 * (newest.time_ms - oldest.time_ms) // PENDING
+        remaining, tokens = [oldest], []
+        for reading in readings:
+            if reading.time_ms - remaining[-1].time_ms < distance_ms:
                 tokens.append(reading.token)
             else:
                 remaining.append(reading)
-        self.pending[:] = *remaining, last
+        self.pending[:] = *remaining, newest
         self.thinned += len(tokens)
         return tokens
 
     def _gives_way(self, _pending: Pending) -> bool:
-        """Return whether a pending reading is replaced by a newer one that was stamped with the same time."""
+        """Return whether a newer reading that was stamped with the same time replaces a pending one."""
         return True
 
     def replace_sum(self, reading: Pending) -> tuple[Outcome, list[Token]]:
-        """Take in the sum of a meter's phases; it replaces a sum of the same time."""
+        """Accept or refuse the sum of a meter's phases, which replaces a sum of the same time."""
         if self.pending and self.pending[-1].time_ms == reading.time_ms:
-            former, self.pending[-1] = self.pending[-1], reading
-            return Outcome.ACCEPTED, [former.token]
+            previous_sum, self.pending[-1] = self.pending[-1], reading
+            return Outcome.ACCEPTED, [previous_sum.token]
         return self.accept(reading)
 
     def note_activity(self, time_ms: int) -> None:
-        """Note that the meter sent a reading: this advances the meter's clock, and the meter is not idle."""
+        """Note that the meter sent a reading: advance the meter's clock, and end its idle time."""
         if self.newest_ms is None or self.newest_ms < time_ms:
             self.newest_ms = time_ms
         self.idle = 0
@@ -226,34 +225,34 @@ class Timeline:
         time_ms, rules = reading.time_ms, self._rules
         if rules.kind is Kind.INTERVAL_ENERGY:
             return time_ms <= self.integrated_until_ms
-        older = self.standing_ms is not None and time_ms < self.standing_ms
+        is_older = self.standing_ms is not None and time_ms < self.standing_ms
         from_ms = time_ms if reading.since_ms is None else reading.since_ms
-        return older or from_ms + rules.hold_ms <= self.integrated_until_ms
+        return is_older or from_ms + rules.hold_ms <= self.integrated_until_ms
 
     def refusal(self, time_ms: int) -> Outcome:
-        """Return why a reading whose time is already integrated is refused."""
+        """Return the outcome of a reading that is refused because its time is already integrated."""
         if time_ms in self.recent_ms:
             return Outcome.DUPLICATE
-        waits = not self.windows and self.next_ms == self.integrated_until_ms
-        return Outcome.EARLY if waits else Outcome.LATE
+        is_waiting = not self.windows and self.next_ms == self.integrated_until_ms
+        return Outcome.EARLY if is_waiting else Outcome.LATE
 
     def _redelivered(self, index: int, reading: Pending) -> Token:
-        """Return the token to acknowledge at once when the time of a pending reading arrives again.
+        """Return the token to acknowledge at once when a reading has the time of a pending one.
 
-        A redelivery replaces its first delivery, whose connection may be gone; a correction (another
-        value) is refused.
+        A redelivery replaces the first delivery, whose connection may be closed. A correction (another value)
+        is refused.
         """
-        former = self.pending[index]
-        if former.value_u != reading.value_u:
+        first_delivery = self.pending[index]
+        if first_delivery.value_u != reading.value_u:
             return reading.token
         self.pending[index] = reading
-        return former.token
+        return first_delivery.token
 
     def extend_standing(self, reading: Pending, clock_ms: int) -> Pending | None:
         """Accept a power reading and integrate to its time in one step, if it follows in the same open slot.
 
-        The short way through `accept` and `integrate_to_watermark`. Return the reading that stood until now,
-        whose token is free; None if the short way does not apply, and nothing has changed.
+        This is the fast path through `accept` and `integrate_to_watermark`. Return the previous standing
+        reading, whose token is free; return None and change nothing if the fast path does not apply.
         """
         if len(self.pending) != 1 or len(self.windows) != 1:
             return None
@@ -268,9 +267,9 @@ class Timeline:
             and standing.since_ms is None
         ):
             return None
-        # The same as the general way: `accept` would append `reading`, for it is newer than all others; the
-        # watermark is its time, as there is no lateness and the clock has reached it; up to there lies only
-        # the standing reading's span, for at most `hold`, then gap, in one slot; and `_free` would drop it.
+        # The result is that of the general path. `accept` would append `reading`, the newest. Its time is the
+        # watermark: there is no lateness, and the clock has reached it. Before the watermark lie only the
+        # span of the standing reading, for at most `hold`, then gap, in one slot. `_free` would drop it.
         window.put(slot_index, min(time_ms, end_ms) - from_ms, standing.value_u)
         if end_ms < time_ms:
             window.put(slot_index, time_ms - end_ms, None)
@@ -288,14 +287,14 @@ class Timeline:
     def integrate_to_watermark(self, clock_ms: int) -> list[Token]:
         """Integrate the spans that end by the watermark; return the tokens that are free.
 
-        The watermark is the newest accepted time less `lateness`, at most `clock_ms` (rule 6). The standing
-        reading is integrated to its own time only, as long as what follows it is unknown.
+        The watermark is the newest accepted time less `lateness`, at most `clock_ms` (rule 6). If the last
+        span before the watermark has not ended by then, the split moves only to the time of its reading.
         """
         if self.newest_ms is None:
             return []
         watermark_ms = min(self.newest_ms - self._rules.lateness_ms, clock_ms)
         if watermark_ms <= self.integrated_until_ms:
-            return self.integrate_until(watermark_ms)  # does nothing, unless a register resumes its slot
+            return self.integrate_until(watermark_ms)  # no effect, unless a register resumes its slot
         count = self._count_up_to(watermark_ms)
         if count == 0:
             return []
@@ -326,17 +325,17 @@ class Timeline:
             self.observe(start_ms, end_ms, value)
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, int | RegisterUse | None]]:
-        """Yield the spans that begin before `until_ms`: (start, end, value), in order of both."""
+        """Yield the spans that begin before `until_ms` as (start, end, value), in order of both times."""
         rules = self._rules
-        before_ms = rules.interval_ms if rules.kind is Kind.INTERVAL_ENERGY else 0
+        interval_ms = rules.interval_ms if rules.kind is Kind.INTERVAL_ENERGY else 0
         for index, reading in enumerate(self.pending):
-            start_ms = reading.time_ms - before_ms
+            start_ms = reading.time_ms - interval_ms
             if start_ms >= until_ms:
                 return
             yield start_ms, self._end_ms(index), reading.value_u
 
     def _count_up_to(self, time_ms: int) -> int:
-        """Count the pending readings up to a time; they are few, for those before the split are dropped."""
+        """Count the pending readings up to a time, which are few: those before the split are dropped."""
         count = 0
         for reading in self.pending:
             if reading.time_ms > time_ms:
@@ -345,7 +344,7 @@ class Timeline:
         return count
 
     def _end_ms(self, index: int) -> int:
-        """Return where the span of a pending reading ends."""
+        """Return the end of a pending reading's span."""
         reading, rules = self.pending[index], self._rules
         if rules.kind is Kind.INTERVAL_ENERGY:
             return reading.time_ms
@@ -363,13 +362,13 @@ class Timeline:
         self.standing_ms = max(self.standing_ms or 0, self.pending[count - 1].time_ms)
         if self._end_ms(count - 1) > self.integrated_until_ms:
             count -= 1
-        dropped, self.pending = self.pending[:count], self.pending[count:]
-        for reading in dropped:
+        integrated, self.pending = self.pending[:count], self.pending[count:]
+        for reading in integrated:
             self._remember(reading.time_ms)
-        return [p.token for p in dropped]
+        return [reading.token for reading in integrated]
 
     def _remember(self, time_ms: int) -> None:
-        """Note the time of a reading whose span is integrated."""
+        """Remember the time of a reading whose span is integrated."""
         if len(self.recent_ms) == _RECENT:
             del self.recent_ms[:_DROP]
         self.recent_ms.append(time_ms)
@@ -377,18 +376,18 @@ class Timeline:
     # --- the schedule --------------------------------------------------------------------------
 
     def next_open_ms(self) -> int | None:
-        """Return when the next slot or window opens; None if the meter is to be forgotten."""
+        """Return when the next slot or window opens; None if the meter is about to be forgotten."""
         if self.windows and self.windows[-1].drawn < self.windows[-1].terms.n:
             return self.windows[-1].slot_start_ms(self.windows[-1].drawn)
         return self.next_ms
 
     def next_close_ms(self) -> int | None:
-        """Return when the next slot closes: its end + lateness; None if no slot is open."""
+        """Return when the next slot closes: its end plus the lateness; None if no slot is open."""
         closing = self.closing()
         return None if closing is None else closing[0]
 
     def closing(self) -> tuple[int, Window, int] | None:
-        """Return when the next slot closes, its window and its index there; None if no slot is open."""
+        """Return when the next slot closes, its window and its index in it; None if no slot is open."""
         for window in self.windows:
             if window.slots:
                 slot_index = window.next_slot

@@ -1,4 +1,4 @@
-"""Running totals: for each meter, the sum of all that was released, with its error."""
+"""Running totals: the sum of all released values of a meter, with its error."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from meteragent.wire.descriptor import TermsDescriptor
 
 
 class Totals:
-    """The running totals of a stream, by public id: one that continued under a new id would link both ids."""
+    """The running totals of a stream, by public id: one total under two ids would link the ids."""
 
     __slots__ = ("_totals",)
 
@@ -25,10 +25,10 @@ class Totals:
         leave_ms: int,
         commit: Commit,
     ) -> None:
-        """Add a released slot to its meter's total, which leaves at `leave_ms`."""
+        """Add a released slot to its meter's total; the total's message leaves at `leave_ms`."""
         public_id = window.public_id
-        before, released = self._totals.get(public_id), (quanta, descriptor.terms.sd)
-        after = Total.after(before, window.terms, window.start_ms, slot_index, released)
-        self._totals[public_id] = commit.totals[public_id] = after
-        payload = total.message(descriptor.id, public_id, after, window.slot_end_ms(slot_index))
+        previous_total, release = self._totals.get(public_id), (quanta, descriptor.terms.sd)
+        new_total = Total.with_slot(previous_total, window.terms, window.start_ms, slot_index, release)
+        self._totals[public_id] = commit.totals[public_id] = new_total
+        payload = total.message(descriptor.id, public_id, new_total, window.slot_end_ms(slot_index))
         commit.outgoing.append(Outgoing(total.topic(window.topic), payload, leave_ms, False))

@@ -1,4 +1,4 @@
-"""The slot of a meter whose number is sent next: public, since it follows from the schedule and the clock."""
+"""The slot of a meter that is released next: public, because it follows from schedule and clock alone."""
 
 from typing import NamedTuple
 
@@ -8,10 +8,10 @@ from meteragent.domain.terms import Terms
 
 
 class Upcoming(NamedTuple):
-    """A slot that will be released: its start and end, and the earliest time at which its number is sent.
+    """A slot that will be released: its start and end, and the earliest time at which its record is sent.
 
-    A meter that is first heard in the middle of a window has no open slot until the next window begins (law
-    4): the slot is then still to come.
+    A meter whose first reading arrives in the middle of a window has no open slot until the next window
+    begins (law 4); its upcoming slot is then one of that window.
     """
 
     start_ms: int
@@ -20,9 +20,9 @@ class Upcoming(NamedTuple):
 
 
 def upcoming(timeline: Timeline, schedule: Schedule, delay_ms: int) -> Upcoming | None:
-    """Find the slot that closes next, open or still to open; None where no window is to open.
+    """Return the slot that closes next, open or still to open; None if no window is scheduled.
 
-    `delay_ms` is the meter's own delay (`sink.spread`). Whether a window will open also depends on its budget
+    `delay_ms` is the meter's fixed delay (`sink.spread`). Whether the window opens also depends on the budget
     and on other agents, which are not known in advance.
     """
     closing = timeline.closing()

@@ -2,16 +2,17 @@
 
 Theory of operation
 -------------------
-An accumulator counts in millionths of the unit times milliseconds. It begins as z * L + u before any reading
-is added to it, L = quantum * slot length, z the slot's noise and u uniform on {0, ..., L - 1}:
+An accumulator counts in millionths of the unit times milliseconds. Before any reading is added, it is
+z * L + u, where L = quantum * slot length, z is the slot's noise and u is uniform on {0, ..., L - 1}. With S
+the energy so far,
 
     A = z * L + u + S,    released: floor(A / L)
 
-S the energy so far. So A modulo L is uniform whatever was used, and one copy of A, at any time, is as private
-as a record: a change of S by d quanta changes its odds by e^(a * ceil(d)) at most. A second copy reveals what
-was used since the first, as in every scheme that survives a crash without a secret elsewhere (THEORY-2 A.1,
-A.2). What is released is exactly S / L on average. Windows of an earlier version have no u, and finish as
-they began: A = z * L + S, released: floor(A / L + 1/2).
+So A modulo L is uniform whatever was used, and one copy of A, at any time, is as private as a record: a
+change of S by d quanta changes the odds of A by a factor of at most e^(a * ceil(d)). A second copy reveals
+the use since the first, as in every scheme that survives a crash without a secret elsewhere (THEORY-2 A.1,
+A.2). The released value is exactly S / L on average. Windows of an earlier version have no u and finish
+without it: A = z * L + S, released: floor(A / L + 1/2).
 """
 
 from bisect import bisect_right
@@ -29,24 +30,24 @@ from meteragent.privacy.mechanism.laplace import reach
 
 
 class RegisterUse(NamedTuple):
-    """A register's movement between two readings, in an accumulator's units, spread evenly over its span."""
+    """The change of a register between two readings, in accumulator units, spread evenly over the span."""
 
     since_ms: int
     span_ms: int
     units: int
 
     def between(self, from_ms: int, to_ms: int) -> int:
-        """Return what was used in a part of the span: W(to) - W(from), W the register rounded down.
+        """Return the use in a part of the span: W(to) - W(from), where W is the register rounded down.
 
-        The parts of a span add up to `units`, and each is within one unit of its share. Fractions would be
-        just as exact, but the store would reveal the energy of the span through them: noise and dither are
-        whole.
+        The parts of a span add up to `units`, and each is within one unit of its exact share. Fractions would
+        be exact, but through them the store would reveal the energy of the span: noise and dither are whole
+        numbers.
         """
-        moved, since_ms, span_ms = self.units, self.since_ms, self.span_ms
-        return moved * (to_ms - since_ms) // span_ms - moved * (from_ms - since_ms) // span_ms
+        units, since_ms, span_ms = self.units, self.since_ms, self.span_ms
+        return units * (to_ms - since_ms) // span_ms - units * (from_ms - since_ms) // span_ms
 
     def within(self, low_u: int, high_u: int) -> "RegisterUse | int":
-        """Clamp the rate: return itself, or the end of the range that its rate lies beyond."""
+        """Clamp the rate: return this use, or the bound of the range that its rate exceeds."""
         if self.units < low_u * self.span_ms:
             return low_u
         return high_u if self.units > high_u * self.span_ms else self
@@ -56,15 +57,15 @@ class RegisterUse(NamedTuple):
 class Window:
     """An open window: how many slots were drawn, the open accumulators, and R while slots remain to be drawn.
 
-    noise_bound         R; None once the last slot was drawn: nothing needs it then, and with it an
-                        accumulator would rule out all energies further away than the noise can be
+    noise_bound         R; None after the last slot was drawn. It is then no longer needed, and together with
+                        R an accumulator would rule out all energies further away than the noise can be
                         (THEORY-2 A.3)
-    drawn               how many slots have received their noise
+    drawn               the number of slots that have received noise
     slots               the accumulators of the open slots, by index
     slots_with_reading  the open slots to which a reading has added; the others are gap throughout
-    masked              the slot whose accumulator is not known after a restart: a register minus it is kept
-                        in its place (`register`)
-    lost                the slot whose accumulator was given up and has no noise, until `redraw`
+    masked              the index of the slot whose accumulator is unknown after a restart: `slots` holds a
+                        register minus the accumulator instead (`register`)
+    lost                the index of the slot whose accumulator was given up; it has no noise until `redraw`
     """
 
     start_ms: int
@@ -116,17 +117,17 @@ class Window:
         if self.drawn == self.terms.n:
             self.noise_bound = None
         if integrated_until_ms > self.start_ms:
-            skipped_ms = self.terms.slot_ms(slot_index) - self._rest_ms(slot_index, integrated_until_ms)
-            self.slots[slot_index] += self.terms.gap_u * skipped_ms
+            gap_ms = self.terms.slot_ms(slot_index) - self._remaining_ms(slot_index, integrated_until_ms)
+            self.slots[slot_index] += self.terms.gap_u * gap_ms
 
     def _mask(self, slot_index: int, noise: int, dither: int | None) -> int:
-        """Return the accumulator that a slot begins with: z * L + u, in half-up windows z * L."""
+        """Return the accumulator with which a slot begins: z * L + u, or z * L in half-up windows."""
         if (dither is None) != (self.terms.rounding == "half-up"):
             raise MeteragentError("a slot needs a dither exactly if its window is dithered")
         return noise * self.terms.lattice(slot_index) + (dither or 0)
 
     def add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
-        """Add a value (None: the gap's) over a stretch of time to the slots that it touches."""
+        """Add a value (None: the gap value) over a stretch of time to the slots that it touches."""
         from_ms, to_ms = max(start_ms - self.start_ms, 0), min(end_ms - self.start_ms, self.terms.length_ms)
         if from_ms >= to_ms:
             return
@@ -141,7 +142,7 @@ class Window:
                 self.put(slot_index, end - start, value)
 
     def put(self, slot_index: int, duration_ms: int, value_u: int | None) -> None:
-        """Add a value (None: the gap's) to an open slot for `duration_ms`."""
+        """Add a value (None: the gap value) to an open slot for `duration_ms`."""
         if value_u is None:
             self.slots[slot_index] += self.terms.gap_u * duration_ms
             return
@@ -152,9 +153,9 @@ class Window:
         self.slots_with_reading.add(slot_index)
 
     def slot_of_power(self, from_ms: int, to_ms: int) -> int | None:
-        """Return the open slot that holds a stretch and its end, if a power there counts at once; else None.
+        """Return the open slot that contains a stretch and its end, if power in it counts at once; else None.
 
-        That is: it is the only open slot, of power, not of a band, and without lateness.
+        Power counts at once if the slot is the only open one, is not a band, and has no lateness.
         """
         terms = self.terms
         if len(self.slots) != 1 or terms.bands or terms.lateness_ms or terms.kind is not Kind.POWER:
@@ -189,12 +190,12 @@ class Window:
         if self.terms.bands:
             return self._bands(from_ms, to_ms)
         step_ms = self.terms.step_ms
-        first, last = from_ms // step_ms, (to_ms - 1) // step_ms
-        if first == last:
-            return ((first, from_ms, to_ms),)
+        first_index, last_index = from_ms // step_ms, (to_ms - 1) // step_ms
+        if first_index == last_index:
+            return ((first_index, from_ms, to_ms),)
         return (
             (slot_index, max(from_ms, slot_index * step_ms), min(to_ms, (slot_index + 1) * step_ms))
-            for slot_index in range(first, last + 1)
+            for slot_index in range(first_index, last_index + 1)
         )
 
     def _bands(self, from_ms: int, to_ms: int) -> Iterator[tuple[int, int, int]]:
@@ -204,17 +205,18 @@ class Window:
                 yield slot_index, max(from_ms, stretches[position][0]), min(to_ms, stretches[position][1])
                 position += 1
 
-    def _rest_ms(self, slot_index: int, time_ms: int) -> int:
-        """Return how much of a slot comes at or after a time."""
+    def _remaining_ms(self, slot_index: int, time_ms: int) -> int:
+        """Return the duration of the part of a slot at or after a time."""
         at_ms = time_ms - self.start_ms
         return sum(max(end - max(start, at_ms), 0) for start, end in self.terms.stretches(slot_index))
 
     def seal(self, integrated_until_ms: int) -> None:
-        """Fill the rest of the open slots with gap; a masked one is lost."""
+        """Fill the remaining time of the open slots with gap; a masked slot is lost."""
         self.lose()
         for slot_index in self.slots:
             if slot_index != self.lost:
-                self.slots[slot_index] += self.terms.gap_u * self._rest_ms(slot_index, integrated_until_ms)
+                gap_ms = self._remaining_ms(slot_index, integrated_until_ms)
+                self.slots[slot_index] += self.terms.gap_u * gap_ms
 
     def close(self, slot_index: int) -> int:
         """Remove a slot and return its released value in quanta.
@@ -232,10 +234,10 @@ class Window:
         return round_half_up(accumulator, lattice)
 
     def state(self, standing: tuple[int, int] | None = None) -> OpenWindow:
-        """Return what the store keeps of the window.
+        """Return the state of the window that the store keeps.
 
-        `standing` is the time of a register up to which all is integrated, and the register in an
-        accumulator's units: the slot that holds this time is kept as the register minus its accumulator.
+        `standing` is the time of a register's reading up to which everything is integrated, and the register
+        in accumulator units: the slot that contains this time is kept as the register minus its accumulator.
         Raises MeteragentError if a slot has no noise.
         """
         if self.lost is not None:
@@ -261,41 +263,41 @@ class Window:
     # --- a register's slot after a restart -----------------------------------------------------
 
     def _open_slot_at(self, time_ms: int) -> int | None:
-        """Return the open slot that holds a time; None for bands, which are stored as they are."""
+        """Return the open slot that contains a time; None for bands, which are stored as they are."""
         if self.terms.bands or not self.start_ms <= time_ms < self.end_ms:
             return None
         slot_index = (time_ms - self.start_ms) // self.terms.step_ms
         return slot_index if slot_index in self.slots else None
 
     def unmask(self, time_ms: int, register: int) -> bool:
-        """Resume the masked slot if a register at a time within it fits what is kept; return whether it does.
+        """Resume the masked slot if a register at a time within it is plausible; return whether it is.
 
-        It fits if some use within the range and a noise that is not less likely than 2^-40 explain it:
-        R, which could reveal more, is not kept.
+        The register is plausible if some use within the range and some noise of at most `reach` explain the
+        kept difference. R, which could reveal more, is not used: it is dropped with the last draw.
         """
         slot_index = self.masked
         if slot_index is None:
             return True
         accumulator = register - self.slots[slot_index]
         terms, lattice = self.terms, self.terms.lattice(slot_index)
-        widest = reach(terms.n, terms.epsilon * terms.quantum) * lattice
+        noise_limit = reach(terms.n, terms.epsilon * terms.quantum) * lattice
         duration_ms = time_ms - self.slot_start_ms(slot_index)
-        low, high = terms.low_u * duration_ms - widest, terms.high_u * duration_ms + widest
-        if not low <= accumulator < high + lattice:  # it includes a dither of less than one quantum
+        low, high = terms.low_u * duration_ms - noise_limit, terms.high_u * duration_ms + noise_limit
+        if not low <= accumulator < high + lattice:  # the accumulator includes a dither below one quantum
             return False
         self.slots[slot_index], self.masked = accumulator, None
         self.slots_with_reading.add(slot_index)
         return True
 
     def lose(self) -> None:
-        """Give up the masked slot, which is then gap throughout: its noise is never used."""
+        """Give up the masked slot: it becomes gap throughout, and its noise is never used."""
         slot_index, self.masked = self.masked, None
         if slot_index is not None:
             self.slots[slot_index] = self.terms.gap_u * self.terms.slot_ms(slot_index)
             self.lost = slot_index
 
     def redraw(self, noise: int, dither: int | None = None) -> None:
-        """Give the lost slot noise from a new noise bound, and a new dither."""
+        """Mask the lost slot with noise from a new noise bound and a new dither."""
         slot_index, self.lost = self.lost, None
         if slot_index is not None:
             self.slots[slot_index] += self._mask(slot_index, noise, dither)

@@ -79,7 +79,7 @@ class Total(NamedTuple):
         return round_half_up(self.sum, HOUR_MS)
 
     @classmethod
-    def after(
+    def with_slot(
         cls, total: "Total | None", terms: Terms, window_ms: int, slot_index: int, release: tuple[int, float]
     ) -> "Total":
         """Return a total with a released slot added; `release` is (quanta, standard deviation).

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from meteragent.core.noise import FEW, MANY, Noise
+from meteragent.core.noise import BATCH, SINGLE_DRAWS, Noise
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import Bits, below, below_array, uniform_rows
@@ -58,7 +58,7 @@ class Forgetful(SeededBits):
 def one_by_one(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
     """The first windows of a feed: each its noise bound, then its slot."""
     drawn = []
-    for _ in range(FEW):
+    for _ in range(SINGLE_DRAWS):
         noise_bound = mechanism.noise_bound(bits)
         drawn.append((noise_bound, mechanism.draw(noise_bound, bits)))
     return drawn
@@ -66,7 +66,7 @@ def one_by_one(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
 
 def at_once(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
     """Later ones: their noise bounds, then a slot of each."""
-    noise_bounds = mechanism.noise_bounds(MANY, bits)
+    noise_bounds = mechanism.noise_bounds(BATCH, bits)
     return list(zip(noise_bounds, mechanism.slots(noise_bounds, bits), strict=True))
 
 
@@ -74,7 +74,7 @@ def test_the_first_are_drawn_one_by_one() -> None:
     """A feed that opens few windows draws for these alone: the mechanism's bounds and noise, bit for bit."""
     bits, plain = SeededBits(1), SeededBits(1)
     noise = Noise(bits)
-    assert [noise.open("a", FINE) for _ in range(FEW)] == one_by_one(FINE, plain)
+    assert [noise.open("a", FINE) for _ in range(SINGLE_DRAWS)] == one_by_one(FINE, plain)
     assert bits.integer(64) == plain.integer(64)
 
 
@@ -82,7 +82,7 @@ def test_later_ones_are_those_of_the_mechanism_draw_for_draw() -> None:
     """From the same bits, pairs that are drawn at once come in the order in which the mechanism drew them."""
     bits, plain = SeededBits(2), SeededBits(2)
     noise = Noise(bits)
-    drawn = [noise.open("a", FINE) for _ in range(FEW + 2 * MANY)]
+    drawn = [noise.open("a", FINE) for _ in range(SINGLE_DRAWS + 2 * BATCH)]
     assert drawn == one_by_one(FINE, plain) + at_once(FINE, plain) + at_once(FINE, plain)
     assert bits.integer(64) == plain.integer(64)
 
@@ -96,24 +96,24 @@ def test_noise_of_many_windows_is_uniform_on_the_cube_of_each() -> None:
 
 
 def test_no_noise_is_given_to_two_windows() -> None:
-    """Each noise bound is given once, in order, with its own noise; never more than MANY wait."""
+    """Each noise bound is given once, in order, with its own noise; never more than BATCH wait."""
     noise, mechanism = Noise(SeededBits(0)), Numbered()
-    windows = FEW + 4 * MANY + 1
+    windows = SINGLE_DRAWS + 4 * BATCH + 1
     assert [noise.open("a", mechanism) for _ in range(windows)] == [(k, -k) for k in range(windows)]
-    assert Counter(mechanism.asked) == {1: FEW, MANY: 5}  # type: ignore[attr-defined]
+    assert Counter(mechanism.asked) == {1: SINGLE_DRAWS, BATCH: 5}  # type: ignore[attr-defined]
 
 
 def test_nothing_that_was_drawn_outlives_its_feed() -> None:
     """Pairs that a feed has not used are never given; the next feed draws its own, and from new bits."""
     bits, mechanism = Forgetful(), Numbered()
     noise = Noise(bits)
-    used = [noise.open("a", mechanism) for _ in range(FEW + 1)]
-    assert used[-1] == (FEW, -FEW)
+    used = [noise.open("a", mechanism) for _ in range(SINGLE_DRAWS + 1)]
+    assert used[-1] == (SINGLE_DRAWS, -SINGLE_DRAWS)
     counted = [bits.discarded]
     noise.forget()
     assert [*counted, bits.discarded] == [0, 1]
-    assert noise.open("a", mechanism) == (FEW + MANY, -FEW - MANY)
-    assert mechanism.asked == [1] * FEW + [MANY, 1]  # type: ignore[attr-defined]
+    assert noise.open("a", mechanism) == (SINGLE_DRAWS + BATCH, -SINGLE_DRAWS - BATCH)
+    assert mechanism.asked == [1] * SINGLE_DRAWS + [BATCH, 1]  # type: ignore[attr-defined]
 
 
 def test_a_dither_is_uniform_on_the_lattice_and_half_up_windows_have_none() -> None:
@@ -132,18 +132,18 @@ def test_dithers_of_many_slots_are_drawn_at_once_for_each_lattice() -> None:
     bits, plain = SeededBits(7), SeededBits(7)
     noise, dithered = Noise(bits), replace(TERMS, rounding="dithered")
     half, coarse = replace(dithered, quantum_u=2), replace(dithered, quantum_u=2**63)
-    drawn = [(noise.dither(dithered, 0), noise.dither(half, 0)) for _ in range(FEW)]
+    drawn = [(noise.dither(dithered, 0), noise.dither(half, 0)) for _ in range(SINGLE_DRAWS)]
     one, other = (terms.lattice(0) for terms in (dithered, half))
-    assert drawn == [(below(one, plain), below(other, plain)) for _ in range(FEW)]
-    drawn = [(noise.dither(dithered, 0), noise.dither(half, 0)) for _ in range(MANY)]
-    of_one, of_other = (below_array(steps, MANY, plain).tolist() for steps in (one, other))
+    assert drawn == [(below(one, plain), below(other, plain)) for _ in range(SINGLE_DRAWS)]
+    drawn = [(noise.dither(dithered, 0), noise.dither(half, 0)) for _ in range(BATCH)]
+    of_one, of_other = (below_array(steps, BATCH, plain).tolist() for steps in (one, other))
     assert drawn == list(zip(of_one[::-1], of_other[::-1], strict=True))
     unused = [noise.dither(dithered, 0) for _ in range(2)]
-    fresh = below_array(one, MANY, plain).tolist()
+    fresh = below_array(one, BATCH, plain).tolist()
     assert unused == fresh[:-3:-1]
     noise.forget()
     assert noise.dither(dithered, 0) == below(one, plain)
-    for _ in range(2 * FEW):
+    for _ in range(2 * SINGLE_DRAWS):
         assert noise.dither(coarse, 0) == below(coarse.lattice(0), plain)
     assert bits.integer(64) == plain.integer(64)
 
@@ -151,8 +151,8 @@ def test_dithers_of_many_slots_are_drawn_at_once_for_each_lattice() -> None:
 def test_each_of_several_terms_has_its_own() -> None:
     """A noise bound is of the law of the window that it is for, whatever else opens in between."""
     noise, one, other = Noise(SeededBits(3)), Numbered(), Numbered()
-    drawn = [(noise.open("one", one), noise.open("other", other)) for _ in range(2 * MANY)]
-    assert drawn == [((k, -k), (k, -k)) for k in range(2 * MANY)]
+    drawn = [(noise.open("one", one), noise.open("other", other)) for _ in range(2 * BATCH)]
+    assert drawn == [((k, -k), (k, -k)) for k in range(2 * BATCH)]
 
 
 def test_a_further_slot_is_drawn_when_it_opens() -> None:

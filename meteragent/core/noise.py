@@ -67,8 +67,9 @@ class Noise:
         count = self._dither_counts[lattice] = self._dither_counts.get(lattice, 0) + 1
         if count <= SINGLE_DRAWS or lattice > LATTICE_MAX:
             return below(lattice, self._bits)
-        dithers = self._dithers[lattice] = below_array(lattice, BATCH, self._bits).tolist()
-        return dithers.pop()
+        batch: list[int] = below_array(lattice, BATCH, self._bits).tolist()
+        self._dithers[lattice] = batch
+        return batch.pop()
 
     def forget(self) -> None:
         """Drop all unused draws and bits at the end of the feed."""

@@ -105,9 +105,9 @@ class TariffBand(_Section):
     """Hours of the week in which energy has one price."""
 
     name: BandName
-    """The band's name, which records have."""
+    """The band's name in records."""
     days: Days = EVERY_DAY
-    """Days of the week, such as 'mon-fri'; left out: every day. A holiday counts as Sunday."""
+    """Days of the week, such as 'mon-fri'. A holiday counts as Sunday. Default: every day."""
     hours: tuple[Band, ...] = Field(min_length=1)
     """Hours of the local day, such as ['06:00/22:00']; those over midnight lie on both of their days."""
 
@@ -126,7 +126,7 @@ class Window(_Section):
     band: tuple[TariffBand, ...] = ()
     """The bands whose energies leave (privacy.space = 'bands'); changes take effect at the next window."""
     rest: BandName | None = None
-    """The name of the band that takes all hours that no other band has."""
+    """The name of a band of all hours that are in no other band."""
     holidays: tuple[Day, ...] = ()
     """Days that count as Sunday."""
     timezone: str | None = None
@@ -172,7 +172,7 @@ class Privacy(_Section):
     space: Space | None = None
     """What the slots are: a vector, the blocks of a curve, the bands of a mean day, or energies of bands."""
     metric: Metric | None = None
-    """linf: hides what moves within a slot; l1: what moves in all. Left out: l1 for bands, else linf."""
+    """linf hides what moves within a slot, l1 what moves in all slots. Default: l1 for bands, else linf."""
     accept: tuple[Literal["coarse_register", "sparse_readings"], ...] = ()
     """Accept readings in which a change of the load can count for much more than its energy."""
     budget: Budget | None = None

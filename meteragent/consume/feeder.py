@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-The mean over homes in slot t is m_t. The records give y_t = m_t + z_t, where z_t has a known symmetric law,
-which is sharper the more homes there are (`privacy.totals`). The peak is M = m_s, the largest mean, in an
-unknown slot s. The largest y_t is too high on average, because its slot is selected for its noise, too.
+The mean over homes in slot t is m_t. The records give y_t = m_t + z_t, where z_t has a known symmetric law
+that is narrower for more homes (`privacy.totals`). The peak is M = m_s, the largest mean, in an unknown
+slot s. The largest y_t is too high on average, because its slot is also selected for its noise.
 
 Interval. Let P(z_t > h_t) = (1-c)/2. Then y_s + h_s >= M except with probability (1-c)/2, and so the largest
 y_t + h_t is at least M, too: the upper end needs no correction for the number of slots. Let g_t be such that
@@ -65,13 +65,13 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
     means = np.mean([series.values for series in homes], axis=0)
     parts = _parts(homes)
     coverage_each = 2 * (1 - (1 - coverage) / 2) ** (1 / means.size) - 1
-    above = _each(parts, lambda slot: half_width_of_total(slot, coverage))
-    below = _each(parts, lambda slot: half_width_of_total(slot, coverage_each))
+    upper = _each(parts, lambda slot: half_width_of_total(slot, coverage))
+    lower = _each(parts, lambda slot: half_width_of_total(slot, coverage_each))
     top = int(np.argmax(means))
     return Peak(
         value=float(means[top]) - _bias(means, [law_of_total(slot) for slot in parts]),
-        low=float(np.max(means - below)),
-        high=float(np.max(means + above)),
+        low=float(np.max(means - lower)),
+        high=float(np.max(means + upper)),
         coverage=coverage,
         unit=homes[0].unit,
         highest=float(means[top]),
@@ -117,10 +117,10 @@ def _bias(means: Floats, laws: Sequence[Law]) -> float:
     shrunk = means.mean() + scale * (means - means.mean())
     top, reach = shrunk.max(), max(law.h[-1] for law in laws)
     x = np.linspace(top - reach, top + reach, _POINTS)
-    below = np.ones(x.size)
+    cumulative = np.ones(x.size)
     for mean, law in zip(shrunk, laws, strict=True):
-        below *= (1 + np.sign(x - mean) * np.interp(np.abs(x - mean), law.h, law.within)) / 2
-    return float(reach) - _integral(below, x)
+        cumulative *= (1 + np.sign(x - mean) * np.interp(np.abs(x - mean), law.h, law.within)) / 2
+    return float(reach) - _integral(cumulative, x)
 
 
 def _variance(law: Law) -> float:

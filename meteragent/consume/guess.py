@@ -40,9 +40,9 @@ Value = TypeVar("Value", bound=float | Fraction | Decimal)
 
 @dataclass(frozen=True, slots=True)
 class PriorGuess:
-    """A receiver's guess of one slot's value in `unit`, best under its own prior and `loss`.
+    """A receiver's guess of one slot's value in `unit`, the best under the receiver's prior and `loss`.
 
-    It is not a measurement and has no interval. It is biased towards the prior, so guesses must not be
+    A guess is not a measurement and has no interval. It is biased towards the prior, so guesses must not be
     summed or averaged over slots or homes. For that reason this type is not a number.
     """
 
@@ -83,12 +83,12 @@ def guess_under_prior(
     record = slot.records[0]
     table = _table(prior, within)
     log_weights = np.log(np.array(list(table.values())))
-    posterior = np.exp(_shifted(log_weights + log_likelihood(slot.terms(record), record.value, list(table))))
+    posterior = np.exp(_shift(log_weights + log_likelihood(slot.terms(record), record.value, list(table))))
     values = np.array([float(value) for value in table])
     if loss == "squared":
         return PriorGuess(float(posterior @ values / posterior.sum()), loss, slot.unit)
-    below = np.cumsum(posterior)
-    return PriorGuess(float(values[np.argmax(below >= below[-1] / 2)]), loss, slot.unit)
+    cumulative = np.cumsum(posterior)
+    return PriorGuess(float(values[np.argmax(cumulative >= cumulative[-1] / 2)]), loss, slot.unit)
 
 
 def log_likelihood(terms: Descriptor, released: Fraction, values: list[Fraction]) -> Floats:
@@ -97,16 +97,16 @@ def log_likelihood(terms: Descriptor, released: Fraction, values: list[Fraction]
     y = released / quantum
     if terms.rounding == "half-up":
         return log_mass_of_slot(terms.mechanism, [int(y - round_half_up(x / quantum)) for x in values])
-    moved = [int(y - x // quantum) for x in values]
-    up = np.array([float(x / quantum % 1) for x in values])
-    with np.errstate(divide="ignore"):  # a whole quantum is not rounded up
-        stays = np.log1p(-up) + log_mass_of_slot(terms.mechanism, moved)
-        rises = np.log(up) + log_mass_of_slot(terms.mechanism, np.array(moved) - 1)
-    return np.asarray(np.logaddexp(stays, rises))
+    noise = [int(y - x // quantum) for x in values]
+    fraction = np.array([float(x / quantum % 1) for x in values])
+    with np.errstate(divide="ignore"):  # a whole number of quanta is never rounded up
+        rounded_down = np.log1p(-fraction) + log_mass_of_slot(terms.mechanism, noise)
+        rounded_up = np.log(fraction) + log_mass_of_slot(terms.mechanism, np.array(noise) - 1)
+    return np.asarray(np.logaddexp(rounded_down, rounded_up))
 
 
 def _table(prior: Mapping[Value, float], within: tuple[Value, Value] | None) -> dict[Fraction, float]:
-    """Return the possible values in order with their weights, clamped to a range."""
+    """Return the values of positive weight in order, clamped to a range, with their weights."""
     low, high = (_exact(end) for end in within) if within else (None, None)
     if low is not None and high is not None and low > high:
         raise ValueError("the low end of the range is above its high end")
@@ -117,10 +117,10 @@ def _table(prior: Mapping[Value, float], within: tuple[Value, Value] | None) -> 
         x = _exact(value)
         x = x if low is None or high is None else min(max(x, low), high)
         table[x] = table.get(x, 0.0) + weight
-    possible = {x: table[x] for x in sorted(table) if table[x] > 0}
-    if not possible:
+    positive = {x: table[x] for x in sorted(table) if table[x] > 0}
+    if not positive:
         raise ValueError("a prior needs a value with a weight above zero")
-    return possible
+    return positive
 
 
 def _exact(value: float | Fraction | Decimal) -> Fraction:
@@ -129,6 +129,6 @@ def _exact(value: float | Fraction | Decimal) -> Fraction:
     return Fraction(value)
 
 
-def _shifted(logarithms: Floats) -> Floats:
+def _shift(logarithms: Floats) -> Floats:
     """Shift logarithms so that the largest is 0."""
     return np.asarray(logarithms - logarithms.max())

@@ -5,7 +5,7 @@ Theory of operation
 A cell is a slot of a feeder: all its meters that have a record from `start_ms` to `end_ms`. Noise has mean
 zero and meters are independent, so the sum over a cell is unbiased, and its error has the law of
 `privacy.totals` with one window of its mechanism for each meter. Cells with equal numbers of meters under
-each mechanism have one law, which is computed once. Sums are of whole millionths, so they are exact.
+each mechanism have one law, which is computed once. Sums are exact, because values are whole millionths.
 
 The mean is over the meters that have a record of that slot, whose number is `homes`. Which records exist is
 public (law 4 of the agent). The energy of homes without a record is in no total.
@@ -88,22 +88,22 @@ def by_feeder(
     names, feeder = _feeders(slots.meters, _as_mapping(slots.meters, feeder_of))
     order = np.lexsort((slots.end_ms, slots.start_ms, feeder[slots.meter]))
     keys = (feeder[slots.meter][order], slots.start_ms[order], slots.end_ms[order])
-    first = np.flatnonzero(np.any([np.diff(key, prepend=key[0] - 1) != 0 for key in keys], axis=0))
-    homes = np.diff(first, append=order.size)
+    first_rows = np.flatnonzero(np.any([np.diff(key, prepend=key[0] - 1) != 0 for key in keys], axis=0))
+    homes = np.diff(first_rows, append=order.size)
     _check(slots.value_u)
-    cell, kinds = np.repeat(np.arange(first.size), homes), len(slots.descriptors)
-    counts = np.bincount(cell * kinds + slots.terms[order], minlength=first.size * kinds)
+    cell, kinds = np.repeat(np.arange(first_rows.size), homes), len(slots.descriptors)
+    counts = np.bincount(cell * kinds + slots.terms[order], minlength=first_rows.size * kinds)
     errors = _errors(counts.reshape(-1, kinds), slots.descriptors, coverage)
-    shown = homes >= rules.at_least
+    is_shown = homes >= rules.at_least
     if rules.share is not None and rules.capacity is not None:
         capacity_u = rules.capacities_u(slots.meters)[slots.meter][order]
-        shown &= ~over_capacity(capacity_u, first, rules.share)
+        is_shown &= ~over_capacity(capacity_u, first_rows, rules.share)
     elif rules.share is not None:
-        shown &= ~dominated(slots, feeder, len(names), rules)[keys[0][first]]
-    sums = np.add.reduceat(slots.value_u[order], first)
-    numbers = figures(homes, sums, errors, shown)._asdict()
-    keys_of_cells = np.array(names)[keys[0][first]], keys[1][first], keys[2][first]
-    return Cells(*keys_of_cells, homes, shown=shown, coverage=coverage, unit=slots.unit, **numbers)
+        is_shown &= ~dominated(slots, feeder, len(names), rules)[keys[0][first_rows]]
+    sums = np.add.reduceat(slots.value_u[order], first_rows)
+    numbers = figures(homes, sums, errors, is_shown)._asdict()
+    keys_of_cells = np.array(names)[keys[0][first_rows]], keys[1][first_rows], keys[2][first_rows]
+    return Cells(*keys_of_cells, homes, shown=is_shown, coverage=coverage, unit=slots.unit, **numbers)
 
 
 class Figures(NamedTuple):
@@ -116,11 +116,11 @@ class Figures(NamedTuple):
     high: Floats
 
 
-def figures(homes: Integers, sum_u: Integers, errors: Floats, shown: Flags) -> Figures:
-    """Compute the numbers of cells from exact sums and their `errors`, shape (cells, 2)."""
+def figures(homes: Integers, sum_u: Integers, errors: Floats, is_shown: Flags) -> Figures:
+    """Compute the numbers of cells from exact sums and their `errors`, shape (cells, 2); NaN if not shown."""
     mean = sum_u / (MICRO * homes)
     columns = sum_u / MICRO, mean, errors[:, 0], mean - errors[:, 1], mean + errors[:, 1]
-    return Figures(*(np.where(shown, column, np.nan) for column in columns))
+    return Figures(*(np.where(is_shown, column, np.nan) for column in columns))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -173,9 +173,9 @@ def _feeders(
     """Return the feeders' names in order, and the index of each meter's feeder."""
     if feeder_of is None:
         return ("",), np.zeros(len(meters), np.int64)
-    missing = sum(meter not in feeder_of for meter in meters)
-    if missing:
-        raise ValueError(f"{missing} meters have no feeder")
+    missing_count = sum(meter not in feeder_of for meter in meters)
+    if missing_count:
+        raise ValueError(f"{missing_count} meters have no feeder")
     names = tuple(sorted({feeder_of[meter] for meter in meters}))
     indices = {name: index for index, name in enumerate(names)}
     return names, np.array([indices[feeder_of[meter]] for meter in meters], np.int64)

@@ -75,7 +75,7 @@ class Descriptor:
         """Parse a descriptor; it must be complete and consistent, and have the id of its facts.
 
         Raises:
-            RecordError: it is not; the text names the field.
+            RecordError: the descriptor is not; the error names the field.
         """
         fields = _Fields("descriptor", message, float)
         if fields.text("id") != _id_of(fields.facts):
@@ -176,7 +176,7 @@ class Record:
         """Parse a record.
 
         Raises:
-            RecordError: a field is missing or invalid; the text names it.
+            RecordError: a field is missing or invalid; the error names it.
         """
         fields = _Fields("record", message, Decimal)
         return cls(
@@ -234,7 +234,7 @@ def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mappi
     """Decode the fields of a message.
 
     Raises:
-        RecordError: it is neither a JSON object nor a SenML pack of one record.
+        RecordError: the message is neither a JSON object nor a SenML pack of one record.
     """
     facts: Any = message
     if isinstance(message, bytes | str):

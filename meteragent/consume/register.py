@@ -15,7 +15,7 @@ _STEP = 1.02
 class Register:
     """The private energy from `start_ms` to each of `time_ms`, in kWh, with its error.
 
-    It may fall, because a slot's noise can be larger than its energy. `low` .. `high` holds the energy
+    The sum may fall, because the noise of a slot can exceed its energy. `low` .. `high` holds the energy
     measured up to a time with probability `coverage`, for each time separately.
     """
 
@@ -33,7 +33,7 @@ def total(
 ) -> Register:
     """Compute the running sum at the end of every slot, or for the bands of a mean day, of every window.
 
-    It runs from the first record to the last, or from `start_ms` to `end_ms`.
+    The sum runs from the first record to the last, or from `start_ms` to `end_ms`.
 
     A sum's interval never shrinks as slots are added: given the radii, errors are symmetric and unimodal
     (Anderson 1955). So the interval of one time is valid for all earlier times, and a new one is computed
@@ -46,19 +46,19 @@ def total(
     """
     start_ms = int(series.time_ms[0]) if start_ms is None else start_ms
     series_part = series.between(start_ms, int(series.end_ms[-1]) if end_ms is None else end_ms)
-    last = np.append(np.flatnonzero(np.diff(series_part.end_ms)), len(series_part.records) - 1)
-    kwh = np.cumsum(series_part.kwh_per_unit * series_part.values)[last]
-    sd = np.sqrt(np.cumsum((series_part.kwh_per_unit * series_part.sds) ** 2))[last]
-    half = np.empty(last.size)
-    done = last.size
-    while done:
-        first = int(np.searchsorted(sd, sd[done - 1] / _STEP, side="right"))
-        parts = parts_of(series_part, series_part.kwh_per_unit[: last[done - 1] + 1])
-        half[min(first, done - 1) : done] = half_width_of_total(parts, coverage)
-        done = min(first, done - 1)
+    last_rows = np.append(np.flatnonzero(np.diff(series_part.end_ms)), len(series_part.records) - 1)
+    kwh = np.cumsum(series_part.kwh_per_unit * series_part.values)[last_rows]
+    sd = np.sqrt(np.cumsum((series_part.kwh_per_unit * series_part.sds) ** 2))[last_rows]
+    half = np.empty(last_rows.size)
+    stop = last_rows.size  # intervals are computed from the last time backwards
+    while stop:
+        start = int(np.searchsorted(sd, sd[stop - 1] / _STEP, side="right"))
+        parts = parts_of(series_part, series_part.kwh_per_unit[: last_rows[stop - 1] + 1])
+        half[min(start, stop - 1) : stop] = half_width_of_total(parts, coverage)
+        stop = min(start, stop - 1)
     return Register(
         start_ms,
-        time_ms=frozen(series_part.end_ms[last]),
+        time_ms=frozen(series_part.end_ms[last_rows]),
         kwh=frozen(kwh),
         sd=frozen(sd),
         low=frozen(kwh - half),

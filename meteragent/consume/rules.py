@@ -2,10 +2,11 @@
 
 What the rules can add
 ----------------------
-A record is private before it arrives here, and everything computed from records, or withheld because of
-them, is as private as they are. So these rules are no part of the promise to a home. They serve those who
-must also follow a rule for aggregates. They do not bound what several aggregates reveal together: totals of
-two groups that differ in one home differ by that home's private value, and then only its noise protects it.
+A record is private before it arrives here, and everything that is computed from records, or withheld because
+of them, is as private as the records. So these rules are no part of the promise to a home. They serve
+receivers who must also follow a rule for aggregates. The rules do not bound what several aggregates reveal
+together: totals of two groups that differ in one home differ by that home's private value, and then only its
+noise protects it.
 
 Statistics offices withhold a cell with fewer than k contributors (threshold), one in which the n largest have
 more than k % (dominance), or one where the total less the two largest is below p % of the largest (p % rule);
@@ -87,9 +88,13 @@ EVERYTHING = Rules()
 """The rules under which every cell is shown."""
 
 
-def over_capacity(capacity_u: Integers, first: Integers, share: float) -> Flags:
-    """Return, for each cell, whether a home has more than `share` of its capacity; cells begin at `first`."""
-    return np.asarray(np.maximum.reduceat(capacity_u, first) > share * np.add.reduceat(capacity_u, first))
+def over_capacity(capacity_u: Integers, first_rows: Integers, share: float) -> Flags:
+    """Return, for each cell, whether a home has more than `share` of its capacity.
+
+    `first_rows` are the rows at which the cells begin.
+    """
+    largest_u, total_u = np.maximum.reduceat(capacity_u, first_rows), np.add.reduceat(capacity_u, first_rows)
+    return np.asarray(largest_u > share * total_u)
 
 
 def dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
@@ -97,7 +102,7 @@ def dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Fla
 
     `feeder` is the index of each meter's feeder; each meter has slots.
     """
-    energies, compositions = energy_kwh(_sums_u(slots), slots.descriptors), _made(slots)
+    energies, compositions = energy_kwh(_sums_u(slots), slots.descriptors), _compositions(slots)
     results = np.zeros(feeders, np.bool_)
     for index in range(feeders):
         homes = np.flatnonzero(feeder == index)
@@ -128,11 +133,11 @@ def _half_width(
     home: Composition, feeder: Composition, descriptors: tuple[Descriptor, ...], share: float, error: float
 ) -> float:
     """Compute the bound that the error of D_i exceeds with probability `error`, in kWh."""
-    others = Counter({(terms, slots): windows for terms, slots, windows in feeder})
-    others.subtract({(terms, slots): windows for terms, slots, windows in home})
+    neighbours = Counter({(terms, slots): windows for terms, slots, windows in feeder})
+    neighbours.subtract({(terms, slots): windows for terms, slots, windows in home})
     parts = [
         *((terms, slots, windows, 1 - share) for terms, slots, windows in home),
-        *((terms, slots, windows, share) for (terms, slots), windows in others.items() if windows),
+        *((terms, slots, windows, share) for (terms, slots), windows in neighbours.items() if windows),
     ]
     weighted = [
         Weighted(
@@ -161,7 +166,7 @@ def _sums_u(slots: Slots) -> Integers:
     return sums
 
 
-def _made(slots: Slots) -> list[Composition]:
+def _compositions(slots: Slots) -> list[Composition]:
     """Return the composition of each meter's energy."""
     starts, place = np.unique(slots.window_ms, return_inverse=True)
     meter_terms, terms = slots.meter * len(slots.descriptors) + slots.terms, len(slots.descriptors)

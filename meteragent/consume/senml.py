@@ -31,9 +31,9 @@ def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
     """Return the fields of the equivalent JSON record, with the numbers of the pack.
 
     Raises:
-        RecordError: it is not a pack of one record; the text names the missing field.
+        RecordError: the pack does not hold one record; the error names the missing field.
     """
-    named = _resolved(pack)
+    named = _resolve(pack)
     main = [name for name in named if name.rpartition("/")[2] in _QUANTITIES]
     if len(main) != 1:
         raise RecordError("a SenML pack without one power or energy")
@@ -56,7 +56,7 @@ def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
     return document
 
 
-def _resolved(pack: Sequence[Any]) -> Named:
+def _resolve(pack: Sequence[Any]) -> Named:
     """Resolve the records of a pack by name; refuse base values, and fields that must be understood."""
     named: Named = {}
     base: dict[str, Any] = {"bn": "", "bt": 0}
@@ -66,11 +66,11 @@ def _resolved(pack: Sequence[Any]) -> Named:
         if _number(fields.get("bver", 10)) not in _VERSIONS:
             raise RecordError("a SenML pack of another version")
         base |= {key: value for key, value in fields.items() if key in ("bn", "bt", "bu")}
-        start_s, after_s = _number(base["bt"]), _number(fields.get("t", 0))
+        base_s, offset_s = _number(base["bt"]), _number(fields.get("t", 0))
         name = f"{base['bn']}{fields.get('n', '')}"
-        if start_s is None or after_s is None or name in named:
+        if base_s is None or offset_s is None or name in named:
             raise RecordError("a SenML pack whose times or names cannot be read")
-        named[name] = start_s + after_s, {"u": base.get("bu"), **fields}
+        named[name] = base_s + offset_s, {"u": base.get("bu"), **fields}
     return named
 
 
@@ -82,7 +82,7 @@ def _field(named: Named, name: str, label: str) -> Any:
 
 
 def _number(value: Any) -> Fraction | None:
-    """Parse a JSON number or numeric string; None if neither."""
+    """Parse a JSON number or a numeric string; return None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     if _NUMERAL.fullmatch(str(value)) is None:
@@ -90,9 +90,9 @@ def _number(value: Any) -> Fraction | None:
     return Fraction(str(value))
 
 
-def _ms(seconds: Fraction | None, subject: str, above_s: int) -> int:
+def _ms(seconds: Fraction | None, subject: str, bound_s: int) -> int:
     """Convert seconds to whole ms; raises RecordError if they are not whole, or not above the bound."""
-    if seconds is None or not above_s < seconds < _TIME_MAX_S or (seconds * 1000).denominator != 1:
+    if seconds is None or not bound_s < seconds < _TIME_MAX_S or (seconds * 1000).denominator != 1:
         raise RecordError(f"a SenML pack whose {subject} cannot be read")
     return int(seconds * 1000)
 

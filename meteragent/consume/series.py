@@ -49,7 +49,7 @@ class Estimate:
 class Series:
     """The records of one meter in order of time, one per slot, and the descriptors that they name.
 
-    They have one kind and one unit; slots do not overlap; `gaps` lists the missing time. The bands of
+    The records have one kind and one unit; slots do not overlap; `gaps` lists the missing time. The bands of
     a mean day are in the order of their names, each with the time of its whole window.
     """
 
@@ -161,10 +161,10 @@ class Series:
         Raises:
             ValueError: there are none, one is missing, or a slot lies across an end.
         """
-        first, last = np.searchsorted(self.time_ms, (start_ms, end_ms))
-        series = replace(self, records=self.records[first:last])
-        filled = last > first and series.time_ms[0] == start_ms and series.end_ms[-1] == end_ms
-        if not filled or series.gaps or not _whole(series):
+        start, stop = np.searchsorted(self.time_ms, (start_ms, end_ms))
+        series = replace(self, records=self.records[start:stop])
+        is_filled = stop > start and series.time_ms[0] == start_ms and series.end_ms[-1] == end_ms
+        if not is_filled or series.gaps or not _whole(series):
             raise ValueError(f"no records of whole slots that fill the time from {start_ms} to {end_ms} ms")
         return series
 
@@ -174,11 +174,11 @@ class Series:
         Raises:
             ValueError: there are none, or one is missing.
         """
-        first = np.searchsorted(self.end_ms, start_ms, side="right")
-        last = np.searchsorted(self.time_ms, end_ms)
-        if not first < last:
+        start = np.searchsorted(self.end_ms, start_ms, side="right")
+        stop = np.searchsorted(self.time_ms, end_ms)
+        if not start < stop:
             raise ValueError(f"no records of slots that fill the time from {start_ms} to {end_ms} ms")
-        return self.between(min(start_ms, int(self.time_ms[first])), max(end_ms, int(self.end_ms[last - 1])))
+        return self.between(min(start_ms, int(self.time_ms[start])), max(end_ms, int(self.end_ms[stop - 1])))
 
     def of_window(self, start_ms: int) -> Self:
         """Select the records of the window that starts at `start_ms`.
@@ -186,10 +186,10 @@ class Series:
         Raises:
             ValueError: there are none.
         """
-        first, last = np.searchsorted(self.window_ms, (start_ms, start_ms + 1))
-        if first == last:
+        start, stop = np.searchsorted(self.window_ms, (start_ms, start_ms + 1))
+        if start == stop:
             raise ValueError(f"no records of a window that starts at {start_ms} ms")
-        return replace(self, records=self.records[first:last])
+        return replace(self, records=self.records[start:stop])
 
     def slot(self, time_ms: int, band: str | None = None) -> Self:
         """Select the record of the slot that starts at `time_ms`, or of its band if slots are bands.
@@ -197,8 +197,8 @@ class Series:
         Raises:
             ValueError: there is none.
         """
-        first, last = np.searchsorted(self.time_ms, (time_ms, time_ms + 1))
-        records = tuple(record for record in self.records[first:last] if record.band == band)
+        start, stop = np.searchsorted(self.time_ms, (time_ms, time_ms + 1))
+        records = tuple(record for record in self.records[start:stop] if record.band == band)
         if not records:
             of_band = f" of the band {band!r}" if band else ""
             raise ValueError(f"no record of a slot{of_band} that starts at {time_ms} ms")
@@ -209,7 +209,8 @@ def collect(messages: Iterable[Message]) -> dict[str, Series]:
     """Collect each meter's series from all messages of one stream: records and descriptors, in any order.
 
     Raises:
-        RecordError: a message is neither, or messages contradict each other (`Series.of`).
+        RecordError: a message is neither record nor descriptor, or messages contradict each other
+            (`Series.of`).
     """
     records: dict[str, list[Record]] = defaultdict(list)
     descriptors: dict[str, Descriptor] = {}

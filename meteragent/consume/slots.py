@@ -113,17 +113,21 @@ class Slots:
             raise ValueError("a release has a descriptor that is not among `descriptors`")
         by_id = sorted(ids)  # floating-point sums over several terms depend on this order
         terms = np.array([by_id.index(id_) for id_ in ids], np.int64)[d]
-        used = tuple(descriptors_by_id[id_] for id_ in by_id)
+        row_descriptors = tuple(descriptors_by_id[id_] for id_ in by_id)
         start_ms, end_ms = (
             table[name].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy()
             for name in ("start", "end")
         )
         if "value" in table.column_names:
-            window_ms = _windows(used, terms, start_ms)
-            return cls(names, used, meter, terms, window_ms, start_ms, end_ms, _micro(table["value"], pa))
+            window_ms = _windows(row_descriptors, terms, start_ms)
+            return cls(
+                names, row_descriptors, meter, terms, window_ms, start_ms, end_ms, _micro(table["value"], pa)
+            )
         row, slot_start_ms, slot_end_ms = _cut(table["values"], start_ms, end_ms)
         value_u = _micro(table["values"].combine_chunks().flatten(), pa)
-        return cls(names, used, meter[row], terms[row], start_ms[row], slot_start_ms, slot_end_ms, value_u)
+        return cls(
+            names, row_descriptors, meter[row], terms[row], start_ms[row], slot_start_ms, slot_end_ms, value_u
+        )
 
 
 def _cut(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, Integers, Integers]:

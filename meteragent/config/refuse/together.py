@@ -90,9 +90,9 @@ def _status(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]
     return None
 
 
-def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong: WrongPaths) -> Problems:
+def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
     """Yield windows that `sanitise` does not release."""
-    for stream, prefix, wrong_keys in zip(streams, prefixes, wrong, strict=True):
+    for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
         is_known = not any(_is_wrong(key, wrong_keys) for key in ("privacy.metric", "privacy.space"))
         if is_known and metric(stream) is Metric.L1:
             expected = "windows with the metric 'linf': an archive has no others"

@@ -131,7 +131,7 @@ def _bands_that_fit(stream: Stream) -> Problems:
             "window.band", f"two bands named {name!r}", "a name for each; one band may have many hours"
         )
     if UNKNOWN_BAND in names:
-        expected = "another name: this one is for energy whose band no reading tells"
+        expected = "another name: this one is for energy whose band is unknown"
         yield ConfigError("window.band", repr(UNKNOWN_BAND), expected)
     for day, weekday in enumerate(WEEKDAYS):
         parts = sorted((part, rule.name) for rule in rules if day in rule.weekdays for part in rule.parts)

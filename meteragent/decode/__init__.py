@@ -2,9 +2,9 @@
 
 `config.source.decoder` makes the decoder of a stream from its configuration, and `core.intake` calls it.
 
-A decoder takes the bytes of a payload and returns the readings in it, in the stream's unit, or raises
-PayloadError with the name of the counter that counts it. It never logs, and never chains a parser's
-exception, which would hold the payload: it calls parsers through `parse_without_context`.
+A decoder takes the bytes of a payload and returns its readings in the stream's unit. If it refuses the
+payload, it raises PayloadError with the name of a counter. A decoder never logs. It calls parsers through
+`parse_without_context`, because a chained exception of a parser would hold the payload.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ Decoder = Callable[[bytes], Sequence[Reading]]
 
 
 class PayloadNumber(NamedTuple):
-    """A number in a payload, as the meter wrote it, in the meter's own unit.
+    """A number in a payload, as the meter wrote it, in the meter's unit.
 
-    `time_ms` is as in Reading; `id` is the meter that the payload names, if its format has one.
+    `time_ms` is as in Reading. `id` is the meter that the payload names; None if the format names no meter.
     """
 
     time_ms: int | None
@@ -39,12 +39,12 @@ def single_reading(decode: Callable[[bytes], Reading]) -> Decoder:
 def parse_without_context(
     reason: str, mistake: type[Exception], parse: Callable[[_In], _Out], value: _In
 ) -> _Out:
-    """Call a parser; if it raises a `mistake`, raise PayloadError without any trace of it.
+    """Call a parser; if it raises a `mistake`, raise PayloadError without a reference to that exception.
 
     PayloadError is raised outside the handler: `from None` would leave the parser's exception, and the
     payload in it, in `__context__`.
     """
-    try:  # not `suppress`, which takes longer than parsing many a payload
+    try:  # not `suppress`, which would take longer than parsing a short payload
         return parse(value)
     except (mistake, RecursionError):
         pass

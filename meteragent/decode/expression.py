@@ -1,8 +1,8 @@
-"""JMESPath on exact numbers: its functions calculate with the decimals of a document.
+"""JMESPath on exact numbers: functions that calculate with the decimals of a document.
 
-The library's own functions support integers and binary floats only. The functions here take a document's
-decimals and return decimals: sums and extremes are exact; a mean is exact if it terminates within 64 digits,
-and otherwise rounded half up to 64 digits. Comparisons in filters are the library's and exact, too, but a
+The functions of the jmespath library support integers and binary floats only. The functions here take a
+document's decimals and return decimals. Sums and extremes are exact. A mean is exact if it terminates within
+64 digits; otherwise it is rounded half up to 64 digits. The library's comparisons in filters are exact, but a
 fraction written in an expression (`` `0.1` ``) is a binary float, for which `==` seldom holds.
 """
 
@@ -21,7 +21,7 @@ _TYPES = {str: "string", bool: "boolean", list: "array", dict: "object", type(No
 
 
 def _number(value: Any) -> Decimal:
-    """Convert a number of document or expression to a decimal; raises TypeError for anything else."""
+    """Convert a number from a document or an expression to a decimal; raises TypeError for other values."""
     if isinstance(value, Decimal):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -29,14 +29,14 @@ def _number(value: Any) -> Decimal:
     raise TypeError("not a number")
 
 
-def _alike(values: Iterable[Any]) -> list[Any]:
-    """Return values that can be sorted, all texts or all numbers; raises TypeError for others."""
+def _sortable(values: Iterable[Any]) -> list[Any]:
+    """Return the values as a sortable list, all texts or all numbers; raises TypeError for other values."""
     items = list(values)
     return items if all(isinstance(item, str) for item in items) else [_number(item) for item in items]
 
 
 class _Functions(functions.Functions):
-    """JMESPath's functions of numbers; each raises TypeError for other values."""
+    """JMESPath's functions of numbers, which raise TypeError for other values."""
 
     @functions.signature({"types": []})
     def _func_abs(self, value: Any) -> Decimal:
@@ -60,27 +60,27 @@ class _Functions(functions.Functions):
 
     @functions.signature({"types": ["array"]})
     def _func_max(self, values: list[Any]) -> Any:
-        return max(_alike(values), default=None)
+        return max(_sortable(values), default=None)
 
     @functions.signature({"types": ["array"]})
     def _func_min(self, values: list[Any]) -> Any:
-        return min(_alike(values), default=None)
+        return min(_sortable(values), default=None)
 
     @functions.signature({"types": ["array"]})
     def _func_sort(self, values: list[Any]) -> list[Any]:
-        return sorted(_alike(values))
+        return sorted(_sortable(values))
 
     @functions.signature({"types": ["array"]}, {"types": ["expref"]})
     def _func_max_by(self, values: list[Any], key: Any) -> Any:
-        return max(_keyed(values, key), key=_first, default=(None, None))[1]
+        return max(_with_sort_keys(values, key), key=_sort_key, default=(None, None))[1]
 
     @functions.signature({"types": ["array"]}, {"types": ["expref"]})
     def _func_min_by(self, values: list[Any], key: Any) -> Any:
-        return min(_keyed(values, key), key=_first, default=(None, None))[1]
+        return min(_with_sort_keys(values, key), key=_sort_key, default=(None, None))[1]
 
     @functions.signature({"types": ["array"]}, {"types": ["expref"]})
     def _func_sort_by(self, values: list[Any], key: Any) -> list[Any]:
-        return [value for _, value in sorted(_keyed(values, key), key=_first)]
+        return [value for _, value in sorted(_with_sort_keys(values, key), key=_sort_key)]
 
     @functions.signature({"types": []})
     def _func_to_number(self, value: Any) -> Decimal | None:
@@ -94,19 +94,19 @@ class _Functions(functions.Functions):
         return _TYPES.get(type(value), "number")
 
 
-def _first(pair: tuple[Any, Any]) -> Any:
+def _sort_key(pair: tuple[Any, Any]) -> Any:
     return pair[0]
 
 
-def _keyed(values: list[Any], key: Any) -> list[tuple[Any, Any]]:
-    """Return pairs of a sort key, the result of an expression on a value, and that value."""
-    return list(zip(_alike(key.visit(key.expression, value) for value in values), values, strict=True))
+def _with_sort_keys(values: list[Any], key: Any) -> list[tuple[Any, Any]]:
+    """Return pairs of a sort key and a value; the key is the result of an expression on the value."""
+    return list(zip(_sortable(key.visit(key.expression, value) for value in values), values, strict=True))
 
 
 def searcher(expression: str) -> Callable[[Any], Any]:
     """Compile an expression to a function of documents; raises JMESPathError for an invalid expression.
 
-    The library does not document which exceptions the function raises.
+    The exceptions of the function itself are not documented by the library.
     """
-    compiled, options = jmespath.compile(expression), jmespath.Options(custom_functions=_Functions())
-    return lambda document: compiled.search(document, options)
+    query, options = jmespath.compile(expression), jmespath.Options(custom_functions=_Functions())
+    return lambda document: query.search(document, options)

@@ -7,22 +7,22 @@ A payload becomes a reading in this order:
 1. Text: the payload is UTF-8 and not empty (`text_of`).
 2. Document: JSON with decimals for all numbers (`document_of`), so the digits that the meter wrote count, not
    the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they are harmless in
-   fields that are not selected. A number whose exponent no decimal can hold makes the parser fail; a slower
-   one replaces it by 0 or 10**100, which the later steps clamp or refuse.
+   fields that are not selected. The parser fails on a number whose exponent is too large for a decimal; a
+   slower parser replaces that number by 0 or 10**100, which the later steps clamp or refuse.
 3. Selection: the expressions are evaluated (`finder`); a plain field name is a dictionary look-up.
 4. Types: the value must be a finite number (`number_of`), the time unix seconds, unix milliseconds or RFC
    3339 (`time_of`). Nothing is guessed: a number in a text, for instance, is refused.
 5. Unit: the value times a constant factor, rounded to whole millionths (`scaled`).
 
-Each step raises PayloadError with the name of its counter, and no exception of a parser stays in its context,
-because that would hold the payload. Expressions are compiled when the configuration is read, so an invalid
-one is an error of the configuration and never of a payload.
+Each step raises PayloadError with the name of a counter. The error has no parser's exception in its context,
+because that exception would hold the payload. Expressions are compiled when the configuration is read, so an
+invalid expression is an error of the configuration, not of a payload.
 
-Most payloads are flat objects, for which `_quick` does all steps at once, in a third of the time. It decides
-nothing by itself: whatever it does not recognise goes through the steps above, which then accept or refuse
-it. Where it does return a reading, the steps above would return the same; a test compares the two.
+Most payloads are flat objects, for which `_quick` does all steps at once, in a third of the time. `_quick`
+refuses nothing: a payload that it does not recognise goes through the steps above. A reading that it returns
+is the one that the steps above would return; a test compares the two.
 
-Decoding keeps no state and nothing on disk, so a power cut concerns no code here: the broker sends an
+Decoding has no state in memory or on disk, so a power cut does not affect it: the broker sends an
 unacknowledged message again, and the same bytes give the same reading.
 """
 
@@ -44,7 +44,7 @@ from meteragent.domain.reading import Reading
 from meteragent.domain.units import MICRO
 
 _MILLISECONDS_FROM = 10**11
-"""The first unix time that is read as milliseconds: as seconds it would be past the year 5000."""
+"""The smallest Unix time that is read as milliseconds; as seconds it would be past the year 5000."""
 _TIME_MAX = 10**15
 _LARGE = 10**12
 
@@ -52,16 +52,16 @@ _LARGE = 10**12
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
 _NOT_FINITE = object()
-"""The marker for NaN and the infinities, which are refused only as the value."""
+"""The marker for NaN and the infinities, which are refused only in the selected field."""
 
 _DECODER = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal, parse_constant=lambda _: _NOT_FINITE)
 _PATIENT = json.JSONDecoder(parse_float=finite, parse_int=finite, parse_constant=lambda _: _NOT_FINITE)
-"""The decoder for documents with exponents that no decimal can hold."""
+"""The decoder for documents with exponents that are too large for a decimal."""
 _QUICK = json.JSONDecoder(parse_float=Decimal)
 
 
 def document_of(payload: bytes) -> Any:
-    """Decode a payload as JSON with decimals for numbers; raises PayloadError for anything else."""
+    """Decode a payload as JSON with decimals for numbers; raises PayloadError if it is not JSON."""
     return parse_without_context("refused_json", ValueError, _parsed, text_of(payload))
 
 
@@ -73,7 +73,7 @@ def _parsed(text: str) -> Any:
 
 
 def value_at(document: Any, *names: str) -> Any:
-    """Return the value under a path of names in nested objects; None if there is no such path."""
+    """Return the value at a path of names in nested objects; None if the path does not exist."""
     for name in names:
         if not isinstance(document, dict):
             return None
@@ -82,7 +82,7 @@ def value_at(document: Any, *names: str) -> Any:
 
 
 def number_of(value: Any) -> Decimal:
-    """Return a selected value that is a finite number; raises PayloadError for others."""
+    """Return a selected value if it is a finite number; otherwise raise PayloadError."""
     if value is None:
         raise PayloadError("refused_missing")
     if value is _NOT_FINITE:
@@ -93,14 +93,14 @@ def number_of(value: Any) -> Decimal:
 
 
 def number_or_text(value: Any) -> Decimal:
-    """Return a selected value that is a finite number or a text of one; raises PayloadError for others."""
+    """Return the finite number that a selected value is or spells; raises PayloadError for other values."""
     return number_in(value) if isinstance(value, str) else number_of(value)
 
 
 def time_of(value: Any) -> int:
-    """Convert a selected time to ms since the Unix epoch; raises PayloadError for others.
+    """Convert a selected time to ms since the Unix epoch; raises PayloadError for other values.
 
-    Unix seconds, unix milliseconds, or RFC 3339 with a zone.
+    The value is a Unix time in seconds or milliseconds, or an RFC 3339 text with a zone.
     """
     if value is None:
         raise PayloadError("refused_missing")
@@ -116,7 +116,7 @@ def time_of(value: Any) -> int:
 
 
 def compile_expression(expression: str) -> Callable[[Any], Any]:
-    """Compile a JMESPath expression to a function of documents; raises ValueError for an invalid one."""
+    """Compile a JMESPath expression to a function of documents; raises ValueError if it is invalid."""
     try:
         return searcher(expression)
     except (JMESPathError, RecursionError) as error:
@@ -125,30 +125,31 @@ def compile_expression(expression: str) -> Callable[[Any], Any]:
 
 
 def finder(expression: str) -> Callable[[Any], Any]:
-    """Make a function that evaluates an expression on a document; a plain name needs no JMESPath."""
+    """Make a function that evaluates an expression on a document; look up a plain field name directly."""
     search = compile_expression(expression)
 
     def find(document: Any) -> Any:
-        if plain and isinstance(document, dict):
+        """Return the value of the expression; raises PayloadError if it does not apply to the document."""
+        if is_plain and isinstance(document, dict):
             return document.get(expression)
-        return parse_without_context(
-            "refused_type", Exception, search, document
-        )  # its exceptions are not documented
+        # The library does not document its exceptions, so all are caught.
+        return parse_without_context("refused_type", Exception, search, document)
 
-    plain = _PLAIN.fullmatch(expression) is not None
+    is_plain = _PLAIN.fullmatch(expression) is not None
     return find
 
 
 def reader(value: str, time: str | None) -> Callable[[bytes], PayloadNumber]:
-    """Make a reader of the number and its time, selected by these expressions.
+    """Make a reader of a payload's number and its time, selected by the expressions `value` and `time`.
 
-    Without `time`, readings have the time of their arrival. The reader raises PayloadError. Raises ValueError
-    for an invalid JMESPath expression.
+    Without `time`, readings have the time of their arrival. The reader raises PayloadError. An invalid
+    JMESPath expression raises ValueError here.
     """
     find_value = finder(value)
     find_time = finder(time) if time is not None else None
 
     def read(payload: bytes) -> PayloadNumber:
+        """Return the number and the time; raises PayloadError."""
         document = document_of(payload)
         number = number_of(find_value(document))
         return PayloadNumber(time_of(find_time(document)) if find_time else None, number)
@@ -157,11 +158,12 @@ def reader(value: str, time: str | None) -> Callable[[bytes], PayloadNumber]:
 
 
 def decoder(value: str, time: str | None, factor: Fraction = Fraction(1)) -> Callable[[bytes], Reading]:
-    """Make a decoder from a `reader`: the number times `factor` is in the stream's unit."""
+    """Make a decoder from a `reader`; the selected number times `factor` is in the stream's unit."""
     read, micro = reader(value, time), scaled(factor)
     quick = _quick(value, time, factor) if _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t") else None
 
     def decode(payload: bytes) -> Reading:
+        """Return the reading of a payload; raises PayloadError."""
         if quick is not None and (reading := quick(payload)) is not None:
             return reading
         number = read(payload)
@@ -173,13 +175,14 @@ def decoder(value: str, time: str | None, factor: Fraction = Fraction(1)) -> Cal
 def _quick(value: str, time: str | None, factor: Fraction) -> Callable[[bytes], Reading | None]:
     """Make the fast path for flat objects, which takes a third of the time; it never refuses a payload.
 
-    It returns None unless the payload is an object with a number, and a time if required, under these names;
-    then the general decoder decides. Whole numbers stay integers.
+    The fast path returns None unless the payload is an object with a number in the field `value` and, if
+    `time` is given, a time in that field. Then the general decoder decides. Whole numbers stay integers.
     """
     micro, unit = scaled(factor), factor * MICRO
     whole_factor = unit.numerator if unit.denominator == 1 else None
 
     def decode(payload: bytes) -> Reading | None:
+        """Return the reading of a flat object; None for any other payload."""
         try:
             text = payload.decode()
             document, end = _QUICK.raw_decode(text)
@@ -198,7 +201,7 @@ def _quick(value: str, time: str | None, factor: Fraction) -> Callable[[bytes], 
 
 
 def _quick_time(value: Any) -> int | None:
-    """Convert a time as `time_of`; return None for those that it refuses."""
+    """Convert a time as `time_of`; return None for a value that `time_of` refuses."""
     if type(value) is int and 0 <= value < _TIME_MAX:
         return value if value >= _MILLISECONDS_FROM else 1000 * value
     try:

@@ -1,6 +1,6 @@
 """The profile `number`: the payload is one number as text, such as ``512.3``.
 
-It has no time, so the time of arrival counts.
+The payload has no time, so the reading has the time of its arrival.
 """
 
 import math
@@ -37,7 +37,7 @@ def text_of(payload: bytes) -> str:
 
 
 def finite(text: str) -> Decimal:
-    """Parse a finite decimal number; one with an exponent beyond any use becomes 0 or 10**100."""
+    """Parse a finite decimal number; if its exponent is too large for a decimal, return 0 or ±10**100."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -48,7 +48,7 @@ def finite(text: str) -> Decimal:
 
 
 def total(numbers: Iterable[Decimal]) -> Decimal:
-    """Add numbers exactly; those beyond 10**100 are clamped to it first."""
+    """Add numbers exactly; clamp numbers beyond ±10**100 first."""
     result = Decimal(0)
     for number in numbers:
         result = _EXACT.add(result, min(max(number, -_BEYOND), _BEYOND))
@@ -63,8 +63,8 @@ def micro(value: Decimal) -> int:
 def scaled(factor: Fraction) -> Callable[[Decimal], int]:
     """Make a function that scales a value and rounds it, exactly: floor(value * factor * 10**6 + 1/2).
 
-    Values beyond 10**12 are clamped to it first (`window.range` clamps them anyway), and those below 10**-20
-    become 0, so that no payload makes an integer of a million digits.
+    Values beyond ±10**12 are clamped first (`window.range` clamps them anyway), and values of 10**-20 or less
+    become 0, so that no payload leads to an integer of a million digits.
     """
     unit = factor * MICRO
     if unit.denominator == 1 and unit.numerator < _UNIT_MAX:
@@ -73,24 +73,24 @@ def scaled(factor: Fraction) -> Callable[[Decimal], int]:
 
 
 def _floored(value: Decimal, unit: Decimal) -> int:
-    """Round in decimals: of the 64 digits, rounded down, at most 49 belong to the whole number."""
+    """Round half up with decimals: of the 64 digits, rounded down, at most 49 belong to the whole number."""
     return math.floor(_FLOOR.fma(_bounded(value), unit, _HALF))
 
 
 def _ratio(value: Decimal, unit: Fraction) -> int:
-    """Round as `_floored`, for any unit."""
+    """Round half up with fractions, for units that `_floored` does not support."""
     return round_half_up(Fraction(_bounded(value)) * unit)
 
 
 def _bounded(value: Decimal) -> Decimal:
     """Clamp a value to a size that is safe to calculate with."""
-    if value.copy_abs() > _HUGE:  # abs() would round, and overflow
+    if value.copy_abs() > _HUGE:  # abs() would round and could overflow
         return _HUGE.copy_sign(value)
     return value if value.adjusted() > _VANISHING else _ZERO
 
 
 def bare(payload: bytes) -> tuple[PayloadNumber]:
-    """Read a payload that is one number; raises PayloadError as `read`."""
+    """Read a payload that is one number, without a time; raises PayloadError as `read` does."""
     return (PayloadNumber(None, read(payload)),)
 
 
@@ -100,7 +100,7 @@ def read(payload: bytes) -> Decimal:
 
 
 def number_in(text: str) -> Decimal:
-    """Parse a text as a number; raises PayloadError if it is none, or not finite."""
+    """Parse a text as a number; raises PayloadError if it is not a number or not finite."""
     if _NOT_FINITE.fullmatch(text):
         raise PayloadError("refused_not_finite")
     if not _NUMBER.fullmatch(text):

@@ -1,13 +1,13 @@
 """P1 telegrams: the output of the customer port of Dutch, Belgian, Luxembourg, Hungarian and Swedish meters.
 
-A telegram begins with ``/`` and the maker's name, has a line for each object, ``code(value*unit)``, and ends
-with ``!`` and, from DSMR 4 on, a CRC-16 of everything from ``/`` to ``!``. Lines end with CR LF; if a program
-has changed that to LF, CR LF is restored before the CRC is checked. A telegram without CRC is only read if it
-states neither a version of the protocol nor a time, as is the case in DSMR 2 and 3.
+A telegram begins with ``/`` and the manufacturer's name, has a line ``code(value*unit)`` for each object, and
+ends with ``!``. From DSMR 4 on, a CRC-16 of everything from ``/`` to ``!`` follows. Lines end with CR LF; if
+a program has replaced CR LF by LF, CR LF is restored before the CRC is checked. A telegram without a CRC is
+read only if it states neither a protocol version nor a time, as in DSMR 2 and 3.
 
-Its time is the meter's local time with S (summer, UTC+2) or W (winter, UTC+1), because all these countries
-use Central European Time. A meter further east seems to be an hour ahead, and its readings are refused for
-that.
+The time of a telegram is the meter's local time with S (summer, UTC+2) or W (winter, UTC+1), because all
+these countries use Central European Time. A meter further east appears to be an hour ahead, so its readings
+are refused.
 """
 
 import re
@@ -23,16 +23,17 @@ from meteragent.domain.errors import PayloadError
 _LINE = re.compile(r"([0-9]-[0-9]:[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,2})(\(.*\))", re.ASCII)
 _VALUE = re.compile(r"\(([0-9]{1,10}(?:\.[0-9]{1,6})?)\*([A-Za-z0-9]+)\)", re.ASCII)
 _TIME = re.compile(r"\(([0-9]{12})([SW])\)", re.ASCII)
-_SUM = re.compile(r"[0-9A-Fa-f]{4}", re.ASCII)
+_CRC = re.compile(r"[0-9A-Fa-f]{4}", re.ASCII)
 _MOMENT = "0-0:1.0.0"
-_SUMMED = ("1-3:0.2.8", "0-0:96.1.4", _MOMENT)
-"""Versions of the protocol, and the time: telegrams with one of these lines have a CRC."""
+_CODES_WITH_CRC = ("1-3:0.2.8", "0-0:96.1.4", _MOMENT)
+"""Protocol versions and the time: a telegram with one of these lines has a CRC."""
 _AHEAD_H = {"S": 2, "W": 1}
 _POLYNOMIAL = 0xA001
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _entry(byte: int) -> int:
+    """Compute the CRC of one byte, an entry of the table."""
     for _ in range(8):
         byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
     return byte
@@ -50,7 +51,7 @@ def checksum(data: bytes) -> int:
 
 
 class Telegram(NamedTuple):
-    """A telegram with a correct CRC: the values of each code, and its time (None before DSMR 4)."""
+    """A valid telegram: the values of each code, and the time (None before DSMR 4)."""
 
     values: dict[str, list[str]]
     time_ms: int | None
@@ -58,7 +59,7 @@ class Telegram(NamedTuple):
     def number(self, code: str, unit: str) -> Decimal | None:
         """Return the number of a code; None if there is no such line.
 
-        Raises PayloadError if it is not a number, occurs twice, or has another unit.
+        Raises PayloadError if the value is not a number or has another unit, or if the code occurs twice.
         """
         values = self.values.get(code)
         if values is None:
@@ -72,18 +73,19 @@ class Telegram(NamedTuple):
 
 
 def telegram(payload: bytes) -> Telegram:
-    """Parse a telegram; raises PayloadError if it is none, is cut short, or has a wrong CRC."""
+    """Parse a telegram; raises PayloadError if its beginning, its end or its CRC is wrong."""
     text = text_of(payload).strip()
     if not text.startswith("/"):
         raise PayloadError("refused_type")
-    body, _, crc = text.rpartition("!")  # without an end `crc` is the whole text, which is not a CRC
+    body, _, crc = text.rpartition("!")  # if there is no ``!``, `crc` is the whole text, which is not a CRC
     values = _values(body.splitlines())
-    if crc or any(code in values for code in _SUMMED):
+    if crc or any(code in values for code in _CODES_WITH_CRC):
         _check(body, crc)
     return Telegram(values, _time_ms(values.get(_MOMENT)))
 
 
 def _values(lines: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values of each code, as written; ignore other lines."""
     values: dict[str, list[str]] = {}
     for line in lines:
         match = _LINE.fullmatch(line)
@@ -93,13 +95,15 @@ def _values(lines: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _check(body: str, crc: str) -> None:
+    """Check the CRC of a telegram; raises PayloadError if it is missing or wrong."""
     if "\r" not in body:
         body = body.replace("\n", "\r\n")
-    if not _SUM.fullmatch(crc) or checksum(body.encode() + b"!") != int(crc, 16):
+    if not _CRC.fullmatch(crc) or checksum(body.encode() + b"!") != int(crc, 16):
         raise PayloadError("refused_checksum")
 
 
 def _time_ms(values: list[str] | None) -> int | None:
+    """Convert a telegram's time to ms since the epoch; None if there is none; raises PayloadError."""
     if values is None:
         return None
     match = _TIME.fullmatch(values[0])

@@ -1,8 +1,8 @@
 """Profiles: the quantities in a known device's messages, their readers, and the fields that must never leave.
 
-A profile names quantities. Each is one number of a device's messages, or several of the same kind, with the
-kind and unit that the device's documentation states. The configuration repeats both, and a profile refuses
-others (law 5). All other content of a message is ignored (default deny).
+A quantity is one number of a device's messages, or several of the same kind. Its kind and unit are those of
+the device's documentation. The configuration repeats both, and the profile refuses any other kind or unit
+(law 5). All other content of a message is ignored (default deny).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +21,10 @@ class Quantity:
     """A quantity in a device's messages.
 
     `read` returns the numbers in a payload, or raises PayloadError. `scale` is the number of W or Wh in one
-    of the device's units; None: the payload does not state its unit, so the configuration does. `interval_ms`
-    is the time that an interval energy covers, if the device's documentation states it. If it is not `timed`,
-    the messages have no unambiguous time, so the arrival counts. `step_wh` is the step in which an energy is
-    counted, if it is known; a quantity that `is_count` has steps of 1. `counters` is the number of counters
-    that are summed.
+    of the device's units; None if the configuration has to state the unit. `interval_ms` is the time that an
+    interval energy covers, if the device's documentation states it. `timed` is False if the messages have no
+    unambiguous time; the time of arrival counts instead. `step_wh` is the step in which an energy is counted,
+    if known; if `is_count`, the step is 1. `counters` is the number of counters that are summed.
     """
 
     kind: Kind
@@ -42,18 +41,18 @@ class Quantity:
 class Profile:
     """A family of devices on MQTT.
 
-    `topics` are the usual templates, with the one to try first at the beginning. `quantities` are by name;
-    the first of a kind is its default. `named` makes the quantity of any other name, for families whose users
-    name their quantities themselves; it returns None for an impossible name.
+    `topics` are the usual topic templates, the most likely first. `quantities` maps names to quantities; the
+    first of a kind is the default of that kind. `named` makes the quantity of any other name, for families
+    whose users name the quantities; it returns None for an impossible name.
 
-    `every_ms` is the usual time between readings and `period_ms` the longest time between powers (0: they are
+    `every_ms` is the usual time between readings. `period_ms` is the longest time between powers (0: they are
     sent on change; None: the operator has to state it). `hold_ms` is the default of `source.hold`.
-    `quantum_w` is the device's resolution. The power is within `dead_band_w` of the last one sent (DESIGN 2);
-    if that is not `dead_band_known`, the operator has to state it.
+    `quantum_w` is the device's resolution. The load is within `dead_band_w` of the power that was sent last
+    (DESIGN 2); if not `dead_band_known`, the operator has to state the dead band.
 
-    `identifies` describes the {meter} of its topics if that names a device or a contract and so must not
-    leave unchanged. If it `needs_id`, messages of several meters, which they name, come on one topic.
-    `personal` are the fields that identify a person, a place or a contract; they are dropped. `traps` are
+    `identifies` describes the {meter} in the topics if it names a device or a contract, so that it must not
+    leave unchanged. If `needs_id`, one topic has messages of several meters, each with a meter's id.
+    `personal` has the fields that identify a person, a place or a contract; they are dropped. `traps` has
     facts to know before trusting a number.
     """
 
@@ -74,7 +73,10 @@ class Profile:
     traps: tuple[str, ...] = ()
 
     def quantity(self, kind: Kind, name: str | None) -> Quantity | None:
-        """Return the quantity of a name, or without a name the first of the kind; None if there is none."""
+        """Return the quantity of a kind and name, or the first of the kind if `name` is None.
+
+        Return None if there is no such quantity.
+        """
         if name is not None:
             quantity = self.quantities.get(name)
             if quantity is not None and quantity.kind is kind:
@@ -91,13 +93,14 @@ def decoder(
 ) -> Decoder:
     """Make a decoder that converts the numbers of `read` to readings in `unit`.
 
-    `scale` is the number of W or Wh in one of the device's units; None: its unit is `unit`. If the payload
-    names meters, only readings of `meter_id` count, because a radio hears the neighbours, too. The decoder
-    raises PayloadError.
+    `scale` is the number of W or Wh in one of the device's units; None if the device's unit is `unit`. With a
+    `meter_id`, only numbers of that meter count, because a radio receives the neighbours' meters, too. The
+    decoder raises PayloadError.
     """
     micro = scaled(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])
 
     def decode(payload: bytes) -> list[Reading]:
+        """Return the meter's readings in a payload; raises PayloadError if all are of other meters."""
         numbers = read(payload)
         own_numbers = numbers if meter_id is None else [number for number in numbers if number.id == meter_id]
         if numbers and not own_numbers:

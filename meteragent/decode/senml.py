@@ -1,18 +1,19 @@
-"""SenML packs in JSON (RFC 8428, 8798, 9100): the resolved records of a pack, and the selection among them.
+"""SenML packs in JSON (RFC 8428, 8798, 9100): resolve the records of a pack and select among them.
 
 Theory of operation
 -------------------
-A base field applies from its record until a later record replaces it. A record's name is bn + n, its time bt
-+ t, its unit u or else bu, its value bv + v and its sum bs + s; a missing number counts as 0. Times from
-2**28 on are seconds since the Unix epoch; smaller ones are relative to the arrival, and 0 is the arrival
+A base field applies from its record on until a later record replaces it. A record's name is bn + n, its time
+bt + t, its unit u or else bu, its value bv + v and its sum bs + s; a missing number counts as 0. Times from
+2**28 on are seconds since the Unix epoch. Smaller times are relative to the arrival, and 0 is the arrival
 itself. A relative time in the future is a plan, not a measurement, and is refused.
 
-The configuration selects records by their name, or by its end after a ``:`` or ``/``. Without a name it
-selects the records with a unit of the right kind, if these have one name. Nothing is guessed: if two names
-match, the pack is refused.
+The configuration selects records by their full name, or by the end of the name after a ``:`` or ``/``.
+Without a name it selects the records whose unit is of the right kind. Nothing is guessed: if the selected
+records have different names, the pack is refused.
 
 Rules:
-1. A field that ends in ``_`` must be understood, so a pack with one is refused, as is one of another version.
+1. A receiver must understand fields that end in ``_``, so a pack with such a field is refused. A pack of an
+   unknown version is refused, too.
 2. Numbers are exact: power is converted to W and energy to J, of which all units are whole multiples.
 3. A sum (`s`) is the integral of a power over time, in J: a register.
 """
@@ -30,7 +31,7 @@ from meteragent.domain.units import Kind
 WATTS = {"W": 1, "kW": 1000}
 JOULES = {"J": 1, "Wh": 3600, "kWh": 3_600_000}
 J_IN_WH = Fraction(1, 3600)
-"""The scale of energies, which are read in J."""
+"""The scale of energies, which are read in J: one J in Wh."""
 
 _VERSIONS = (10, 26)  # RFC 9100: 10 is RFC 8428, + 2**4 the secondary units of RFC 8798
 _ABSOLUTE_S = 2**28
@@ -40,7 +41,7 @@ _LARGE = Decimal(10) ** 30
 
 
 class Record(NamedTuple):
-    """A resolved record. `value` and `sum` may be of any type; None if they are missing."""
+    """A resolved record. `value` and `sum` may be of any type; each is None if missing."""
 
     name: str
     unit: str | None
@@ -50,7 +51,7 @@ class Record(NamedTuple):
 
 
 def records(payload: bytes) -> Iterator[Record]:
-    """Yield the resolved records of a pack; raises PayloadError if it is not one that can be read."""
+    """Yield the resolved records of a pack; raises PayloadError if the payload is not a supported pack."""
     pack = document_of(payload)
     if not isinstance(pack, list) or not all(isinstance(fields, dict) for fields in pack):
         raise PayloadError("refused_type")
@@ -65,27 +66,27 @@ def records(payload: bytes) -> Iterator[Record]:
 
 
 def _resolved(fields: dict[str, Any], base: dict[str, Any]) -> Record:
+    """Combine a record's fields with the base fields; raises PayloadError."""
     name, unit = (fields.get("n", ""), fields.get("u", base.get("bu")))
     base_name = base.get("bn", "")
     if not isinstance(name, str) or not isinstance(base_name, str) or not isinstance(unit, str | None):
         raise PayloadError("refused_type")
-    time_ms = _time_ms(_added(base.get("bt", Decimal(0)), fields.get("t", Decimal(0))))
-    value, total = _based(fields, "v", base.get("bv")), _based(fields, "s", base.get("bs"))
-    has_other_value = any(key in fields for key in ("vs", "vb", "vd"))
-    return Record(
-        base_name + name, unit, time_ms, "" if has_other_value and "v" not in fields else value, total
-    )
+    time_ms = _time_ms(_sum(base.get("bt", Decimal(0)), fields.get("t", Decimal(0))))
+    value, total = _with_base(fields, "v", base.get("bv")), _with_base(fields, "s", base.get("bs"))
+    is_not_numeric = "v" not in fields and any(key in fields for key in ("vs", "vb", "vd"))
+    return Record(base_name + name, unit, time_ms, "" if is_not_numeric else value, total)
 
 
-def _based(fields: dict[str, Any], key: str, base: Any) -> Any:
+def _with_base(fields: dict[str, Any], key: str, base: Any) -> Any:
     """Add a field and its base if both are numbers; otherwise return the field unchanged."""
     value = fields.get(key)
     if base is None or (key in fields and not isinstance(value, Decimal)):
         return value
-    return _added(base, Decimal(0) if value is None else value)
+    return _sum(base, Decimal(0) if value is None else value)
 
 
-def _added(number: Any, base: Any) -> Decimal:
+def _sum(number: Any, base: Any) -> Decimal:
+    """Add two numbers; raises PayloadError if a value is not a number."""
     return _EXACT.add(_bounded(number_of(number)), _bounded(number_of(base)))
 
 
@@ -95,7 +96,7 @@ def _bounded(number: Decimal) -> Decimal:
 
 
 def _time_ms(time_s: Decimal) -> int | None:
-    """Convert a time to that of a Reading: since the epoch, negative before arrival, or None for arrival."""
+    """Convert a time to a Reading's: ms since the epoch, negative ms before arrival, or None for arrival."""
     if time_s.copy_abs() > _TIME_MAX_S or 0 < time_s < _ABSOLUTE_S:
         raise PayloadError("refused_time")
     return int(_EXACT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None
@@ -104,14 +105,15 @@ def _time_ms(time_s: Decimal) -> int | None:
 def reader(
     kind: Kind, name: str | None, *, of_sum: bool = False
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of the selected records, at all of their times: in W, or in J (`J_IN_WH`).
+    """Make a reader of the selected records, of all times in a pack, in W or in J (`J_IN_WH`).
 
-    Without a name it selects records with a unit of the kind. `of_sum` selects the sum of a power, which is a
-    register. A named record of a power has a register in its sum, too.
+    Without a name, the reader selects records whose unit is of the kind. `of_sum` selects the sum of a power,
+    which is a register. For a register, a named record in W or kW contributes its sum.
     """
     units = WATTS if kind is Kind.POWER or of_sum else JOULES
 
     def read(payload: bytes) -> list[PayloadNumber]:
+        """Return the numbers of the selected records; raises PayloadError if none or several names match."""
         pack = list(records(payload))
         if name is None:
             selected = [
@@ -130,8 +132,8 @@ def reader(
     return read
 
 
-def _is_named(full: str, name: str) -> bool:
-    return full == name or full.endswith((f":{name}", f"/{name}"))
+def _is_named(full_name: str, name: str) -> bool:
+    return full_name == name or full_name.endswith((f":{name}", f"/{name}"))
 
 
 def _number(record: Record, kind: Kind, *, of_sum: bool) -> Decimal:

@@ -1,7 +1,8 @@
 """ChirpStack v4: an uplink as JSON, with the output of the device profile's codec under ``object``.
 
-The fields of ``object`` are the codec's, so ``source.value`` is a JMESPath expression relative to it, and
-kind and unit are the configuration's. ``time`` is when a gateway received the uplink, RFC 3339.
+The codec defines the fields of ``object``, so ``source.value`` is a JMESPath expression relative to
+``object``, and the configuration states kind and unit. ``time`` is the RFC 3339 time at which a gateway
+received the uplink.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +18,10 @@ def _field(path: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
     find = finder(path)
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the field, the time of reception and the device's EUI; raises PayloadError."""
         document = document_of(payload)
-        number, eui = (
-            number_of(find(value_at(document, "object"))),
-            value_at(document, "deviceInfo", "devEui"),
-        )
+        number = number_of(find(value_at(document, "object")))
+        eui = value_at(document, "deviceInfo", "devEui")
         return (
             PayloadNumber(time_of(value_at(document, "time")), number, eui if isinstance(eui, str) else None),
         )
@@ -30,6 +30,7 @@ def _field(path: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
 
 
 def _named(kind: Kind, path: str) -> Quantity | None:
+    """Make the quantity of a codec's field; None if `path` is not a JMESPath expression."""
     try:
         return Quantity(kind, None, _field(path))
     except ValueError:

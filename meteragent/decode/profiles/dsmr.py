@@ -15,22 +15,25 @@ from meteragent.domain.units import MINUTE_MS, Kind
 _KILO, _WH = Fraction(1000), Fraction(1)
 _EVERY_MS = 10_000
 _TARIFFS = "the registers of all tariffs are summed: one alone would show when the tariff changes"
-_NET = "power is the power drawn; power-net subtracts feed-in: with panels window.range must reach below 0"
+_NET = "power excludes feed-in; power-net subtracts it: with panels window.range must reach below 0"
 
 
-def _all(numbers: Sequence[Decimal | None]) -> Decimal:
+def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
     """Add numbers; raises PayloadError if one is missing."""
-    present = [number for number in numbers if number is not None]
-    if not present or len(present) < len(numbers):
+    available = [number for number in numbers if number is not None]
+    if not available or len(available) < len(numbers):
         raise PayloadError("refused_missing")
-    return total(present)
+    return total(available)
 
 
 # P1 telegrams -------------------------------------------------------------------------------------
 
 
 def _telegram(find: Callable[[Telegram], Decimal]) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of a telegram's number, which `find` returns."""
+
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the number and the time of the telegram; raises PayloadError."""
         message = telegram(payload)
         return (PayloadNumber(message.time_ms, find(message)),)
 
@@ -38,29 +41,33 @@ def _telegram(find: Callable[[Telegram], Decimal]) -> Callable[[bytes], Sequence
 
 
 def _register(direction: int) -> Callable[[Telegram], Decimal]:
-    """Make the reader of a direction's register, 1 or 2: the meter's own sum, or that of its two tariffs."""
+    """Make the reader of the register of a direction, 1 (import) or 2 (export), in kWh.
+
+    The register is the meter's sum of all tariffs, or else the sum of the two tariffs.
+    """
 
     def find(message: Telegram) -> Decimal:
-        summed, tariff_1, tariff_2 = (
+        """Return the register; raises PayloadError if a line is missing."""
+        all_tariffs, tariff_1, tariff_2 = (
             message.number(f"1-0:{direction}.8.{tariff}", "kWh") for tariff in range(3)
         )
-        if summed is not None and (tariff_1 is None) == (tariff_2 is None):
-            return summed
-        return _all([tariff_1, tariff_2])
+        if all_tariffs is not None and (tariff_1 is None) == (tariff_2 is None):
+            return all_tariffs
+        return _sum([tariff_1, tariff_2])
 
     return find
 
 
-def _drawn(message: Telegram) -> Decimal:
-    return _all([message.number("1-0:1.7.0", "kW")])
+def _import_kw(message: Telegram) -> Decimal:
+    return _sum([message.number("1-0:1.7.0", "kW")])
 
 
-def _fed_in(message: Telegram) -> Decimal:
-    return _all([message.number("1-0:2.7.0", "kW")])
+def _export_kw(message: Telegram) -> Decimal:
+    return _sum([message.number("1-0:2.7.0", "kW")])
 
 
-def _net(message: Telegram) -> Decimal:
-    return total([_drawn(message), _fed_in(message).copy_negate()])
+def _net_kw(message: Telegram) -> Decimal:
+    return total([_import_kw(message), _export_kw(message).copy_negate()])
 
 
 P1 = Profile(
@@ -68,9 +75,9 @@ P1 = Profile(
     title="a meter's P1 port (DSMR 2 to 5, Fluvius, Luxembourg, EON Hungary), as raw telegrams",
     topics=("dsmr/raw",),
     quantities={
-        "power": Quantity(Kind.POWER, _KILO, _telegram(_drawn)),
-        "power-returned": Quantity(Kind.POWER, _KILO, _telegram(_fed_in)),
-        "power-net": Quantity(Kind.POWER, _KILO, _telegram(_net)),
+        "power": Quantity(Kind.POWER, _KILO, _telegram(_import_kw)),
+        "power-returned": Quantity(Kind.POWER, _KILO, _telegram(_export_kw)),
+        "power-net": Quantity(Kind.POWER, _KILO, _telegram(_net_kw)),
         "import": Quantity(Kind.REGISTER, _KILO, _telegram(_register(1)), step_wh=_WH, counters=2),
         "export": Quantity(Kind.REGISTER, _KILO, _telegram(_register(2)), step_wh=_WH, counters=2),
     },
@@ -101,34 +108,36 @@ P1 = Profile(
 
 
 def _document(
-    more: tuple[str, ...], less: tuple[str, ...] = ()
+    positive_names: tuple[str, ...], negative_names: tuple[str, ...] = ()
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of the sum of fields, less the sum of others."""
+    """Make the reader of the sum of fields minus the sum of other fields."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the difference and the time of the telegram; raises PayloadError."""
         document = document_of(payload)
-        more_sum, less_sum = (
-            total(number_or_text(value_at(document, name)) for name in names) for names in (more, less)
+        positive, negative = (
+            total(number_or_text(value_at(document, name)) for name in names)
+            for names in (positive_names, negative_names)
         )
         return (
             PayloadNumber(
-                time_of(value_at(document, "timestamp")), total([more_sum, less_sum.copy_negate()])
+                time_of(value_at(document, "timestamp")), total([positive, negative.copy_negate()])
             ),
         )
 
     return read
 
 
-_DRAWN, _FED_IN = ("electricity_currently_delivered",), ("electricity_currently_returned",)
+_IMPORT, _EXPORT = ("electricity_currently_delivered",), ("electricity_currently_returned",)
 
 READER = Profile(
     name="dsmr-reader",
     title="dsmr-reader's telegrams as JSON",
     topics=("dsmr/json",),
     quantities={
-        "power": Quantity(Kind.POWER, _KILO, _document(_DRAWN)),
-        "power-returned": Quantity(Kind.POWER, _KILO, _document(_FED_IN)),
-        "power-net": Quantity(Kind.POWER, _KILO, _document(_DRAWN, _FED_IN)),
+        "power": Quantity(Kind.POWER, _KILO, _document(_IMPORT)),
+        "power-returned": Quantity(Kind.POWER, _KILO, _document(_EXPORT)),
+        "power-net": Quantity(Kind.POWER, _KILO, _document(_IMPORT, _EXPORT)),
         "import": Quantity(
             Kind.REGISTER,
             _KILO,

@@ -1,8 +1,9 @@
 """emonhub of OpenEnergyMonitor: JSON, one topic for each input, or comma-separated values by position.
 
 All three formats are often active at once with the same content; read only one of them. The user's
-configuration names the inputs, so ``source.value`` may hold any name. Values without names are selected as
-``2 of 11``; with another number of values their order is unknown, and the message is refused.
+configuration names the inputs, so ``source.value`` may hold any name. Values without names are selected by
+position, such as ``2 of 11``. A message with another number of values is refused, because their order is
+unknown.
 """
 
 import re
@@ -16,13 +17,14 @@ from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MINUTE_MS, Kind
 
-_PLACE = re.compile(r"([1-9]\d?) of ([1-9]\d?)", re.ASCII)
+_POSITION = re.compile(r"([1-9]\d?) of ([1-9]\d?)", re.ASCII)
 
 
 def _input(key: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of an input: from JSON by its key, or alone on its own topic."""
+    """Make the reader of an input: a field of a JSON object, or a bare number on the input's topic."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the input and its time, if there is one; raises PayloadError."""
         if not payload.lstrip().startswith(b"{"):
             return bare(payload)
         document = document_of(payload)
@@ -35,6 +37,7 @@ def _column(position: int, count: int) -> Callable[[bytes], Sequence[PayloadNumb
     """Make the reader of the value at a position, counted from 1, among `count` values."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the value; raises PayloadError if there is another number of values."""
         columns = text_of(payload).split(",")
         if len(columns) != count:
             raise PayloadError("refused_columns")
@@ -48,9 +51,12 @@ def _named(kind: Kind, name: str) -> Quantity | None:
     return Quantity(kind, None, _input(name))
 
 
-def _placed(kind: Kind, name: str) -> Quantity | None:
-    """Make the quantity of the value at a position; the configuration states its unit."""
-    match = _PLACE.fullmatch(name)
+def _positional(kind: Kind, name: str) -> Quantity | None:
+    """Make the quantity of the value at a position, such as `2 of 11`; None if there is no such position.
+
+    The configuration states its unit.
+    """
+    match = _POSITION.fullmatch(name)
     if match is None or int(match[1]) > int(match[2]):
         return None
     return Quantity(kind, None, _column(int(match[1]), int(match[2])), timed=False)
@@ -82,7 +88,7 @@ CSV = Profile(
     title="an emonTx, emonPi or emonTH behind emonhub (comma-separated values)",
     topics=("emonhub/rx/{meter}/values",),
     quantities={"1 of 11": Quantity(Kind.POWER, None, _column(1, 11), timed=False)},
-    named=_placed,
+    named=_positional,
     every_ms=10_000,
     period_ms=10_000,
     hold_ms=5 * MINUTE_MS,

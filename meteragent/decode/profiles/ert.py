@@ -1,9 +1,10 @@
 """American ERT meters by radio: rtl_433, rtlamr (its lines on MQTT) and rtlamr2mqtt.
 
-A meter sends its register about every minute (SCM, SCM+), or the register and the last 47 intervals of five
-minutes (IDM), with the newest interval first. The newest interval ended, and the IDM's register was read,
-``TransmitTimeOffset`` sixteenths of a second before the message. In recordings, three messages placed the end
-of the same interval within 40 ms. So ends are rounded to seconds, and a repeated interval has the same time.
+A meter sends its register about every minute (SCM, SCM+), or its register and the last 47 intervals of five
+minutes (IDM), newest interval first. The newest interval ended ``TransmitTimeOffset`` sixteenths of a second
+before the message, and the IDM's register was read at that time. In recordings, three messages gave the end
+of the same interval within 40 ms. Ends are therefore rounded to seconds, so that a repeated interval has the
+same time.
 
 A count is 1 Wh, 10 Wh or more, depending on the meter: ``source.unit`` and ``source.scale`` state its energy.
 A receiver hears hundreds of meters, so only messages of ``source.id`` count.
@@ -22,8 +23,8 @@ from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MINUTE_MS, Kind
 
 _INTERVAL_MS = 5 * MINUTE_MS
-_TOLD_MS = 2 * _INTERVAL_MS
-"""The longest delay of the interval that a slot's end cuts, because some messages are lost."""
+_EVERY_MS = 2 * _INTERVAL_MS
+"""Two intervals: an interval that the end of a slot cuts may arrive this late, because messages get lost."""
 _INTERVALS = 47
 _INTERVAL_MAX = 2**9 - 1
 _COUNT_MAX = 2**32 - 1
@@ -32,27 +33,28 @@ _OFFSET_MAX = _INTERVAL_MS * _OFFSETS_PER_S // 1000
 
 
 class _Format(NamedTuple):
-    """The layout of a kind of message: the keys of its fields, and the path `under` which they are."""
+    """The layout of a type of message: the keys of its fields, and the `path` of the object that has them."""
 
     type_key: str
     type: str
-    under: tuple[str, ...]
+    path: tuple[str, ...]
     id_key: str
     count_key: str
     time_key: str | None
 
 
 def _rtl_433(model: str, id_: str, count: str) -> _Format:
-    """Make the layout of an rtl_433 message, whose own time is not used: it is local and has no zone."""
+    """Make the layout of an rtl_433 message; its time is not used, because it is local and has no zone."""
     return _Format("model", model, (), id_, count, None)
 
 
 def _rtlamr(type_: str, id_: str, count: str) -> _Format:
+    """Make the layout of an rtlamr message."""
     return _Format("Type", type_, ("Message",), id_, count, "Time")
 
 
 def _whole(value: Any, largest: int) -> int:
-    """Return a value that is a count; raises PayloadError for others."""
+    """Return a value that is a whole number from 0 to `largest`; raises PayloadError for other values."""
     number = number_of(value)
     if not 0 <= number <= largest or number != number.to_integral_value():
         raise PayloadError("refused_type")
@@ -60,7 +62,7 @@ def _whole(value: Any, largest: int) -> int:
 
 
 def _serial(value: Any) -> str:
-    """Return a value that is a meter's id, as text; raises PayloadError for others."""
+    """Return a meter's id as text; raises PayloadError if the value is not a whole number."""
     text = str(number_of(value))
     if not text.isdecimal():
         raise PayloadError("refused_type")
@@ -68,9 +70,9 @@ def _serial(value: Any) -> str:
 
 
 def _end_ms(sent_ms: int | None, offset: int) -> int | None:
-    """Return the end of the newest interval, to the second; relative to the arrival if there is no time."""
-    before_ms = offset * 1000 // _OFFSETS_PER_S
-    end_ms = (sent_ms or 0) - before_ms
+    """Return the end of the newest interval, rounded to seconds; without a time, relative to the arrival."""
+    age_ms = offset * 1000 // _OFFSETS_PER_S
+    end_ms = (sent_ms or 0) - age_ms
     rounded_ms = (end_ms + 500) // 1000 * 1000
     return rounded_ms if sent_ms is not None else rounded_ms or None
 
@@ -99,14 +101,14 @@ def _offset(message: Any) -> int:
 
 
 def _message(payload: bytes, form: _Format) -> tuple[Any, str, int | None]:
-    """Return a message of a kind, its meter and its time; messages of another kind are counted as `other`."""
+    """Return the message, its meter and its time; raises PayloadError, `other` for other types."""
     document = document_of(payload)
     type_ = value_at(document, form.type_key)
     if type_ is None:
         raise PayloadError("refused_missing")
     if type_ != form.type:
         raise PayloadError("other")
-    message = value_at(document, *form.under)
+    message = value_at(document, *form.path)
     time_ms = None if form.time_key is None else time_of(value_at(document, form.time_key))
     return message, _serial(value_at(message, form.id_key)), time_ms
 
@@ -115,6 +117,7 @@ def _register(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make the reader of a register; an IDM's register was read when its newest interval ended."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the register, its time and its meter; raises PayloadError."""
         message, id_, time_ms = _message(payload, form)
         count = Decimal(_whole(value_at(message, form.count_key), _COUNT_MAX))
         if form.type == "IDM":
@@ -128,6 +131,7 @@ def _blocks(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make the reader of an IDM's intervals."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
+        """Read the intervals, oldest first; raises PayloadError."""
         message, id_, time_ms = _message(payload, form)
         return _intervals(message, time_ms, id_)
 
@@ -140,7 +144,7 @@ def _attributes(payload: bytes) -> list[PayloadNumber]:
 
 
 def _state(payload: bytes) -> tuple[PayloadNumber]:
-    """Read the register of rtlamr2mqtt: a number, or a text in the format of its configuration."""
+    """Read the register of rtlamr2mqtt: a number, or a text in the format that its configuration sets."""
     document = document_of(payload)
     reading = value_at(document, "reading")
     number = number_in(reading) if isinstance(reading, str) else number_of(reading)
@@ -148,6 +152,7 @@ def _state(payload: bytes) -> tuple[PayloadNumber]:
 
 
 def _quantities(scm: _Format, plus: _Format, idm: _Format) -> dict[str, Quantity]:
+    """Make the quantities of a program from the layouts of its messages."""
     timed = scm.time_key is not None
     return {
         "scm": Quantity(Kind.REGISTER, None, _register(scm), timed=timed, is_count=True),
@@ -181,7 +186,7 @@ RTL_433 = Profile(
         _rtl_433("SCMplus", "id", "Consumption"),
         _rtl_433("IDM", "ERTSerialNumber", "LastConsumptionCount"),
     ),
-    every_ms=_TOLD_MS,
+    every_ms=_EVERY_MS,
     hold_ms=15 * MINUTE_MS,
     quantum_w=_RESOLUTION_W,
     identifies="the name of the receiving computer",
@@ -202,13 +207,13 @@ RTLAMR = Profile(
         _rtlamr("SCM+", "EndpointID", "Consumption"),
         _rtlamr("IDM", "ERTSerialNumber", "LastConsumptionCount"),
     ),
-    every_ms=_TOLD_MS,
+    every_ms=_EVERY_MS,
     hold_ms=15 * MINUTE_MS,
     quantum_w=_RESOLUTION_W,
     identifies=_SERIAL,
     needs_id=True,
     personal=("ID", "EndpointID", "ERTSerialNumber", "TamperCounters", "PowerOutageFlags"),
-    traps=(*_TRAPS, "an id written with leading zeros, such as 00000000, is no JSON: refused"),
+    traps=(*_TRAPS, "an id with leading zeros, such as 00000000, is not valid JSON: refused"),
 )
 RTLAMR2MQTT = Profile(
     name="rtlamr2mqtt",
@@ -220,7 +225,7 @@ RTLAMR2MQTT = Profile(
             Kind.INTERVAL_ENERGY, None, _attributes, _INTERVAL_MS, timed=False, is_count=True
         ),
     },
-    every_ms=_TOLD_MS,
+    every_ms=_EVERY_MS,
     hold_ms=15 * MINUTE_MS,
     quantum_w=_RESOLUTION_W,
     identifies=_SERIAL,

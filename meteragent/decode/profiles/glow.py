@@ -16,6 +16,7 @@ def _reader(unit: str, *names: str) -> Callable[[bytes], Sequence[PayloadNumber]
     """Make the reader of a number in an object that states its unit."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the number and its time; raises PayloadError, `other` for a gas meter."""
         document = document_of(payload)
         meter = value_at(document, "electricitymeter")
         if meter is None and value_at(document, "gasmeter") is not None:

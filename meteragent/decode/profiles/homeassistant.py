@@ -1,4 +1,4 @@
-"""Home Assistant's statestream and ESPHome: a topic for each sensor, with a bare text as payload."""
+"""Home Assistant's statestream and ESPHome: a topic for each sensor, whose payload is a bare text."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +12,7 @@ _NO_VALUE = (b"unknown", b"unavailable", b"none")
 
 
 def _state(payload: bytes) -> Sequence[PayloadNumber]:
-    """Read the number of a sensor's state; raises PayloadError."""
+    """Read the number that is a sensor's state; raises PayloadError."""
     if payload.strip().lower() in _NO_VALUE:
         raise PayloadError("refused_unavailable")
     return bare(payload)
@@ -40,7 +40,7 @@ STATESTREAM = Profile(
     identifies="the sensor's name",
     personal=("friendly_name and other attributes, which are topics of their own",),
     traps=(
-        "unknown and unavailable are not readings, nor 0",
+        "unknown and unavailable are neither readings nor 0",
         _UNIT + "; Home Assistant shows it as unit_of_measurement",
         "sent when the state changes, by a step of the sensor's integration: source.dead_band states it",
         _NO_TIME + "; last_updated is a topic of its own",

@@ -1,8 +1,8 @@
 """IAMMETER Wi-Fi meters: rows of numbers without keys, one for each phase.
 
-A row is voltage, current, power (W), import and export (kWh), and optionally frequency and power factor.
-``Data`` holds one phase, ``Datas`` three; a fourth row of ``Datas`` is the device's own sum and is not
-counted.
+A row has voltage, current, power (W), import and export (kWh), and optionally frequency and power factor.
+``Data`` has the row of one phase, ``Datas`` those of three. A fourth row of ``Datas`` is the sum of the
+phases and is ignored.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,14 +23,14 @@ _EXACT = Context(prec=64, traps=[])
 
 
 def _rows(payload: bytes) -> list[list[Any]]:
-    """Return a row for each phase; raises PayloadError if the rows are not those of a known meter."""
+    """Return a row for each phase; raises PayloadError if the rows do not match a known meter."""
     document = document_of(payload)
-    single, rows = value_at(document, "Data"), value_at(document, "Datas")
-    if single is None and rows is None:
+    phase, rows = value_at(document, "Data"), value_at(document, "Datas")
+    if phase is None and rows is None:
         raise PayloadError("refused_missing")
-    if single is not None and rows is not None:
+    if phase is not None and rows is not None:
         raise PayloadError("refused_ambiguous")
-    phases = [single] if rows is None else rows
+    phases = [phase] if rows is None else rows
     is_supported = isinstance(phases, list) and len(phases) in (1, 3, 4)
     if not is_supported or not all(isinstance(row, list) and len(row) in _COLUMNS for row in phases):
         raise PayloadError("refused_type")
@@ -41,6 +41,7 @@ def _sum(column: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make the reader of the sum of all phases."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the sum; raises PayloadError."""
         numbers = [number_of(row[column]) for row in _rows(payload)]
         return (PayloadNumber(None, reduce(_EXACT.add, numbers)),)
 
@@ -51,6 +52,7 @@ def _phase(index: int, column: int) -> Callable[[bytes], Sequence[PayloadNumber]
     """Make the reader of one phase."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the number of the phase; raises PayloadError if there is no such phase."""
         rows = _rows(payload)
         if index >= len(rows):
             raise PayloadError("refused_missing")

@@ -1,8 +1,8 @@
 """Shelly Gen2, Gen3 and Gen4 (JSON), and Gen1 (bare numbers).
 
 A Gen2+ device sends the status of a component, such as em:0, on ``<prefix>/status/em:0``, without a time. It
-sends the changes of all components in a NotifyStatus on ``<prefix>/events/rpc``, with ``params.ts``. Both are
-read. A notification without the quantity is not an error, and not a reading either.
+sends the changes of all components in a NotifyStatus on ``<prefix>/events/rpc``, with ``params.ts``. Both
+messages are read. A notification without the quantity is neither an error nor a reading.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 _NOTIFICATIONS = ("NotifyStatus", "NotifyFullStatus")
 _WH, _MWH, _W_MIN = Fraction(1), Fraction(1, 1000), Fraction(1, 60)
 _STEP_WH = Fraction(1, 100)
-"""Registers have two decimals or more, of a Wh."""
+"""The step of registers, which are in Wh with two decimals or more."""
 _ABSENT = object()
 
 
 def _status(payload: bytes, component: str, *names: str) -> tuple[Any, int | None]:
-    """Return the value under a component's path of names, and its time; raises PayloadError.
+    """Return the value at a path of names in a component, and its time; raises PayloadError.
 
-    A value that a notification lacks has not changed: the message is counted as `other`.
+    A value that is missing from a notification has not changed: the message is counted as `other`.
     """
     document = document_of(payload)
     if not isinstance(document, dict):
@@ -48,6 +48,7 @@ def _number(component: str, *names: str) -> Callable[[bytes], Sequence[PayloadNu
     """Make the reader of one number of a component."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the number and its time, if there is one; raises PayloadError."""
         value, time_ms = _status(payload, component, *names)
         return (PayloadNumber(time_ms, number_of(value)),)
 
@@ -55,9 +56,10 @@ def _number(component: str, *names: str) -> Callable[[bytes], Sequence[PayloadNu
 
 
 def _minutes(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of the last full minutes; the first in the list ends at `minute_ts`."""
+    """Make the reader of the last full minutes; the first minute in the list ends at `minute_ts`."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
+        """Read the energies of the minutes, oldest first; raises PayloadError."""
         energy, _ = _status(payload, component, "aenergy")
         end_ms, blocks = time_of(value_at(energy, "minute_ts")), value_at(energy, "by_minute")
         if end_ms % MINUTE_MS:
@@ -76,7 +78,7 @@ def _minutes(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
 
 
 def _channels(count: int, name: str, make: Callable[[int], Quantity]) -> dict[str, Quantity]:
-    """Make a quantity of each channel; that of channel 0 has the bare name."""
+    """Make a quantity for each channel; the quantity of channel 0 has the name without a number."""
     return {name if channel == 0 else f"{name}-{channel}": make(channel) for channel in range(count)}
 
 
@@ -120,6 +122,7 @@ def _gen2(
     *traps: str,
     band_w: int = 10,
 ) -> Profile:
+    """Make the profile of a Gen2+ device with these components and a dead band of `band_w`."""
     return Profile(
         name=name,
         title=title,
@@ -146,14 +149,14 @@ EM = _gen2(
         "import": _register("emdata:0", "total_act"),
         "export": _register("emdata:0", "total_act_ret"),
     },
-    "power is the power drawn less feed-in: with panels window.range must reach below 0",
+    "power is net of feed-in: with panels window.range must reach below 0",
     "each phase is sent when it has changed by more than 10 W or 5 %, so up to 30 W of the sum remain unsent",
     "the sum and the phases are one secret: the charges of several of them add up",
     band_w=30,
 )
 EM1 = _gen2(
     "shelly-gen2-em1",
-    "a Shelly Pro EM, EM Gen3 or 3EM in profile monophase",
+    "a Shelly Pro EM, EM Gen3, or 3EM in its monophase profile",
     ("em1:0", "em1data:0"),
     {
         **_channels(3, "power", lambda i: _power(f"em1:{i}", "act_power")),
@@ -204,7 +207,7 @@ GEN1 = Profile(
         "relay/…/energy is in watt-minutes since the start of the device, which sets it to 0: a reset",
         "emeter/…/energy is not a register but the energy since the last message: use emeter/…/total, in Wh",
         "one topic for each phase: phases = ['0', '1', '2']",
-        "how much power remains unsent is not documented: source.dead_band states it",
+        "the smallest change that is sent is not documented: source.dead_band states it",
     ),
 )
 

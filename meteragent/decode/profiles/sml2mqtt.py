@@ -1,6 +1,6 @@
 """sml2mqtt: one topic for each OBIS code of a German SML meter, with a bare number.
 
-A value is sent when it changes, and again after two minutes (its option `republish after`).
+sml2mqtt sends a value when it changes, and again after two minutes (option `republish after`).
 """
 
 from fractions import Fraction
@@ -10,7 +10,7 @@ from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.units import MINUTE_MS, Kind
 
 _WHOLE_KWH = Fraction(1000)
-"""The step without a PIN; with one, the step of the meter's display."""
+"""The step of the register without a PIN; after a PIN was entered, the step is finer."""
 
 SML2MQTT = Profile(
     name="sml2mqtt",

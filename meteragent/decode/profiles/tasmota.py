@@ -14,12 +14,12 @@ from meteragent.domain.units import MINUTE_MS, Kind
 _PERIOD_MS = 5 * MINUTE_MS
 _HOLD_MS = 3 * _PERIOD_MS
 _STEP_WH = Fraction(1)
-"""Three decimals of a kWh (EnergyRes), and whole Wh of a French meter."""
+"""Registers have three decimals of a kWh (EnergyRes); those of a French meter are in whole Wh."""
 _TIME = "Time is local and has no zone: arrival counts"
 
 
 def _section(payload: bytes, name: str) -> dict[str, Any]:
-    """Return a section of a SENSOR message; raises PayloadError."""
+    """Return a section of a SENSOR message; raises PayloadError, `other` if there is no such section."""
     document = document_of(payload)
     if not isinstance(document, dict):
         raise PayloadError("refused_type")
@@ -32,9 +32,13 @@ def _section(payload: bytes, name: str) -> dict[str, Any]:
 
 
 def _energy(name: str, channel: int | None = None) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of a number, or of a list with one number a channel: their sum, or one of them."""
+    """Make the reader of a field, which is a number or a list with one number for each channel.
+
+    Without a `channel`, the reader returns the sum of the channels.
+    """
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the number of the channel or the sum; raises PayloadError."""
         value = value_at(_section(payload, "ENERGY"), name)
         numbers = [number_of(number) for number in (value if isinstance(value, list) else [value])]
         if channel is not None:
@@ -72,7 +76,7 @@ TASMOTA = Profile(
         "Today, Yesterday and Period are parts of Total: not offered",
         "EnergyTotal sets Total: a reset",
         "sent each TelePeriod (300 s), and on a change by PowerDelta if that is set: see source.dead_band",
-        "its period is long for power: shorten TelePeriod and source.every, or read total, which has no gaps",
+        "the default period is long for power: shorten TelePeriod and source.every, or read total (no gaps)",
         "reading heads with a script choose their own fields: use profile = 'json'",
     ),
 )
@@ -84,10 +88,11 @@ _CONTRACTS = (
     ("EJPHN", "EJPHPM"),
     ("BBRHCJB", "BBRHPJB", "BBRHCJW", "BBRHPJW", "BBRHCJR", "BBRHPJR"),
 )
-"""The registers of each contract (standard mode first), whose sum is the energy drawn."""
+"""The registers of each contract, whose sum is the import. The first entry is for the standard mode."""
 
 
-def _drawn(payload: bytes) -> tuple[PayloadNumber]:
+def _import_wh(payload: bytes) -> tuple[PayloadNumber]:
+    """Read the sum of the registers of the frame's contract; raises PayloadError."""
     frame = _section(payload, "TIC")
     names = next((names for names in _CONTRACTS if any(name in frame for name in names)), None)
     if names is None:
@@ -95,7 +100,8 @@ def _drawn(payload: bytes) -> tuple[PayloadNumber]:
     return (PayloadNumber(None, total(number_or_text(frame.get(name)) for name in names)),)
 
 
-def _fed_in(payload: bytes) -> tuple[PayloadNumber]:
+def _export_wh(payload: bytes) -> tuple[PayloadNumber]:
+    """Read the register of the energy fed in; raises PayloadError."""
     frame = _section(payload, "TIC")
     if "EAIT" not in frame:
         raise PayloadError("other")
@@ -110,12 +116,12 @@ TELEINFO = Profile(
         "total": Quantity(
             Kind.REGISTER,
             Fraction(1),
-            _drawn,
+            _import_wh,
             timed=False,
             step_wh=_STEP_WH,
             counters=max(map(len, _CONTRACTS)),
         ),
-        "export": Quantity(Kind.REGISTER, Fraction(1), _fed_in, timed=False, step_wh=_STEP_WH),
+        "export": Quantity(Kind.REGISTER, Fraction(1), _export_wh, timed=False, step_wh=_STEP_WH),
     },
     every_ms=10_000,
     hold_ms=_HOLD_MS,

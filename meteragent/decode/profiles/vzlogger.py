@@ -1,7 +1,7 @@
-"""vzlogger: a bare number, or ``{"timestamp": <ms>, "value": <number>}`` where its option `timestamp` is on.
+"""vzlogger: a bare number, or ``{"timestamp": <ms>, "value": <number>}`` if its option `timestamp` is on.
 
-A message states neither its quantity nor its unit; an OBIS code on ``../id`` announces them once. So the
-configuration states both.
+A message states neither its quantity nor its unit; an OBIS code on ``../id`` announces the quantity once. The
+configuration therefore states both.
 """
 
 from meteragent.decode import PayloadNumber
@@ -12,6 +12,7 @@ from meteragent.domain.units import MINUTE_MS, Kind
 
 
 def _read(payload: bytes) -> tuple[PayloadNumber]:
+    """Read the number and its time, if there is one; raises PayloadError."""
     if not payload.lstrip().startswith(b"{"):
         return bare(payload)
     document = document_of(payload)
@@ -34,7 +35,7 @@ VZLOGGER = Profile(
         "a message states neither quantity nor unit: ../id has the OBIS code, such as 1-0:16.7.0",
         "raw and agg are one measurement: read only one of them",
         "registers are in Wh for most SML meters and in kWh for most D0 meters",
-        "with its option retain an old value comes at every start: retained messages are not readings",
+        "with the option retain, an old value arrives at every start: retained messages are not readings",
     ),
 )
 

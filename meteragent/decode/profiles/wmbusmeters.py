@@ -1,4 +1,4 @@
-"""wmbusmeters: a telegram as JSON, with the unit in each key, on a topic of the user's own shell command.
+"""wmbusmeters: a telegram as JSON, with the unit in each key, on a topic that the user's shell command sets.
 
 ``timestamp`` is the time at which the telegram was received, in UTC. ``device_date_time``, the meter's local
 time without a zone, is not used.
@@ -17,9 +17,10 @@ _KILO = Fraction(1000)
 
 
 def _field(name: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of one field of an electricity meter; heat meters use the same names."""
+    """Make the reader of a field of an electricity meter; heat meters use the same field names."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the number, its time and its meter; raises PayloadError, `other` for another medium."""
         document = document_of(payload)
         media = value_at(document, "media")
         if not isinstance(media, str):

@@ -15,6 +15,7 @@ def _sum(*names: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make the reader of the sum of fields; a message with none of them is counted as `other`."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the sum; raises PayloadError."""
         document = document_of(payload)
         if not isinstance(document, dict):
             raise PayloadError("refused_type")
@@ -47,7 +48,7 @@ ZIGBEE2MQTT = Profile(
         "sent when a value has changed by the device's configured step: source.dead_band states it",
         "power is phase A on meters with three phases: power-all is the sum of the three",
         "each message repeats the last values of the other fields; some devices are polled instead",
-        "no time (last_seen is that of the radio): arrival counts",
+        "no time of measurement (last_seen is the radio's): arrival counts",
         "retained messages are not readings",
     ),
 )

@@ -1,7 +1,8 @@
-"""Privacy in metric spaces: the mathematics of three papers and our own, exact, usable alone.
+"""Privacy in metric spaces: the mathematics of three papers and our extensions, exact, usable alone.
 
-The library imports nothing of the agent. Parameters are exact (a Fraction, a Decimal, an int or a string such
-as "1/220"), and random bits are an argument. Points of a mechanism are whole quanta: values on a lattice.
+The library imports nothing from the agent. Parameters are exact (a Fraction, a Decimal, an int or a string
+such as "1/220"), and random bits are an argument. Points of a mechanism are whole quanta: values on a
+lattice.
 
     from meteragent.privacy import LInfLaplace, sd
 
@@ -23,10 +24,10 @@ Modules:
     sampling, exact, bits, keyed      exact samplers, exact arithmetic, sources of random bits
 
 `optimality`, `certificate`, `audit` and `conformance` need scipy and are not exported here. README.md beside
-this file maps every numbered result of the papers to the name that implements it and the test that shows it.
+this file maps every numbered result of the papers to the name that implements it and the test that checks it.
 
-Names are loaded on first use, because a gateway needs few of them. `__init__.pyi` says which module defines
-each.
+Names are loaded on first use, because a gateway needs few of them. `__init__.pyi` lists the module that
+defines each name.
 """
 
 from meteragent.privacy.demand import on_demand

@@ -18,17 +18,17 @@ most (THEORY-2 A.8). The interval +-(H + 1/2) covers it with probability
 
     F(H) - f (p(H) - p(H+1)),   f <= 1/2,   F(H) = P(|z| <= H),  p(H) = P(z = H),
 
-for f < 1/2, by symmetry with 1 - f for f > 1/2, and no less at f = 1/2. So with H the least for which
-F(H) - (p(H) - p(H+1))/2 >= coverage, the interval is honest for every load. This holds for a slot of any n,
-because the noise of a slot is symmetric and its mass falls away from 0. In terms of R,
-p(H) - p(H+1) = P(R = H)/(2H + 1).
+for f < 1/2, by symmetry with 1 - f for f > 1/2, and no less at f = 1/2. Let H be the smallest integer with
+F(H) - (p(H) - p(H+1))/2 >= coverage. Then the interval has at least this coverage for every load. This holds
+for a slot of any n, because the noise of a slot is symmetric and its mass decreases away from 0. In terms of
+R, p(H) - p(H+1) = P(R = H)/(2H + 1).
 
-Sums over the lattice are used if they have at most 2^17 terms. With more terms, a is so small that
-integrals replace the sums over half-integers. They are those of THEORY 1.2: r is Gamma(n+1, 1/a), so that
-E r^2 = (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson's formula each moment
-differs by 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1), relatively, which is below 1e-10 for n >= 2
-(n = 1 has a closed form); h, whose sum has a kink, differs by less than 1e-6. Dithered, h is then rounded up
-to H + 1/2; there (p(H) - p(H+1))/2 is below a^2/4, less than the error of the integrals.
+Sums over the lattice are used if they have at most 2^17 terms. With more terms, a is so small that integrals
+replace the sums over half-integers. The integrals are those of THEORY 1.2: r is Gamma(n+1, 1/a), so that E
+r^2 = (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson's formula the relative
+difference of each moment is 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1), which is below 1e-10 for n >= 2 (n
+= 1 has a closed form); h, whose sum has a kink, differs by less than 1e-6. With dithering, h is then rounded
+up to H + 1/2, where (p(H) - p(H+1))/2 is below a^2/4, less than the error of the integrals.
 """
 
 import math
@@ -54,7 +54,7 @@ class _Lattice(NamedTuple):
 
 
 def _lattice(n: int, a: float) -> _Lattice | None:
-    """Tabulate the distribution of R; return None if that would be too long (an integral replaces it)."""
+    """Tabulate the distribution of R; None if the table would be too long (an integral replaces it)."""
     # n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60 at this end, r = (1+y) n/a.
     end = (n + 60 + math.sqrt(3600 + 120 * n)) / a
     if end > _TERMS_LIMIT:
@@ -68,8 +68,8 @@ def _lattice(n: int, a: float) -> _Lattice | None:
 def sd(mechanism: LInfLaplace, rounding: Rounding = "half-up") -> float:
     """Return the standard deviation of a slot's error.
 
-    With half-up rounding, it is that of the noise, q sqrt(E[R(R+1)]/3): q / (sqrt2 sinh(a/2)) for n = 1, and
-    about sqrt((n+1)(n+2)/3)/epsilon for a << 1; the rounding error is a bias and not included. With
+    With half-up rounding, this is the noise's, q sqrt(E[R(R+1)]/3): q / (sqrt2 sinh(a/2)) for n = 1, and
+    about sqrt((n+1)(n+2)/3)/epsilon for a << 1. The rounding error is a bias and not included. With
     dithering, it is q sqrt(Var z + 1/6), the root of the variance's mean over loads (THEORY-2 A.8).
     """
     deviation = _deviation(mechanism)
@@ -79,7 +79,10 @@ def sd(mechanism: LInfLaplace, rounding: Rounding = "half-up") -> float:
 
 
 def sd_bound(mechanism: LInfLaplace) -> float:
-    """Return the largest standard deviation of a dithered slot: q sqrt(Var z + 1/4), half a quantum off."""
+    """Return the largest standard deviation of a dithered slot, q sqrt(Var z + 1/4).
+
+    It occurs at a load halfway between two multiples of the quantum.
+    """
     return float(mechanism.quantum) * math.sqrt(_deviation(mechanism) ** 2 + 1 / 4)
 
 
@@ -96,8 +99,8 @@ def _deviation(mechanism: LInfLaplace) -> float:
 def sd_of_sum(mechanism: LInfLaplace, m: int, rounding: Rounding = "half-up") -> float:
     """Return the standard deviation of a sum of m slot values: sqrt(m) sd.
 
-    It holds for any m slots, of one window, one meter or many: the slots of a window are uncorrelated
-    (THEORY 1.2: their signs are independent; so are dithers), and windows are independent.
+    The result holds for any m slots, of one window or several, of one meter or several. The slots of a window
+    are uncorrelated (THEORY 1.2: their signs are independent, as are dithers), and windows are independent.
     """
     return math.sqrt(m) * sd(mechanism, rounding)
 
@@ -106,15 +109,15 @@ def sd_of_sum(mechanism: LInfLaplace, m: int, rounding: Rounding = "half-up") ->
 def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Rounding = "half-up") -> float:
     """Return the h such that a slot's mean lies within value +- h with probability `coverage`.
 
-    The error is measured against the mean before it was rounded to the quantum.
+    The error is measured against the mean before it is rounded to the quantum.
 
-    With half-up rounding, the rounding error is taken as uniform on its cell: q (z + U). So h is a continuous
-    function of all parameters; with negligible noise it is coverage * q/2, and for n = 1 and a << 1 it is
-    -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell the mean is
-    covered less often: .945 instead of .95 at a = .2, .865 at a = 2.
+    With half-up rounding, the rounding error is modelled as uniform on its cell: the error is q (z + U). So h
+    is a continuous function of all parameters. With negligible noise it is coverage * q/2; for n = 1 and a <<
+    1 it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell the
+    mean is covered less often: .945 instead of .95 at a = .2, .865 at a = 2.
 
-    With dithering, h is (H + 1/2) q for a whole H, and covers the mean with at least `coverage` wherever it
-    lies (THEORY-2 A.8).
+    With dithering, h is (H + 1/2) q for a whole number H, and the interval has at least this coverage for
+    every mean (THEORY-2 A.8).
 
     Raises:
         ValueError: the coverage is not between 0 and 1.
@@ -127,23 +130,23 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
         return float(mechanism.quantum) * _dithered_half_width(table, coverage)
     low, high = 0.0, (n + 60 + math.sqrt(3600 + 120 * n)) / a + 1
     while (middle := (low + high) / 2) not in (low, high):
-        beyond = _erlang_tail(n, a * middle) if table is None else _lattice_tail(table, middle)
-        low, high = (middle, high) if beyond > 1 - coverage else (low, middle)
+        tail = _erlang_tail(n, a * middle) if table is None else _lattice_tail(table, middle)
+        low, high = (middle, high) if tail > 1 - coverage else (low, middle)
     if rounding == "dithered":
         high = math.ceil(high - 0.5) + 0.5
     return float(mechanism.quantum) * high
 
 
 def _dithered_half_width(table: _Lattice, coverage: float) -> float:
-    """Return H + 1/2 with H the least for which F(H) - (p(H) - p(H+1))/2 >= coverage.
+    """Return H + 1/2 for the least H with F(H) - (p(H) - p(H+1))/2 >= coverage.
 
     With h = H + 1/2, 1 - F(H) is the sum over r > h of P(r) (1 - h/r), and (p(H) - p(H+1))/2 is P(h)/(4h).
     """
     mass, share = (
         np.append(np.cumsum(p[::-1])[::-1][1:], 0) for p in (table.probability, table.probability / table.r)
     )
-    missed = mass - table.r * share + table.probability / (4 * table.r)
-    return float(table.r[np.argmax(missed <= 1 - coverage)])
+    outside = mass - table.r * share + table.probability / (4 * table.r)
+    return float(table.r[np.argmax(outside <= 1 - coverage)])
 
 
 def _lattice_tail(table: _Lattice, h: float) -> float:

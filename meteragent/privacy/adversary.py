@@ -2,42 +2,43 @@
 
 Theory of operation
 -------------------
-An adversary with a prior pi about the input x of a channel sees an output z and concludes the posterior.
-Two conclusions are e^d_P apart in odds, d_P the largest |ln| of the ratio of their probabilities.
+An adversary with a prior pi on the input x of a channel observes an output z and computes the posterior, its
+conclusion. The distance d_P of two conclusions is the largest |ln| of the ratio of their probabilities.
 
-Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi replaces x before the mechanism sees it,
-and moves it by at most d(phi) = sup d(x, phi(x)). Two adversaries with the same prior see z; sigma is the
-conclusion where the input was x, sigma' where it was phi(x). With L = P(z|.) and rho(x) = L(x)/L(phi(x)),
+Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi replaces x before the mechanism is applied,
+and moves x by at most d(phi) = sup d(x, phi(x)). Two adversaries with the same prior observe z; sigma is the
+conclusion if the input was x, sigma' if it was phi(x). With L = P(z|.) and rho(x) = L(x)/L(phi(x)),
 
     sigma(x)/sigma'(x) = rho(x) / (a mean of rho, weighted by the prior and L o phi).
 
 A mechanism that is d-private has |ln rho| <= d(phi), so d_P(sigma, sigma') <= 2 d(phi) for every prior.
 Over all priors the supremum is exactly max ln rho - min ln rho: a prior with nearly all of its mass on the
-point of the least rho and the rest on the point of the greatest comes arbitrarily close. The theorem is about
-events, and for a single hiding function that matters: the union of two outputs can reveal more than either,
-because rho may be least at different points.
+point of the least rho and the remainder on the point of the greatest comes arbitrarily close. The theorem is
+about events. For a single hiding function this matters: the union of two outputs can reveal more than either
+output, because rho may be least at different points.
 
-Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diameter d(N). Then the odds
-between posterior and prior are L(x) / (the prior's mean of L on N): |ln| of it is at most d(N), and the
-supremum over all priors is exactly max_N ln L - min_N ln L.
+Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diameter d(N). Then the ratio of
+posterior to prior is L(x) / (the prior's mean of L on N). Its |ln| is at most d(N), and the supremum over all
+priors is exactly max_N ln L - min_N ln L.
 
 Families. Are the bounds of a family of neighbourhoods together equivalent to d-privacy? They bound
 |ln L(x) - ln L(y)| by d(N) for x, y in N, hence along every chain of neighbourhoods by the sum of the
-diameters: they are privacy for the metric of the shortest chains (`chain_metric`), which is never below d.
-Where the two metrics are equal the family is maximally tight (Definition 3), and Theorem 4 restricted to it
-is an equivalence (Proposition 2). Where they differ at x, y, the channel to {0, 1} with
-P(1|z) = e^-chain(x, z) / 2 keeps all bounds of the family and is not d-private: the condition is necessary.
+diameters. So they are equivalent to privacy for the metric of the shortest chains (`chain_metric`), which is
+never below d. If the two metrics are equal, the family is maximally tight (Definition 3), and Theorem 4
+restricted to the family is an equivalence (Proposition 2). If they differ at x, y, the channel to {0, 1} with
+P(1|z) = e^-chain(x, z) / 2 satisfies all bounds of the family and is not d-private: the condition is
+necessary.
 
-For hiding functions it suffices that some of them exchange x and y, as then rho(x) = 1/rho(y) and the
-supremum is at least 2 |ln L(x)/L(y)|: a family whose exchanges chain up to d is maximally tight
-(Definition 2). Functions that only replace do not suffice: rho = 1 where phi changes nothing, and a mechanism
-that is 2 epsilon-private and no better keeps the bound of 2 epsilon for all phi_i,w, "row i becomes w".
-So the converse of Theorem 1 holds with exchanges, and with replacements up to a factor of two.
+For hiding functions it suffices that some of them exchange x and y, because then rho(x) = 1/rho(y) and the
+supremum is at least 2 |ln L(x)/L(y)|. A family whose exchanges form chains of length d is maximally tight
+(Definition 2). Functions that only replace do not suffice: rho = 1 at points that phi does not change, and a
+mechanism that is only 2 epsilon-private satisfies the bound of 2 epsilon for all phi_i,w, "row i becomes w".
+So the converse of Theorem 1 holds for exchanges, and for replacements up to a factor of two.
 
-"Maximally tight" is defined here by what is proved above: the bounds of the family imply d-privacy.
+"Maximally tight" is defined here by the property proved above: the bounds of the family imply d-privacy.
 
-For example, the truncated geometric mechanism releases a count of 0 .. 3. An adversary who holds 0 and 1 for
-equally likely sees the output 0. For any prior on the two, posterior and prior differ by e^1/2 at most:
+For example, the truncated geometric mechanism releases a count of 0 .. 3. An adversary who considers 0 and 1
+equally likely observes the output 0. For any prior on the two, posterior and prior differ by at most e^1/2:
 
     >>> from meteragent.privacy import Hiding, Neighbourhood, TruncatedGeometric, is_maximally_tight
     >>> mechanism = TruncatedGeometric("1/2", quantum=1, k=3)
@@ -45,13 +46,13 @@ equally likely sees the output 0. For any prior on the two, posterior and prior 
     >>> posterior = channel.posterior({0: "1/2", 1: "1/2"}, 0)
     >>> {x: round(float(p), 4) for x, p in posterior.items()}
     {0: 0.6225, 1: 0.3775, 2: 0.0, 3: 0.0}
-    >>> known = Neighbourhood({0, 1})
-    >>> known.largest_odds(channel).log(), known.holds(channel, metric, "1/2")
+    >>> pair = Neighbourhood({0, 1})
+    >>> pair.largest_odds(channel).log(), pair.holds(channel, metric, "1/2")
     (0.5, True)
-    >>> known.holds(channel, metric, "1/3"), known.witness(channel, metric, "1/3")
+    >>> pair.holds(channel, metric, "1/3"), pair.witness(channel, metric, "1/3")
     (False, Witness(prior={0: Fraction(1, 4), 1: Fraction(3, 4)}, event=(0,)))
 
-If the count is first exchanged, 0 for 1 and 2 for 3, the conclusions differ by 2 epsilon d(phi) = 1 at most:
+If the count is first exchanged, 0 for 1 and 2 for 3, the conclusions differ by at most 2 epsilon d(phi) = 1:
 
     >>> exchange = Hiding({0: 1, 1: 0, 2: 3, 3: 2}.__getitem__)
     >>> exchange.largest_odds(channel).log(), exchange.holds(channel, metric, "1/2")
@@ -96,16 +97,16 @@ class Conclusions(NamedTuple):
 
 
 class Witness(NamedTuple):
-    """A prior and an event (its outputs) that break a bound on the distance of two conclusions."""
+    """A prior and an event (a tuple of outputs) that break a bound on the distance of two conclusions."""
 
     prior: dict[Point, Fraction]
     event: tuple[Point, ...]
 
 
 def odds_apart(first: Law, second: Law) -> Number | None:
-    """Return e^d_P, the largest ratio, either way, of a point's probabilities; None where it is infinite.
+    """Return e^d_P, the largest ratio, in either direction, of a point's probabilities; None if infinite.
 
-    On a finite set single points suffice, events give no more (Chatzikokolakis 2013, section 2).
+    On a finite set it suffices to compare single points (Chatzikokolakis 2013, section 2).
     """
     ratios = []
     for x in first.keys() | second.keys():
@@ -137,15 +138,16 @@ class Comparison(ABC):
 
     @abstractmethod
     def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likelihoods]:
-        """Yield for each input the likelihoods by which the two adversaries weigh their prior."""
+        """Yield for each input the two likelihoods with which the adversaries weight their prior."""
 
     def conclusions(self, channel: Channel, prior: Distribution, *event: Point) -> Conclusions:
         """Return both conclusions from an event, one output or several; the prior may have any sum.
 
         Raises:
             TypeError: a probability of the prior is not exact.
-            ValueError: the event contains a point that is no output, or cannot occur for one adversary, or a
-                hiding function leaves the channel's inputs.
+            ValueError: the event contains a point that is not an output, or cannot occur for one adversary,
+            or
+                a hiding function maps an input to a point that is not an input.
         """
         likelihoods = list(self._likelihoods(channel, event))
         first = {x: p * number("a weight", prior.get(x, 0)) for x, p, _ in likelihoods}
@@ -155,10 +157,10 @@ class Comparison(ABC):
     def largest_odds(self, channel: Channel) -> Number | None:
         """Return the supremum of `odds_apart` of both conclusions over priors and events; None if infinite.
 
-        It is exact, and attained only where it is 1.
+        The supremum is exact. It is attained only if it is 1.
 
         Raises:
-            ValueError: more than 20 outputs, whose events are too many for a hiding function.
+            ValueError: there are more than 20 outputs: too many events for a hiding function.
         """
         largest = exp(0)
         for event in self._events(channel):
@@ -180,9 +182,9 @@ class Comparison(ABC):
     def witness(self, channel: Channel, metric: Metric, epsilon: Exact) -> Witness | None:
         """Return a prior and an event that break the bound; None if it holds.
 
-        The prior is on the two points with the largest and the least ratio of likelihoods. It approaches the
-        supremum as the second point takes more of the mass, so the first point's share is halved until the
-        bound breaks.
+        The prior is on the two points with the largest and the least ratio of likelihoods. The distance
+        approaches the supremum as the prior's mass moves to the second point, so the first point's share is
+        halved until the bound breaks.
 
         Raises:
             TypeError: epsilon is not exact.  ValueError: it is not above zero.
@@ -208,10 +210,10 @@ class Comparison(ABC):
 
         None if the event cannot occur for one of the adversaries.
         """
-        possible = [x for x in self._likelihoods(channel, event) if x.first.sign or x.second.sign]
-        if not any(x.first.sign for x in possible) or not any(x.second.sign for x in possible):
+        points = [x for x in self._likelihoods(channel, event) if x.first.sign or x.second.sign]
+        if not any(x.first.sign for x in points) or not any(x.second.sign for x in points):
             return None
-        return max(possible, key=_BY_RATIO), min(possible, key=_BY_RATIO)
+        return max(points, key=_BY_RATIO), min(points, key=_BY_RATIO)
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,7 @@ class Hiding(Comparison):
         return ((x, y, reach) for x in points if (y := self.phi(x)) != x and self.phi(y) == x)
 
     def _events(self, channel: Channel) -> Iterable[tuple[Point, ...]]:
-        """Return all events: unlike a neighbourhood's, the odds of a union can exceed those of its parts."""
+        """Return all events: for a hiding function the odds of a union can exceed those of its parts."""
         events = filter(None, all_events(channel.outputs))
         return (tuple(z for z in channel.outputs if z in event) for event in events)
 
@@ -245,7 +247,7 @@ class Hiding(Comparison):
         likelihoods = dict(zip(channel.inputs, channel.likelihood(event), strict=True))
         for x, likelihood in likelihoods.items():
             if (hidden := self.phi(x)) not in likelihoods:
-                raise ValueError(f"the hiding function takes {x!r} to {hidden!r}, which is no input")
+                raise ValueError(f"the hiding function maps {x!r} to {hidden!r}, which is not an input")
             yield _Likelihoods(x, likelihood, likelihoods[hidden])
 
 
@@ -258,8 +260,8 @@ class Neighbourhood(Comparison):
 
     members: frozenset[Point]
 
-    def loss(self, points: Sequence[Point], metric: Metric) -> Distance:  # noqa: ARG002  # of all inputs
-        """Return d(N), the diameter."""
+    def loss(self, points: Sequence[Point], metric: Metric) -> Distance:  # noqa: ARG002
+        """Return d(N), the diameter; `points` is not used."""
         return max((metric(x, y) for x, y in permutations(self.members, 2)), default=Fraction(0))
 
     def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
@@ -279,7 +281,7 @@ class Neighbourhood(Comparison):
 
 @dataclass(frozen=True)
 class _Bound:
-    """The largest odds that are allowed; None where any are."""
+    """The largest odds that a bound allows; None if it allows any."""
 
     odds: Number | None
 
@@ -296,7 +298,7 @@ def _normalise(weights: Law) -> Law:
 
 
 def _compare(a: _Likelihoods, b: _Likelihoods) -> int:
-    """Compare the ratios first/second without division: x/0 is above all others."""
+    """Compare the ratios first/second without division; x/0 is above all other ratios."""
     return (a.first * b.second - b.first * a.second).sign
 
 
@@ -308,10 +310,10 @@ _ZERO = exp(0) - 1
 
 
 def chain_metric(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> Metric:
-    """Return the metric of the shortest chain of links between two points; infinity where there is none.
+    """Return the metric of the shortest chain of links between two points; infinity if there is no chain.
 
-    A channel that keeps all bounds of the family is private for this metric. For neighbourhoods the converse
-    holds too. It is at least `metric`, if that satisfies the triangle inequality.
+    A channel that satisfies all bounds of the family is private for this metric. For neighbourhoods the
+    converse holds too. If `metric` satisfies the triangle inequality, the chain metric is at least `metric`.
     """
     lengths: dict[tuple[Point, Point], Distance] = {}
     for comparison in family:
@@ -324,9 +326,9 @@ def chain_metric(family: Iterable[Comparison], points: Sequence[Point], metric: 
 def is_maximally_tight(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> bool:
     """Return whether the bounds of a family together imply d-privacy: no shortest chain is longer than d.
 
-    Chatzikokolakis 2013, Definitions 2 and 3: then a channel is epsilon-d-private if (and only if) every
-    bound of the family holds (Proposition 2). For neighbourhoods the condition is also necessary; on some
-    spaces families of hiding functions without exchanges could imply d-privacy too.
+    See Chatzikokolakis 2013, Definitions 2 and 3. If it is, a channel is epsilon-d-private if and only if
+    every bound of the family holds (Proposition 2). For neighbourhoods the condition is also necessary. On
+    some spaces, families of hiding functions without exchanges could imply d-privacy, too.
     """
     chain = chain_metric(family, points, metric)
     return not any(exceeds(chain(x, y), metric(x, y)) for x, y in combinations(points, 2))

@@ -4,22 +4,23 @@ A mechanism on windows of n whole quanta claims `loss(d)`, with a = loss(one qua
 `log_mass`. The claim is checked
 
 1. Exactly. The ratio of masses at adversarial windows and outputs never exceeds the loss; outputs lie on the
-   lattice; equal bits make equal noise, whatever the windows.
-2. By its law. Where `log_mass` is that of the l_inf Laplace mechanism, P(z) ~ e^(-a max|z_i|), draws must
-   follow it: the largest |z_i| of a window, of one slot, of two, of half of the slots; signs, low bits,
+   lattice; equal bits make equal noise for all windows.
+2. By its law. If `log_mass` is that of the l_inf Laplace mechanism, P(z) ~ e^(-a max|z_i|), draws must
+   follow this law: the largest |z_i| of a window, of one slot, of two, of half of the slots; signs, low bits,
    consecutive windows. The tests are two-sided: too much noise leaks nothing, but it is not the stated law.
    A mechanism whose attribute `rounding` is "dithered" claims that law on whole quanta, and between them the
-   mixture of THEORY-2 A.1: its draws are tested at fractions of a quantum too (`dither`).
+   mixture of THEORY-2 A.1. Its draws are therefore tested at fractions of a quantum, too (`dither`).
 3. As a black box that may state a wrong law. Windows a shift apart are released; an event A is chosen on one
    half of the draws, and the other half bounds ln P(A | x')/P(A | x) from below (Clopper and Pearson).
-   For the l_inf law, shifts along signs s and A = {midrange of s o z >= shift} are best: along them it is the
-   Laplace mechanism (THEORY 1.2). Other shifts and events find other leaks: noise that all slots share is
-   perfect along (1 .. 1) and void along e_i - e_j.
+   For the l_inf law, shifts along signs s with A = {midrange of s o z >= shift} are best, because along them
+   the mechanism is the Laplace mechanism (THEORY 1.2). Other shifts and events find other leaks: noise that
+   all slots share is perfect along (1 .. 1) and has no effect along e_i - e_j.
 
-`alarm` bounds the chance that an honest mechanism is refused: half of it is split evenly over the tests of
-the law, half over the events. Chi-square's p is that of its limit (every cell expects 20); all other p are
-exact or upper bounds. A failed check refutes the claim at that level. A passed check is evidence, not proof:
-only the ratio can see what is rarer than 1/samples, and it trusts `log_mass`.
+`alarm` bounds the chance that a correct mechanism fails: half of it is split evenly over the tests of the
+law, half over the events. The p-value of chi-square is asymptotic (the expected count of each cell is at
+least 20); all other p-values are exact or upper bounds. A failed check refutes the claim at that level. A
+passed check is evidence, not proof: only the check of the ratio can detect deviations rarer than 1/samples,
+and this check relies on `log_mass`.
 """
 
 import math
@@ -45,7 +46,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 ALARM = 1e-6
-"""The default chance to refuse an honest mechanism."""
+"""The default chance that a correct mechanism fails the audit."""
 
 _SURE = -27.0  # ln of the largest chance of equal noise from different bits that still counts as impossible
 _MIXTURE_SLACK = 1e-4  # of a log mass: the error of `WindowLaw` where it replaces a sum by an integral
@@ -54,7 +55,7 @@ _LAST_DIGITS = 1e-12  # relative: the rounding error of a log mass
 
 @dataclass(frozen=True)
 class Check:
-    """One check: whether it passed, its finding in words, and its figures."""
+    """A check: whether it passed, its finding in words, and its figures."""
 
     name: str
     passed: bool
@@ -62,7 +63,7 @@ class Check:
     figures: Mapping[str, Any]
 
     def plain(self) -> dict[str, Any]:
-        """Convert to data for JSON; infinite numbers, which JSON lacks, become strings."""
+        """Convert to data for JSON; infinite numbers become strings, because JSON has no infinity."""
         infinite = {k: str(v) for k, v in self.figures.items() if isinstance(v, float) and math.isinf(v)}
         figures = {**self.figures, **infinite}
         return {"name": self.name, "passed": self.passed, "found": self.finding, "figures": figures}
@@ -73,13 +74,13 @@ class Check:
 
 @dataclass(frozen=True)
 class Audit:
-    """The result of an audit; `figures()` is all of it for JSON.
+    """The result of an audit; `figures()` returns all of it as data for JSON.
 
     epsilon: the claim, loss(quantum)/quantum, in 1/unit.
-    lower: a lower bound of the true epsilon, wrong with a chance of `alarm` at most.
+    lower: a lower bound of the true epsilon, wrong with a chance of at most `alarm`.
     detects: the factor by which the loss of an l_inf law must exceed the claim to be detected with a chance
-        of 0.9; infinite where no loss would be.
-    detects_scale: the relative error of the noise's scale that is detected with that chance.
+        of 0.9; infinite if no loss would be detected.
+    detects_scale: the relative error of the noise's scale that is detected with a chance of 0.9.
     """
 
     epsilon: Fraction
@@ -104,12 +105,12 @@ class Audit:
 
 def _detection_factor(trials: int, x: float, alarm: float) -> float:
     """Return the factor f for which `midrange_power` is about 0.9, by normal approximation."""
-    z, beyond, f = float(stats.norm.isf(alarm / 2)), float(stats.norm.isf(MISS)), 1.0
+    z_alarm, z_miss, f = float(stats.norm.isf(alarm / 2)), float(stats.norm.isf(MISS)), 1.0
     for _ in range(50):
         if f * x > 50:
             return math.inf
         s1, s0 = trials**-0.5, math.sqrt((2 * math.exp(f * x) - 1) / trials)
-        f = 1 + (z * (s1 + s0) + beyond * math.hypot(s1, s0)) / x
+        f = 1 + (z_alarm * (s1 + s0) + z_miss * math.hypot(s1, s0)) / x
     return f
 
 
@@ -118,8 +119,8 @@ def audit(
 ) -> Audit:
     """Audit whether a mechanism on windows keeps its promise, by the checks that the module describes.
 
-    `samples` windows, two or more, are drawn for the law, and as many on each side of each shift. The default
-    is 20,000, fewer where windows are long. `bits` default to the operating system's.
+    `samples` windows, at least two, are drawn for the law, and as many on each side of each shift. The
+    default is 20,000, or fewer for long windows. The default of `bits` is the operating system's source.
 
     Raises:
         ValueError: the mechanism refuses windows of n slots, or the loss of a quantum is not above zero.
@@ -144,7 +145,7 @@ def audit(
 
 
 class _Bench:
-    """A mechanism under test: its claim, the source of its draws, the number of draws of a quick check."""
+    """A mechanism under test, with its claim, its source of bits and the number of draws of a quick check."""
 
     def __init__(self, mechanism: WindowMechanism, bits: Bits, quick: int) -> None:
         self.mechanism, self.bits, self.quick = mechanism, bits, quick
@@ -158,7 +159,7 @@ class _Bench:
         self.law, self.shift_quanta = WindowLaw(self.n, self.a), max(1, round(2 / self.a))
         self.dithered = getattr(mechanism, "rounding", "half-up") == "dithered"
         self.tests = _LAW_TESTS + TESTS * (self.dithered and self.steps > 1)
-        # Half a quantum, where ways to round differ; dithered, whole quanta, where the dither does nothing.
+        # Half a quantum, at which rounding rules differ; whole quanta if dithered: the dither has no effect.
         self.base = np.full(self.n, 0 if self.dithered else self.steps // 2)
 
     def loss(self, k: Fraction | int) -> float:
@@ -166,7 +167,7 @@ class _Bench:
         return float(self.mechanism.loss(k * self.quantum))
 
     def quanta(self, window: Integers) -> Integers:
-        """Return a window on the lattice: floor(x/q + 1/2), or floor(x/q) of a dithered mechanism."""
+        """Round a window to the lattice: floor(x/q + 1/2), or floor(x/q) for a dithered mechanism."""
         return np.asarray(window // self.steps if self.dithered else round_half_up(window, self.steps))
 
     def noise(self, window: Integers, count: int, bits: Bits | None = None) -> NDArray[Any]:
@@ -184,29 +185,33 @@ class _Bench:
 def _check_lattice(bench: _Bench) -> Check:
     """Check that released values are whole quanta."""
     noise = bench.noise(bench.base, bench.quick)
-    off = float(np.mean(noise != np.rint(noise)))
-    return Check("on the lattice", off == 0, f"{off:.0%} of the values are not whole quanta", {"off": off})
+    share = float(np.mean(noise != np.rint(noise)))
+    return Check(
+        "on the lattice", share == 0, f"{share:.0%} of the values are not whole quanta", {"off": share}
+    )
 
 
 def _check_bits(bench: _Bench) -> Check:
-    """Check that the output depends on the bits alone: equal bits make equal noise, different ones do not."""
-    first, repeat, different = (bench.noise(bench.base, bench.quick, SeededBits(seed)) for seed in (1, 1, 2))
-    # Nearly noiseless windows repeat whatever the bits: no window is likelier than zeros.
+    """Check that the noise depends on the bits: equal bits make equal noise, different bits do not."""
+    noise, repeated_noise, different_noise = (
+        bench.noise(bench.base, bench.quick, SeededBits(seed)) for seed in (1, 1, 2)
+    )
+    # With hardly any noise, different bits give equal windows, too: zeros are the likeliest noise.
     certain = bench.quick * bench.law.log_most > _SURE
-    passed = bool((first == repeat).all()) and (certain or bool((first != different).any()))
+    passed = bool((noise == repeated_noise).all()) and (certain or bool((noise != different_noise).any()))
     finding = "equal bits make equal noise" if passed else "noise does not depend on the bits as it must"
     return Check("bits", passed, finding, {})
 
 
 def _check_noise(bench: _Bench) -> Check:
-    """Check that equal bits add equal noise to any window (if dithered, to any of whole quanta)."""
+    """Check that equal bits add equal noise to any window (with dithering, to any window of whole quanta)."""
     count, i = min(64, bench.quick), np.arange(bench.n) * (bench.steps if bench.dithered else 1)
-    expected = bench.noise(bench.base, count, SeededBits(3))
+    base_noise = bench.noise(bench.base, count, SeededBits(3))
     windows = [bench.base * 0, bench.base + bench.steps, bench.base - 3 * i, (1 << 40) * bench.steps + 7 * i]
-    changed = sum(bool((bench.noise(x, count, SeededBits(3)) != expected).any()) for x in windows)
-    finding = f"with equal bits {changed} of {len(windows)} other windows got different noise"
-    figures = {"windows": len(windows), "moved": changed}
-    return Check("same noise for any window", not changed, finding, figures)
+    different = sum(bool((bench.noise(x, count, SeededBits(3)) != base_noise).any()) for x in windows)
+    finding = f"with equal bits {different} of {len(windows)} other windows got different noise"
+    figures = {"windows": len(windows), "moved": different}
+    return Check("same noise for any window", not different, finding, figures)
 
 
 def _check_ratio(bench: _Bench) -> Check:
@@ -220,29 +225,31 @@ def _check_ratio(bench: _Bench) -> Check:
         moves += [(uneven + x, k + quanta) for x in parts for k in parts[1:] for quanta in (0, bench.steps)]
     for shift in map(np.array, directions(bench.n)):
         for x, length in moves:
-            other = x + length * shift
-            outputs = _choose_outputs(bench, x, other, shift, noise)
-            p, q = (bench.mechanism.log_mass(outputs, window) for window in (x, other))
+            partner = x + length * shift
+            outputs = _choose_outputs(bench, x, partner, shift, noise)
+            p, q = (bench.mechanism.log_mass(outputs, window) for window in (x, partner))
             worst = max(worst, ratio_excess(p, q, bench.loss(Fraction(int(length), bench.steps))))
     return Check("density ratio", worst <= 1, f"at most {worst:.6g} times the loss", {"worst": worst})
 
 
-def _choose_outputs(bench: _Bench, x: Integers, other: Integers, shift: Integers, noise: Any) -> NDArray[Any]:
-    """Return outputs where a ratio may be large: both windows, neighbours, far corners, noisy windows."""
-    centres = [bench.quanta(x), bench.quanta(other)]
-    single = np.eye(1, bench.n, dtype=np.int64)[0]
-    far = [k * shift for k in (1, -1, -bench.shift_quanta, 9 * bench.shift_quanta * bench.n)]
-    near = [c + move for c in centres for move in (0 * shift, single, -single, *far)]
-    return np.concatenate([np.array(near), *(c + noise for c in centres)])
+def _choose_outputs(
+    bench: _Bench, x: Integers, partner: Integers, shift: Integers, noise: Any
+) -> NDArray[Any]:
+    """Return outputs at which a ratio may be large: both windows, neighbours, far corners, noisy windows."""
+    centres = [bench.quanta(x), bench.quanta(partner)]
+    unit = np.eye(1, bench.n, dtype=np.int64)[0]
+    corners = [k * shift for k in (1, -1, -bench.shift_quanta, 9 * bench.shift_quanta * bench.n)]
+    centred = [c + move for c in centres for move in (0 * shift, unit, -unit, *corners)]
+    return np.concatenate([np.array(centred), *(c + noise for c in centres)])
 
 
 def ratio_excess(p: Floats, q: Floats, loss: float) -> float:
-    """Return the largest |p - q| of log masses, relative to the loss; infinite where only one mass is 0.
+    """Return the largest |p - q| of log masses, relative to the loss; infinite if only one mass is 0.
 
-    Rounding errors in the last digits are forgiven.
+    Rounding errors in the last digits are tolerated.
     """
-    possible = ~(np.isneginf(p) & np.isneginf(q))
-    p, q = p[possible], q[possible]
+    is_possible = ~(np.isneginf(p) & np.isneginf(q))
+    p, q = p[is_possible], q[is_possible]
     change = np.abs(p - q)
     slack = _LAST_DIGITS * (1 + np.where(np.isfinite(p), np.abs(p), 0))
     change[(change > loss) & (change <= loss + slack)] = loss
@@ -273,7 +280,7 @@ def _check_law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:
 
 
 def _check_mixture(bench: _Bench) -> Check:
-    """Check that log_mass at fractions of a quantum is that of the mixture."""
+    """Check that `log_mass` at fractions of a quantum is the mixture's."""
     outputs, error = np.outer(np.arange(-4, 5), np.eye(1, bench.n, dtype=np.int64)), 0.0
     for part in fractions(bench.steps).tolist():
         stated = bench.mechanism.log_mass(outputs, bench.base + part)
@@ -289,11 +296,11 @@ def _check_mixture(bench: _Bench) -> Check:
 
 
 def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:
-    """Yield each test of the noise z of many windows against the law, with its p."""
+    """Yield the name and the p-value of each test of the noise z of many windows against the law."""
     law, n, row = bench.law, bench.n, np.arange(len(z))
     size = np.abs(z)
     largest = size.max(axis=1)
-    # Of each window one slot, in turn, and a second one.
+    # Two slots of each window; over the windows, all pairs of slots take turns.
     first, second = row % n, (row % n + 1 + row // n % max(1, n - 1)) % n
     yield "largest of a window", _cells_p(largest, law, n)
     yield "its scale", min(1.0, 2 * math.exp(-len(z) * law.divergence(float(largest.mean()))))
@@ -314,13 +321,13 @@ def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:
 
 
 def _cells_p(values: Integers, law: WindowLaw, k: int) -> float:
-    """Return chi-square's p in cells that the law fills about evenly."""
+    """Return the p-value of chi-square on cells that are about equally likely under the law."""
     cell, probabilities = _assign_cells(values, law, k, _CELLS)
     return chi_square(np.bincount(cell, minlength=probabilities.size), probabilities)
 
 
 def _succession_p(pairs: Integers, law: WindowLaw) -> float:
-    """Return chi-square's p of pairs in 4 x 4 cells, which dependent values fill unevenly."""
+    """Return the p-value of chi-square for pairs on 4 x 4 cells, which dependent values fill unevenly."""
     cell, probabilities = _assign_cells(pairs, law, law.n, 4)
     counts = np.bincount(cell[:, 0] * probabilities.size + cell[:, 1], minlength=probabilities.size**2)
     return chi_square(counts, np.outer(probabilities, probabilities).ravel())
@@ -333,7 +340,7 @@ def _assign_cells(values: Integers, law: WindowLaw, k: int, cells: int) -> tuple
 
 
 def _extreme_p(largest: int, count: int, law: WindowLaw) -> float:
-    """Return the two-sided p of the largest of `count` windows, which is too small where noise is clamped."""
+    """Return the two-sided p-value of the largest |z_i| in `count` windows; clamped noise makes it small."""
     below, within = law.at_most([largest - 1, largest], law.n).clip(1e-300, 1).tolist()
     return float(2 * min(0.5, within**count, -math.expm1(count * math.log(below))))
 
@@ -345,48 +352,54 @@ _STATISTICS: Mapping[str, Callable[[Any, Any, int], Any]] = {
     "clipped sum": lambda u, _, k: np.clip(u, 0, k).sum(axis=1),
     "largest": lambda u, _, __: u.max(axis=1),
     "least": lambda u, _, __: u.min(axis=1),
-    "difference": lambda u, rest, __: u[:, 0] - rest[:, 0],
+    "difference": lambda u, v, __: u[:, 0] - v[:, 0],
 }
-"""Functions of s o (y - x) where the shift s is not 0, of y - x where it is 0, and of the shift in quanta."""
+"""Functions of u = s o (y - x) in slots with shift s != 0, of v = y - x in other slots, and of the shift."""
 
 
 def _choose_shifts(bench: _Bench) -> dict[str, Integers]:
-    """Return a shift of each kind: for each there is a wrong noise that the other kinds do not find."""
+    """Return a shift of each kind; each kind detects an incorrect noise that the other kinds miss."""
     n, i = bench.n, np.arange(bench.n)
     signs = 1 - 2 * (bench.bits.array(2 * n, np.uint8).astype(np.int64).reshape(2, n) & 1)
     first, second = (bench.bits.integer(64) % m for m in (n, max(1, n - 1)))
     second = (first + 1 + second) % n
-    single, pair = 1 * (i == first), 1 * (i == first) - (i == second)
+    one_slot, pair = 1 * (i == first), 1 * (i == first) - (i == second)
     shifts = {"all slots": i * 0 + 1, "signs": signs[0], "other signs": signs[1]}
-    shifts |= {"half of the signs": signs[0] * (2 * i < n), "one slot": single, "one against another": pair}
-    return shifts if n > 1 else {"one slot": single}
+    shifts |= {"half of the signs": signs[0] * (2 * i < n), "one slot": one_slot, "one against another": pair}
+    return shifts if n > 1 else {"one slot": one_slot}
 
 
 def _check_event(bench: _Bench, kind: str, shift: Integers, count: int, alarm: float) -> Check:
-    """Check the largest lower bound of the loss that any statistic proves for a shift against the claim."""
-    k, other = bench.shift_quanta, bench.base + bench.shift_quanta * bench.steps * shift
-    near = bench.noise(bench.base, count)
-    far = bench.noise(other, count) + bench.quanta(other) - bench.quanta(bench.base)
-    u = [z[:, shift != 0] * shift[shift != 0] for z in (near, far)]
-    rest = [z[:, shift == 0] if (shift == 0).any() else v for z, v in zip((near, far), u, strict=True)]
+    """Check that no statistic proves a loss above the claim for a shift."""
+    k, shifted = bench.shift_quanta, bench.base + bench.shift_quanta * bench.steps * shift
+    base_noise = bench.noise(bench.base, count)
+    shifted_noise = bench.noise(shifted, count) + bench.quanta(shifted) - bench.quanta(bench.base)
+    u = [z[:, shift != 0] * shift[shift != 0] for z in (base_noise, shifted_noise)]
+    # The slots that the shift does not move; all of them if it moves all.
+    pairs = zip((base_noise, shifted_noise), u, strict=True)
+    v = [z[:, shift == 0] if (shift == 0).any() else moved_slots for z, moved_slots in pairs]
     bounds = [
-        (_prove_loss(statistic(u[0], rest[0], k), statistic(u[1], rest[1], k), alarm), name)
+        (_prove_loss(statistic(u[0], v[0], k), statistic(u[1], v[1], k), alarm), name)
         for name, statistic in _STATISTICS.items()
     ]
-    (lower, best), claim = max(bounds), bench.loss(k)
-    finding = f"at least {lower:.3f} (by the {best}) of {claim:.3f}"
-    figures = {"claim": claim, "lower": lower, "statistic": best, "windows": count, "quanta": k}
+    (lower, best_statistic), claim = max(bounds), bench.loss(k)
+    finding = f"at least {lower:.3f} (by the {best_statistic}) of {claim:.3f}"
+    figures = {"claim": claim, "lower": lower, "statistic": best_statistic, "windows": count, "quanta": k}
     return Check(f"black box: {kind}", lower <= claim, finding, figures)
 
 
 def _prove_loss(t0: Any, t1: Any, alarm: float) -> float:
-    """Return a lower bound of ln P1/P0, by the event {T >= c} or {T < c} chosen on half of the draws."""
+    """Return a lower bound of ln P1/P0, proved by an event {T >= c} or {T < c}.
+
+    The event is chosen on the first half of the draws and tested on the second.
+    """
     half = len(t0) // 2
     cuts = np.unique(np.quantile([t0[:half], t1[:half]], np.arange(65) / 64, method="nearest"))
 
     def counts(t: Any) -> Any:
-        above = half - np.searchsorted(np.sort(t), cuts)
-        return np.array([above, half - above])
+        """Count the draws at or above each cut, and those below."""
+        at_least = half - np.searchsorted(np.sort(t), cuts)
+        return np.array([at_least, half - at_least])
 
     chosen, tested = ([counts(t[part]) for t in (t0, t1)] for part in (slice(half), slice(half, 2 * half)))
     bounds = [lower_bound(chosen[1 - i], chosen[i], half, alarm) for i in (0, 1)]

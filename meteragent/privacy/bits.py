@@ -1,9 +1,9 @@
 """Sources of random bits: two small interfaces, the operating system's source, and a seeded one.
 
-`Bits` is a stream: each bit is handed out once and never again, whatever threads, forks and copies there are.
-Two windows whose noise came from the same bits would give away their difference. `RowBits` is random-access
-memory for each of many rows: the content of an address never changes, and each address serves one purpose.
-Fresh bits can be read that way (`FreshRows`); bits of a key must be (`meteragent.privacy.keyed`).
+`Bits` is a stream: each bit is handed out only once, even with threads, forks and copies of the process. Two
+windows whose noise came from the same bits would reveal their difference. `RowBits` gives each of many rows a
+random-access memory: the content of an address never changes, and each address serves one purpose. Fresh bits
+can be read in this way (`FreshRows`); bits of a key must be (`meteragent.privacy.keyed`).
 """
 
 import hashlib
@@ -20,7 +20,7 @@ UnsignedArray = NDArray[np.unsignedinteger[Any]]
 Width = type[np.unsignedinteger[Any]]
 
 _BLOCK_BYTES = 1 << 12
-"""The size of a buffered block; an array that needs more is fetched on its own."""
+"""The size of a buffered block; a larger array bypasses the buffer."""
 
 
 class Bits(Protocol):
@@ -36,7 +36,7 @@ class Bits(Protocol):
 
 
 class SecretBits(Bits, Protocol):
-    """Bits of which noise is made: those that were fetched but not handed out can be dropped."""
+    """Bits for noise; bits that were fetched but not handed out can be dropped."""
 
     def discard(self) -> None:
         """Drop the bits that were fetched but not handed out."""
@@ -57,8 +57,8 @@ class RowBits(Protocol):
     """Independent fair bits for each of `count` rows: a row has pages, a page has words.
 
     A word's address is its row, its page and its place in the page; all words of a page have one width.
-    Contents of different addresses are independent, so a sampler that gives each of its draws an address of
-    its own uses no bit twice.
+    Contents of different addresses are independent, so a sampler that gives each draw a separate address uses
+    no bit twice.
     """
 
     @property
@@ -71,16 +71,16 @@ class RowBits(Protocol):
         ...
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read one word of a page of each row of `rows`, at one place or one place each: (rows.size,)."""
+        """Read a word of a page of each row of `rows`, at a common place or one for each: (rows.size,)."""
         ...
 
     def stream(self, row: int, page: int) -> Bits:
-        """Return one row's page, from its beginning, as a stream."""
+        """Return a page of a row, from its beginning, as a stream."""
         ...
 
 
 def check_address(page: int, size: int) -> None:
-    """Refuse an address beyond a row's pages: a sampler that needs more bits must stop, not read some twice.
+    """Check that an address lies within a row's pages: a sampler must stop rather than read bits twice.
 
     Raises:
         OverflowError: there is no such page, or it is shorter than `size` bytes.
@@ -90,7 +90,7 @@ def check_address(page: int, size: int) -> None:
 
 
 class FreshRows:
-    """Rows of fresh bits: every read, whatever its address, returns bits that were never read before."""
+    """Rows of fresh bits: every read, at any address, returns bits that were never read before."""
 
     def __init__(self, count: int, bits: Bits) -> None:
         if count < 0:
@@ -107,7 +107,7 @@ class FreshRows:
         check_address(page, (int(np.max(at, initial=0)) + 1) * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size, dtype)
 
-    def stream(self, row: int, page: int) -> Bits:  # noqa: ARG002  any row's is as fresh
+    def stream(self, row: int, page: int) -> Bits:  # noqa: ARG002  all rows have fresh bits
         """Return the bits themselves."""
         check_address(page, 0)
         return self._bits
@@ -166,9 +166,9 @@ class BufferedBits(BytesBits):
 class SystemBits(BufferedBits):
     """Bits of the operating system's cryptographic source (`os.urandom`), fetched 4 KiB at a time.
 
-    There is no generator in the process: a copy of its memory says nothing about later bits, except those
-    that wait in the buffer, which `discard` drops. A child process and a pickled copy start with an empty
-    buffer, so no two processes draw the same bits.
+    The process has no generator, so a copy of its memory reveals no later bits except those in the buffer,
+    which `discard` drops. A child process and a pickled copy start with an empty buffer, so no two processes
+    draw the same bits.
     """
 
     def __init__(self) -> None:
@@ -187,10 +187,11 @@ class SystemBits(BufferedBits):
 
 
 _SYSTEM_BITS: weakref.WeakSet[SystemBits] = weakref.WeakSet()
-"""All sources of this process: after a fork the child empties their buffers."""
+"""All sources of this process; after a fork, the child empties their buffers."""
 
 
 def _discard_all() -> None:
+    """Empty the buffers of all sources."""
     for bits in _SYSTEM_BITS:
         bits.discard()
 
@@ -202,8 +203,7 @@ if hasattr(os, "register_at_fork"):
 class SeededBits(BufferedBits):
     """Reproducible bits (SHAKE-128 of seed and position), for tests and simulations.
 
-    They are not secret: anyone who knows or guesses the seed knows the noise. Any integer is a seed, 0
-    included.
+    They are not secret: anyone who knows or guesses the seed knows the noise. Any integer can be a seed.
     """
 
     block_bytes = 1 << 16
@@ -220,4 +220,4 @@ class SeededBits(BufferedBits):
         return hashlib.shake_128(f"{self._seed}:{self._blocks}".encode()).digest(size)
 
     def discard(self) -> None:
-        """Discard nothing: all bits follow from the seed, and anyone who has the seed knows them."""
+        """Do nothing: all bits follow from the seed, so dropping some would protect nothing."""

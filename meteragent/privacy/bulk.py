@@ -1,9 +1,9 @@
-"""Random bits for many draws at once: the library's default, and never the agent's source.
+"""Random bits for many draws at once: the default source of the library, never the source of the agent.
 
 OpenSSL's generator is more than ten times as fast as `os.urandom` (17.8 times for 1 MiB,
-benchmarks/README.md). It keeps a state in the process, however, and reseeds it only from time to time: a
-resumed copy of the process's memory, such as a virtual machine's snapshot, draws the same bits again. The
-agent, which runs for years, draws from `SystemBits` alone (docs/decisions/randomness.md).
+benchmarks/README.md). However, its state is in the process and is reseeded only from time to time: a resumed
+copy of the process's memory, such as a virtual machine's snapshot, draws the same bits again. The agent,
+which runs for years, draws from `SystemBits` alone (docs/decisions/randomness.md).
 """
 
 import ssl
@@ -14,8 +14,8 @@ from meteragent.privacy.bits import SystemBits
 class BulkBits(SystemBits):
     """`SystemBits`, except that arrays of more than 4 KiB come from OpenSSL's generator.
 
-    That generator is CTR_DRBG with AES-256 (NIST SP 800-90A). The operating system's source seeds it, and
-    reseeds it after a fork.
+    The generator is CTR_DRBG with AES-256 (NIST SP 800-90A), seeded by the operating system's source, and
+    reseeded after a fork.
     """
 
     def _bulk(self, size: int) -> bytes:

@@ -2,29 +2,31 @@
 
 Theory of operation
 -------------------
-There are a library of N windows x_i on the lattice (in quanta), a prior, and the release of one window. An
-attacker names shape i if the release is in A_i; it is right with the chance S = sum over i of
+Given are a library of N windows x_i on the lattice (in quanta), a prior, and the release of one window. An
+attacker names shape i if the release is in A_i, and is right with the chance S = sum over i of
 prior_i P_i(A_i).
 
 *For one law*: the best attacker names the shape with the largest prior_i P_i(z). `best_attack` sums these
-over a box of outputs; outside it is at most the mass of the noise's tail. Feasible for n = 1..3.
+maxima over a box of outputs; the part outside the box is at most the tail of the noise. This is feasible for
+n = 1..3.
 
-*For every mechanism* that is epsilon d_inf-private: with its attacker it is a channel from shapes to names,
-and S is linear in it. So the largest S is that of a linear program, and any multipliers of its constraints
-prove a bound (`optimality.dual_bound`), whatever solver they come from. Further windows of the lattice, on
-which the mechanism must be private too, can only lower the bound (`through`): windows between two shapes, or
-one in the middle of all.
+*For every mechanism* that is epsilon d_inf-private: mechanism and attacker together are a channel from shapes
+to names, and S is linear in this channel. So the largest S is the value of a linear program, and any
+multipliers of its constraints prove a bound (`optimality.dual_bound`), whichever solver computed them.
+Further windows of the lattice, on which the mechanism must be private too, can only lower the bound
+(`through`): windows between two shapes, or a window in the middle of all shapes.
 
 *A proof by hand*. Take weights y_c >= 0 on windows c of the lattice, such that for each i
 
     sum over c of y_c e^(-a d_inf(x_i, c)) >= prior_i.
 
 Then Q = sum of y_c P_c has Q(A) >= prior_i P_i(A) for every event A and every private mechanism, so S is at
-most the sum of the Q(A_i), which is at most the sum of y. The least sum is a program of N constraints
-(`mixture`), feasible for libraries of thousands; all weight on a middle window gives e^(a k/2)/N of THEORY 7.
+most the sum of the Q(A_i), which is at most the sum of y. The least such sum is the value of a program with N
+constraints (`mixture`), feasible for libraries of thousands. All weight on a middle window gives the bound
+e^(a k/2)/N of THEORY 7.
 
-The limits. A certificate holds for one quantised library, one prior and one window. Another appliance,
-another prior, or a second window of the same load shape needs a program of its own.
+Limits. A certificate holds for one quantised library, one prior and one window. Another appliance, another
+prior, or a second window of the same load shape needs another program.
 """
 
 import math
@@ -61,7 +63,7 @@ class Library:
 
     Raises:
         TypeError: the signatures are not integers.
-        ValueError: the signatures have another shape, or the prior is no distribution on them.
+        ValueError: the signatures have another shape, or the prior is not a distribution on them.
     """
 
     signatures: Integers
@@ -84,7 +86,7 @@ class Library:
 
 
 def best_attack(mechanism: LInfLaplace, library: Library) -> Enclosure:
-    """Enumerate the success chance of the best attacker on the mechanism's own law, to 1e-9.
+    """Compute the success chance of the best attacker on this mechanism, to 1e-9, by enumerating outputs.
 
     Raises:
         ValueError: the signatures do not have n slots, or there are more than 2^24 outputs to enumerate.
@@ -96,19 +98,21 @@ def best_attack(mechanism: LInfLaplace, library: Library) -> Enclosure:
     # (2m+1)^n - (2m-1)^n points have max|z_i| = m; at m = 0 it is one point.
     counts = (2.0 * largest + 1) ** n - np.maximum(2.0 * largest - 1, 0) ** n
     shells = counts * np.exp(-a * largest)
-    beyond = 1 - np.cumsum(shells) / shells.sum()
-    reach = int(np.argmax(beyond <= _TAIL))
+    tail = 1 - np.cumsum(shells) / shells.sum()
+    reach = int(np.argmax(tail <= _TAIL))
     axes = [np.arange(low - reach, high + reach + 1) for low, high in _ranges(library)]
     if math.prod(axis.size for axis in axes) > _OUTPUTS_LIMIT:
         raise ValueError("too many outputs to enumerate: use certify, which bounds every mechanism")
-    best = np.zeros([axis.size for axis in axes])
+    largest_mass = np.zeros([axis.size for axis in axes])
     for signature, chance in zip(library.signatures, library.prior, strict=True):
-        distance = np.zeros_like(best)
+        distance = np.zeros_like(largest_mass)
         for i, (axis, value) in enumerate(zip(axes, signature, strict=True)):
-            along = np.abs(axis - value).astype(float).reshape([-1 if j == i else 1 for j in range(n)])
-            np.maximum(distance, along, out=distance)
-        np.maximum(best, chance * np.exp(-a * distance), out=best)
-    low = float(best.sum() / shells.sum())
+            slot_distance = (
+                np.abs(axis - value).astype(float).reshape([-1 if j == i else 1 for j in range(n)])
+            )
+            np.maximum(distance, slot_distance, out=distance)
+        np.maximum(largest_mass, chance * np.exp(-a * distance), out=largest_mass)
+    low = float(largest_mass.sum() / shells.sum())
     return Enclosure(low, min(1.0, low + _TAIL))
 
 
@@ -125,8 +129,9 @@ def _ranges(library: Library) -> list[tuple[int, int]]:
 class Certificate:
     """A bound, with its proof, of any attacker's success on one window of any mechanism that is as private.
 
-    `bound` is the largest chance of success. `attained` is that of some private mechanism; the difference is
-    the solver's gap. `cost`, `level` and `multipliers` are the proof, as `optimality.dual_bound` takes them.
+    `bound` is an upper bound of the chance of success. `attained` is the chance for some private mechanism;
+    the difference is the solver's gap. `cost`, `level` and `multipliers` are the proof, the arguments of
+    `optimality.dual_bound`.
     """
 
     bound: float
@@ -136,7 +141,7 @@ class Certificate:
     multipliers: Floats
 
     def holds(self) -> bool:
-        """Verify the proof: return whether the multipliers prove the bound, computed without a solver."""
+        """Return whether the multipliers prove the bound, by a computation without a solver."""
         return bool(np.all(self.multipliers >= 0)) and self.bound >= -dual_bound(
             self.cost, self.level, self.multipliers
         )
@@ -146,8 +151,8 @@ def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     """Solve the linear program over all mechanisms as private as this one, with a proof of its value.
 
     `through` has further windows of the lattice, in quanta, shape (m, n). There are (N+m)^2 N constraints,
-    many of which follow from others: 20 shapes take less than a second, 40 several seconds; for more see
-    `mixture`.
+    many of which follow from others: 20 shapes take less than a second, 40 shapes several seconds. For larger
+    libraries use `mixture`.
     """
     points = _with(library, through)
     shapes = len(library.prior)
@@ -160,7 +165,7 @@ def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A proof by hand for one window of one library: `weights` on `points` (quanta), with the sum `bound`."""
+    """A proof by hand for a window of a library: `weights` on `points` (in quanta), whose sum is `bound`."""
 
     bound: float
     points: Integers
@@ -170,23 +175,23 @@ class Mixture:
 def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -> Mixture:
     """Minimise the sum of weights y_c >= 0 with sum y_c e^(-a d(x_i, c)) >= prior_i for each shape i.
 
-    The weights are on the library's windows, the window in the middle of them all, and `through`. They are
-    scaled up so that the inequalities hold as computed, whatever the solver's tolerance. The bound is at
-    least that of `certify` for the same windows.
+    The weights are on the library's windows, the window in the middle of all of them, and `through`. They are
+    scaled up so that the computed inequalities hold despite the solver's tolerance. The bound is at least
+    that of `certify` for the same windows.
     """
     low, high = np.transpose(_ranges(library))
     points = np.vstack([_with(library, through), [(low + high) // 2]])
-    shrunk = np.exp(-float(mechanism.a) * _distances(library.signatures, points))
-    solved = linprog(np.ones(len(points)), -shrunk, -library.prior, method="highs")
-    weights = np.maximum(solved.x, 0)
-    weights *= max(1.0, float(np.max(library.prior / (shrunk @ weights))))
+    factors = np.exp(-float(mechanism.a) * _distances(library.signatures, points))
+    solution = linprog(np.ones(len(points)), -factors, -library.prior, method="highs")
+    weights = np.maximum(solution.x, 0)
+    weights *= max(1.0, float(np.max(library.prior / (factors @ weights))))
     return Mixture(min(1.0, float(weights.sum())), points, weights)
 
 
 def _with(library: Library, through: ArrayLike) -> Integers:
     """Return the library's windows, followed by `through`."""
-    extra = np.asarray(through, np.int64).reshape(-1, library.signatures.shape[1])
-    return np.vstack([library.signatures, extra])
+    extra_windows = np.asarray(through, np.int64).reshape(-1, library.signatures.shape[1])
+    return np.vstack([library.signatures, extra_windows])
 
 
 def _distances(windows: Integers, points: Integers) -> Floats:

@@ -1,22 +1,22 @@
 """The cost of several releases: composition on the same data and on disjoint parts of it.
 
-On the same data. The costs of independent mechanisms add (Pauwels 2016, Proposition 3), and so do those of
-mechanisms that are chosen after seeing earlier releases (Proposition 4). Windows w released at epsilon_w are
-together (sum of epsilon_w) d-private, also if each epsilon_w is chosen after seeing earlier releases (Rogers
-et al. 2016, 1605.08294: the filter that stops when the sum would exceed the budget; THEORY 5.2). The deltas
-of pairs (epsilon, delta) and the rho of zCDP add in the same way (Whitehouse et al. 2023, 2203.05481).
-Epsilons of one unit add; levels of different radii do not. Each of several overlapping windows counts in full
-(THEORY 5.3): a reading in two of them costs both epsilons.
+On the same data. The costs of independent mechanisms add (Pauwels 2016, Proposition 3), and so do the costs
+of mechanisms that are chosen after seeing earlier releases (Proposition 4). Windows w released at epsilon_w
+are together (sum of epsilon_w) d-private, even if each epsilon_w is chosen after seeing earlier releases
+(Rogers et al. 2016, 1605.08294: the filter that stops when the sum would exceed the budget; THEORY 5.2). The
+deltas of pairs (epsilon, delta) and the rho of zCDP add in the same way (Whitehouse et al. 2023, 2203.05481).
+Epsilons in the same unit add; levels at different radii do not. Each of several overlapping windows counts in
+full (THEORY 5.3): a reading in two windows costs both epsilons.
 
-On disjoint parts (McSherry 2009, "parallel composition"; not in Pauwels 2016, whose Proposition 3 has that
-name but adds). The loss of releases from disjoint parts x_1 .. x_m of the data is
+On disjoint parts (McSherry 2009, "parallel composition"; Proposition 3 of Pauwels 2016 has the same name but
+adds costs). The loss of releases from disjoint parts x_1 .. x_m of the data is
 
     sum over i of epsilon_i d(x_i, x'_i)  <=  max(epsilon_i) * sum of d(x_i, x'_i):
 
-the largest epsilon, where the distance is the *sum* over parts, or where neighbours differ in one part only
-(one household of a street; an event inside one window). The same then holds for delta and rho. Under d_inf
-all parts may differ at once, so a difference that lasts is in all windows of a meter, and their costs add:
-that is why the ledger adds them.
+the largest epsilon if the distance is the *sum* over parts, or if neighbours differ in one part only (one
+household of a street; an event inside one window). The same holds for delta and rho. Under d_inf all parts
+may differ at once: a lasting difference affects all windows of a meter, so their costs add. This is why the
+ledger adds them.
 
 If a small delta is accepted, many windows cost less at a radius than the sum:
 `meteragent.privacy.divergence.Composed`.
@@ -35,9 +35,10 @@ class Cost:
     """The cost of releases: a pure or approximate part (epsilon, delta), and a zCDP part rho.
 
     On the same data costs add, `a + b`. On disjoint parts each component is the larger of the two, `a | b`
-    (the module says when this holds). All three are exact and in one unit: epsilon per unit of distance, or
-    at one radius; rho at one radius. A cost with rho is (epsilon + zcdp_epsilon(rho, delta'), delta +
-    delta')-private for any delta' (`meteragent.privacy.divergence`).
+    (the module's docstring gives the conditions). All three are exact. Costs that are combined must agree in
+    the unit: epsilon per unit of distance, or at one radius; rho at one radius. Releases at a cost with rho
+    are (epsilon + zcdp_epsilon(rho, delta'), delta + delta')-private for any delta'
+    (`meteragent.privacy.divergence`).
 
     Raises:
         TypeError: a part is not exact.  ValueError: a part is negative.
@@ -68,7 +69,7 @@ class Cost:
         return Cost(*(part * times for part in self._parts))
 
     def __le__(self, other: "Cost") -> bool:
-        """Return whether no part is above the other's; the order is partial."""
+        """Return whether no part exceeds that of the other cost; the order is partial."""
         return all(a <= b for a, b in zip(self._parts, other._parts, strict=True))
 
     def __str__(self) -> str:
@@ -76,9 +77,9 @@ class Cost:
 
 
 class BudgetExceeded(Exception):
-    """The refusal of a charge: `spent` + `epsilon` would be above `budget`. Nothing was recorded.
+    """The refusal of a charge, because `spent` + `epsilon` would be above `budget`. Nothing was recorded.
 
-    The three are epsilons from an `Odometer`, costs from a `Filter`.
+    An `Odometer` states all three as epsilons, a `Filter` as costs.
     """
 
     def __init__(self, spent: Fraction | Cost, epsilon: Fraction | Cost, budget: Fraction | Cost) -> None:
@@ -89,10 +90,11 @@ class BudgetExceeded(Exception):
 
 
 class Filter:
-    """The sum of adaptively chosen costs, which refuses a cost that would take any part above the budget.
+    """The sum of adaptively chosen costs; a cost that would take any part above the budget is refused.
 
-    All releases together stay within the budget, also if each mechanism and its cost are chosen after seeing
-    all earlier releases. Without a budget (None) it only counts: an odometer. In memory and deterministic.
+    All releases together stay within the budget, even if each mechanism and its cost are chosen after seeing
+    all earlier releases. Without a budget (None) the filter only counts, as an odometer does. It is in memory
+    and deterministic.
     """
 
     def __init__(self, budget: Cost | None = None) -> None:
@@ -109,7 +111,7 @@ class Filter:
         return self.budget is not None and not self._spent + cost <= self.budget
 
     def add(self, cost: Cost) -> None:
-        """Charge `cost`, or refuse and record nothing.
+        """Charge `cost`; if it is refused, record nothing.
 
         Raises:
             BudgetExceeded: a part of the sum would be above the budget.
@@ -120,11 +122,11 @@ class Filter:
 
 
 class Odometer:
-    """The exact sum of epsilons for each key (a meter) and period, which refuses charges above the budget.
+    """The exact sum of epsilons for each key (a meter) and period; charges above the budget are refused.
 
-    Periods last `length_ms` and are aligned to the Unix epoch: a time lies in the one that starts at
-    time_ms // length_ms * length_ms. `budget` is the most epsilon that a key may spend in a period; None only
-    counts. In memory and deterministic: the caller stores the charges, and restores them.
+    Periods last `length_ms` and are aligned to the Unix epoch: a time lies in the period that starts at
+    time_ms // length_ms * length_ms. `budget` is the largest epsilon that a key may spend in a period; with
+    None the odometer only counts. It is in memory and deterministic; the caller stores and restores charges.
     """
 
     def __init__(self, length_ms: int, budget: Exact | None = None) -> None:
@@ -157,7 +159,7 @@ class Odometer:
         return self._budget is not None and self.spent(key, time_ms) + charge > self._budget
 
     def add(self, key: Hashable, time_ms: int, epsilon: Exact) -> None:
-        """Charge `epsilon`, or refuse and record nothing.
+        """Charge `epsilon`; if it is refused, record nothing.
 
         Raises:
             BudgetExceeded: the sum would be above the budget.
@@ -174,7 +176,7 @@ class Odometer:
         self._spent[self._remembered_ms(time_ms)][key] = spent
 
     def forget_before(self, period_start_ms: int) -> None:
-        """Drop the periods before the one of `period_start_ms` for good: they can no longer be charged."""
+        """Drop all periods before that of `period_start_ms`; they can no longer be charged."""
         floor_ms = self.period_ms(period_start_ms)
         if self._floor_ms is None or floor_ms > self._floor_ms:
             self._floor_ms = floor_ms
@@ -182,6 +184,7 @@ class Odometer:
             del self._spent[start_ms]
 
     def _remembered_ms(self, time_ms: int) -> int:
+        """Return the start of a time's period; raises ValueError if the period has been forgotten."""
         start_ms = self.period_ms(time_ms)
         if self._floor_ms is not None and start_ms < self._floor_ms:
             raise ValueError(f"the period from {start_ms} ms has been forgotten and cannot be charged")

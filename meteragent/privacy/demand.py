@@ -1,7 +1,7 @@
 """Lazy imports: a package's names are loaded on first use (PEP 562).
 
-A gateway needs one mechanism of many. The stub beside the package's `__init__.py` says which module defines
-each name. Type checkers read it, and so does this module, so the list is written once.
+A gateway needs only one of many mechanisms. The stub beside the package's `__init__.py` lists the module that
+defines each name. Both type checkers and this module read the stub, so there is a single list.
 """
 
 import ast
@@ -21,6 +21,7 @@ def on_demand(package: str, file: str) -> tuple[Callable[[str], object], Callabl
     }
 
     def load(name: str) -> object:
+        """Import a name; raises AttributeError if the stub does not list it."""
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(f"{package}.{modules[name]}"), name)

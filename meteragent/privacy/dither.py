@@ -1,11 +1,11 @@
 """Tests of a mechanism that claims to dither: its draws at fractions of a quantum (THEORY-2 A.1.1, A.10).
 
-With L steps to a quantum, a slot at m L + r steps leaves as z + m + B, B ~ Bernoulli(f), f = r/L, independent
-of z. Equal bits make equal z and u. So a window, and the whole quanta below it, released with the same bits,
-show B itself however large the noise is. Half-up rounding, no dither, or a dither of less than a quantum
-round up at another rate than f; a dither made from the noise is not independent of it. A dither that is half
-a quantum too large (half up on top of it) shifts the mean by as much, which shows where the noise is not much
-larger.
+With L steps to a quantum, a slot at m L + r steps is released as z + m + B, B ~ Bernoulli(f), f = r/L,
+independent of z. Equal bits make equal z and u. If a window and the whole quanta below it are released with
+the same bits, the difference is B, however large the noise is. Half-up rounding, no dither, or a dither of
+less than a quantum round up at another rate than f; a dither made from the noise is not independent of it. A
+dither that is half a quantum too large (half-up rounding after it) shifts the mean by half a quantum, which
+is detected unless the noise is much larger.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ Integers = NDArray[np.int64]
 TESTS = 3
 """The number of tests that `dither_tests` makes."""
 
-_PARTS = 4  # of a quantum: fractions 1/4, 1/2, 3/4, or those next below them
+_PARTS = 4  # of a quantum: fractions 1/4, 1/2, 3/4, rounded down to steps
 _CELLS = 20  # of the law of y - m, about equally likely
 
 
 def fractions(steps: int) -> Integers:
-    """Return the parts of a quantum of `steps` steps at which windows are tried, in steps."""
+    """Return the fractions of a quantum at which windows are tested, in steps of 1/`steps` quantum."""
     parts = min(steps, _PARTS)
     return np.array([steps * part // parts for part in range(1, parts)], np.int64)
 
@@ -36,7 +36,7 @@ def fractions(steps: int) -> Integers:
 class _Sample(NamedTuple):
     """The draws at one fraction: B of all slots, then z, B and y - m of one slot of each window."""
 
-    up: Integers
+    all_b: Integers
     z: Integers
     b: Integers
     fresh: Integers
@@ -47,8 +47,8 @@ def dither_tests(
 ) -> Iterator[tuple[str, float]]:
     """Yield each test of `count` windows with its p-value; no test where a quantum is one step.
 
-    Fractions alternate over slots and windows. A p-value is that of the worst fraction, times the number of
-    fractions.
+    Fractions alternate over slots and windows. A p-value is the smallest over the fractions, times the number
+    of fractions.
     """
     parts, row = fractions(steps), np.arange(count)
     if not parts.size:
@@ -56,25 +56,25 @@ def dither_tests(
     kinds = (row[:, np.newaxis] + np.arange(law.n)) % parts.size
     seed = bits.integer(64)
     z = np.asarray(mechanism.release(0 * kinds, bits=SeededBits(seed)))
-    up = np.asarray(mechanism.release(parts[kinds], bits=SeededBits(seed))) - z
+    b = np.asarray(mechanism.release(parts[kinds], bits=SeededBits(seed))) - z
     fresh = np.asarray(mechanism.release(parts[kinds], bits=bits))
-    # Slots of one window are dependent: of each window a single slot counts, every fraction and slot in turn.
+    # Slots of one window are dependent, so one slot of each window counts; fractions and slots take turns.
     place = row, row // parts.size % law.n
     p_values = []
     for kind, part in enumerate(parts.tolist()):
-        chosen = kinds[place] == kind
-        single = [array[place][chosen].astype(np.int64) for array in (z, up, fresh)]
-        p_values.append(_p_values(law, part / steps, _Sample(up[kinds == kind], *single)))
-    is_possible = bool(np.isin(up, (0, 1)).all())
+        is_chosen = kinds[place] == kind
+        arrays = [array[place][is_chosen].astype(np.int64) for array in (z, b, fresh)]
+        p_values.append(_p_values(law, part / steps, _Sample(b[kinds == kind], *arrays)))
+    is_possible = bool(np.isin(b, (0, 1)).all())
     for name, p in zip(
-        ("rounding up", "beside the noise", "at fractions"), np.min(p_values, axis=0), strict=True
+        ("rounding b", "beside the noise", "at fractions"), np.min(p_values, axis=0), strict=True
     ):
         yield name, min(1.0, float(p) * parts.size) if is_possible else 0.0
 
 
 def _p_values(law: WindowLaw, f: float, sample: _Sample) -> tuple[float, float, float]:
-    """Return three p-values: of the rate of rounding up, of z and B together, and of the law of y - m."""
-    rate = float(binomial_p(np.count_nonzero(sample.up), sample.up.size, f))
+    """Return p-values for the rate of rounding up, for the joint law of z and B, and for the law of y - m."""
+    rate = float(binomial_p(np.count_nonzero(sample.all_b), sample.all_b.size, f))
     ends = law.quantiles([0.5], 1)
     cuts = np.concatenate([-1 - ends, [-1], ends])
     cell, chance = np.searchsorted(cuts, sample.z), np.diff(law.below(cuts), prepend=0, append=1)

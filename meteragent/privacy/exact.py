@@ -1,9 +1,9 @@
-"""Exact arithmetic: parameters that are rational numbers, and e^-x and ln x between two integers.
+"""Exact arithmetic: parameters that are rational numbers, and integer bounds of e^-x and ln x.
 
-A privacy parameter is written as a `Fraction`, a `Decimal`, an int or a string such as "0.1" or "1/220". A
-float is refused, because the number it holds is not the number that was written. Irrational numbers, powers
-of e and logarithms, are not rounded either: they are enclosed between integers that are certified to lie
-below and above them, as closely as the caller asks.
+A privacy parameter is a `Fraction`, a `Decimal`, an int or a string such as "0.1" or "1/220". A float is
+refused, because its value is not the number that was written. Irrational numbers (powers of e and logarithms)
+are not rounded either: they are enclosed between integers that are proved to lie below and above them, as
+closely as the caller asks.
 """
 
 from decimal import Decimal
@@ -18,21 +18,21 @@ Exact = Fraction | Decimal | int | str
 """The types in which an exact number may be written."""
 
 GUARD_BITS = 12
-"""Extra bits of working precision: enough that the errors counted below cost less than one unit."""
+"""Extra bits of working precision, so that the errors below amount to less than one unit of the result."""
 
 
 def rational(name: str, value: Any) -> Fraction:
-    """Return `value` as a Fraction; `name` is the parameter's name in an error's text.
+    """Return `value` as a Fraction; `name` is the parameter's name in error messages.
 
     Raises:
-        TypeError: `value` is not exact (a float, a bool, not a number); the text shows what to write.
+        TypeError: `value` is not exact (a float, a bool, not a number); the message shows a correct form.
         ValueError: `value` is a string or a Decimal that is not a finite number.
     """
     if isinstance(value, Fraction):
         return value
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
-        shown = repr(str(value)) if isinstance(value, Real) and not isinstance(value, bool) else "'1/220'"
-        raise TypeError(f"{name} must be exact, not {type(value).__name__}: write Fraction({shown})")
+        example = repr(str(value)) if isinstance(value, Real) and not isinstance(value, bool) else "'1/220'"
+        raise TypeError(f"{name} must be exact, not {type(value).__name__}: write Fraction({example})")
     try:
         return Fraction(value)
     except (ValueError, OverflowError, ZeroDivisionError):
@@ -75,10 +75,11 @@ def not_negative(name: str, value: Any) -> Fraction:
 
 
 def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
-    """Return k >= 2 levels for a sweep from `lo` to `hi`, equally far apart, exactly.
+    """Return k >= 2 equally spaced levels for a sweep from `lo` to `hi`, exactly.
 
     Raises:
-        TypeError: an end is not exact.  ValueError: lo is not above zero, hi not above lo, or k < 2.
+        TypeError: an end is not exact.
+        ValueError: lo is not above zero, hi is not above lo, or k < 2.
     """
     start, end = positive("lo", lo), positive("hi", hi)
     if end <= start or k < 2:
@@ -89,9 +90,9 @@ def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
 def exp_neg_bounds(num: int, den: int, k: int) -> tuple[int, int]:
     """Return integers lo <= 2^k e^(-num/den) <= hi, a few units apart, for num/den >= -1 and den > 0.
 
-    Sums Taylor's series of y = num/den / 2^h with |y| <= 1/2, then squares h times, all in units of 2^-w.
-    Each floor loses less than one unit, and the error that it passes on to later terms shrinks by |y|/i. So a
-    term is less than 2 units off, and the terms left out sum to less than 4.
+    The function sums Taylor's series of y = num/den / 2^h with |y| <= 1/2, then squares the sum h times, in
+    units of 2^-w. Each floor loses less than one unit, and its error in later terms shrinks by |y|/i. So the
+    error of a term is less than 2 units, and the omitted terms sum to less than 4.
     """
     if num >= k * den:
         return 0, 1  # e^-x <= e^-k < 2^-k
@@ -151,7 +152,7 @@ def power_bounds(lo: int, hi: int, n: int, w: int) -> tuple[int, int]:
 
 
 def _power(base: int, n: int, w: int, up: int) -> int:
-    """Compute 2^w (base/2^w)^n by squaring; round every product down, or up by at most one unit."""
+    """Compute 2^w (base/2^w)^n by squaring; round every product down if `up` is 0, up if it is 1."""
     result = 1 << w
     while True:
         if n & 1:

@@ -1,9 +1,9 @@
-"""Families of hiding functions and of neighbourhoods: the paper's, and smaller ones that are equivalent.
+"""Families of hiding functions and of neighbourhoods: the paper's, and equivalent smaller families.
 
-The families Phi_1, N_1 (Chatzikokolakis 2013, section 5.1), Phi_inf, N_inf (6.1) and Phi_2, N_2 (6.2) take
-*any* map of a row and *any* set of its values; they grow as |V|^|V| and 2^|V|. A family that contains a
-maximally tight one is maximally tight itself. `row_exchanges`, `row_segments`, `database_exchanges` and
-`boxes` are such subfamilies: they imply the same privacy and can be enumerated on larger sets.
+The families Phi_1, N_1 (Chatzikokolakis 2013, section 5.1), Phi_inf, N_inf (6.1) and Phi_2, N_2 (6.2) contain
+*every* map of a row and *every* set of its values; they grow as |V|^|V| and 2^|V|. A family that contains a
+maximally tight family is maximally tight, too. `row_exchanges`, `row_segments`, `database_exchanges` and
+`boxes` are maximally tight subfamilies: they imply the same privacy and can be enumerated on larger sets.
 
 `replacements` are Phi_h of Theorem 1, "row i becomes w" for a fixed w. They are not maximally tight: together
 they characterise differential privacy only up to a factor of two.
@@ -22,7 +22,7 @@ Database = tuple[Any, ...]
 def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
     """Return phi_i,w of Chatzikokolakis 2013, Theorem 1: row i becomes w.
 
-    d_h(phi) = 1; not maximally tight.
+    d_h(phi) = 1. The family is not maximally tight.
     """
     return tuple(_rowwise(n, {i: dict.fromkeys(values, w)}) for i in range(n) for w in values)
 
@@ -30,7 +30,8 @@ def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
     """Return the exchanges in Phi_1: v becomes w in row i, and w becomes v. d_1(phi) = |v - w|.
 
-    They imply the same as all of Phi_1 (`row_maps`): maximally tight for d_h, d_1 and normalised d_1 on V^n.
+    They imply the same as all of Phi_1 (`row_maps`): they are maximally tight for d_h, d_1 and normalised d_1
+    on V^n.
     """
     pairs = list(combinations(values, 2))
     return tuple(_rowwise(n, {i: {v: w, w: v}}) for i in range(n) for v, w in pairs)
@@ -39,17 +40,18 @@ def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 def database_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
     """Return the exchanges in Phi_inf: v_i and w_i change places in every row. d_inf(phi) = d_inf(v, w).
 
-    They imply the same as all of Phi_inf (`database_maps`): maximally tight for d_inf on V^n (Chatzikokolakis
-    2013, section 6.1), and for the other metrics, because where v and w differ in one row it is in Phi_1.
+    They imply the same as all of Phi_inf (`database_maps`): they are maximally tight for d_inf on V^n
+    (Chatzikokolakis 2013, section 6.1). They are maximally tight for the other metrics, too, because an
+    exchange of v and w that differ in one row is in Phi_1.
     """
     pairs = combinations(product(values, repeat=n), 2)
     return tuple(_rowwise(n, {i: {v[i]: w[i], w[i]: v[i]} for i in range(n)}) for v, w in pairs)
 
 
 def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return N_h: all but row i is known (Chatzikokolakis 2013, Theorem 2).
+    """Return N_h: all rows but row i are known (Chatzikokolakis 2013, Theorem 2).
 
-    d_h(N) = 1; maximally tight for d_h.
+    d_h(N) = 1. The family is maximally tight for d_h.
     """
     return tuple(
         dict.fromkeys(Neighbourhood(_row(values, x, i)) for x in product(values, repeat=n) for i in range(n))
@@ -57,7 +59,7 @@ def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
 
 
 def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return the intervals in N_1: all but row i is known, and row i lies between v and w.
+    """Return the intervals in N_1: all rows but row i are known, and row i lies between v and w.
 
     For numbers V they imply the same as all of N_1 (`row_sets`); d_1(N) = |v - w|. `whole_rows` imply less.
     """
@@ -70,8 +72,9 @@ def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
 def boxes(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
     """Return the boxes in N_inf: each row is known to lie between two values. d_inf(N) is the largest width.
 
-    For numbers V they imply the same as all of N_inf (`database_sets`): maximally tight for d_inf on V^n
-    (Chatzikokolakis 2013, section 6.1), and for the other metrics, because they include intervals of one row.
+    For numbers V they imply the same as all of N_inf (`database_sets`): they are maximally tight for d_inf on
+    V^n (Chatzikokolakis 2013, section 6.1), and for the other metrics, because they include intervals of one
+    row.
     """
     sides = [[u for u in values if v <= u <= w] for v in values for w in values if v <= w]
     members = (frozenset(product(*box)) for box in product(sides, repeat=n))
@@ -88,13 +91,13 @@ def row_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 
 
 def row_sets(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return N_1: all but row i is known, and row i lies in U, any subset of V (section 5.1)."""
+    """Return N_1: all rows but row i are known, and row i lies in U, any subset of V (section 5.1)."""
     members = (_row(u, x, i) for u in _subsets(values) for x in product(values, repeat=n) for i in range(n))
     return tuple(dict.fromkeys(map(Neighbourhood, members)))
 
 
 def database_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Return Phi_inf: each row goes through a map of V of its own (Chatzikokolakis 2013, section 6.1)."""
+    """Return Phi_inf: each row goes through a separate map of V (Chatzikokolakis 2013, section 6.1)."""
     maps = [dict(zip(values, images, strict=True)) for images in product(values, repeat=len(values))]
     return tuple(_rowwise(n, dict(enumerate(chosen))) for chosen in product(maps, repeat=n))
 
@@ -122,7 +125,7 @@ def _subsets(values: Sequence[Any]) -> list[frozenset[Any]]:
 
 
 def _row(segment: Iterable[Any], x: Database, i: int) -> frozenset[Point]:
-    """Return the databases that equal x but for row i, which has any value of the segment."""
+    """Return the databases that equal x except in row i, which has any value of the segment."""
     return frozenset((*x[:i], u, *x[i + 1 :]) for u in segment)
 
 

@@ -13,28 +13,30 @@ r (1-delta) <= E + e^epsilon E. The paper uses only one ball, of radius r/2, and
 
     E >= r (1-delta)/(1+e^epsilon)    here;    E >= r/2 (1-delta)/(1+e^epsilon)    in Theorem 6.
 
-Ours is attained, on two points, by randomised response. For a metric promise take two points at distance
-x/epsilon, as far apart as the space has them: x/(1+e^x)/epsilon, largest at x = 1.2785 (THEORY 1.4).
+Our bound is attained, on two points, by randomised response. For a metric promise take two points at distance
+x/epsilon: the floor is x/(1+e^x)/epsilon, largest at x = 1.2785 or, if the space has no such points, at the
+largest distance (THEORY 1.4).
 
 *Many points* (Theorem 7): m+1 points, any two at least kappa apart, and outputs among them. With
-c = 1 - E/kappa, P(X_i = i) >= c for each i, so P(X_0 = i) >= e^-epsilon (c - delta); as all these and
-P(X_0 = 0) >= c sum to 1 at most, c + m e^-epsilon (c - delta) <= 1, which is
+c = 1 - E/kappa, P(X_i = i) >= c for each i, so P(X_0 = i) >= e^-epsilon (c - delta). Together with
+P(X_0 = 0) >= c these probabilities sum to at most 1, so c + m e^-epsilon (c - delta) <= 1, which is
 
     E >= kappa m (1-delta)/(m + e^epsilon).
 
-The categorical mechanism attains it. Theorem 7 is printed for outputs anywhere in the space that holds the
-points, and is false there: the centre of a triangle with sides of 1 is within 0.577 of its three corners, and
-the formula says 0.664 at epsilon = 0.01. The proof's balls of radius kappa are disjoint on the points, but
-not in the space around them. With balls of radius kappa/2 it holds for outputs anywhere, with kappa/2 for
-kappa; so does the floor of two points at distance kappa, and the larger of the two is the floor.
+The categorical mechanism attains this bound. The paper states Theorem 7 for outputs anywhere in the space
+that contains the points, for which it is false: the centre of a triangle with sides of 1 is within 0.577 of
+its three corners, but the formula gives 0.664 at epsilon = 0.01. The proof's balls of radius kappa are
+disjoint on the points, but not in the space around them. With balls of radius kappa/2 the proof holds for
+outputs anywhere, with kappa/2 in place of kappa. The floor of two points at distance kappa holds for them,
+too; the larger of the two bounds is the floor.
 
-Lemma 4 says that E > 0 for delta < 1. It needs two points, and then follows from the floor of two points.
+Lemma 4 states that E > 0 for delta < 1. It needs two points, and then follows from the floor of two points.
 
-Windows (THEORY 1.4). Noise on R^n whose law is epsilon d_inf-private has, for every loss rho that grows
-with |z|, a mean loss per reading of at least that of the l_inf Laplace law, under which |z| is
-Erlang(K)/epsilon, K uniform on 1..n; and a largest error that is stochastically no less than
-Gamma(n)/epsilon. A mechanism that does not just add noise has a window where it is no better. With C the
-integral of rho from 0 and G ~ Gamma(n),
+Windows (THEORY 1.4). Let the law of noise on R^n be epsilon d_inf-private. For every loss rho that grows with
+|z|, the mean loss per reading is at least that of the l_inf Laplace law, under which |z| is
+Erlang(K)/epsilon, K uniform on 1..n. The largest error is stochastically no less than Gamma(n)/epsilon. A
+mechanism that does more than add noise has a window for which it is no better. With C the integral of rho
+from 0 and G ~ Gamma(n),
 
     E rho(|z|) = E C(G/epsilon) epsilon/n,
 
@@ -44,10 +46,10 @@ by (1 + w/tau)^(number of |z_i| < tau) and the density by at least e^(-epsilon w
 
     sum over i of P(|z_i| < tau) <= epsilon tau.
 
-The limits. Readings of a range [0, P] always have an answer within P/2, so a floor above that says only that
-no useful release is possible. On the lattice the floor holds for |z| and z^2 as far as checked (n <= 7,
-`optimality.best_noise`). It fails for the loss "1 unless exact": the law exp(-a (second + delta largest) /
-(1+delta)) of the sorted |z_i| is exactly right more often.
+Limits. For readings in a range [0, P] there is always an answer within P/2, so a floor above P/2 means only
+that no useful release is possible. On the lattice the floor holds for |z| and z^2 in all cases that were
+checked (n <= 7, `optimality.best_noise`). It fails for the loss "1 unless exact": the law exp(-a (second +
+delta largest) / (1+delta)) of the sorted |z_i| is exactly right more often.
 """
 
 import math
@@ -81,7 +83,7 @@ def expected_error(
     `query` is Q, whose answers the channel releases; the default is the identity (Holohan 2014, section 2.3).
 
     Raises:
-        ValueError: `point` is no input, or a possible output is infinitely far from the answer.
+        ValueError: `point` is not an input, or a possible output is infinitely far from the answer.
     """
     total, truth = number("zero", 0), query(point)
     for output, mass in zip(channel.outputs, channel.row(point), strict=True):
@@ -102,21 +104,21 @@ def maximal_expected_error(channel: Channel, metric: Metric) -> Number:
 def two_point_floor(distance: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
     """Return the least maximal expected error if two points are `distance` apart: r (1-delta)/(1+e^epsilon).
 
-    It holds for any (epsilon, delta) mechanism and any outputs in a space that contains both points.
-    Randomised response attains it. With the diameter for the distance it is twice the bound of Holohan 2014,
+    The bound holds for any (epsilon, delta) mechanism and any outputs in a space that contains both points.
+    Randomised response attains it. With the diameter as the distance, it is twice the bound of Holohan 2014,
     Theorem 6.
 
     Raises:
         TypeError: a parameter is not exact.
         ValueError: distance is not above zero, epsilon is below zero, or delta is not in [0, 1].
     """
-    return positive("distance", distance) * _sure(delta) / (1 + exp(not_negative("epsilon", epsilon)))
+    return positive("distance", distance) * _certainty(delta) / (1 + exp(not_negative("epsilon", epsilon)))
 
 
 def diameter_floor(diameter: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
-    """Return the bound of Holohan 2014, Theorem 6, as printed: diam(D)/2 (1-delta)/(1+e^epsilon).
+    """Return the bound of Holohan 2014, Theorem 6, as published: diam(D)/2 (1-delta)/(1+e^epsilon).
 
-    It is half of `two_point_floor`.
+    The bound is half of `two_point_floor`.
 
     Raises:
         TypeError: a parameter is not exact.
@@ -133,8 +135,8 @@ def finite_floor(
         kappa m (1-delta)/(m + e^epsilon)        (Holohan 2014, Theorem 7)
 
     holds for (epsilon, delta) mechanisms whose `outputs` are among the points; the categorical mechanism
-    attains it for the discrete metric. For outputs "anywhere" in a space around the points the bound is the
-    larger of half of that and `two_point_floor(kappa)`.
+    attains it for the discrete metric. For outputs "anywhere" in a space around the points, the bound is the
+    larger of half of this value and `two_point_floor(kappa)`.
 
     Raises:
         TypeError: a parameter is not exact.
@@ -143,7 +145,7 @@ def finite_floor(
     if m < 1:
         raise ValueError(f"at least two points, m + 1 of them, are needed: m must not be {m}")
     separation, odds = positive("kappa", kappa), exp(not_negative("epsilon", epsilon))
-    floor = separation * m * _sure(delta) / (m + odds)
+    floor = separation * m * _certainty(delta) / (m + odds)
     return floor if outputs == "points" else max(floor / 2, two_point_floor(separation, epsilon, delta))
 
 
@@ -152,8 +154,9 @@ def metric_floor(epsilon: Exact, diameter: float = math.inf) -> float:
 
         x/(1+e^x)/epsilon,        x = min(1.2785, epsilon diameter)
 
-    It is the largest `two_point_floor` over pairs of points (THEORY 1.4, last line, doubled): 0.2785/epsilon
-    where the diameter allows. In many spaces it is far below the truth: under d_inf see `WindowFloor`.
+    The bound is the largest `two_point_floor` over pairs of points (THEORY 1.4, last line, doubled):
+    0.2785/epsilon if the diameter is large enough. In many spaces the bound is far below the least possible
+    error; for d_inf see `WindowFloor`.
 
     Raises:
         TypeError: epsilon is not exact.  ValueError: it is not above zero.
@@ -166,7 +169,7 @@ def metric_floor(epsilon: Exact, diameter: float = math.inf) -> float:
 _BEST_LEVEL = 1.2784645427610738  # where x = 1 + e^-x, the largest x/(1+e^x)
 
 
-def _sure(delta: Exact) -> Fraction:
+def _certainty(delta: Exact) -> Fraction:
     """Return 1 - delta."""
     exact = rational("delta", delta)
     if not 0 <= exact <= 1:
@@ -187,10 +190,10 @@ def _finite(distance: Distance) -> Fraction:
 class WindowFloor:
     """Lower bounds of the errors of epsilon d_inf-private mechanisms on windows of n readings (THEORY 1.4).
 
-    epsilon is in 1/unit; lengths are in the unit. The l_inf Laplace mechanism attains all of them at once.
-    They hold for mechanisms that add noise on R^n, and in the worst window for any other. For readings of a
-    bounded range [0, P] they apply only where they are well below P/2, the error of an answer without any
-    information.
+    epsilon is in 1/unit; lengths are in the unit. The l_inf Laplace mechanism attains all bounds at once.
+    They hold for mechanisms that add noise on R^n, and in the worst window for any other mechanism. For
+    readings in a bounded range [0, P] they apply only if they are well below P/2, the error of an answer
+    without any information.
 
     Raises:
         TypeError: epsilon is not exact.  ValueError: it is not above zero, or n < 1.
@@ -223,8 +226,8 @@ class WindowFloor:
     def mean_loss(self, loss: Callable[[Floats], Floats]) -> float:
         """Integrate the mean of loss(|error|) of a reading, for any loss that does not fall with |error|.
 
-        `loss` takes an array of |error|, in the unit. The numerical result is right to 1e-5 of itself; a jump
-        of the loss is placed to within 1e-3/epsilon.
+        `loss` takes an array of |error|, in the unit. The relative error of the result is at most 1e-5; the
+        place of a jump of the loss is accurate to 1e-3/epsilon.
         """
         n, epsilon = self.n, float(self.epsilon)
         low, high = max(0.0, n - math.sqrt(80 * n)), n + 40 + math.sqrt(1600 + 80 * n)
@@ -240,7 +243,7 @@ class WindowFloor:
     def within(self, reach: Exact) -> Fraction:
         """Bound the mean number of readings of a window that are within `reach` of the truth: epsilon reach.
 
-        It is the weaker bound of the module's docstring, and at most n.
+        The result is the weaker bound of the module's docstring, and at most n.
 
         Raises:
             TypeError: reach is not exact.  ValueError: it is not above zero.
@@ -251,10 +254,8 @@ class WindowFloor:
     def longest(epsilon: Exact, error: Exact) -> int:
         """Return the length of the longest window whose mean |error| can be `error`.
 
-        It is floor(2 epsilon error) - 1, or 0.
-
-        With `error` half the readings' range, longer windows are no more useful than an answer without
-        information.
+        The length is floor(2 epsilon error) - 1, or 0. If `error` is half the readings' range, longer windows
+        are no more useful than an answer without information.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: it is not above zero.

@@ -2,42 +2,43 @@
 
 Theory of operation
 -------------------
-The attacker knows both shapes, which are equally likely, and sees all releases of the windows in which they
-differ. Whatever test it uses, it is right with a chance of at most (1 + TV)/2, TV the total variation
+The attacker knows both shapes, which are equally likely, and sees all releases of the windows in which the
+shapes differ. With any test, it is right with a chance of at most (1 + TV)/2, where TV is the total variation
 distance between the laws of the releases under the two shapes.
 
 One window. The releases of two windows k quanta apart (d_inf) are dominated by the pair of discrete Laplace
-laws k quanta apart: whatever can be inferred from them can be inferred from the pair (THEORY 5.1, with unit
-steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and
-1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). It is attained.
+laws k quanta apart: everything that can be inferred from the releases can be inferred from the pair (THEORY
+5.1, with unit steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and
+1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). The bound is attained.
 
 Several windows. The pairs' product P, Q dominates any adaptive sequence of releases. With L = ln(P/Q) and
 mu = sqrt(P Q),
 
     1 - TV = sum min(P, Q) = sum mu e^(-|L|/2).
 
-A pair has L = a (k - 2z) for z = 0..k, and mu there is the same for all z but the ends:
-mu = e^(-ak/2)/(1+e^-a) times 1 at z = 0 and z = k and 1 - e^-a between. So mu's Fourier transform is
+A pair has L = a (k - 2z) for z = 0..k. There mu is e^(-ak/2)/(1+e^-a) at the ends, z = 0 and z = k, and this
+value times 1 - e^-a between them. So mu's Fourier transform is
 
     phi(t) = e^(-ak/2)/(1+e^-a) (2 cos kt + (1-e^-a) sin((k-1)t)/sin t),
 
-the transform of a product of pairs is the product of the transforms, and 1 - TV the integral of it times the
-transform of e^(-|L|/2). By the midpoint rule with P points that is a sum of a few thousand terms. The rule
-integrates e^(-|L|/2) together with its copies at distances of 2aP, every second one negative: it is too small
-where |L| <= 3aP, by 6 e^(-aP) in all, and too large only beyond (Chernoff: mu(|L| > l) <= 2 e^(-l/2)), by
-2 e^(-3aP/2). P is large enough that the first is below 1e-9 and the second below 1e-14. The rounding error of
-the sum, less than 1e-13 per window, is added. So a bound is never below the truth, and hardly above.
+the transform of a product of pairs is the product of the transforms, and 1 - TV is the integral of that
+product times the transform of e^(-|L|/2). By the midpoint rule with P points this is a sum of a few thousand
+terms. The rule integrates e^(-|L|/2) together with its copies at distances of 2aP, every second one negative.
+The result is too small for |L| <= 3aP, by 6 e^(-aP) in all, and too large only beyond (Chernoff: mu(|L| > l)
+<= 2 e^(-l/2)), by 2 e^(-3aP/2). P is large enough that the first error is below 1e-9 and the second below
+1e-14. The rounding error of the sum, less than 1e-13 per window, is added. So a bound is never below the true
+value, and at most slightly above it.
 
-A lattice that is too fine is replaced by one that is 2, 4, 8 .. times as coarse, with distances rounded up:
-k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
-lattice with a c for a. So the coarser bound is the greater one.
+A lattice that is too fine is replaced by a lattice that is 2, 4, 8 .. times as coarse, with distances rounded
+up: k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
+lattice with a c in place of a. So the bound on the coarser lattice is larger.
 
-Many shapes: which of N equally likely ones was it? Let A_i be the releases for which the attacker names shape
-i, and k quanta the largest distance. As P_i(A_i) <= e^(ak) P_j(A_i) for all j, success is at most
-e^(ak)/(e^(ak) + N-1). And some window c of the lattice, slot by slot in the middle of all N, is within
-ceil(k/2) quanta of each. With B the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart
-(`LatticePair.power`), which is concave, P_i(A_i) <= B(P_c(A_i)), and the mean over i is at most B(1/N), since
-the P_c(A_i) sum to 1 (THEORY 7).
+Many shapes: which of N equally likely shapes is in the window? Let A_i be the releases for which the attacker
+names shape i, and k quanta the largest distance. As P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance of
+success is at most e^(ak)/(e^(ak) + N-1). Moreover, some window c of the lattice, slot by slot in the middle
+of all N, is within ceil(k/2) quanta of each shape. Let B be the power of the most powerful test of the
+discrete Laplace pair ceil(k/2) quanta apart (`LatticePair.power`), which is concave. Then P_i(A_i) <=
+B(P_c(A_i)), and the mean over i is at most B(1/N), since the P_c(A_i) sum to 1 (THEORY 7).
 """
 
 import math
@@ -53,7 +54,7 @@ from meteragent.privacy.divergence import LatticePair
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 _POINTS_LIMIT = 1 << 14  # of the midpoint rule; half of them are computed, the other half mirrors them
-_REACH = 23.0  # the least a P: 6 e^-23 < 1e-9
+_REACH = 23.0  # the smallest value of a P: 6 e^-23 < 1e-9
 _ROUNDING = 1e-13  # the error of the sum, for each window
 
 Integers = NDArray[np.int64]
@@ -66,10 +67,11 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     The shapes differ in one window by each of `distances` (d_inf, in the unit of the quantum, before
     rounding), and this repeats `times` times: an event of several windows, every day for `times` days.
 
-    The bound lies between 1/2, a coin toss, and 1. It is not below the truth (but for the last bits of a
-    float), and within 1e-8 above the discrete Laplace pairs' own value where a = epsilon q >= 0.0015. A finer
-    lattice is replaced by a coarser one, which adds less than 0.003 to a window's loss. The bound grows with
-    every distance and with `times`, and with epsilon but for that rounding (THEORY 5.1, 7).
+    The bound lies between 1/2, a coin toss, and 1. It is not below the true value (except for the last bits
+    of a float), and for a = epsilon q >= 0.0015 exceeds the value of the discrete Laplace pairs by at most
+    1e-8. A finer lattice is replaced by a coarser one, which adds less than 0.003 to a window's loss. The
+    bound grows with every distance and with `times`, and, apart from this rounding, with epsilon (THEORY 5.1,
+    7).
 
     Raises:
         TypeError: a distance is not exact.  ValueError: a distance is negative, or times < 1.
@@ -98,17 +100,17 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
 def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates: int) -> float:
     """Return the largest chance of success of any attacker who identifies the load shape of one window.
 
-    The shape is one of `candidates` known and equally likely ones, any two of which differ by at most
+    The shape is one of `candidates` known and equally likely shapes, any two of which differ by at most
     `diameter` (d_inf, in the unit of the quantum, before rounding). The bound is the smaller of
     e^(ak)/(e^(ak) + N-1) and the bound by a shape in the middle of all, which for a << 1 and
-    N >= 2 e^(ak/2) is e^(ak/2)/N (THEORY 7). For odd k the lattice's bound is used: it is above that of the
-    limit, real numbers, which an attacker on the lattice can exceed.
+    N >= 2 e^(ak/2) is e^(ak/2)/N (THEORY 7). For odd k this is the lattice's bound, which is larger than the
+    bound for real numbers: an attacker on the lattice can exceed the latter.
 
     Raises:
         TypeError: the diameter is not exact.  ValueError: it is negative, or there is no candidate.
     """
     if candidates < 1:
-        raise ValueError(f"it was one of at least 1 load shape, not of {candidates}")
+        raise ValueError(f"there must be at least 1 candidate load shape, not {candidates}")
     loss = mechanism.loss(diameter)
     pairwise = 1 / (1 + (candidates - 1) * math.exp(-loss))
     half = -(-int(loss / mechanism.a) // 2)
@@ -116,7 +118,7 @@ def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates:
 
 
 def _product_variation(a: float, counts: Mapping[int, int], times: int) -> float:
-    """Return TV of the product of `counts[k]` pairs k >= 1 quanta apart, `times` times; never too small.
+    """Return TV of the product of `counts[k]` pairs k >= 1 quanta apart, `times` times, rounded up.
 
     1 - TV = mean of (product of phi)(t) kernel(t) over t = pi (j + 1/2) / P, 0 <= j < P/2.
     """
@@ -135,18 +137,18 @@ def _product_variation(a: float, counts: Mapping[int, int], times: int) -> float
 
 def _transform(a: float, k: int, odd: Integers, sines: Floats) -> tuple[Floats, float]:
     """Return phi/phi(0) at t = pi odd / (2P), and ln phi(0); `sines` has a full turn in 4P steps."""
-    rest = -math.expm1(-a)
-    top = 2 + (k - 1) * rest
+    complement = -math.expm1(-a)
+    top = 2 + (k - 1) * complement
     angle = odd * (k % sines.size)
     cosine = sines[angle + sines.size // 4 & sines.size - 1]
-    shape = 2 * cosine + rest * sines[angle - odd & sines.size - 1] / sines[odd]
+    shape = 2 * cosine + complement * sines[angle - odd & sines.size - 1] / sines[odd]
     return shape / top, math.log(top) - a * k / 2 - math.log1p(math.exp(-a))
 
 
 def _kernel(a: float, is_odd: bool, odd: Integers, sines: Floats) -> Floats:
     """Return the sum of e^(-a|m|/2) cos(mt) over all odd m, or over all even m."""
-    rest = -math.expm1(-a)
-    below: Floats = rest**2 + 4 * math.exp(-a) * sines[odd] ** 2
+    complement = -math.expm1(-a)
+    denominator: Floats = complement**2 + 4 * math.exp(-a) * sines[odd] ** 2
     if is_odd:
-        return 2 * math.exp(-a / 2) * rest * sines[odd + sines.size // 4] / below
-    return -math.expm1(-2 * a) / below
+        return 2 * math.exp(-a / 2) * complement * sines[odd + sines.size // 4] / denominator
+    return -math.expm1(-2 * a) / denominator

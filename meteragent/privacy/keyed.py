@@ -1,23 +1,23 @@
-"""Bits of a key: each row's bits follow from its tag, the same whenever and wherever they are read.
+"""Bits of a key: each row's bits follow from the key and the row's tag, whenever and wherever they are read.
 
 A row's pages are one stream of blocks. Block b is AES-256, under the noise key, of the row's tag (12 bytes)
 and b (4 bytes, big-endian), as in counter mode (NIST SP 800-38A); page p begins at block p 2^22. Words are
 little-endian. All blocks of one request are encrypted in one call.
 
-An adversary who does not have the key, and sees q blocks of N rows, tells these bits from true randomness
-with an advantage of at most the sum of:
+An adversary without the key, who sees q blocks of N rows, distinguishes these bits from true randomness with
+an advantage of at most the sum of:
 
-* the advantage of telling AES-256 from a random permutation, which no known attack makes noticeable;
+* the advantage of distinguishing AES-256 from a random permutation, for which no practical attack is known;
 * q^2 / 2^129, because blocks of a permutation never repeat and true random blocks do;
-* N^2 / 2^97 for two of the N rows to have the same tag of 96 bits, and so related noise. This needs tags made
-  by `tags` of rows that differ: AES-256 in PMAC is told from a random function with an advantage of at most
-  (s + 1)^2 / 2^127 for s blocks in all (Black, Rogaway 2002, Theorem 1), plus that of telling AES-256 from a
-  random permutation.
+* N^2 / 2^97, because two of the N rows may have the same tag of 96 bits, and so related noise. This holds for
+  tags that `tags` computes from different rows: AES-256 in PMAC is distinguished from a random function with
+  an advantage of at most (s + 1)^2 / 2^127 for s blocks in all (Black, Rogaway 2002, Theorem 1), plus the
+  advantage of distinguishing AES-256 from a random permutation.
 
 With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q and s below 2^38) the
-last two are below 2^-52 and 2^-32. Every statement about the law of the noise then holds up to these
-probabilities, and against adversaries whose computing power is bounded: the promise becomes computational
-(Mironov, Pandey, Reingold, Vadhan 2009). Whoever has the key can remove the noise: see SECURITY.md.
+last two terms are below 2^-52 and 2^-32. Every statement about the law of the noise then holds up to these
+probabilities, and against adversaries with bounded computing power: the promise becomes computational
+(Mironov, Pandey, Reingold, Vadhan 2009). Anyone who has the key can remove the noise: see SECURITY.md.
 """
 
 from collections.abc import Callable
@@ -36,21 +36,21 @@ TAG_BYTES = 12
 
 _BLOCK = 16
 _BLOCK_WORDS = 2  # of 64 bits, as all words of tags and of addresses
-_CACHED = 1 << 16  # words at a time, so that the working set stays in the processor's cache
-_PADDING = 0x80  # the byte that follows a last half block; zeros follow it
+_BATCH_WORDS = 1 << 16  # so that the working set stays in the processor's cache
+_PADDING = 0x80  # the byte after a row that ends with half a block, before zeros
 _DOUBLE, _HALF = 0x87, 1 << 127 | 0x43  # x^128 and 1/x in the field of 2^128 elements
 _PAGE_BLOCKS = PAGE_BYTES // _BLOCK
-_STREAM_BLOCKS = 16  # fetched at a time: few words of a stream are read, mostly
+_STREAM_BLOCKS = 16  # the blocks of one request: most streams are read only for a few words
 
 
 class KeyedRows:
     """Rows whose bits follow from a key of 32 bytes and a tag for each row (`bits.RowBits`).
 
-    `tags` are 12 bytes for each row, end to end. The key is neither shown nor sent to another process:
-    pickling raises TypeError.
+    `tags` has 12 bytes for each row, end to end. The key is not part of the representation, and pickling
+    raises TypeError.
 
     Raises:
-        ImportError: the package `cryptography` is missing; the text names the extra.
+        ImportError: the package `cryptography` is missing; the message names the extra.
         ValueError: the key or the tags have the wrong length.
     """
 
@@ -67,7 +67,7 @@ class KeyedRows:
         """Read the first `count` words of a page of each row of `rows`: (rows.size, count).
 
         Raises:
-            OverflowError: the page is shorter, or there is no such page.
+            OverflowError: the page has fewer words, or does not exist.
         """
         size = count * np.dtype(dtype).itemsize
         check_address(page, size)
@@ -76,10 +76,10 @@ class KeyedRows:
         return self._blocks(rows, blocks[np.newaxis], dtype)[:, :count]
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read one word of a page of each row of `rows`, at one place or one place each: (rows.size,).
+        """Read a word of a page of each row of `rows`, at a common place or one for each: (rows.size,).
 
         Raises:
-            OverflowError: the page is shorter, or there is no such page.
+            OverflowError: a place is beyond the page's end, or the page does not exist.
         """
         places = np.broadcast_to(np.asarray(at, np.int64), rows.shape)
         check_address(page, (int(places.max(initial=0)) + 1) * np.dtype(dtype).itemsize)
@@ -89,12 +89,13 @@ class KeyedRows:
         return np.asarray(words[np.arange(rows.size), place])
 
     def stream(self, row: int, page: int) -> Bits:
-        """Return one row's page, from its beginning, as a stream.
+        """Return a page of a row, from its beginning, as a stream.
 
         Reading past the page's end raises OverflowError.
         """
 
         def read(first: int, count: int) -> bytes:
+            """Return `count` blocks of the page, from block `first` on."""
             check_address(page, (first + count) * _BLOCK)
             start = page * _PAGE_BLOCKS + first
             blocks = np.arange(start, start + count, dtype=np.uint32)
@@ -105,13 +106,13 @@ class KeyedRows:
     def _blocks(self, rows: Rows, blocks: NDArray[np.uint32], dtype: Width) -> UnsignedArray:
         """Return whole blocks of each row of `rows`, as words.
 
-        `blocks` are numbers of blocks: one row of them for all rows, or one for each.
+        `blocks` has block numbers: a row of numbers for all rows in common, or one for each row.
         """
-        first, second = self._tags.take(rows, axis=0).T[:, :, np.newaxis]
-        last = blocks.astype(">u4").view("<u4").astype(np.uint64) << np.uint64(32)
+        low_words, high_words = self._tags.take(rows, axis=0).T[:, :, np.newaxis]
+        counters = blocks.astype(">u4").view("<u4").astype(np.uint64) << np.uint64(32)
         addresses = np.empty((rows.size, blocks.shape[1], _BLOCK_WORDS), np.uint64)
-        addresses[:, :, 0] = first
-        np.bitwise_or(second, last, out=addresses[:, :, 1])
+        addresses[:, :, 0] = low_words
+        np.bitwise_or(high_words, counters, out=addresses[:, :, 1])
         words = self._encrypted(_bytes(addresses)).view(np.dtype(dtype).newbyteorder("<"))
         return words.astype(dtype, copy=False).reshape(rows.size, blocks.shape[1] * _BLOCK // words.itemsize)
 
@@ -120,16 +121,16 @@ class KeyedRows:
 
 
 class _Stream(BytesBits):
-    """Bits of a page, of which `read(first, count)` returns blocks."""
+    """The bits of a page whose blocks `read(first, count)` returns."""
 
     def __init__(self, read: Callable[[int, int], bytes]) -> None:
         self._read, self._buffer, self._next_block = read, b"", 0
 
     def _take(self, size: int) -> bytes:
-        missing = -(-max(0, size - len(self._buffer)) // (_STREAM_BLOCKS * _BLOCK)) * _STREAM_BLOCKS
-        if missing:
-            self._buffer += self._read(self._next_block, missing)
-            self._next_block += missing
+        block_count = -(-max(0, size - len(self._buffer)) // (_STREAM_BLOCKS * _BLOCK)) * _STREAM_BLOCKS
+        if block_count:
+            self._buffer += self._read(self._next_block, block_count)
+            self._next_block += block_count
         data, self._buffer = self._buffer[:size], self._buffer[size:]
         return data
 
@@ -137,13 +138,13 @@ class _Stream(BytesBits):
 def tags(key: bytes, *parts: Words) -> bytes:
     """Compute the tags of rows of 64-bit words, 12 bytes each, end to end.
 
-    A row is the concatenation of its rows in `parts`, arrays of shape (count, any width). Its tag is the
-    first 12 bytes of the PMAC of its words, little-endian, with AES-256 (Black, Rogaway 2002). A MAC that
-    chains its blocks, such as CMAC, would process a long row block by block; PMAC encrypts all blocks of all
-    rows together.
+    A row is the concatenation of its rows in `parts`, which are arrays of shape (count, any width). Its tag
+    is the first 12 bytes of the PMAC of its words, little-endian, with AES-256 (Black, Rogaway 2002). A MAC
+    that chains its blocks, such as CMAC, would process a long row block by block; PMAC encrypts all blocks of
+    all rows together.
 
     Raises:
-        ImportError: the package `cryptography` is missing; the text names the extra.
+        ImportError: the package `cryptography` is missing; the message names the extra.
         ValueError: the key has the wrong length.
     """
     if len(key) != KEY_BYTES:
@@ -158,7 +159,7 @@ def pmac(encrypted: "Encrypted", *parts: Words) -> NDArray[np.uint8]:
     """
     count, width = len(parts[0]), sum(part.shape[1] for part in parts)
     offsets = _offsets(encrypted, width)
-    macs, step = np.empty((count, _BLOCK), np.uint8), max(1, _CACHED // offsets.size)
+    macs, step = np.empty((count, _BLOCK), np.uint8), max(1, _BATCH_WORDS // offsets.size)
     for first in range(0, count, step):
         batch = slice(first, first + step)
         rows = np.empty((len(macs[batch]), offsets.size), np.uint64)
@@ -167,19 +168,19 @@ def pmac(encrypted: "Encrypted", *parts: Words) -> NDArray[np.uint8]:
             end = start + part.shape[1]
             np.bitwise_xor(part[batch], offsets[start:end], out=rows[:, start:end])
             start = end
-        *earlier, last = blocks = _bytes(rows).view(f"V{_BLOCK}").T.copy()
-        total = last.view("<u8")
-        if earlier:
-            ciphertexts = encrypted(blocks[:-1]).view("<u8").reshape(len(earlier), -1)
+        *earlier_blocks, last_blocks = blocks = _bytes(rows).view(f"V{_BLOCK}").T.copy()
+        total = last_blocks.view("<u8")
+        if earlier_blocks:
+            ciphertexts = encrypted(blocks[:-1]).view("<u8").reshape(len(earlier_blocks), -1)
             total ^= np.bitwise_xor.reduce(ciphertexts)  # first axis: many times as fast as along rows
         macs[batch] = encrypted(total).reshape(-1, _BLOCK)
     return macs
 
 
 def _offsets(encrypted: "Encrypted", width: int) -> Words:
-    """Compute the offsets of a row's blocks, of `width` words; the last marks whether its block is full."""
+    """Compute the offsets of the blocks of a row of `width` words; the last depends on whether it is full."""
     zero = int.from_bytes(encrypted(np.zeros(_BLOCK, np.uint8)).tobytes(), "big")
-    full = zero >> 1 ^ (_HALF if zero & 1 else 0)
+    full_offset = zero >> 1 ^ (_HALF if zero & 1 else 0)
     doubled, offset, offsets = [zero], 0, []
     for place in range(1, -(-width // _BLOCK_WORDS)):
         twos = (place & -place).bit_length() - 1  # place = odd 2^twos: a Gray code changes this bit
@@ -187,7 +188,7 @@ def _offsets(encrypted: "Encrypted", width: int) -> Words:
             doubled.append((doubled[-1] << 1) % (1 << 128) ^ (_DOUBLE if doubled[-1] >> 127 else 0))
         offset ^= doubled[twos]
         offsets.append(offset)
-    offsets.append(0 if width % _BLOCK_WORDS else full)
+    offsets.append(0 if width % _BLOCK_WORDS else full_offset)
     data = b"".join(value.to_bytes(_BLOCK, "big") for value in offsets)
     return np.frombuffer(data, "<u8").astype(np.uint64)
 
@@ -198,7 +199,7 @@ def _bytes(words: Words) -> NDArray[Any]:
 
 
 Encrypted = Callable[[NDArray[Any]], NDArray[np.uint8]]
-"""AES, under a key, of each 16 bytes of an array, as bytes."""
+"""A function that applies AES under a key to each 16 bytes of an array, and returns bytes."""
 
 
 def _cipher(key: bytes) -> Encrypted:
@@ -211,8 +212,10 @@ def _cipher(key: bytes) -> Encrypted:
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
 
     def encrypted(blocks: NDArray[Any]) -> NDArray[np.uint8]:
-        out = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)  # the size that `update_into` demands
-        encryptor.update_into(blocks.reshape(-1).view(np.uint8).data, out.data)
-        return out[: blocks.nbytes]
+        """Encrypt each 16 bytes."""
+        """Encrypt each 16 bytes."""
+        output = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)  # the size that `update_into` demands
+        encryptor.update_into(blocks.reshape(-1).view(np.uint8).data, output.data)
+        return output[: blocks.nbytes]
 
     return encrypted

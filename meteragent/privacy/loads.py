@@ -1,4 +1,4 @@
-"""From loads to readings: how far readings can move for a change of the load.
+"""From loads to readings: how far readings can move when the load changes.
 
 Theory of operation
 -------------------
@@ -6,41 +6,42 @@ Noise protects readings. A meter's readings are not the load: it samples power f
 energy in steps. This module bounds how far slot values can move for a change of the load itself. All bounds
 are exact and public; units are the caller's, as long as energy = power * time.
 
-A *move* of X is the difference f of two loads that agree except on one stretch of time within a slot. There f
-has one sign, rises and then falls (an appliance that is used once; a constant power is the simplest case), is
-at most p, and is X in all: f >= 0, f <= p, the integral of f is X.
+A *move* of X is the difference f of two loads that agree except on one stretch of time within a slot. On this
+stretch, f rises and then falls (an appliance that is used once; a constant power is the simplest case), is at
+most p, and has the energy X: f >= 0, f <= p, the integral of f is X.
 
-**Sampled power.** Readings at times that do not depend on the load; each holds until the next one, and for at
-most T, the period or the hold, whichever is less. Then the energy by the readings moves by at most
+**Sampled power.** Readings are taken at times that do not depend on the load. Each holds until the next one,
+but at most for T, the period or the hold, whichever is less. Then the energy of the readings moves by at most
 
     X + p T                                                                                  (`sampled`)
 
 Proof. Reading j holds for w_j <= T; the energy moves by the sum of w_j f(t_j), which is the integral over
 heights h in [0, p) of the sum of those w_j with f(t_j) > h. As f rises and then falls, {f > h} is a stretch
 of length l(h), and readings taken in a stretch of length l hold for at most l + T in all: to its end, and
-the last one T beyond. So the sum is at most the integral of l(h) + T over [0, p), which is X + p T.
+the last reading up to T beyond it. So the sum is at most the integral of l(h) + T over [0, p), which is X +
+p T.
 
-The bound is reached in the limit: p for an instant at one reading, and the rest of X spread over times that
-start and end with a reading. A constant power q over a stretch d, with readings exactly T apart, is at most
-q T (floor(d / T) + 1). A difference that rises and falls k times moves at most X + k p T. Without a bound on
-k only the range bounds it, because a change at the instants of readings alone has no energy. The mean over
-a slot of length s never moves by more than p, the energy by p s.
+The bound is reached in the limit: p for an instant at one reading, and the remaining energy spread over times
+that start and end with a reading. For a constant power q over a stretch d, with readings exactly T apart, the
+move is at most q T (floor(d / T) + 1). A difference that rises and falls k times moves the energy by at most
+X + k p T. Without a bound on k only the range bounds the move, because a change at the instants of readings
+alone has no energy. The mean over a slot of length s never moves by more than p, the energy by p s.
 
-**Reported on change.** If the device's last report is within b of what it samples, two courses of reports
+**Reported on change.** If the device's last report is within b of the sampled power, two courses of reports
 differ by at most 2 b more than the samples (`stream.reported_radius`): 2 b s in a slot.
 
-**Counted energy.** A register that shows whole steps of s: s floor(E / s + phase). From the start of the move
-on, the registers of both loads differ by D(t), a multiple of s in [0, s ceil(X / s)], and interpolation
-between readings stays between the values of D. So the slot of the move moves by at most s ceil(X / s), and
-every later one by at most s, for as long as the register runs: the move has shifted the phase. Loads that
-differ by at most X in *each* slot can have D low at a slot's start and high at its end: less than X + 2 s, so
-s (ceil(X / s) + 1). Where a value is made of m truncations (intervals that are each rounded on their own,
-tariffs or phases that are summed, stretches of a band) of parts x_1 + .. + x_m = X,
+**Counted energy.** A register shows whole steps of s: s floor(E / s + phase). From the start of the move on,
+the registers of both loads differ by D(t), a multiple of s in [0, s ceil(X / s)], and interpolation between
+readings stays between the values of D. So the slot of the move moves by at most s ceil(X / s), and every
+later slot by at most s, for as long as the register runs, because the move has shifted the phase. Loads that
+differ by at most X in *each* slot can have a low D at a slot's start and a high D at its end: the slot moves
+by less than X + 2 s, so by at most s (ceil(X / s) + 1). If a value consists of m truncations (intervals that
+are rounded separately, tariffs or phases that are summed, stretches of a band) of parts x_1 + .. + x_m = X,
 
     s sum ceil(x_i / s) <= s (ceil(X / s) + m - 1)                                            (`counted`)
 
-because the left side is a whole number below X / s + m, in steps. Both bounds are reached. A step larger than
-the range allows between two readings (p T) is clamped and counts p T. Smaller steps are assumed not to be
+because the left side, in steps, is a whole number below X / s + m. Both bounds are reached. A step larger
+than the range allows between two readings (p T) is clamped to p T. Smaller steps are assumed not to be
 clamped: no reading lies within a step of the top of the range.
 """
 
@@ -51,7 +52,7 @@ from meteragent.privacy.exact import Exact, not_negative
 
 
 def sampled(moved: Exact, power: Exact, period: Exact) -> Fraction:
-    """Return the largest energy by which a move can change samples of power: X + p T.
+    """Return the largest energy by which a move can change sampled power: X + p T.
 
     Args:
         moved: X, the energy moved.

@@ -1,11 +1,9 @@
 """Metrics, the measure of privacy (Chatzikokolakis, Andres, Bordenabe, Palamidessi 2013, sections 2, 5).
 
-Theory of operation
--------------------
-A metric is any function of two points. A distance is a `Fraction` where it is rational, and a float only
-where it is irrational or `math.inf`. Extended metrics are allowed: nothing is promised between points at an
-infinite distance. The number of a point may be an int, a Fraction, a Decimal or a float, which counts as the
-rational number that it holds (only parameters must be written exactly; a point is data).
+Theory of operation ------------------- A metric is any function of two points. A distance is a `Fraction` if
+it is rational, and a float only if it is irrational or `math.inf`. Extended metrics are allowed: nothing is
+promised between points at an infinite distance. A point's number may be an int, a Fraction, a Decimal or a
+float. A float counts as the rational number that it holds (only parameters must be exact; a point is data).
 
 Databases are tuples of rows. With d_V the metric of a row, d_1 is the sum of d_V over the rows, d_inf the
 largest of them, d_h is d_1 with the discrete metric, and the normalised d_1 is d_1 / d_V(V), the row
@@ -25,11 +23,11 @@ from typing import Any, Literal, NamedTuple
 from meteragent.privacy.exact import Exact, positive
 
 Distance = Fraction | float
-"""Exact where it is rational; a float where it is irrational, or infinite."""
+"""A Fraction if the distance is rational; a float if it is irrational or infinite."""
 
 Metric = Callable[[Any, Any], Distance]
 
-_SLACK = 1e-12  # relative: rounded irrational distances may seem to break an inequality by this
+_SLACK = 1e-12  # relative: by this, rounded irrational distances may appear to break an inequality
 
 
 def root(square: Fraction) -> Distance:
@@ -59,7 +57,7 @@ def symmetric_difference(x: Any, y: Any) -> Distance:
 
 
 def _number(x: Any) -> Fraction | int:
-    """Return the number of a point exactly, a float as the rational that it holds; nan and inf raise."""
+    """Return a point's number exactly, a float as the rational number that it holds; nan and inf raise."""
     if type(x) is int:
         return x
     return int(x) if isinstance(x, Integral) else Fraction(x)
@@ -70,10 +68,9 @@ def _number(x: Any) -> Fraction | int:
 
 @dataclass(frozen=True)
 class Rowwise:
-    """The metric of databases (or vectors) that is the sum, or the largest, of a metric over the rows.
+    """The metric of databases (or vectors) that is the sum, or the maximum, of a metric over the rows.
 
-    Raises:
-        ValueError: when called, the points have different numbers of rows.
+    A call raises ValueError if the points have different numbers of rows.
     """
 
     row: Metric
@@ -90,7 +87,7 @@ hamming = Rowwise(discrete)
 
 
 def _removals(u: Any, v: Any) -> Distance:
-    """Count the steps from one value of a row to another, each of which removes or adds the row."""
+    """Count the steps from one value of a row to another; each step removes or adds the row."""
     return Fraction(0 if u == v else 1 if u is None or v is None else 2)
 
 
@@ -114,7 +111,7 @@ def normalised_manhattan(width: Exact) -> Rowwise:
 
 
 def euclidean(x: Any, y: Any) -> Distance:
-    """Return d_2, the root of the sum of (x_i - y_i)^2; a float only where it is irrational.
+    """Return d_2, the root of the sum of (x_i - y_i)^2; a float only if it is irrational.
 
     Raises:
         ValueError: the points have different dimensions.
@@ -123,12 +120,13 @@ def euclidean(x: Any, y: Any) -> Distance:
 
 
 def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
+    """Return the pairs of rows with equal numbers; raises ValueError if the points differ in length."""
     if len(x) != len(y):
         raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: give both as many rows")
     return zip(x, y, strict=True)
 
 
-# Metrics made of others ---------------------------------------------------------------------------
+# Metrics made from other metrics ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, init=False)
@@ -155,8 +153,9 @@ class Scaled:
 class Nullable:
     """A metric extended by None, an absent value, at `null_distance` from every other value.
 
-    Chatzikokolakis 2013, section 5, takes the largest distance, the domain's width. The result is a metric if
-    and only if `null_distance` is at least half of that: the way over None must not be a short cut.
+    Chatzikokolakis 2013, section 5, uses the largest distance, the domain's width. The result is a metric if
+    and only if `null_distance` is at least half of the width: otherwise the path through None would be a
+    short cut.
     """
 
     metric: Metric
@@ -170,9 +169,9 @@ class Nullable:
 
 
 class GraphMetric:
-    """The metric of a graph: the number of edges of a shortest path; infinity where there is no path.
+    """The metric of a graph: the number of edges of a shortest path; infinity if there is no path.
 
-    `edges` are undirected pairs of vertices. A vertex without an edge is connected with no other.
+    `edges` has undirected pairs of vertices. A vertex without an edge is connected to no other vertex.
     """
 
     def __init__(self, edges: Iterable[tuple[Hashable, Hashable]]) -> None:
@@ -187,10 +186,10 @@ class Induced:
     """The metric that a query induces on its answers: the largest under which the query is 1-Lipschitz.
 
     The distance of two answers is the length of the shortest chain of answers between them. The length of a
-    link is the distance of the nearest two points that have the answers at its ends. A mechanism H is private
-    for this metric if and only if H after the query is private for `metric`: both bound the same odds, those
-    between the answers of two points, link by link. Chatzikokolakis 2013, Theorem 6, is the case that d_Y is
-    Delta times this metric.
+    link between two answers is the distance of the nearest two points that have these answers. A mechanism H
+    is private for this metric if and only if H after the query is private for `metric`, because both bound
+    the same odds, link by link: those between the answers of two points. Chatzikokolakis 2013, Theorem 6, is
+    the case in which d_Y is Delta times this metric.
     """
 
     def __init__(self, metric: Metric, query: Callable[[Any], Hashable], points: Iterable[Any]) -> None:
@@ -210,9 +209,9 @@ class Induced:
 def _with_answers(
     query: Callable[[Any], Hashable], points: Iterable[Any]
 ) -> Iterator[tuple[tuple[Any, Any], tuple[Hashable, Hashable]]]:
-    """Yield all pairs of points, each with the pair of its answers."""
-    answered = [(x, query(x)) for x in points]
-    return (((x, y), (u, v)) for (x, u), (y, v) in combinations(answered, 2))
+    """Yield all pairs of points, each with the pair of their answers."""
+    point_answers = [(x, query(x)) for x in points]
+    return (((x, y), (u, v)) for (x, u), (y, v) in combinations(point_answers, 2))
 
 
 def shortest_paths(
@@ -244,7 +243,7 @@ def _distances(
 
 
 class Violation(NamedTuple):
-    """An axiom that a function breaks, and the points at which it does."""
+    """An axiom that a function violates, and the points that show it."""
 
     axiom: str
     points: tuple[Any, ...]
@@ -253,24 +252,24 @@ class Violation(NamedTuple):
 def violations(points: Sequence[Any], metric: Metric, *, extended: bool = True) -> list[Violation]:
     """List all violations of the axioms of a metric on a finite set of different points.
 
-    The axioms: d(x, x) = 0; d(x, y) > 0 for x != y; finite, unless `extended`; d(x, y) = d(y, x);
-    d(x, z) <= d(x, y) + d(y, z), of floats up to rounding, a relative 1e-12.
-    Time grows as the cube of the number of points.
+    The axioms: d(x, x) = 0; d(x, y) > 0 for x != y; d(x, y) is finite, unless `extended`; d(x, y) = d(y, x);
+    d(x, z) <= d(x, y) + d(y, z), for floats up to a relative rounding error of 1e-12.
+    The running time grows with the cube of the number of points.
     """
     table = [[metric(x, y) for y in points] for x in points]
-    broken = [Violation("d(x, x) = 0", (x,)) for i, x in enumerate(points) if table[i][i] != 0]
+    breaches = [Violation("d(x, x) = 0", (x,)) for i, x in enumerate(points) if table[i][i] != 0]
     for i, j in combinations(range(len(points)), 2):
         pair, d = (points[i], points[j]), table[i][j]
         if not d > 0:
-            broken.append(Violation("d(x, y) > 0", pair))
+            breaches.append(Violation("d(x, y) > 0", pair))
         if d == math.inf and not extended:
-            broken.append(Violation("d(x, y) is finite", pair))
+            breaches.append(Violation("d(x, y) is finite", pair))
         if d != table[j][i]:
-            broken.append(Violation("d(x, y) = d(y, x)", pair))
+            breaches.append(Violation("d(x, y) = d(y, x)", pair))
     for i, j, k in permutations(range(len(points)), 3):
         if exceeds(table[i][k], table[i][j] + table[j][k]):
-            broken.append(Violation("d(x, z) <= d(x, y) + d(y, z)", (points[i], points[j], points[k])))
-    return broken
+            breaches.append(Violation("d(x, z) <= d(x, y) + d(y, z)", (points[i], points[j], points[k])))
+    return breaches
 
 
 def is_metric(points: Sequence[Any], metric: Metric, *, extended: bool = True) -> bool:
@@ -279,16 +278,16 @@ def is_metric(points: Sequence[Any], metric: Metric, *, extended: bool = True) -
 
 
 def exceeds(d: Distance, bound: Distance) -> bool:
-    """Return whether d > bound, by more than rounding where one is a float."""
+    """Return whether d > bound; if either is a float, by more than a rounding error."""
     rounded = isinstance(d, float) or isinstance(bound, float)
     return bool(d > bound * (1 + _SLACK)) if rounded and bound != math.inf else d > bound
 
 
 def domination(points: Sequence[Any], small: Metric, large: Metric) -> Distance:
-    """Return the smallest c >= 0 with small <= c large on a finite set; infinity where there is none.
+    """Return the smallest c >= 0 with small <= c large on a finite set; infinity if there is none.
 
     A mechanism that is epsilon-private for `small` is (epsilon c)-private for `large` (Chatzikokolakis 2013,
-    Proposition 1, for c = 1: a smaller distance promises more). On R^n: d_inf <= d_2 <= d_1 <= n d_inf.
+    Proposition 1, for c = 1: a smaller metric is a stronger promise). On R^n: d_inf <= d_2 <= d_1 <= n d_inf.
     """
     pairs = ((small(x, y), large(x, y)) for x, y in combinations(points, 2))
     return max((_ratio(numerator, denominator) for numerator, denominator in pairs), default=Fraction(0))

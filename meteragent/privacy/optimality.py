@@ -6,19 +6,19 @@ A channel K(z|x) from secrets to outputs is private at `level`, the matrix epsil
 
     K(z|x) <= e^level(x, x') K(z|x')        for all x, x', z  (Chatzikokolakis 2013, Definition 1).
 
-A Bayesian user has a prior p and a loss(x, w) for the guess w, and turns the output z into the guess with the
+A Bayesian user has a prior p and a loss(x, w) for the guess w, and maps the output z to the guess with the
 least mean loss (the optimal remap). Remapping is post-processing, so the best mechanism for one user may as
 well release guesses: it minimises the sum of cost(x, w) K(w|x), cost = prior * loss, a linear program. Two
-users of one mechanism are one user whose guesses are pairs; a mechanism is best for both only if the least
-cost of that program is the sum of their least costs.
+users of one mechanism are equivalent to one user whose guesses are pairs. A mechanism is best for both only
+if the least cost of the program for pairs is the sum of their least costs.
 
-A solver's value is trusted only as far as its dual proves it. For any multipliers >= 0 of the constraints
-e^-level(x, x') K(z|x) - K(z|x') <= 0, and any private K, as the added terms are not positive,
+A solver's value is trusted only as far as its dual proves it. Consider multipliers >= 0 of the constraints
+e^-level(x, x') K(z|x) - K(z|x') <= 0. For any private K, as the added terms are not positive,
 
     sum of cost K >= sum over x of min over z of [cost(x, z) + sum over x' of
                          e^-level(x, x') multiplier(x, x', z) - multiplier(x', x, z)].
 
-So `bound` does not depend on the solver: `dual_bound` computes it from the multipliers, whatever they are.
+So `bound` does not depend on the solver: `dual_bound` computes it from any multipliers.
 
 Which queries have a mechanism that is best for every user (Chatzikokolakis 2013, Definition 7, Theorems 8 to
 10)? A mechanism of the form H after f is private if and only if H is private for the metric that f induces on
@@ -26,17 +26,18 @@ its answers (`metric.Induced`), so the best H solves a program on the answers al
 of equal steps, q|i-j|; in other words, let f be uniformly q-sensitive (`Query.uniformly_sensitive`). Then the
 truncated geometric on 0..k with a remap attains the least loss for every prior and every loss that grows with
 |i-j| (Ghosh, Roughgarden, Sundararajan 2009): it is universally optimal among the mechanisms H after f. A
-user who knows which databases occur may do better with a mechanism of another form. Counts under d_h are such
-lines; so are sums and percentiles under d_1, normalised or not, percentiles under d_inf, and averages that
-are rounded to whole quanta. An unrounded average of n whole numbers is not: under d_inf, shifting all n by 1
-moves it by 1, and the answers 1/n and 1 are at the same distance from 0.
+user who knows which databases occur may be better served by a mechanism of another form. The answers of
+counts under d_h form such lines; so do those of sums and percentiles under d_1, normalised or not, of
+percentiles under d_inf, and of averages that are rounded to whole quanta. An unrounded average of n whole
+numbers does not: under d_inf, shifting all n numbers by 1 moves the average by 1, and the answers 1/n and 1
+are at the same distance from 0.
 
-Where the induced graph under d_h is no path, no such mechanism exists for any epsilon < ln 2 (Theorem 9;
-Brenner, Nissim 2010). This does not hold in general: answers on a line of unequal steps, such as 0, 1, 3,
-have a Laplace mechanism (Definition 6) that was best for every user we tried.
+If the induced graph under d_h is not a path, no such mechanism exists for any epsilon < ln 2 (Theorem 9;
+Brenner, Nissim 2010). This does not hold for other metrics: answers on a line of unequal steps, such as
+0, 1, 3, have a Laplace mechanism (Definition 6) that was best for every user that we tried.
 
-For example, a user expects a count of 0 .. 5 to be small, and loses the distance of the guess from the truth.
-The rows of a mechanism's `channel` serve as its matrix.
+For example, a user expects a count of 0 .. 5 to be small; the loss is the distance of the guess from the true
+count. The rows of a mechanism's `channel` serve as its matrix.
 
     >>> import numpy as np
     >>> from meteragent.privacy import TruncatedGeometric
@@ -49,7 +50,7 @@ The rows of a mechanism's `channel` serve as its matrix.
     >>> round(expected_loss(user, rows), 4), round(bayes_loss(user, rows), 4)
     (1.0566, 0.8749)
 
-No mechanism that is as private serves this user better, by the program's value and by its dual:
+The program's value and its dual show that no equally private mechanism is better for this user:
 
     >>> best = best_mechanism(user, levels_between(mechanism.space.points, mechanism.space.metric, "1/2"))
     >>> round(best.value, 4), round(best.bound, 4)
@@ -76,14 +77,14 @@ _TOLERANCE = 1e-10
 
 
 class User(NamedTuple):
-    """A Bayesian user: `prior[x]` of secrets, `loss[x, w]` of the guess w where x is true."""
+    """A Bayesian user: `prior[x]` of secrets, `loss[x, w]` of the guess w if the secret is x."""
 
     prior: Floats
     loss: Floats
 
 
 class Optimum(NamedTuple):
-    """The solution of a linear program: `value`, attained by `channel`, and `bound`, which none is below.
+    """The solution of a linear program: `value`, attained by `channel`, and `bound`, a lower bound for all.
 
     `bound` follows from `multipliers` (x, x', z) alone; value - bound is the solver's gap.
     """
@@ -98,20 +99,20 @@ class Optimum(NamedTuple):
 
 
 def expected_loss(user: User, channel: ArrayLike) -> float:
-    """Return the mean loss of a user who takes outputs as guesses: sum of prior(x) K(w|x) loss(x, w).
+    """Return the mean loss of a user who uses outputs as guesses: sum of prior(x) K(w|x) loss(x, w).
 
-    With a gain in place of the loss it is the utility of Chatzikokolakis 2013, section 4.2.
+    With a gain in place of the loss, the result is the utility of Chatzikokolakis 2013, section 4.2.
     """
     return float(np.sum(_weigh(user.prior, channel) * np.asarray(user.loss)))
 
 
 def optimal_remap(user: User, channel: ArrayLike) -> Integers:
-    """Return for each output the guess with the user's least mean loss: the best of all remaps."""
+    """Return for each output the guess with the user's least mean loss, which is the best remap."""
     return np.asarray(np.argmin(_costs(user, channel), axis=1))
 
 
 def bayes_loss(user: User, channel: ArrayLike) -> float:
-    """Return the mean loss of a user under the best of all remaps: sum over z of min over w of sum over x."""
+    """Return the mean loss of a user under the best remap: sum over z of min over w of sum over x."""
     return float(np.min(_costs(user, channel), axis=1).sum())
 
 
@@ -138,14 +139,14 @@ def levels_between(points: Sequence[Any], metric: Metric, epsilon: Exact) -> Flo
         TypeError: epsilon is not exact.  ValueError: it is not above zero.
     """
     exact = positive("epsilon", epsilon)
-    return np.array([[float(exact * metric(x, other)) for other in points] for x in points])
+    return np.array([[float(exact * metric(x, y)) for y in points] for x in points])
 
 
 def best_mechanism(user: User, level: Floats) -> Optimum:
     """Find the private mechanism with the least mean loss for `user`; its outputs are guesses.
 
-    `level[x, x']` is epsilon d(x, x'), inf where x and x' are not protected from each other. Secrets may be
-    databases, with loss[x] the loss of the query's answer at x, or answers, with the induced metric.
+    `level[x, x']` is epsilon d(x, x'); inf if the two secrets may be distinguished. Secrets may be databases,
+    with loss[x] the loss of the query's answer at x, or answers, with the induced metric.
     """
     return least_cost(_weigh(user.prior, user.loss), level)
 
@@ -154,8 +155,8 @@ def best_for_all(users: Sequence[User], level: Floats) -> Optimum:
     """Find the private mechanism for several users with the least sum of losses; outputs are their guesses.
 
     The digits of output number z are the guesses, one for each user. If the bound is above the sum of
-    `best_mechanism(user, level).value` over the users, no mechanism is best for all of them, however they
-    remap its outputs (Chatzikokolakis 2013, Theorem 9).
+    `best_mechanism(user, level).value` over the users, no mechanism is best for all of them with any remaps
+    (Chatzikokolakis 2013, Theorem 9).
     """
     cost = np.zeros((len(level), 1))
     for user in users:
@@ -185,8 +186,8 @@ def dual_bound(cost: Floats, level: Floats, multipliers: Floats) -> float:
     """
     if np.any(multipliers < 0):
         raise ValueError("a multiplier is negative: only multipliers >= 0 prove a bound")
-    added = np.einsum("xy,xyz->xz", np.exp(-level), multipliers)
-    return float(np.min(cost + added - multipliers.sum(axis=0), axis=1).sum())
+    weighted = np.einsum("xy,xyz->xz", np.exp(-level), multipliers)
+    return float(np.min(cost + weighted - multipliers.sum(axis=0), axis=1).sum())
 
 
 def least_maximal_error(error: Floats, level: Floats, delta: float = 0.0) -> float:
@@ -201,23 +202,25 @@ def least_maximal_error(error: Floats, level: Floats, delta: float = 0.0) -> flo
     private = _privacy_rows(level, first, second, outputs)
     rows = kron(identity(secrets), np.ones((1, outputs)), format="csr")
     mean = hstack([rows.multiply(error.ravel()), csr_array(-np.ones((secrets, 1)))])
-    above = vstack([hstack([private, csr_array((private.shape[0], 1))]), mean])
-    rows, limit = hstack([rows, csr_array((secrets, 1))]), np.zeros(above.shape[0])
+    constraints = vstack([hstack([private, csr_array((private.shape[0], 1))]), mean])
+    rows, limit = hstack([rows, csr_array((secrets, 1))]), np.zeros(constraints.shape[0])
     if delta:
         slacks = private.shape[0]
-        shrunk = np.repeat(np.exp(-level[first, second]), outputs)
-        slack = vstack([-coo_array((shrunk, (np.arange(slacks),) * 2)), csr_array((secrets, slacks))])
+        factors = np.repeat(np.exp(-level[first, second]), outputs)
+        slack = vstack([-coo_array((factors, (np.arange(slacks),) * 2)), csr_array((secrets, slacks))])
         total = kron(identity(first.size), np.ones((1, outputs)))
-        above = vstack([hstack([above, slack]), hstack([csr_array((first.size, above.shape[1])), total])])
+        constraints = vstack(
+            [hstack([constraints, slack]), hstack([csr_array((first.size, constraints.shape[1])), total])]
+        )
         limit = np.append(limit, np.full(first.size, delta))
         rows = hstack([rows, csr_array((secrets, slacks))])
-    objective = np.zeros(above.shape[1])
+    objective = np.zeros(constraints.shape[1])
     objective[secrets * outputs] = 1
-    return _solve(objective, above, limit, rows, np.ones(secrets)).value
+    return _solve(objective, constraints, limit, rows, np.ones(secrets)).value
 
 
 def _pairs(level: Floats) -> tuple[Integers, Integers]:
-    """Return all (x, x') with a constraint, those at a finite level."""
+    """Return all pairs (x, x') at a finite level, which are those with a constraint."""
     first, second = np.nonzero(np.isfinite(level) & ~np.eye(len(level), dtype=bool))
     return first, second
 
@@ -232,7 +235,10 @@ def _edges(level: Floats) -> tuple[Integers, Integers]:
 
 
 def _privacy_rows(level: Floats, first: Integers, second: Integers, outputs: int) -> csr_array:
-    """Return e^-level(x, x') K(z|x) - K(z|x') <= 0 for each pair and output; no coefficient is above 1."""
+    """Return the matrix of e^-level(x, x') K(z|x) - K(z|x') <= 0 for each pair and output.
+
+    In this form no coefficient is above 1.
+    """
     count = first.size * outputs
     z = np.arange(outputs)
     columns = [(x[:, None] * outputs + z).ravel() for x in (first, second)]
@@ -242,15 +248,19 @@ def _privacy_rows(level: Floats, first: Integers, second: Integers, outputs: int
 
 
 class _Solution(NamedTuple):
+    """The least value of a linear program, its variables, and the multipliers of the inequalities."""
+
     value: float
     x: Floats
     multipliers: Floats
 
 
-def _solve(objective: Floats, above: csr_array, limit: Floats, rows: csr_array, sums: Floats) -> _Solution:
-    """Minimise objective x over x >= 0 with above x <= limit and rows x = sums."""
+def _solve(
+    objective: Floats, constraints: csr_array, limit: Floats, rows: csr_array, sums: Floats
+) -> _Solution:
+    """Minimise objective x over x >= 0 with constraints x <= limit and rows x = sums."""
     options = {"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": _TOLERANCE}
-    solution = linprog(objective, above, limit, rows, sums, method="highs", options=options)
+    solution = linprog(objective, constraints, limit, rows, sums, method="highs", options=options)
     if not solution.success:
         raise ArithmeticError(f"the solver found no solution: {solution.message}")
     return _Solution(float(solution.fun), solution.x, solution.ineqlin.marginals)
@@ -264,9 +274,9 @@ def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> fl
 
     The minimum is over all laws on {-reach..reach}^n with P(z) <= e^(a d_inf(z, z')) P(z'). The average of a
     law over all changes of signs and order is as private and has the same loss, so one variable suffices for
-    each sorted |z|. If loss(reach + 1) is no less than the result, no noise on Z^n is better: within the box
-    none has less, and outside it the loss is larger. Measured for |z| and z^2 and n <= 7 it is the l_inf
-    Laplace law's (T.6); for other losses it may be less.
+    each sorted |z|. If loss(reach + 1) is no less than the result, no noise on Z^n is better, because outside
+    the box the loss is larger. For |z| and z^2 and n <= 7 the computed minimum is that of the l_inf Laplace
+    law (T.6); for other losses it may be smaller.
     """
     orbits = [key[::-1] for key in combinations_with_replacement(range(reach + 1), n)]
     number = {key: index for index, key in enumerate(orbits)}
@@ -277,19 +287,19 @@ def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> fl
         if neighbour != key
     }
     first, second = np.array(sorted(pairs)).T
-    # The variables are e^(a max|z_i|) P(z): all of one size, however far the box reaches.
+    # The variables are e^(a max|z_i|) P(z), which are of similar size even for a large box.
     largest = np.array([key[0] for key in orbits])
     mass = np.array([_orbit_size(key) for key in orbits]) * np.exp(-a * largest)
     costs = np.array([sum(map(loss, key)) for key in orbits], float)
-    shrunk = np.exp(-a * (1 + largest[first] - largest[second]))
+    factors = np.exp(-a * (1 + largest[first] - largest[second]))
     places = (np.tile(np.arange(first.size), 2), np.concatenate([first, second]))
-    values = np.concatenate([shrunk, -np.ones(first.size)])
+    values = np.concatenate([factors, -np.ones(first.size)])
     private = csr_array(coo_array((values, places), shape=(first.size, len(orbits))))
     return _solve(costs * mass, private, np.zeros(first.size), csr_array(mass[None, :]), np.ones(1)).value
 
 
 def _neighbours(key: tuple[int, ...], reach: int) -> set[tuple[int, ...]]:
-    """Return the orbits of the points at d_inf <= 1 from `key`: such steps make up all distances."""
+    """Return the orbits of the points at d_inf <= 1 from `key`; such steps add up to all distances."""
     choices = [[z for z in (value - 1, value, value + 1) if 0 <= z <= reach] for value in key]
     return {tuple(sorted(neighbour, reverse=True)) for neighbour in product(*choices)}
 

@@ -1,31 +1,30 @@
 """Queries on the points of a space, and how much their answers change (Chatzikokolakis 2013, section 4).
 
-Theory of operation
--------------------
-A query f from a space X to answers Y is Delta-sensitive if d_Y(f(x), f(x')) <= Delta d_X(x, x') (Definition
-4). Then an epsilon-d_Y-private mechanism after f is (Delta epsilon)-d_X-private (Fact 5). This loses nothing
-where f is *uniformly* Delta-sensitive (Definition 5): any two answers y, y' are joined by a chain of answers
-that is tight, d_Y(y, y') = the sum of d_Y over its links, and expansive, every link having points x, x' at
-its ends with d_Y = Delta d_X(x, x'). Then the converse holds too: a mechanism that is private after f is
-private on Y (Theorem 6). In general the converse fails (the counterexample of Fig. 1): a mechanism can do
-with less noise between answers that no two near points have.
+Theory of operation ------------------- A query f from a space X to answers Y is Delta-sensitive if d_Y(f(x),
+f(x')) <= Delta d_X(x, x') (Definition 4). Then an epsilon-d_Y-private mechanism after f is (Delta
+epsilon)-d_X-private (Fact 5). This bound is tight if f is *uniformly* Delta-sensitive (Definition 5): any two
+answers y, y' are joined by a chain of answers that is tight, d_Y(y, y') = the sum of d_Y over its links, and
+expansive, every link having points x, x' at its ends with d_Y = Delta d_X(x, x'). Then the converse holds,
+too: a mechanism that is private after f is private on Y (Theorem 6). In general the converse fails (the
+counterexample of Fig. 1): less noise suffices between answers that no two near points have.
 
 Why the search is finite. By Delta-sensitivity a link's nearest points are at least d_Y/Delta apart, so a link
-is expansive if they are exactly that far apart. Then y and y' have a tight expansive chain if and only if
+is expansive if this is their distance. Then y and y' have a tight expansive chain if and only if
 their shortest path along expansive links has the length d_Y(y, y'). In other words: d_Y is Delta times the
 metric that f induces on its answers (`metric.Induced`).
 
 Sums over rows. With f(x) = g(x_1) + .. + g(x_n) and L the sensitivity of g on a row's space of width V, the
 sensitivity is L under d_1, L V under the normalised d_1, n L under d_inf, and the largest |g(u) - g(v)| under
 d_h. An order statistic moves at most as far as the row that moves farthest: its sensitivity is 1 under d_inf
-and d_1, and V under the others.
+and d_1, and V under the other metrics.
 
 Rows that may be absent (`WithNull`; Chatzikokolakis 2013, section 5). Sum, average and percentile are those
-of the rows that are present, and at least one is. A row that is added or removed moves each of them by at
-most V and counts as a distance of V, so the sensitivities are those above. The average is the exception: if
-only one row is present, the average moves as far as that row. Theorems 11 to 13 say that the three are
-uniformly sensitive. On q [0..k] the average is not: 0 and q/2 are answers whose nearest databases are q
-apart. Rounded down to whole quanta it is, and a truncated geometric mechanism on q [0..k] needs that anyway.
+of the rows that are present, of which there must be at least one. Adding or removing a row moves each result
+by at most V and counts as a distance of V, so the sensitivities are those above. The average is the
+exception: if only one row is present, the average moves as far as that row. Theorems 11 to 13 state that the
+three queries are uniformly sensitive. On q [0..k] the average is not: 0 and q/2 are answers whose nearest
+databases are q apart. An average that is rounded down to whole quanta is, and a truncated geometric mechanism
+on q [0..k] needs this rounding anyway.
 """
 
 import math
@@ -50,20 +49,20 @@ from meteragent.privacy.metric import (
 from meteragent.privacy.space import Databases, Numbers, Space, WithNull, listed
 
 SEARCH_LIMIT = 1024
-"""The largest space that is searched: on a larger one a query's sensitivity must be declared."""
+"""The largest space that is searched; on a larger space a query's sensitivity must be declared."""
 
 
 @dataclass(frozen=True, init=False)
 class Query:
     """A query on a space, with a metric on its answers and its sensitivity (Definition 4).
 
-    Without a declared `sensitivity` the space is searched for the least one. A declared one is checked, on
-    all pairs where the space is small, else on the pairs that the space provides for tests.
+    Without a declared `sensitivity`, the space is searched for the least sensitivity. A declared sensitivity
+    is checked on all pairs of a small space, or on the pairs that a large space provides for tests.
 
     Raises:
         TypeError: the sensitivity is not exact.
-        ValueError: a pair of points shows a larger sensitivity, none is finite, or none is declared on a
-            space that is too large to search.
+        ValueError: a pair of points shows a larger sensitivity, no sensitivity is finite, or none is declared
+            on a space that is too large to search.
     """
 
     function: Callable[[Any], Any]
@@ -84,17 +83,17 @@ class Query:
         smallest = self._smallest(declared=sensitivity is not None)
         delta = smallest if sensitivity is None else rational("sensitivity", sensitivity)
         if delta == math.inf or exceeds(smallest, delta):
-            raise ValueError(f"no sensitivity of {delta}: two points show {smallest}")
+            raise ValueError(f"a sensitivity of {delta} does not hold: two points show {smallest}")
         object.__setattr__(self, "sensitivity", delta)
 
     def __call__(self, point: Any) -> Any:
         """Return the answer at a point.
 
         Raises:
-            ValueError: the point is not in the space, where no sensitivity is known.
+            ValueError: the point is not in the space, outside which the sensitivity is not known.
         """
         if point not in self.domain:
-            raise ValueError(f"no point of the query's space, {type(self.domain).__name__}")
+            raise ValueError(f"the point is not in the query's space, {type(self.domain).__name__}")
         return self.function(point)
 
     @property
@@ -117,7 +116,7 @@ class Query:
         paths, chain = shortest_paths(links), [start]
         while chain[-1] != end:
             answer = chain[-1]
-            # Only links on a tight way to the end: nothing is longer than the direct distance.
+            # Only links on a tight path to the end: the path must not be longer than the direct distance.
             candidates = (
                 z
                 for (y, z), d in links.items()
@@ -145,20 +144,20 @@ class Query:
         links = {(y, z): (d, self.metric(y, z)) for (y, z), d in self.induced.links.items()}
         return {link: d_y for link, (d, d_y) in links.items() if not exceeds(self.sensitivity * d, d_y)}
 
-    def _smallest(self, *, declared: bool) -> Distance:
-        """Return the least sensitivity of all points or, of a large space, of the pairs for tests."""
+    def _least_sensitivity(self, *, declared: bool) -> Distance:
+        """Return the least sensitivity on all points or, to check a declared one, on the pairs for tests."""
         points = listed(self.domain)
         if declared and (points is None or len(points) > SEARCH_LIMIT):
             return max((self._stretch(pair) for pair in self.domain.pairs()), default=Fraction(0))
         return self._stretch(self._searched())
 
-    def _stretch(self, points: Sequence[Any]) -> Distance:
+    def _least_stretch(self, points: Sequence[Any]) -> Distance:
         return domination(points, self._between_answers, self.domain.metric)
 
-    def _between_answers(self, x: Any, y: Any) -> Distance:
+    def _distance_of_answers(self, x: Any, y: Any) -> Distance:
         return self.metric(self.function(x), self.function(y))
 
-    def _searched(self) -> tuple[Any, ...]:
+    def _search_points(self) -> tuple[Any, ...]:
         points = listed(self.domain)
         if points is None or len(points) > SEARCH_LIMIT:
             raise ValueError("the space is too large to search: declare the query's sensitivity")
@@ -172,7 +171,7 @@ def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
     """Count the rows that satisfy `predicate`; under d_h the query is uniformly 1-sensitive.
 
     Raises:
-        ValueError: the rows' space is too large to search for the predicate's own sensitivity.
+        ValueError: the rows' space is too large to search for the predicate's sensitivity.
     """
     row = Query(lambda value: int(predicate(value)), domain.rows)
     spread = Fraction(len(row.answers) - 1)
@@ -188,25 +187,25 @@ def total(domain: Databases) -> Query:
     d_h, n under d_inf.
 
     Raises:
-        TypeError: the rows are no `Numbers`.
-        ValueError: the rows have no bounds but the sensitivity is their width, or may be absent but not 0.
+        TypeError: the rows are not `Numbers`.
+        ValueError: the sensitivity is the rows' width, which is infinite, or rows may be absent but not 0.
     """
     if isinstance(domain.rows, WithNull) and 0 not in domain.rows:
-        raise ValueError("an absent row adds 0 to the sum: the values of the rows must include it")
+        raise ValueError("an absent row adds 0 to the sum: the values of the rows must include 0")
     delta = _of_sum(domain, Fraction(1), domain.rows.diameter)
     return Query(lambda x: sum(_present(x)), domain, Scaled(absolute, _quantum(domain)), delta)
 
 
 def average(domain: Databases, *, rounded: bool = False) -> Query:
-    """Return the mean of the rows that are present, as a query: in quanta, or `rounded` down to whole ones.
+    """Return the mean of the rows that are present, as a query: in quanta, or `rounded` down to whole quanta.
 
-    Sensitivity: that of the sum, divided by n; so 1 under d_inf. There it is uniform for rows that are real
-    numbers (Theorem 13) but not on a lattice, where a row moves a quantum to move the mean by less than one.
-    Without absent rows it is uniform under d_1 and normalised d_1, in steps of q/n.
+    Sensitivity: that of the sum divided by n, so 1 under d_inf. Under d_inf it is uniform for rows that are
+    real numbers (Theorem 13) but not on a lattice, where a row that moves by a quantum moves the mean by
+    less. Without absent rows it is uniform under d_1 and normalised d_1, in steps of q/n.
 
     Raises:
-        TypeError: the rows are no `Numbers`.
-        ValueError: the rows have no bounds but the sensitivity is their width.
+        TypeError: the rows are not `Numbers`.
+        ValueError: the sensitivity is the rows' width, which is infinite.
     """
     metric, width = Scaled(absolute, _quantum(domain)), domain.rows.diameter
     if isinstance(domain.rows, WithNull) or rounded:
@@ -223,19 +222,20 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
 def percentile(domain: Databases, percent: Exact) -> Query:
     """Return the smallest row that is no smaller than `percent` % of the rows, as a query, in quanta.
 
-    It is the row of rank ceil(n percent / 100), n the number of rows present, and the first for 0.
+    This is the row of rank ceil(n percent / 100), where n is the number of rows present; rank 1 for 0 %.
     Sensitivity: 1 under d_1 and d_inf and the rows' width under normalised d_1, all uniform; the rows' width
     under d_h.
 
     Raises:
-        TypeError: the rows are no `Numbers`, or percent is not exact.
-        ValueError: percent is not in [0, 100], or the rows have no bounds but the sensitivity is their width.
+        TypeError: the rows are not `Numbers`, or percent is not exact.
+        ValueError: percent is not in [0, 100], or the sensitivity is the rows' width, which is infinite.
     """
     share = rational("percent", percent)
     if not 0 <= share <= 100:
         raise ValueError(f"percent must lie in [0, 100], not {share}")
 
     def row(x: Sequence[Any]) -> Any:
+        """Return the row of this rank."""
         values = sorted(_present(x))
         return values[max(1, math.ceil(len(values) * share / 100)) - 1]
 
@@ -243,9 +243,9 @@ def percentile(domain: Databases, percent: Exact) -> Query:
 
 
 def most_common(domain: Databases, k: int) -> Query:
-    """Return the k most common values of the rows, as a query; the first listed of equally common ones.
+    """Return the k most common values of the rows, as a query; of equally common values the first listed.
 
-    Its answers are frozensets, at the distance of their symmetric difference (Holohan 2014, Example 3).
+    The answers are frozensets, at the distance of their symmetric difference (Holohan 2014, Example 3).
 
     Raises:
         ValueError: there are fewer than k values, or too many databases to search for the sensitivity.
@@ -255,6 +255,7 @@ def most_common(domain: Databases, k: int) -> Query:
         raise ValueError(f"the rows need a finite domain, and k must lie in 1 .. its size, not {k}")
 
     def commonest(x: Sequence[Any]) -> frozenset[Any]:
+        """Return the k most common values."""
         return frozenset(sorted(values, key=lambda value: -list(x).count(value))[:k])
 
     return Query(commonest, domain, symmetric_difference)
@@ -263,11 +264,12 @@ def most_common(domain: Databases, k: int) -> Query:
 def in_family_c(query: Query) -> bool:
     """Return whether a query on databases of numbers is in family C (Chatzikokolakis 2013, Definition 8).
 
-    It is if its answers move by at most d_V(x[i], x'[i]) where only row i differs, and by d_V(V) for some
-    such x, x'. Its sensitivity is then d_V(V) under d_h and under the normalised d_1 (Proposition 4).
+    It is if its answers move by at most d_V(x[i], x'[i]) for all x, x' that differ only in row i, and by
+    d_V(V) for some such x, x'. Its sensitivity is then d_V(V) under d_h and under the normalised d_1
+    (Proposition 4).
 
     Raises:
-        ValueError: the domain is not one of databases, or they are too many to be listed.
+        ValueError: the domain is not a space of databases, or has too many databases to list.
     """
     domain = query.domain
     if not isinstance(domain, Databases) or (points := listed(domain)) is None:
@@ -275,11 +277,11 @@ def in_family_c(query: Query) -> bool:
     attained = False
     for x in points:
         for y in domain.neighbours(x):
-            moved = query.metric(query.function(x), query.function(y))
+            change = query.metric(query.function(x), query.function(y))
             row = max(domain.rows.metric(u, v) for u, v in zip(x, y, strict=True))
-            if moved > row:
+            if change > row:
                 return False
-            attained = attained or moved == domain.rows.diameter
+            attained = attained or change == domain.rows.diameter
     return attained
 
 
@@ -294,12 +296,12 @@ def _mean(x: Sequence[Any]) -> Fraction:
 
 
 def _of_row(domain: Databases) -> Fraction:
-    """Return the sensitivity of an answer that moves at most as far as the row that moves farthest."""
+    """Return the sensitivity of an answer that moves no farther than the row that moves farthest."""
     return _finite({"l1": Fraction(1), "linf": Fraction(1)}.get(domain.kind, domain.rows.diameter))
 
 
 def _of_sum(domain: Databases, slope: Distance, spread: Distance) -> Fraction:
-    """Return the sensitivity of a sum over rows, from that of a row and the width of a row's answers."""
+    """Return the sensitivity of a sum over rows, from a row's sensitivity and the width of its answers."""
     sensitivities = {
         "hamming": spread,
         "l1": slope,

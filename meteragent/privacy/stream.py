@@ -1,21 +1,21 @@
-"""Streams: consecutive windows, totals over them, and the way from a meter's readings to slot values.
+"""Streams: consecutive windows, totals over them, and the map from a meter's readings to slot values.
 
 Theory of operation
 -------------------
-Everything here is exact (Fraction, int) and public: no noise is drawn and no secret kept.
+Everything here is exact (Fraction, int) and public: no noise is drawn and no secret is stored.
 
-*Slot by slot.* The noise of all n slots of a window is fixed by the draws at its start, so a slot may be
-released as soon as it ends, and later readings may react to it: for each history of outputs y the noises of
-the two candidates are two fixed vectors, y - x^0(y) and y - x^1(y), at most Delta apart, and their masses
-differ by at most e^(epsilon Delta); to stop early or to see a prefix is post-processing (THEORY 3.1).
-No slot may be drawn beyond n: `overdraw_loss`.
+*Slot by slot.* The noise of all n slots of a window is fixed by the draws at its start. So a slot may be
+released as soon as it ends, and later readings may react to it: for each history of outputs y, the noises of
+the two candidates are two fixed vectors, y - x^0(y) and y - x^1(y), at most Delta apart, whose masses differ
+by a factor of at most e^(epsilon Delta). To stop early or to observe a prefix is post-processing (THEORY
+3.1). No slot may be drawn beyond n: `overdraw_loss`.
 
 *Consecutive windows.* An event that spans several blocks is charged in each: `SlidingPlan` (THEORY 3.2).
 
-*Totals.* A total can be the sum of the released slots, or a query of its own: `TotalVariance` (THEORY 3.3).
+*Totals.* A total can be the sum of the released slots, or a separate query: `TotalVariance` (THEORY 3.3).
 
-*Before the noise.* The map from readings to slot values must not stretch distances. Weighted means whose
-weights are public and sum to 1 do not: `hold_means` (time-weighted sample-and-hold, THEORY 3.7),
+*Before the noise.* The map from readings to slot values must not stretch distances. Weighted means with
+public weights that sum to 1 do not stretch them: `hold_means` (time-weighted sample-and-hold, THEORY 3.7),
 `typical_day` (THEORY 3.6). So a change that moves energy E inside one slot of length T moves d_inf by at most
 E/T: `energy_loss` (THEORY 3.5).
 
@@ -40,8 +40,8 @@ _TERMS = 40  # of e^-aR: e^-40 is below a float's last bit
 def overdraw_loss(a: Exact, extra: int) -> float:
     """Return the loss of one quantum (d_inf) if n + `extra` slots are drawn from the R of a window of n.
 
-    Up to n slots it is a. With m = n + extra the law of the noise is the sum over R >= max|z_i| of
-    P(R)/(2R+1)^m, and P(R) ~ (2R+1)^n e^(-aR): so n cancels, and the odds change most from 0 to 1, by
+    Up to n slots the loss is a. With m = n + extra the law of the noise is the sum over R >= max|z_i| of
+    P(R)/(2R+1)^m, and P(R) ~ (2R+1)^n e^(-aR). So n cancels, and the odds change most from 0 to 1, by
 
         1 + 1 / (sum over R >= 1 of e^(-aR) / (2R+1)^extra).
 
@@ -55,7 +55,7 @@ def overdraw_loss(a: Exact, extra: int) -> float:
         raise ValueError(f"the number of slots beyond the window's end must not be negative: {extra}")
     if extra == 0:
         return step
-    # Terms left out, as happens below a = 4e-5, can only make the loss larger.
+    # Omitted terms (for a below 4e-5) can only make the loss larger.
     terms = np.arange(1, math.ceil(min(_TERMS / step, 1e6)) + 2, dtype=np.float64)
     # Relative to the first term, which may underflow a float.
     logs = -step * (terms - 1) - extra * np.log((2 * terms + 1) / 3)
@@ -65,11 +65,11 @@ def overdraw_loss(a: Exact, extra: int) -> float:
 
 @dataclass(frozen=True, init=False)
 class SlidingPlan:
-    """Blocks of `block` slots, each a window of its own, so that any `span` consecutive slots cost `epsilon`.
+    """Blocks of `block` slots, each a separate window, so that any `span` consecutive slots cost `epsilon`.
 
-    Two streams that differ by at most d, and only within `span` consecutive slots, have a loss of at most
-    epsilon d between them: they differ in at most c = ceil((span-1)/block) + 1 blocks, and each is released
-    at epsilon/c (THEORY 3.2). `span` counts slots; clock time as long as w slots touches w + 1 of them.
+    The loss between two streams that differ by at most d, and only within `span` consecutive slots, is at
+    most epsilon d: they differ in at most c = ceil((span-1)/block) + 1 blocks, and each block is released at
+    epsilon/c (THEORY 3.2). `span` counts slots; an interval as long as w slots touches up to w + 1 slots.
 
     Raises:
         TypeError: epsilon is not exact.  ValueError: a parameter is not above zero.
@@ -88,7 +88,7 @@ class SlidingPlan:
 
     @classmethod
     def best(cls, span: int, epsilon: Exact) -> Self:
-        """Return the plan with the least mean error; of equal ones that with the shortest block.
+        """Return the plan with the least mean error; of equally good plans, the one with the shortest block.
 
         The block is about sqrt(span) and the error about (sqrt(span) + 1)^2 / (2 epsilon), half of the error
         of independent noise of scale span/epsilon on each slot.
@@ -99,7 +99,7 @@ class SlidingPlan:
         )
 
     def touched(self, length: int) -> int:
-        """Return the most blocks that `length` consecutive slots can touch: ceil((length-1)/block) + 1."""
+        """Return how many blocks `length` consecutive slots touch at most: ceil((length-1)/block) + 1."""
         if length < 1:
             raise ValueError(f"an event needs at least one slot, not {length}")
         return -(-(length - 1) // self.block) + 1
@@ -117,8 +117,8 @@ class SlidingPlan:
     def event_epsilon(self, length: int) -> Fraction:
         """Return the cost of an event of `length` slots per unit of d_inf; at `span` slots it is epsilon.
 
-        `block` sets the metric, from d_1 (block 1: a slot costs 1/span of the span) to d_inf (block = span: a
-        slot costs about as much as the span).
+        `block` determines the metric, from d_1 (block = 1: a slot costs 1/span of the whole span) to d_inf
+        (block = span: a slot costs about as much as the whole span).
         """
         return self.block_epsilon * self.touched(length)
 
@@ -128,7 +128,7 @@ class TotalVariance(NamedTuple):
 
     `summed`: the sum of the released slots of one l_inf window, n(n+1)(n+2)/(3 epsilon^2).
     `independent`: the sum of slots released with independent Laplace noise n/epsilon, 2n^3/epsilon^2.
-    `query`: the total as a release of its own (of sensitivity n), charged in addition to the window,
+    `query`: the total as a separate release (of sensitivity n), charged in addition to the window,
     2n^2/epsilon^2.
     All three are epsilon d_inf-private.
     """
@@ -154,15 +154,15 @@ class TotalVariance(NamedTuple):
 class Accumulator:
     """The sum of a slot, which starts with its noise: A = z q T + S (THEORY 3.4).
 
-    All are integers in one unit: `lattice` is q T (quantum times slot length); `stored` is A, all that a
-    store holds; S is the sum of value times duration so far. The release is z + floor(S/(q T) + 1/2): exactly
-    the mechanism's release of the rounded mean, because z is an integer.
+    All are integers in one unit: `lattice` is q T (quantum times slot length); `stored` is A, the only value
+    that the store holds; S is the sum of value times duration so far. The release is z + floor(S/(q T) +
+    1/2), which is the mechanism's release of the rounded mean, because z is an integer.
 
-    A reader of the store learns A mod q T = S mod q T, because z q T is a multiple of q T (`residue`). It is
-    the part of the sum below one quantum, in the clear: sums that differ in it can be distinguished with
-    certainty. The rest, floor(S/(q T)), has the full noise. So the store is epsilon d_inf-private for sums a
-    whole number of quanta apart, and the release for all sums. A reader of the store who also sees the
-    release learns S_end - S_then to within a quantum.
+    A reader of the store learns A mod q T = S mod q T, because z q T is a multiple of q T (`residue`). This
+    residue is the part of the sum below one quantum, in the clear: sums with different residues can be
+    distinguished with certainty. The remaining part, floor(S/(q T)), has the full noise. So the store is
+    epsilon d_inf-private for sums a whole number of quanta apart, and the release for all sums. A reader of
+    the store who also sees the release learns by how much S grew after the reading, to within a quantum.
 
     Raises:
         ValueError: the lattice is not above zero.
@@ -172,7 +172,7 @@ class Accumulator:
     stored: int
 
     def __post_init__(self) -> None:
-        """Refuse a lattice without a quantum."""
+        """Check that the lattice is above zero."""
         if self.lattice < 1:
             raise ValueError(f"a quantum times a slot's length must be above zero, not {self.lattice}")
 
@@ -192,7 +192,7 @@ class Accumulator:
 
     @property
     def residue(self) -> int:
-        """A mod q T, which is S mod q T whatever the noise: a reader of the store knows it for certain."""
+        """A mod q T, which is S mod q T for any noise: a reader of the store knows it for certain."""
         return self.stored % self.lattice
 
 
@@ -200,27 +200,28 @@ def energy_loss(epsilon: Exact, energy: Exact, slot: Exact) -> Fraction:
     """Return the loss of a change that moves at most `energy` within a slot: epsilon E / T (THEORY 3.5).
 
     Units must match: epsilon in 1/W, energy in Wh, the slot's length in h. At epsilon = level/radius the loss
-    is the level where E = radius T, the energy hidden. On the lattice E/T is rounded up to a quantum.
+    is the level for E = radius T, the hidden energy. On the lattice E/T is rounded up to a quantum.
 
     Raises:
-        TypeError: a parameter is not exact.  ValueError: energy is negative, or another not above zero.
+        TypeError: a parameter is not exact.
+        ValueError: energy is negative, or another parameter is not above zero.
     """
-    moved = rational("energy", energy)
-    if moved < 0:
-        raise ValueError(f"the energy moved must not be negative: {moved}")
-    return positive("epsilon", epsilon) * moved / positive("slot", slot)
+    exact_energy = rational("energy", energy)
+    if exact_energy < 0:
+        raise ValueError(f"the energy moved must not be negative: {exact_energy}")
+    return positive("epsilon", epsilon) * exact_energy / positive("slot", slot)
 
 
 def typical_day(days: Sequence[Sequence[Exact]], bands: Sequence[Sequence[int]]) -> tuple[Fraction, ...]:
     """Return the mean over D days of each band's mean, one number for each band (THEORY 3.6).
 
-    `days` holds the slot values of each day, of 23, 24 or 25 hours; `bands` the number 0..k-1 of the band of
-    each slot. The bands are public. The weights of each result sum to 1, so it is 1-Lipschitz from sup to
-    d_inf, and a change by at most W on one day moves d_inf by at most W/D.
+    `days` has the slot values of each day, of 23, 24 or 25 hours. `bands` has the number 0..k-1 of each
+    slot's band. The bands are public. The weights of each result sum to 1, so the map is 1-Lipschitz from sup
+    to d_inf, and a change by at most W on one day moves d_inf by at most W/D.
 
     Raises:
         TypeError: a value is not exact.
-        ValueError: there is no day, days and bands do not fit, or some day lacks a band.
+        ValueError: there is no day, days and bands do not match, or a day lacks a band.
     """
     if not days or [len(day) for day in days] != [len(labels) for labels in bands]:
         raise ValueError("give at least one day, and a band for each slot of each day")
@@ -237,15 +238,16 @@ def typical_day(days: Sequence[Sequence[Exact]], bands: Sequence[Sequence[int]])
 def hold_means(times: Sequence[int], values: Sequence[Exact], edges: Sequence[int]) -> tuple[Fraction, ...]:
     """Return the exact means over slots of a curve that holds each value until the next (THEORY 3.7).
 
-    `times` increase, and the first is not after the first of `edges`, which increase and bound the slots. At
-    the same times it is 1-Lipschitz from the largest difference of values to d_inf. A meter that reports on
-    change reports at times that depend on the load: with a dead band, curves within r of each other have
-    means within `reported_radius(r, dead_band)`, because the value held is within the dead band of its curve.
-    A plain mean of the reports has no such bound.
+    `times` increase, and the first time is not after the first of `edges`, which increase and bound the
+    slots. For fixed times the map is 1-Lipschitz from the largest difference of values to d_inf. A meter that
+    reports on change reports at times that depend on the load. With a dead band, curves within r of each
+    other have means within `reported_radius(r, dead_band)`, because the held value is within the dead band of
+    its curve. A plain mean of the reports has no such bound.
 
     Raises:
-        TypeError: a value is not exact.
-        ValueError: times or edges do not increase, do not fit the values, or no value holds at the start.
+        TypeError: a value is not exact. ValueError: times or edges do not increase, times and values differ
+        in number, or no value holds at the
+            start.
     """
     if len(times) != len(values) or any(a >= b for a, b in (*pairwise(times), *pairwise(edges))):
         raise ValueError("times and edges must increase, and each time needs a value")

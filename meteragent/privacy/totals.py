@@ -2,32 +2,33 @@
 
 Theory of operation
 -------------------
-As in `accuracy`, an error is counted against the value before it was rounded to the quantum, and its rounding
-error is taken as uniform on the quantum's cell. So, with r = R + 1/2, the error of each slot of a window is
-uniform on (-r, r), in quanta, independent of the others given r; and the error of a sum of slots with weights
-w_i is r times a weighted sum of uniforms on (-1, 1):
+As in `accuracy`, errors are measured against the value before it is rounded to the quantum, and the rounding
+error is modelled as uniform on the quantum's cell. So, with r = R + 1/2, the errors of the slots of a window
+are uniform on (-r, r), in quanta, and independent given r. The error of a sum of slots with weights w_i is r
+times a weighted sum of uniforms on (-1, 1):
 
     P(|error| <= h) = sum over r of P(r) G_w(h/r),        G_w(x) = P(|w_1 u_1 + .. + w_m u_m| <= x).
 
-That is why slots of one window are uncorrelated but not independent: they share r. Windows are
+So the slots of one window are uncorrelated but not independent, because they share r. Windows are
 independent: their errors are convolved by the fast Fourier transform, on a grid whose cells hold the masses
 of a window's error. The grid ends where the mass beyond is below 1e-12 (Chernoff's bound, on the cells
 themselves), so that the mass that wraps around is negligible.
 
-Dithered, a slot's error is z + B - f (`accuracy`), and depends on the load by its f. The load that is worst
-for a total is half a quantum off in every slot: there each variance is Var z + 1/4. So r is replaced by
-sqrt(r^2 + 1/2), which has that variance. Besides, such errors lie on a lattice, whose step is at most the
-heaviest slot's quantum: half of one is added to a half width, so that at least as many points of the lattice
-lie inside as the interval is long. That this holds for every load is checked by enumeration, not proved
-(tests/privacy/test_totals_dithered.py says for which sums). For one slot, and for all slots of a window at
-once, half widths are exact. The law of a total (`law_of_total`) is that of the worst load, without the half.
+With dithering, a slot's error is z + B - f (`accuracy`), and depends on the load through its f. The worst
+load for a total is half a quantum off the lattice in every slot, where each variance is Var z + 1/4. So r is
+replaced by sqrt(r^2 + 1/2), which gives this variance. Besides, these errors lie on a lattice whose step is
+at most the heaviest slot's quantum. Half of that quantum is added to a half width, so that the number of
+lattice points inside is at least the length of the interval. That this suffices for every load is checked by
+enumeration, not proved (tests/privacy/test_totals_dithered.py lists the sums). For one slot, and for all
+slots of a window at once, half widths are exact. The law of a total (`law_of_total`) is that of the worst
+load, without the added half quantum.
 
 There are three approximations. A window's error is moved to the middle of its cell, which is 1/256 of the
-total's deviation wide, or 1/32 of the windows' root mean square deviation if that is less. Where R has many
-values, neighbours are merged into 1024 (for m = 1: 16384). G_w is that of a sum over 513 points of the
-heaviest slot. All three change the spread first, and the result is scaled to the exact deviation. The
-remaining error is below 5e-5 of a half width, and below 1e-5 for the usual coverages (measured by the tests
-against independent formulas).
+total's deviation wide, or 1/32 of the windows' root mean square deviation if that is less. If R has many
+values, neighbours are merged into about 1024 values (for m = 1: 16384). G_w is that of a sum over 513 points
+of the heaviest slot. The main effect of all three is on the spread, so the result is scaled to the exact
+deviation. The remaining error is below 5e-5 of a half width, and below 1e-5 for the usual coverages (measured
+by the tests against independent formulas).
 """
 
 import math
@@ -45,7 +46,7 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 Floats = NDArray[np.float64]
 
-_BEYOND = 1e-12  # the mass that may lie beyond the grid
+_TAIL_MASS = 1e-12  # the mass that may lie beyond the grid
 _CELLS_PER_DEVIATION = 256  # of the total
 _CELLS_PER_WINDOW = 32  # of a window's deviation
 _HALF_POINTS = 256  # of the heaviest uniform behind G_w
@@ -55,7 +56,7 @@ _FAR = 7.5  # P(|w_1 u_1 + .. + w_m u_m| > 7.5 |w|_2) < 2 e^(-7.5^2/2) = 1.3e-12
 class Part(NamedTuple):
     """A part of a total: from each of `windows` windows the sum of `slots` of its values, times `weight`.
 
-    `weight` turns the mechanism's unit into the total's, such as hours / 1000 for W into kWh.
+    `weight` converts the mechanism's unit to the total's, such as hours / 1000 for W to kWh.
     """
 
     mechanism: LInfLaplace
@@ -75,7 +76,7 @@ class Weighted(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """A kind of window in a total: pairs of a weight and the number of slots with it, the heaviest first."""
+    """A kind of window in a total: pairs of a weight and its number of slots, the largest weight first."""
 
     mechanism: LInfLaplace
     slots: tuple[tuple[float, int], ...]
@@ -98,7 +99,7 @@ class _Window(NamedTuple):
 
     @property
     def reach(self) -> float:
-        """A bound that the weighted sum of uniforms exceeds with a chance of 1.3e-12 at most."""
+        """A bound that the weighted sum of uniforms exceeds with a chance of at most 1.3e-12."""
         return min(math.fsum(count * weight for weight, count in self.slots), _FAR * math.sqrt(self.squares))
 
 
@@ -110,7 +111,7 @@ class Law(NamedTuple):
 
 
 def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
-    """Return the standard deviation of a total, as `accuracy.sd`: slots are uncorrelated (THEORY 1.2).
+    """Return the standard deviation of a total, from `accuracy.sd`: slots are uncorrelated (THEORY 1.2).
 
     Raises:
         ValueError: as `half_width_of_total`.
@@ -124,9 +125,10 @@ def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
 def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95) -> float:
     """Return the h such that the measured total lies within total +- h with probability `coverage`.
 
-    It is in the total's unit, and right to 5e-5 of itself for coverages up to 1 - 1e-9. The rounding error is
-    included as in `accuracy.half_width`, which it equals for one slot; dithered, it holds for every load.
-    Parts are independent: put the slots of one window into one part.
+    The half width is in the total's unit; its relative error is at most 5e-5 for coverages up to 1 - 1e-9.
+    The rounding error is included as in `accuracy.half_width`, which is the result for one slot. With
+    dithering, the half width holds for every load. Parts are independent: put the slots of one window into
+    one part.
 
     Raises:
         ValueError: there is no part, slots are not in 1..n, windows < 1, a weight is not above zero, or
@@ -141,14 +143,14 @@ def half_width_of_window(
 ) -> float:
     """Return the h such that with probability `coverage` all n slots of a window lie within value +- h.
 
-    It is in the unit of the quantum and includes the rounding error. Half up, all n errors are uniform on
-    (-r, r) given r, so h solves: sum over r of P(r) min(1, h/r)^n = coverage. Dithered, it is (H + 1/2) q
-    with the least H for which
+    The half width is in the unit of the quantum and includes the rounding error. With half-up rounding, all n
+    errors are uniform on (-r, r) given r, so h solves: sum over r of P(r) min(1, h/r)^n = coverage. With
+    dithering, it is (H + 1/2) q for the least H with
 
-        sum over R of P(R) g(R)^n >= coverage,   g(R) = 1, 1 - 1/(4H + 2), (2H + 1)/(2R + 1)  for R <, =, > H:
+        sum over R of P(R) g(R)^n >= coverage,   g(R) = 1, 1 - 1/(4H + 2), (2H + 1)/(2R + 1)  for R <, =, > H.
 
-    g(R) is the least chance of a slot over all loads, at half a quantum off as in `accuracy`, for every R.
-    For n = 1 both are `accuracy.half_width`.
+    Here g(R) is the least chance of a slot over all loads. As in `accuracy`, the worst load is half a quantum
+    off the lattice, for every R. For n = 1 both results are `accuracy.half_width`.
 
     Raises:
         ValueError: the coverage is not between 0 and 1.
@@ -167,7 +169,7 @@ def half_width_of_window(
 
 
 def _whole_and_half(n: int, r: Floats, probability: Floats, start: float, coverage: float) -> float:
-    """Return the first H + 1/2 from `start` on within which all n dithered slots lie, at any load."""
+    """Return the first H + 1/2 from `start` on that covers all n dithered slots, at any load."""
     h = math.ceil(start - 0.5) + 0.5
     while True:
         share = np.where(r == h, 1 - 1 / (4 * h), np.minimum(1, h / r))
@@ -208,9 +210,10 @@ def _windows(parts: Iterable[Part | Weighted]) -> Counter[_Window]:
 
 @lru_cache(maxsize=1024)
 def _half_width(windows: tuple[tuple[_Window, int], ...], coverage: float) -> float:
-    first, count = windows[0]
-    if len(windows) == count == 1 and first.is_single_slot:
-        return first.weight * accuracy.half_width(first.mechanism, coverage, first.rounding)
+    """Compute the half width of a total from a count of each kind of window."""
+    window, count = windows[0]
+    if len(windows) == count == 1 and window.is_single_slot:
+        return window.weight * accuracy.half_width(window.mechanism, coverage, window.rounding)
     law = _law(windows)
     dithered = (
         kind.weight * float(kind.mechanism.quantum) for kind, _ in windows if kind.rounding == "dithered"
@@ -220,11 +223,14 @@ def _half_width(windows: tuple[tuple[_Window, int], ...], coverage: float) -> fl
 
 @lru_cache(maxsize=32)
 def _law(windows: tuple[tuple[_Window, int], ...]) -> Law:
-    exact = math.sqrt(sum(count * _variance(window) for window, count in windows))
+    """Compute the law of a total from a count of each kind of window."""
+    exact_deviation = math.sqrt(sum(count * _variance(window) for window, count in windows))
     fineness = _CELLS_PER_WINDOW * math.sqrt(sum(count for _, count in windows))
     deviation = max(_CELLS_PER_DEVIATION, fineness)  # in cells
-    law = _convolve([(_cells(window, exact / deviation), count) for window, count in windows], deviation)
-    cell = exact / math.sqrt(2 * np.sum(law * np.arange(law.size, dtype=float) ** 2))
+    law = _convolve(
+        [(_cells(window, exact_deviation / deviation), count) for window, count in windows], deviation
+    )
+    cell = exact_deviation / math.sqrt(2 * np.sum(law * np.arange(law.size, dtype=float) ** 2))
     within = np.maximum.accumulate(2 * np.cumsum(law) - law[0])
     return Law(_freeze(cell * np.append(0, np.arange(law.size) + 0.5)), _freeze(np.append(0, within)))
 
@@ -238,7 +244,7 @@ _sd = lru_cache(maxsize=1024)(accuracy.sd)
 
 
 def _variance(window: _Window) -> float:
-    """Return the variance of a window's sum; rounding adds q^2/12 a slot, dithered q^2/4 at worst."""
+    """Return the variance of a window's sum; rounding adds q^2/12 per slot, dithering at most q^2/4."""
     noise, quantum = _sd(window.mechanism), float(window.mechanism.quantum)
     return window.squares * (noise**2 + quantum**2 / (4 if window.rounding == "dithered" else 12))
 
@@ -267,7 +273,7 @@ def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
     for s in np.minimum(np.geomspace(0.25, 16, 19) / deviation, steepest):
         moments = [2 * np.sum(law * np.cosh(s * np.arange(law.size))) - law[0] for law, _ in laws]
         log_moment = sum(count * math.log(moment) for moment, (_, count) in zip(moments, laws, strict=True))
-        reach = min(reach, (math.log(2 / _BEYOND) + log_moment) / s)
+        reach = min(reach, (math.log(2 / _TAIL_MASS) + log_moment) / s)
     return reach
 
 
@@ -290,8 +296,8 @@ def _cells(window: _Window, cell: float) -> Floats:
 def _slot_within(r: Floats, probability: Floats, h: Floats) -> Floats:
     """Return P(|error| <= h) of one slot: 1 - sum over r > h of P(r) (1 - h/r)."""
     tail, steepness = (np.append(np.cumsum(p[::-1])[::-1], 0) for p in (probability, probability / r))
-    first = np.searchsorted(r, h)
-    return np.asarray(1 - tail[first] + h * steepness[first])
+    index = np.searchsorted(r, h)
+    return np.asarray(1 - tail[index] + h * steepness[index])
 
 
 def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: Floats) -> Floats:
@@ -303,12 +309,12 @@ def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: 
 
 
 def _half_bounds(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
-    """Return the law of r = R + 1/2 in quanta, on at most about `limit` values, but for a mass of e^-40."""
+    """Return the law of r = R + 1/2 in quanta, on at most about `limit` values, except a mass of e^-40."""
     n, a = mechanism.n, float(mechanism.a)
     low = max(0.0, n - math.sqrt(80 * n)) / a
     high = (n + 40 + math.sqrt(1600 + 80 * n)) / a
-    merged = math.ceil((high - low) / limit)
-    r = np.arange(math.floor(low / merged) + 0.5, math.ceil(high / merged) + 1, dtype=np.float64) * merged
+    factor = math.ceil((high - low) / limit)
+    r = np.arange(math.floor(low / factor) + 0.5, math.ceil(high / factor) + 1, dtype=np.float64) * factor
     log_weight = n * np.log(r) - a * r
     weight = np.exp(log_weight - log_weight.max())
     return r, weight / weight.sum()
@@ -316,7 +322,7 @@ def _half_bounds(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=64)
 def _uniform_sum(shares: tuple[tuple[float, int], ...], end: float) -> tuple[Floats, Floats]:
-    """Tabulate G_w up to `end`: points x, P(|w_1 u_1 + .. + w_m u_m| <= x); the largest weight is 1."""
+    """Tabulate G_w up to `end`: points x and P(|w_1 u_1 + .. + w_m u_m| <= x); the largest weight is 1."""
     reach = math.ceil(_HALF_POINTS * end)
     size = 1 << math.ceil(math.log2(2 * reach + 2))
     spectrum = np.ones(size // 2 + 1)
@@ -329,7 +335,7 @@ def _uniform_sum(shares: tuple[tuple[float, int], ...], end: float) -> tuple[Flo
 
 
 def _uniform(weight: float, size: int) -> Floats:
-    """Return cell masses around a circle of a uniform on (-weight, weight); weight 1 spans all points."""
+    """Return the cell masses, on a circle, of a uniform on (-weight, weight); weight 1 spans all points."""
     half = weight * (_HALF_POINTS + 0.5)  # in cells
     edges = np.minimum(np.arange(_HALF_POINTS + 1) + 0.5, half)
     masses = np.diff(edges, prepend=-edges[0]) / (2 * half)

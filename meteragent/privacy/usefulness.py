@@ -1,28 +1,28 @@
-"""(alpha, delta)-usefulness, the distance of outputs from the truth, and the papers' examples in numbers.
+"""(alpha, delta)-usefulness, the distance of outputs from the true value, and the papers' numerical examples.
 
-Theory of operation
--------------------
-A mechanism is (alpha, delta)-useful if for every x the output is farther than alpha from x with a probability
-of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 5.2). For noise on R^n of density
-~ e^(-epsilon norm(z)), for any norm, the norm of the noise is Gamma(n)/epsilon, because balls grow with the
-n-th power of their radius. So alpha depends on n alone: it is ln(1/delta)/epsilon for a number, the solution
-of (1 + epsilon alpha) e^(-epsilon alpha) = delta in the plane, under d_2 as under d_1, and the same function
-for the largest error of a window under the l_inf law. A single reading's error is less
-(`accuracy.half_width`).
+Theory of operation ------------------- A mechanism is (alpha, delta)-useful if for every x the output is
+farther than alpha from x with a probability of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013,
+section 5.2). For noise on R^n of density ~ e^(-epsilon norm(z)), for any norm, the norm of the noise is
+Gamma(n)/epsilon, because the volume of a ball grows with the n-th power of its radius. So alpha depends only
+on n: it is ln(1/delta)/epsilon for a number, and the solution of (1 + epsilon alpha) e^(-epsilon alpha) =
+delta in the plane, under d_2 and under d_1. The largest error of a window under the l_inf law has the same
+alpha. A single reading's error is smaller (`accuracy.half_width`).
 
 The output of the truncated geometric on 0..k is farther than j quanta from x with probability
-e^(-a(j+1))/(1+e^-a) for each side of x with more than j points; the worst x has both sides if k >= 2(j+1).
+e^(-a(j+1))/(1+e^-a) for each side of x with more than j points. The worst x has two such sides if
+k >= 2(j+1).
 
 The examples
 ------------
 *Registration dates* (Example 1, Figure 3). The earliest of many users' dates moves by up to the whole span
-when one user's date is replaced. Noise under d_h is scaled by it and larger than the span, so the output is
-useless. Under d_1 with level epsilon at a radius of five days the noise is scaled by five days. Which metric
-is right depends on what is to be hidden: any other date, or dates within some days.
+when one user's date is replaced. Noise under d_h is proportional to the span, so the output is useless. Under
+d_1 with level epsilon at a radius of five days, the noise is proportional to five days. The right metric
+depends on the secret: any date at all, or dates within some days of each other.
 
 *Smart meters* (Fig. 4), corrected. Noise of scale 1/epsilon on each reading is epsilon |x_i - x'_i|-private
-for one reading alone. For a window of n readings that may all move it is n epsilon d_inf-private. To be
-epsilon d_inf-private, independent noise needs the scale n/epsilon; the l_inf law needs about half of that.
+for one reading alone. For a window of n readings that may all move, it is n epsilon d_inf-private. To be
+epsilon d_inf-private, independent noise needs the scale n/epsilon; the l_inf law has about half of that
+error.
 
 *Geolocation* (section 6.2). Level l within a radius r is epsilon = l/r. To retrieve everything within some
 distance of the truth, ask for a circle around the released point whose radius is larger by alpha.
@@ -50,7 +50,7 @@ from meteragent.privacy.metric import Distance, Metric
 def least_alpha(beyond: Callable[[float], float], delta: float) -> float:
     """Return the least alpha >= 0 with beyond(alpha) <= delta, where beyond(alpha) = P(d > alpha) falls to 0.
 
-    It is found by bisection, to the last bits. `PlanarLaplace.beyond` is such a function.
+    The search is a bisection to the last bits. `PlanarLaplace.beyond` is an example of `beyond`.
 
     Raises:
         ValueError: delta is not between 0 and 1.
@@ -70,8 +70,8 @@ def least_alpha(beyond: Callable[[float], float], delta: float) -> float:
 def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
     """Return alpha of noise on R^n of density ~ e^(-epsilon norm(z)): P(Gamma(n) > epsilon alpha) = delta.
 
-    It holds for any norm and is in the unit of 1/epsilon. n = 1: the Laplace mechanism on numbers; n = 2: on
-    the plane, d_2 or d_1; any n: the largest error of a window under the l_inf law.
+    The result holds for any norm and is in the unit of 1/epsilon. n = 1: the Laplace mechanism on numbers;
+    n = 2: on the plane, d_2 or d_1; any n: the largest error of a window under the l_inf law.
 
     Raises:
         TypeError: epsilon is not exact.
@@ -83,21 +83,22 @@ def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
     log_factorial = np.concatenate(([0.0], np.cumsum(np.log(i[1:]))))
 
     def beyond(x: float) -> float:
+        """Return P(Gamma(n) > x)."""
         return float(np.sum(np.exp(i * math.log(x) - x - log_factorial))) if x else 1.0
 
     return least_alpha(beyond, delta) / float(positive("epsilon", epsilon))
 
 
 def channel_alpha(channel: Channel, metric: Metric, delta: Exact) -> Distance:
-    """Return alpha of a finite mechanism, exactly: the least that no input exceeds with more than delta.
+    """Return alpha of a finite mechanism, exactly: the least that every input exceeds with at most delta.
 
     Raises:
         TypeError: delta is not exact.  ValueError: it is not in [0, 1).
     """
-    allowed = _probability(delta)
+    limit = _probability(delta)
     alpha: Distance = Fraction(0)
     for x, row in zip(channel.inputs, channel.rows, strict=True):
-        remaining = allowed
+        remaining = limit
         by_distance = sorted(((metric(x, z), i) for i, z in enumerate(channel.outputs)), reverse=True)
         for distance, i in by_distance:
             if row[i] > remaining:
@@ -113,12 +114,12 @@ def geometric_alpha(mechanism: TruncatedGeometric, delta: Exact) -> Fraction:
     Raises:
         TypeError: delta is not exact.  ValueError: it is not in [0, 1).
     """
-    allowed, a, k = _probability(delta), mechanism.noise.a, mechanism.k
-    low, high = -1, k  # in quanta: too near, and far enough
+    limit, a, k = _probability(delta), mechanism.noise.a, mechanism.k
+    low, high = -1, k  # in quanta: the smallest alpha lies above `low` and is at most `high`
     while high - low > 1:
         j = (low + high) // 2
         sides = 2 if k >= 2 * (j + 1) else 1
-        low, high = (j, high) if sides * exp(-a * (j + 1)) > allowed * (1 + exp(-a)) else (low, j)
+        low, high = (j, high) if sides * exp(-a * (j + 1)) > limit * (1 + exp(-a)) else (low, j)
     return high * mechanism.noise.quantum
 
 
@@ -137,8 +138,8 @@ def registration_dates(
 ) -> dict[str, float]:
     """Return alpha of the earliest registration date, in days (Chatzikokolakis 2013, Example 1, Figure 3).
 
-    The noise is Laplace's, under epsilon d_h, where a date may move by the whole span, and under
-    (epsilon/radius) d_1, which gives level epsilon to dates within the radius of each other. The scales are
+    The noise is Laplace's, for two promises: epsilon d_h, under which a date may move by the whole span, and
+    (epsilon/radius) d_1, with level epsilon for dates within the radius of each other. The scales are
     span/epsilon and radius/epsilon, and alpha is the scale times ln(1/delta).
 
     Raises:
@@ -146,8 +147,8 @@ def registration_dates(
         ValueError: epsilon, span or radius is not above zero, or delta is not between 0 and 1.
     """
     level = positive("epsilon", epsilon)
-    moved = {"d_h": positive("span_days", span_days), "d_1": positive("radius_days", radius_days)}
-    return {metric: norm_alpha(1, level / days, delta) for metric, days in moved.items()}
+    scales = {"d_h": positive("span_days", span_days), "d_1": positive("radius_days", radius_days)}
+    return {metric: norm_alpha(1, level / days, delta) for metric, days in scales.items()}
 
 
 class NoisySignature(NamedTuple):
@@ -166,7 +167,9 @@ class NoisySignature(NamedTuple):
 def smart_meter(
     signature: ArrayLike, epsilon: Exact, quantum: Exact, delta: float, bits: Bits | None = None
 ) -> dict[str, NoisySignature]:
-    """Release a signature (n integers, in quanta) with three noises: Chatzikokolakis 2013, Fig. 4, corrected.
+    """Release a signature (n integers, in quanta) with three kinds of noise.
+
+    This is Chatzikokolakis 2013, Fig. 4, corrected.
 
     "per reading": scale 1/epsilon, as in the figure, which is n epsilon d_inf for the window. "independent":
     scale n/epsilon, epsilon d_inf. "l_inf": the l_inf Laplace mechanism, epsilon d_inf.
@@ -180,6 +183,7 @@ def smart_meter(
     n = x.size
 
     def noisy(mechanism: Laplace | LInfLaplace, window_epsilon: Fraction) -> NoisySignature:
+        """Release the signature by a mechanism."""
         slots = mechanism.n if isinstance(mechanism, LInfLaplace) else 1
         reading = LInfLaplace(mechanism.epsilon, mechanism.quantum, slots)
         half_width = accuracy.half_width(reading, 1 - delta)
@@ -195,7 +199,7 @@ def smart_meter(
 
 
 def geolocation_alpha(level: Exact, radius: Exact, delta: float) -> float:
-    """Return by how much to enlarge a retrieval radius under planar Laplace noise of level l within r.
+    """Return the enlargement of a retrieval radius for planar Laplace noise of level l at the radius r.
 
         (1 + epsilon alpha) e^(-epsilon alpha) = delta,        epsilon = l/r
 

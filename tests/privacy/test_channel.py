@@ -261,7 +261,7 @@ def test_a_mechanism_after_a_query() -> None:
     noisy_largest = truncated_geometric(2, HALF).after(max, databases)
     assert noisy_largest.smallest_epsilon(hamming) == 1
     assert noisy_largest.smallest_epsilon(chebyshev) == HALF
-    with pytest.raises(ValueError, match="4 is no input"):
+    with pytest.raises(ValueError, match="4 is not an input"):
         truncated_geometric(3, HALF).after(sum, databases)
 
 
@@ -300,7 +300,7 @@ def test_there_is_no_posterior_of_the_impossible() -> None:
     assert channel.posterior({"a": HALF, "b": HALF}, "y") == {"a": Fraction(2, 3), "b": Fraction(1, 3)}
     with pytest.raises(ValueError, match="cannot occur"):
         channel.posterior({"a": 1}, "z")
-    with pytest.raises(ValueError, match="'x' is no output"):
+    with pytest.raises(ValueError, match="'x' is not an output"):
         channel.posterior({"a": 1}, "x")
     for bad in ({"a": HALF}, {"a": 2, "b": -1}, {"a": HALF, "c": HALF}):
         with pytest.raises(ValueError, match="sum to 1"):

@@ -1,15 +1,15 @@
-"""The exact numbers that are the probabilities of a channel: quotients of sums of c e^r, c and r rational.
+"""Exact numbers for the probabilities of a channel: quotients of sums of c e^r, with rational c and r.
 
 Theory of operation
 -------------------
 The finite mechanisms of the papers have probabilities such as 1/(m + e^epsilon) or
 (1 - e^-epsilon)/(1 + e^-epsilon): rational functions of powers of e with rational exponents. These numbers
-form a field, in which one can compute without rounding. A sum of terms c e^r is kept as its exponents and
-coefficients; a number is a quotient of two such sums. By the theorem of Lindemann and Weierstrass
-e^r1, e^r2 .. are linearly independent over the rationals where r1, r2 .. are different rationals: so a sum is
-zero exactly when all its coefficients are. The sign of any other sum is decided by certified bounds of its
-terms, with more and more bits: as the sum is not zero, finitely many suffice. So `<`, `==` and `max` are
-exact, also where a mechanism is exactly as private as it claims and two numbers are equal.
+form a field, so computation needs no rounding. A sum of terms c e^r is represented by its exponents and
+coefficients; a number is a quotient of two such sums. By the theorem of Lindemann and Weierstrass,
+e^r1, e^r2 .. are linearly independent over the rationals if r1, r2 .. are different rationals. So a sum is
+zero if and only if all its coefficients are zero. The sign of any other sum is decided by certified bounds of
+its terms, with more and more bits; as the sum is not zero, finitely many bits suffice. So `<`, `==` and `max`
+are exact, even if a mechanism is exactly as private as it claims and two numbers are equal.
 """
 
 import math
@@ -35,54 +35,54 @@ _LOG_BITS = 128  # the logarithm of a number near 1 is small
 class Number:
     """The quotient above / below of two sums, which compares exactly with numbers, Fractions and ints.
 
-    Arithmetic is + - * / with numbers, Fractions and ints; division by zero raises ZeroDivisionError, a
-    float TypeError. `float` is correct to the last bit or two. Make numbers with `number` and `exp`.
+    Arithmetic is + - * / with numbers, Fractions and ints. Division by zero raises ZeroDivisionError; a float
+    raises TypeError. `float` is correct to the last bit or two. Make numbers with `number` and `exp`.
     """
 
     above: Sum
     below: Sum
 
     def __add__(self, other: Any) -> "Number":
-        if not (theirs := _operand(other)):
+        if not (operand := _operand(other)):
             return NotImplemented
-        if not self.above or not theirs.above:
-            return self if self.above else theirs
-        if self.below == theirs.below:
-            return Number(_add(self.above, theirs.above), self.below)
-        above = _add(_multiply(self.above, theirs.below), _multiply(theirs.above, self.below))
-        return Number(above, _multiply(self.below, theirs.below))
+        if not self.above or not operand.above:
+            return self if self.above else operand
+        if self.below == operand.below:
+            return Number(_add(self.above, operand.above), self.below)
+        above = _add(_multiply(self.above, operand.below), _multiply(operand.above, self.below))
+        return Number(above, _multiply(self.below, operand.below))
 
     def __mul__(self, other: Any) -> "Number":
-        if not (theirs := _operand(other)):
+        if not (operand := _operand(other)):
             return NotImplemented
-        return Number(_multiply(self.above, theirs.above), _multiply(self.below, theirs.below))
+        return Number(_multiply(self.above, operand.above), _multiply(self.below, operand.below))
 
     def __truediv__(self, other: Any) -> "Number":
-        if not (theirs := _operand(other)):
+        if not (operand := _operand(other)):
             return NotImplemented
-        return _divide(_multiply(self.above, theirs.below), _multiply(self.below, theirs.above))
+        return _divide(_multiply(self.above, operand.below), _multiply(self.below, operand.above))
 
     def __neg__(self) -> "Number":
         return Number({r: -c for r, c in self.above.items()}, self.below)
 
     def __sub__(self, other: Any) -> "Number":
-        return self + -theirs if (theirs := _operand(other)) else NotImplemented
+        return self + -operand if (operand := _operand(other)) else NotImplemented
 
     def __rsub__(self, other: Any) -> "Number":
         return (-self).__add__(other)
 
     def __rtruediv__(self, other: Any) -> "Number":
-        return theirs / self if (theirs := _operand(other)) else NotImplemented
+        return operand / self if (operand := _operand(other)) else NotImplemented
 
     __radd__, __rmul__ = __add__, __mul__
 
     def __eq__(self, other: object) -> bool:
-        return not (self + -theirs).above if (theirs := _operand(other)) else NotImplemented
+        return not (self + -operand).above if (operand := _operand(other)) else NotImplemented
 
     def __lt__(self, other: Any) -> bool:
-        if not (theirs := _operand(other)):
+        if not (operand := _operand(other)):
             return NotImplemented
-        return (self + -theirs).sign < 0
+        return (self + -operand).sign < 0
 
     __hash__ = None  # type: ignore[assignment]  # equal numbers may be written as different quotients
 
@@ -92,7 +92,7 @@ class Number:
         return _sign(self.above) * _sign(self.below)
 
     def bounds(self, bits: int) -> tuple[Fraction, Fraction]:
-        """Return rational numbers below and above (or at) this one, at most 2^-bits of its size apart."""
+        """Return rational bounds of this number, at most 2^-bits of its size apart."""
         if not self.above:
             return _ZERO, _ZERO
         k = bits + 8
@@ -133,7 +133,7 @@ def number(name: str, value: Any) -> Number:
     """Convert `value`, a Number or an exact value, to a Number; errors call it `name`.
 
     Raises:
-        TypeError: it is neither.  ValueError: it is a string that is no finite number.
+        TypeError: it is neither.  ValueError: it is a string that is not a finite number.
     """
     return value if isinstance(value, Number) else Number(_constant(rational(name, value)), _ONE)
 
@@ -142,7 +142,7 @@ def exp(exponent: Exact) -> Number:
     """Return e^exponent, exactly.
 
     Raises:
-        TypeError: the exponent is not exact.  ValueError: it is a string that is no finite number.
+        TypeError: the exponent is not exact.  ValueError: it is a string that is not a finite number.
     """
     return Number({rational("exponent", exponent): Fraction(1)}, _ONE)
 
@@ -160,7 +160,7 @@ def _constant(c: Fraction) -> Sum:
 
 
 def _divide(above: Sum, below: Sum) -> Number:
-    """Divide two sums; a single term below is divided out, so that most numbers have the denominator 1."""
+    """Divide two sums; a denominator of one term is divided out, so that most numbers have denominator 1."""
     if not below:
         raise ZeroDivisionError("division by the number zero")
     if len(below) > 1:
@@ -190,7 +190,7 @@ def _multiply(left: Sum, right: Sum) -> Sum:
 
 
 def _sign(terms: Sum) -> int:
-    """Return -1, 0 or 1: at once if all coefficients have one sign, else by closer and closer bounds."""
+    """Return -1, 0 or 1: at once if all coefficients have the same sign, otherwise by ever closer bounds."""
     signs = {c.numerator > 0 for c in terms.values()}
     if len(signs) < 2:
         return sum(1 if positive else -1 for positive in signs)
@@ -203,7 +203,7 @@ def _sign(terms: Sum) -> int:
 
 
 def _enclosure(terms: Sum, k: int) -> tuple[int, int, int]:
-    """Return lo, hi and scale: the sum, over its greatest power of e, is between lo/scale and hi/scale."""
+    """Return lo, hi and scale: the sum divided by its largest power of e lies in [lo/scale, hi/scale]."""
     top, scale = max(terms), math.lcm(*(c.denominator for c in terms.values()))
     lo = hi = 0
     for r, c in terms.items():
@@ -220,7 +220,7 @@ def _falling_power(exponent: Fraction, k: int) -> tuple[int, int]:
 
 
 def _power_of_e(exponent: Fraction, k: int) -> tuple[Fraction, Fraction]:
-    """Return bounds of e^exponent that are a few times 2^-k of it apart."""
+    """Return bounds of e^exponent, whose relative distance is a few times 2^-k."""
     size = abs(exponent)
     k += 2 * -(-size.numerator // size.denominator)  # e^-size > 2^-2size
     low, high = _falling_power(size, k)

@@ -1,22 +1,23 @@
-"""Family C: queries whose ordinary noise already gives a stronger promise.
+"""Family C: queries for which the usual noise already gives a stronger promise.
 
 Theory of operation
 -------------------
 A query f has sensitivity Delta_d, the least c with |f(x) - f(x')| <= c d(x, x'), and Laplace noise of scale
 Delta_d/epsilon on its answers is epsilon-d-private (Chatzikokolakis 2013, Definition 4, Fact 5, Fact 7).
-Let d' <= d, as the normalised d_1 is below d_h: epsilon-d'-privacy promises more (Proposition 1), and in
-general asks for more noise, as Delta_d' >= Delta_d. For the queries with Delta_d' = Delta_d it does not:
-the noise that gives epsilon-d-privacy is already epsilon-d'-private. These are the family C of d and d'.
+Let d' <= d; for example, the normalised d_1 is below d_h. Epsilon-d'-privacy is a stronger promise
+(Proposition 1), and in general needs more noise, because Delta_d' >= Delta_d. For queries with Delta_d' =
+Delta_d it does not: the noise that gives epsilon-d-privacy is already epsilon-d'-private. These queries are
+the family C of d and d'.
 
-That is what Propositions 4 and 5 are about; the form here, for any two metrics, and its converse are ours.
+Propositions 4 and 5 treat special cases; the form here, for any two metrics, and its converse are ours.
 The converse: the loss of Laplace noise between answers y and y' is epsilon |y - y'|/Delta_d, and it is
 attained. So if Delta_d' > Delta_d, some x, x' have a loss above epsilon d'(x, x'). The same noise gives
-the stronger notion for the queries of C and for no others. Discrete Laplace and the truncated geometric
-mechanism attain the same loss on their lattice, so it holds for them too.
+the stronger notion for the queries of C only. Discrete Laplace and the truncated geometric mechanism attain
+the same loss on their lattice, so the converse holds for them, too.
 
-With rows in a set V of numbers of width w, for n rows: sum and average are in C for d_h and d_1/w. So are
-minimum, maximum and percentiles, and these also for d_h and d_inf/w, in which sum and average are not for
-n > 1. A count of the rows above a threshold is in C only where its two kinds of rows are w apart.
+With n rows in a set V of numbers of width w, sum and average are in C for d_h and d_1/w. So are minimum,
+maximum and percentiles; these are also in C for d_h and d_inf/w, but sum and average are not if n > 1. A
+count of the rows above a threshold is in C only if its two kinds of rows are w apart.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -38,7 +39,7 @@ def same_noise(
     if domination(points, stronger, metric) > 1:
         raise ValueError("the metric of the stronger promise must nowhere exceed the other metric")
 
-    def apart(x: Any, y: Any) -> Any:
+    def change(x: Any, y: Any) -> Any:
         return absolute(query(x), query(y))
 
-    return domination(points, apart, stronger) == domination(points, apart, metric)
+    return domination(points, change, stronger) == domination(points, change, metric)

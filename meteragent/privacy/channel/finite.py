@@ -1,17 +1,17 @@
-"""Finite mechanisms as stochastic matrices, and exact answers to whether they keep a promise.
+"""Finite mechanisms as stochastic matrices, and exact checks of their promises.
 
 Theory of operation
 -------------------
 A mechanism with finitely many inputs and outputs is a stochastic matrix (a channel). It is d-private if
 P(z|x) <= e^d(x, x') P(z|x') for every output z and any inputs x, x' (Chatzikokolakis 2013, Definition 1);
-for events it follows by summing. The smallest delta for a pair of inputs at a given e^epsilon is the largest
-P(A|x) - e^epsilon P(A|x') over the events A. The event of all z with a positive difference attains it, which
-gives the hockey-stick formula:
+for events the bound follows by summing. The smallest delta for a pair of inputs at a given e^epsilon is the
+largest P(A|x) - e^epsilon P(A|x') over the events A. The event of all z with a positive difference attains
+this maximum, which gives the hockey-stick formula:
 
     delta = sum over z of max(0, P(z|x) - e^epsilon P(z|x')).
 
-Probabilities are exact numbers (`meteragent.privacy.channel.exponential`), so every answer here is exact,
-also for a mechanism whose odds equal its bound.
+Probabilities are exact numbers (`meteragent.privacy.channel.exponential`), so every result is exact, even for
+a mechanism whose odds equal its bound.
 """
 
 import math
@@ -35,7 +35,7 @@ _Row = tuple[Number, ...]
 
 @dataclass(frozen=True, init=False)
 class Channel:
-    """A stochastic matrix: `rows[i][j]` is the probability of outputs[j] where inputs[i] is released.
+    """A stochastic matrix: `rows[i][j]` is the probability of outputs[j] when inputs[i] is released.
 
     Entries are exact: Fractions, ints, strings, Decimals, or numbers made with `exp`, such as
     1 / (1 + exp("1/2")). Each row must sum to 1 exactly; `Channel.of_weights` normalises rows.
@@ -64,13 +64,11 @@ class Channel:
             raise ValueError(f"a row for each of {len(self.inputs)} inputs has {len(self.outputs)} entries")
         for x, row in zip(self.inputs, matrix, strict=True):
             if any(entry.sign < 0 for entry in row) or sum(row) != 1:
-                raise ValueError(
-                    f"the row of {x!r} is no distribution: entries >= 0 that sum to 1 are needed"
-                )
+                raise ValueError(f"the row of {x!r} is not a distribution: entries must be >= 0 and sum to 1")
 
     @classmethod
     def _make(cls, inputs: Iterable[Point], outputs: Iterable[Point], rows: Iterable[_Row]) -> "Channel":
-        """Make a channel of rows that are laws, unchecked; inputs may share a row object (see `_nearest`)."""
+        """Make a channel from rows without checking them; inputs may share a row object (see `_nearest`)."""
         channel = object.__new__(cls)
         object.__setattr__(channel, "inputs", _distinct("inputs", inputs))
         object.__setattr__(channel, "outputs", tuple(outputs))
@@ -86,43 +84,44 @@ class Channel:
     ) -> "Channel":
         """Make the channel whose probabilities are proportional to weight(x, z) in each row.
 
-        With weights exp(-score(x, z)) it is the exponential mechanism on finite sets.
+        With weights exp(-score(x, z)) this is the exponential mechanism on finite sets.
 
         Raises:
-            TypeError: a weight is not exact.  ValueError: one is below zero, or all of a row are zero.
+            TypeError: a weight is not exact.
+            ValueError: a weight is below zero, or all weights of a row are zero.
         """
         columns, rows = tuple(outputs), []
         for x in (points := tuple(inputs)):
             row = [number("a weight", weight(x, z)) for z in columns]
             if (total := _total(row)).sign <= 0:
-                raise ValueError(f"the weights of {x!r} sum to {float(total)}: above zero is needed")
+                raise ValueError(f"the weights of {x!r} sum to {float(total)}: the sum must be above zero")
             rows.append([entry / total for entry in row])
         return cls(points, columns, rows)
 
     # Rows, columns, Bayes' rule -------------------------------------------------------------------
 
     def row(self, x: Point) -> _Row:
-        """Return the law of the outputs where x is released.
+        """Return the law of the outputs when x is released.
 
         Raises:
-            ValueError: x is no input.
+            ValueError: x is not an input.
         """
         return self.rows[_index(self.inputs, x, "input")]
 
     def column(self, output: Point) -> tuple[Number, ...]:
-        """Return the probability of an output, input by input.
+        """Return the probability of an output for each input.
 
         Raises:
-            ValueError: it is no output.
+            ValueError: the point is not an output.
         """
         j = _index(self.outputs, output, "output")
         return tuple(row[j] for row in self.rows)
 
     def likelihood(self, event: Iterable[Point]) -> tuple[Number, ...]:
-        """Return the probability of an event, input by input: the sum of its outputs' columns.
+        """Return the probability of an event for each input: the sum of its outputs' columns.
 
         Raises:
-            ValueError: it is empty, or contains a point that is no output.
+            ValueError: the event is empty, or contains a point that is not an output.
         """
         columns = [self.column(output) for output in dict.fromkeys(event)]
         if not columns:
@@ -130,19 +129,19 @@ class Channel:
         return tuple(map(_total, zip(*columns, strict=True)))
 
     def probability(self, event: Iterable[Point], x: Point) -> Number:
-        """Return P(event | x); points of the event that are no outputs count as 0.
+        """Return P(event | x); points of the event that are not outputs have probability 0.
 
         Raises:
-            ValueError: x is no input.
+            ValueError: x is not an input.
         """
         members = frozenset(event)
         return _total(p for z, p in zip(self.outputs, self.row(x), strict=True) if z in members)
 
     def marginal(self, prior: Distribution) -> dict[Point, Number]:
-        """Return the law of the outputs where the input follows `prior`.
+        """Return the law of the outputs if the input follows `prior`.
 
         Raises:
-            TypeError: a probability is not exact.  ValueError: `prior` is no distribution on the inputs.
+            TypeError: a probability is not exact.  ValueError: `prior` is not a distribution on the inputs.
         """
         weights = self._weights(prior)
         return {
@@ -153,13 +152,13 @@ class Channel:
     def posterior(self, prior: Distribution, *event: Point) -> dict[Point, Number]:
         """Return the law of the input given an event, by Bayes' rule, for an adversary with this prior.
 
-        The event is one output, or several of which the adversary only knows that one was released
+        The event is one output, or several outputs if the adversary only knows that one of them was released
         (Chatzikokolakis 2013, section 2).
 
         Raises:
             TypeError: a probability is not exact.
-            ValueError: `prior` is no distribution on the inputs, or the event contains a point that is no
-                output, or has probability 0.
+            ValueError: `prior` is not a distribution on the inputs, or the event contains a point that is not
+                an output, or has probability 0.
         """
         joint = [w * p for w, p in zip(self._weights(prior), self.likelihood(event), strict=True)]
         if not (total := _total(joint)).sign:
@@ -177,8 +176,9 @@ class Channel:
     def is_private(self, epsilon: Exact, metric: Metric) -> bool:
         """Return whether the channel is epsilon-d-private (Chatzikokolakis 2013, Definition 1).
 
-        That is P(z|x) <= e^(epsilon d(x, x')) P(z|x') for all z, x, x'. Pairs at an infinite distance are not
-        constrained. The result is exact for the metric's distances; a float counts as the number it holds.
+        This means P(z|x) <= e^(epsilon d(x, x')) P(z|x') for all z, x, x'. Pairs at an infinite distance are
+        not constrained. The result is exact for the metric's distances; a float counts as the number it
+        holds.
 
         Raises:
             TypeError: epsilon is not exact.  ValueError: epsilon or a distance is below zero.
@@ -194,8 +194,8 @@ class Channel:
     def smallest_epsilon(self, metric: Metric) -> float:
         """Return the smallest epsilon for which the channel is epsilon-d-private; math.inf if there is none.
 
-        It is the largest ln(P(z|x)/P(z|x')) / d(x, x'), as a float, correct to its last bits; `is_private`
-        decides exactly.
+        The result is the largest ln(P(z|x)/P(z|x')) / d(x, x'), as a float, correct to its last bits. For an
+        exact decision use `is_private`.
 
         Raises:
             ValueError: a distance is below zero.
@@ -210,17 +210,18 @@ class Channel:
         return smallest
 
     def largest_odds(self, x: Point, other: Point) -> Number | None:
-        """Return the largest P(z|x)/P(z|other) over the outputs, at least 1; None where it is infinite.
+        """Return the largest P(z|x)/P(z|other) over the outputs, at least 1; None if it is infinite.
 
         Raises:
-            ValueError: a point is no input.
+            ValueError: a point is not an input.
         """
         return _largest_odds(self.row(x), self.row(other))
 
     def _nearest(self, metric: Metric) -> Iterable[tuple[_Row, _Row, Fraction]]:
         """Return all pairs of different rows, in both orders, with the least distance between their inputs.
 
-        After a query many inputs share a row; the constraint of the nearest two implies those of the others.
+        After a query many inputs share a row. Of all inputs with these two rows, the constraint of the
+        nearest pair implies the constraints of the other pairs.
         """
         nearest: dict[tuple[int, int], tuple[_Row, _Row, Fraction]] = {}
         for (x, row), (other, law) in permutations(zip(self.inputs, self.rows, strict=True), 2):
@@ -239,7 +240,7 @@ class Channel:
         odds is e^epsilon: exp("1/2"), or Fraction(3) for epsilon = ln 3 (Holohan 2014, Definitions 1, 2).
 
         Raises:
-            TypeError: odds is not exact.  ValueError: it is below 1, or a point is no input.
+            TypeError: odds is not exact.  ValueError: odds is below 1, or a point is not an input.
         """
         factor = _odds(odds)
         differences = (p - factor * q for p, q in zip(self.row(x), self.row(other), strict=True))
@@ -250,11 +251,11 @@ class Channel:
     ) -> Number:
         """Return the largest P(A|x) - odds P(A|other) over `events`, at least 0.
 
-        On an algebra that separates all outputs, such as `all_events(outputs)`, it equals `hockey_stick`
-        (Holohan 2014, Theorem 3); on fewer events it may be less.
+        On an algebra that separates all outputs, such as `all_events(outputs)`, the result equals
+        `hockey_stick` (Holohan 2014, Theorem 3); on fewer events it may be less.
 
         Raises:
-            TypeError: odds is not exact.  ValueError: it is below 1, or a point is no input.
+            TypeError: odds is not exact.  ValueError: odds is below 1, or a point is not an input.
         """
         factor = _odds(odds)
         differences = (
@@ -266,28 +267,28 @@ class Channel:
         """Return `delta_on` all events: the definition itself, in time 2^outputs.
 
         Raises:
-            TypeError: odds is not exact.  ValueError: it is below 1, or there are more than 20 outputs.
+            TypeError: odds is not exact.  ValueError: odds is below 1, or there are more than 20 outputs.
         """
         return self.delta_on(all_events(self.outputs), x, other, odds)
 
     def smallest_delta(self, odds: Number | Exact, pairs: Iterable[tuple[Any, Any]] | None = None) -> Number:
         """Return the smallest delta for which the channel is (ln odds, delta)-private between `pairs`.
 
-        `pairs` are the neighbours, in both orders where both are to be protected; the default is all pairs.
+        `pairs` are the neighbours, in both orders if both are to be protected; the default is all pairs.
 
         Raises:
-            TypeError: odds is not exact.  ValueError: it is below 1, or a point is no input.
+            TypeError: odds is not exact.  ValueError: odds is below 1, or a point is not an input.
         """
-        chosen = permutations(self.inputs, 2) if pairs is None else pairs
-        return _largest(self.hockey_stick(x, other, odds) for x, other in chosen)
+        neighbours = permutations(self.inputs, 2) if pairs is None else pairs
+        return _largest(self.hockey_stick(x, y, odds) for x, y in neighbours)
 
-    # Made of others -------------------------------------------------------------------------------
+    # Combinations of channels ---------------------------------------------------------------------
 
     def then(self, other: "Channel") -> "Channel":
-        """Compose with `other`, which takes this channel's outputs: post-processing, the product of matrices.
+        """Apply `other` to this channel's outputs: post-processing, the product of the matrices.
 
         Raises:
-            ValueError: an output of this channel is no input of the other.
+            ValueError: an output of this channel is not an input of the other.
         """
         columns = list(zip(*(other.row(z) for z in self.outputs), strict=True))
         rows = (
@@ -297,10 +298,10 @@ class Channel:
         return Channel._make(self.inputs, other.outputs, rows)
 
     def after(self, query: Callable[[Any], Point], points: Iterable[Point]) -> "Channel":
-        """Apply this channel to the answers of a query: inputs are `points`, and x is released as query(x).
+        """Apply this channel to the answers of a query: the inputs are `points`, and query(x) is released.
 
         Raises:
-            ValueError: an answer is no input of this channel.
+            ValueError: an answer is not an input of this channel.
         """
         inputs = tuple(points)
         return Channel._make(inputs, self.outputs, (self.row(query(x)) for x in inputs))
@@ -314,7 +315,7 @@ class Channel:
         """Combine independent channels on the same input: levels add (Pauwels 2016, Proposition 3).
 
         Raises:
-            ValueError: an input of this channel is no input of the other.
+            ValueError: an input of this channel is not an input of the other.
         """
         return self.times(other).after(lambda x: (x, x), self.inputs)
 
@@ -322,7 +323,7 @@ class Channel:
 def _distinct(name: str, points: Iterable[Point]) -> tuple[Point, ...]:
     listed = tuple(points)
     if not listed or len(set(listed)) < len(listed):
-        raise ValueError(f"{name} must be at least one, each named once, not {listed!r}")
+        raise ValueError(f"give at least one of the {name}, and each only once, not {listed!r}")
     return listed
 
 
@@ -330,7 +331,7 @@ def _index(points: tuple[Point, ...], point: Point, name: str) -> int:
     try:
         return points.index(point)
     except ValueError:
-        raise ValueError(f"{point!r} is no {name} of this channel: {points!r} are") from None
+        raise ValueError(f"{point!r} is not an {name} of this channel, which has {points!r}") from None
 
 
 def _total(numbers: Iterable[Number]) -> Number:
@@ -338,7 +339,7 @@ def _total(numbers: Iterable[Number]) -> Number:
 
 
 def _largest(numbers: Iterable[Number]) -> Number:
-    """Return the largest, at least zero."""
+    """Return the largest number, at least zero."""
     return max(chain([_ZERO], numbers))
 
 
@@ -350,7 +351,7 @@ def _odds(odds: Number | Exact) -> Number:
 
 
 def _distance(metric: Metric, x: Point, other: Point) -> Fraction | None:
-    """Return the distance, or None where it is infinite."""
+    """Return the distance; None if it is infinite."""
     distance = metric(x, other)
     if not distance >= 0:
         raise ValueError(f"the distance of {x!r} and {other!r} must be at least 0, not {distance}")
@@ -358,6 +359,7 @@ def _distance(metric: Metric, x: Point, other: Point) -> Fraction | None:
 
 
 def _largest_odds(row: _Row, law: _Row) -> Number | None:
+    """Return the largest ratio of the entries of two rows; None if it is infinite."""
     ratios = []
     for p, q in zip(row, law, strict=True):
         if p.sign and not q.sign:

@@ -4,15 +4,16 @@ Chatzikokolakis 2013, Definition 6: a Laplace mechanism on points Y has the law
 
     P(z | y) = lambda(z) e^(-epsilon d(y, z)),        lambda >= 0 on Y,
 
-with one lambda for all y, so that no constant of a row enters the odds and it is epsilon d-private (Fact 7).
-The exponential mechanism normalises each row by itself, and may lose twice as much.
+with the same lambda for all y. So no constant of a row enters the odds, and the mechanism is epsilon
+d-private (Fact 7). The exponential mechanism normalises each row separately, and may have twice the loss.
 
 There is at most one lambda. The rows must sum to 1: M lambda = 1 with M(y, z) = e^(-epsilon d(y, z)). In det
-M the identity permutation has the product e^0 = 1, and every other one a power of e below that, since d(y, z)
-> 0 for y != z. So the coefficient of e^0 is 1, and by the theorem of Lindemann and Weierstrass det M is not
-zero where distances and epsilon are rational. By Cramer's rule lambda(z) = det M_z / det M, with column z of
-M replaced by ones: quotients of sums of powers of e, whose signs are decided exactly. The space has a Laplace
-mechanism on its own points if and only if no lambda(z) is negative; a negative one proves that there is none.
+M the identity permutation has the product e^0 = 1, and every other permutation a smaller power of e, since
+d(y, z) > 0 for y != z. So the coefficient of e^0 is 1, and by the theorem of Lindemann and Weierstrass det M
+is not zero if distances and epsilon are rational. By Cramer's rule lambda(z) = det M_z / det M, with column z
+of M replaced by ones. These are quotients of sums of powers of e, whose signs are decided exactly. The space
+has a Laplace mechanism on its points if and only if no lambda(z) is negative; a negative lambda(z) proves
+that there is none.
 """
 
 from collections.abc import Hashable, Iterable
@@ -26,16 +27,16 @@ from meteragent.privacy.exact import Exact, positive
 from meteragent.privacy.metric import Metric
 
 LARGEST = 7
-"""The largest number of points: determinants of more have too many terms (7! = 5,040)."""
+"""The largest number of points: a determinant of order 7 already has 7! = 5,040 terms."""
 
 Exponents = list[list[Fraction]]
-"""A matrix of powers of e, by their exponents."""
+"""A matrix of powers of e, as their exponents."""
 
 
 class NoLaplaceMechanism(ValueError):
-    """The error that a finite metric space has no Laplace mechanism on its own points.
+    """The error that a finite metric space has no Laplace mechanism on its points.
 
-    `densities` is the only solution of the equations; at least one of them is negative.
+    `densities` is the only solution of the equations; at least one density is negative.
     """
 
     def __init__(self, densities: dict[Any, Number]) -> None:
@@ -49,8 +50,8 @@ def laplace_densities(points: Iterable[Hashable], metric: Metric, epsilon: Exact
 
     Raises:
         TypeError: epsilon is not exact.
-        ValueError: epsilon is not above zero, there are no points or more than 7, one occurs twice, or two
-            are not at a positive finite distance.
+        ValueError: epsilon is not above zero, there are no points or more than 7, a point occurs twice, or
+            two points are not at a positive finite distance.
     """
     level, listed = positive("epsilon", epsilon), tuple(points)
     if not 0 < len(listed) <= LARGEST or len(set(listed)) < len(listed):
@@ -68,7 +69,7 @@ def laplace_channel(points: Iterable[Hashable], metric: Metric, epsilon: Exact) 
     """Return the Laplace mechanism of a finite metric space as an exact channel, which is epsilon d-private.
 
     Raises:
-        NoLaplaceMechanism: these points have none.
+        NoLaplaceMechanism: the points have no such mechanism.
         TypeError, ValueError: as `laplace_densities`.
     """
     densities = laplace_densities(points, metric, epsilon)

@@ -1,9 +1,9 @@
 """Events, and the algebras that they generate (Holohan, Leith, Mason 2014, section 2 and Theorem 3).
 
 An algebra contains the whole set, complements and finite unions. Theorem 3: a bound P(A|x) <= e^epsilon
-P(A|x') + delta that holds on an algebra holds on the sigma-algebra that it generates. An algebra is needed:
-half-lines, or cylinders over some of the coordinates, generate all events of a line or of a product, yet all
-of them may keep the bound while a union of them breaks it (THEORY 6).
+P(A|x') + delta that holds on an algebra holds on the sigma-algebra that the algebra generates. A generating
+set alone does not suffice: half-lines, or cylinders over some of the coordinates, generate all events of a
+line or of a product, but all of them may satisfy the bound while a union of them violates it (THEORY 6).
 """
 
 from collections import defaultdict
@@ -46,8 +46,8 @@ Rectangle = tuple[Event, Event]
 def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
     """Return rectangles with the same union whose second sides are disjoint (Holohan 2014, Lemma 1).
 
-    For each set I of indices: the union of A_i, i in I, times the points that are in B_i for i in I and in no
-    other B_i. Rectangles with an empty side are left out.
+    For each set I of indices, the rectangle is the union of A_i, i in I, times the points that are in B_i for
+    i in I and in no other B_i. Rectangles with an empty side are omitted.
 
     Raises:
         ValueError: more than 20 rectangles.
@@ -71,7 +71,7 @@ def disjoint_first(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
 
 
 def _unions(atoms: Sequence[Event]) -> tuple[Event, ...]:
-    """Return the unions of any number of atoms, also of none."""
+    """Return the unions of any number of atoms, including none."""
     if len(atoms) > _LARGEST:
         raise ValueError(f"{len(atoms)} atoms have 2^{len(atoms)} unions: at most {_LARGEST} are enumerated")
     choices = chain.from_iterable(combinations(atoms, k) for k in range(len(atoms) + 1))

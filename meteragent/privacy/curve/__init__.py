@@ -1,7 +1,8 @@
 """Load curves as finitely many numbers, and back (THEORY 4).
 
 `functionals` maps a curve to numbers, 1-Lipschitz from the sup norm to d_inf, so that a mechanism for windows
-is one for curves. `reconstruction` maps numbers to a curve. `resolution` bounds the error by their count.
+becomes a mechanism for curves. `reconstruction` maps numbers to a curve. `resolution` bounds the error for a
+given number of values.
 """
 
 from meteragent.privacy.curve.functionals import Mean, Means, Projection, block_means, hat_means

@@ -38,7 +38,7 @@ class Mean:
     pieces: tuple[Weight, ...]
 
     def __post_init__(self) -> None:
-        """Refuse pieces out of order: a negative length would make the norm too small."""
+        """Check the order of each piece: a negative length would make the norm too small."""
         for start, end, ends in self.pieces:
             if not 0 <= rational("start", start) < rational("end", end):
                 raise ValueError(f"a piece of a weight must grow in time, from 0 on: not {start} to {end}")
@@ -57,19 +57,19 @@ class Mean:
 
 def _integral(weight: Weight, curve: Curve) -> Fraction:
     """Integrate w f over one piece of w."""
-    start, end, (first, last) = weight
-    slope, total = (last - first) / (end - start), Fraction(0)
+    start, end, (w_start, w_end) = weight
+    slope, total = (w_end - w_start) / (end - start), Fraction(0)
     for low, high, (a, b) in curve.restricted(start, end):
-        u, v = first + slope * (low - start), first + slope * (high - start)
+        u, v = w_start + slope * (low - start), w_start + slope * (high - start)
         total += (high - low) * (2 * a * u + a * v + b * u + 2 * b * v) / 6
     return total
 
 
-def _absolute(length: Fraction, first: Fraction, last: Fraction) -> Fraction:
-    """Integrate |w| where w is linear from one value to another."""
-    if first * last >= 0:
-        return length * abs(first + last) / 2
-    return length * (first * first + last * last) / (2 * abs(last - first))
+def _absolute(length: Fraction, w_start: Fraction, w_end: Fraction) -> Fraction:
+    """Integrate |w| for a w that is linear between two values."""
+    if w_start * w_end >= 0:
+        return length * abs(w_start + w_end) / 2
+    return length * (w_start * w_start + w_end * w_end) / (2 * abs(w_end - w_start))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Means:
     The sensitivity is from the sup norm to d_inf (THEORY 4.1).
 
     Raises:
-        ValueError: there is no mean, one goes beyond T, or the curves' norm is not sup.
+        ValueError: there is no mean, a mean extends beyond T, or the curves' norm is not sup.
     """
 
     domain: Curves
@@ -107,7 +107,7 @@ class Means:
 
     @property
     def sensitivity(self) -> Fraction:
-        """The largest change of a number under a change of the curve by sup 1."""
+        """The largest change of a number if the curve changes by 1 in the sup norm."""
         return max(mean.norm for mean in self.means)
 
 
@@ -133,16 +133,16 @@ def hat_means(knots_s: Sequence[Exact]) -> Means:
     knots = _growing("knots_s", knots_s)
     means = []
     for i, knot in enumerate(knots):
-        before, after = knots[max(i - 1, 0)], knots[min(i + 1, len(knots) - 1)]
-        top = 2 / (after - before)
-        rising = (before, knot, (Fraction(0), top))
-        falling = (knot, after, (top, Fraction(0)))
+        previous_knot, next_knot = knots[max(i - 1, 0)], knots[min(i + 1, len(knots) - 1)]
+        top = 2 / (next_knot - previous_knot)
+        rising = (previous_knot, knot, (Fraction(0), top))
+        falling = (knot, next_knot, (top, Fraction(0)))
         means.append(Mean(tuple(piece for piece in (rising, falling) if piece[0] < piece[1])))
     return Means(Curves(knots[-1]), tuple(means))
 
 
 def _growing(name: str, times: Sequence[Exact]) -> tuple[Fraction, ...]:
-    """Return times as Fractions, if they grow from 0."""
+    """Return times as Fractions; raises ValueError unless they grow from 0."""
     exact = tuple(rational(name, t) for t in times)
     if len(exact) < 2 or exact[0] != 0 or any(t >= u for t, u in pairwise(exact)):
         raise ValueError(f"{name} must be at least two times that grow from 0")
@@ -182,10 +182,10 @@ class Projection:
 
     def image(self, law: Mapping[Curve, Any]) -> dict[tuple[Fraction, ...], Any]:
         """Project a law of finitely many curves, {curve: probability}, to the law of their values."""
-        summed: defaultdict[tuple[Fraction, ...], Any] = defaultdict(int)
+        probabilities: defaultdict[tuple[Fraction, ...], Any] = defaultdict(int)
         for curve, probability in law.items():
-            summed[self(curve)] += probability
-        return dict(summed)
+            probabilities[self(curve)] += probability
+        return dict(probabilities)
 
     @property
     def metric(self) -> Metric:
@@ -194,5 +194,5 @@ class Projection:
 
     @property
     def sensitivity(self) -> Fraction:
-        """The sensitivity, 1: no value changes by more than the sup."""
+        """The sensitivity, 1: no value changes by more than the sup norm."""
         return Fraction(1)

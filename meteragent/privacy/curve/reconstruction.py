@@ -1,12 +1,10 @@
 """Reconstruction of a curve from numbers.
 
-Theory of operation
--------------------
-A reconstruction is the sum over j of v_j b_j(t). Its Lebesgue constant, the largest sum |b_j(t)|, is the
-factor by which it may enlarge an error of the numbers. It is 1, the least, for positive functions that sum to
-1: steps, hats, Bernstein's polynomials. A cubic interpolating spline has 1.97, Chebyshev's polynomial of 33
-points 3.19 (THEORY 4.3). Bernstein's polynomials follow a kink slowly, as k^-1/2: for loads take steps or
-hats.
+Theory of operation ------------------- A reconstruction is the sum over j of v_j b_j(t). Its Lebesgue
+constant, the largest sum |b_j(t)|, is the factor by which it may enlarge an error of the numbers. The least
+constant, 1, is that of positive functions that sum to 1: steps, hats, Bernstein's polynomials. The constant
+of a cubic interpolating spline is 1.97, that of Chebyshev's polynomial of 33 points 3.19 (THEORY 4.3).
+Bernstein's polynomials approximate a kink slowly, as k^-1/2: for loads use steps or hats.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,8 +23,8 @@ def reconstruct(values: ArrayLike, edges: ArrayLike, times: ArrayLike, kind: Kin
 
     "steps" is constant within a block; "hats" is linear from the middle of a block to the middle of the next,
     and constant before the first middle and after the last; "bernstein" is the polynomial with these
-    coefficients, for blocks of equal length. If all numbers are right within h, so is the curve, up to the
-    error of the reconstruction itself.
+    coefficients, for blocks of equal length. If the error of all numbers is at most h, so is that of the
+    curve, apart from the error of the reconstruction itself.
 
     Args:
         values: shape (.., k), in the curve's unit: one curve per row.
@@ -66,14 +64,14 @@ def _hats(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
 
 
 def _bernstein(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
-    """Raise the degree by b_j = (1-s) b_j + s b_(j-1): sums of positive terms, which lose no digits."""
+    """Evaluate by raising the degree, b_j = (1-s) b_j + s b_(j-1): positive terms, so nothing cancels."""
     share = ((times - edges[0]) / (edges[-1] - edges[0])).astype(np.float64)
     basis = np.ones((1, *share.shape))
     for degree in range(1, values.shape[-1]):
-        raised = np.zeros((degree + 1, *share.shape))
-        raised[:-1] = basis * (1 - share)
-        raised[1:] += basis * share
-        basis = raised
+        next_basis = np.zeros((degree + 1, *share.shape))
+        next_basis[:-1] = basis * (1 - share)
+        next_basis[1:] += basis * share
+        basis = next_basis
     return np.tensordot(values, basis, axes=1)
 
 
@@ -85,7 +83,7 @@ _KINDS: Mapping[str, Callable[[Floats, NDArray[Any], NDArray[Any]], Floats]] = M
 def lebesgue_constant(basis: ArrayLike) -> float:
     """Return the largest sum over j of |b_j(t)|, for the functions b_j in rows, at times in columns.
 
-    It is the factor by which a reconstruction may enlarge an error of its numbers. The functions of
-    `reconstruct` are its curves for the rows of the identity matrix.
+    The constant is the factor by which a reconstruction may enlarge an error of its numbers. The functions
+    b_j of `reconstruct` are the curves that it returns for the rows of the identity matrix.
     """
     return float(np.abs(np.asarray(basis, np.float64)).sum(axis=0).max())

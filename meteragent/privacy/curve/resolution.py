@@ -1,13 +1,13 @@
-"""The number of values to release of a curve, and the limits that no number overcomes.
+"""The number of values to release for a curve, and lower limits of the error for any number.
 
 Theory of operation
 -------------------
-More numbers follow a curve more closely and are noisier: the error is at most approximation(k) + noise(k),
-with (k+1)/(2 epsilon) for the mean noise and k/epsilon for the largest (THEORY 1.2, 4.2). Choose k from
-public data, never from the private curve. No finite k serves all curves: with k points the mean error is at
-least (k+1)/(2 epsilon), whatever the mechanism (`floor.WindowFloor`: polylines carry all vectors of k numbers
-into C([0, T])), so on all of C([0, T]) it is infinite (THEORY 4.4).
-Floats are about accuracy here, never about privacy.
+More numbers approximate a curve more closely but are noisier: the error is at most approximation(k) +
+noise(k), with (k+1)/(2 epsilon) for the mean noise and k/epsilon for the largest (THEORY 1.2, 4.2). Choose k
+from public data, never from the private curve. No finite k serves all curves: with k points the mean error is
+at least (k+1)/(2 epsilon) for any mechanism (`floor.WindowFloor`: polylines embed all vectors of k numbers
+in C([0, T])), so on all of C([0, T]) it is infinite (THEORY 4.4).
+Floats affect only accuracy here, never privacy.
 """
 
 import math
@@ -46,8 +46,8 @@ class Hoelder:
 class BoundedVariation:
     """Curves whose rises and falls sum to at most `variation`: loads that are switched.
 
-    The mean distance of a block from its mean is at most half of its variation; the largest distance has no
-    bound that falls with k.
+    The mean distance of a curve from its mean over a block is at most half of the variation in the block. The
+    largest distance has no bound that falls with k.
 
     Raises:
         TypeError: the variation is not exact.  ValueError: it is not above zero.
@@ -68,12 +68,12 @@ def error_bound(
 ) -> float:
     """Return a bound of the expected error, in the mean over time, of k private block means drawn as steps.
 
-    It is c k^-alpha + (k+1)/(2 epsilon); with `largest` it bounds the expected largest error, by
+    The bound is c k^-alpha + (k+1)/(2 epsilon). With `largest` it is a bound of the expected largest error,
     c k^-alpha + k/epsilon (THEORY 4.2, for real numbers; a lattice adds its rounding error).
 
     Raises:
         TypeError: a parameter is not exact.
-        ValueError: it is not above zero, or the largest error for curves of bounded variation.
+        ValueError: a parameter is not above zero, or `largest` is set for curves of bounded variation.
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
@@ -87,17 +87,19 @@ def best_k(
 ) -> int:
     """Return the number of blocks with the least `error_bound`.
 
-    It is near (alpha c/s)^(1/(1+alpha)), s = 1/(2 epsilon) or, for the largest, 1/epsilon: sqrt(L T epsilon)
-    for Lipschitz curves, sqrt(epsilon V) for bounded variation. The bound is a worst case: on simulated
-    households the best number is 4 to 30 times smaller (THEORY 4.2), so simulate where you can.
+    The number is near (alpha c/s)^(1/(1+alpha)), s = 1/(2 epsilon) or, for the largest error, 1/epsilon:
+    sqrt(L T epsilon) for Lipschitz curves, sqrt(epsilon V) for bounded variation. The bound is a worst case:
+    on simulated households the best number is 4 to 30 times smaller (THEORY 4.2), so simulate if you can.
 
     Raises:
         As `error_bound`.
     """
     c, alpha = _approximation(curves, duration_s, largest=largest)
     per_number = (1 if largest else 0.5) / float(positive("epsilon", epsilon))
-    near = max(1, math.floor(math.pow(alpha * c / per_number, 1 / (1 + alpha))))
-    return min((near, near + 1), key=lambda k: error_bound(curves, epsilon, duration_s, k, largest=largest))
+    k_floor = max(1, math.floor(math.pow(alpha * c / per_number, 1 / (1 + alpha))))
+    return min(
+        (k_floor, k_floor + 1), key=lambda k: error_bound(curves, epsilon, duration_s, k, largest=largest)
+    )
 
 
 def _approximation(
@@ -111,8 +113,8 @@ def _approximation(
 def chance_within(epsilon: Exact, reach: Exact, k: int) -> Fraction:
     """Return the largest probability that epsilon-private noise on curves stays within `reach` at k points.
 
-    It is epsilon reach / k, at most 1. It falls to 0 as k grows: no noise on C([0, T]), whose paths are
-    bounded, is private for the sup norm, at any epsilon (THEORY 4.4).
+    The probability is epsilon reach / k, at most 1. It falls to 0 as k grows. So no noise on C([0, T]), whose
+    paths are bounded, is private for the sup norm, at any epsilon (THEORY 4.4).
 
     Raises:
         TypeError: a parameter is not exact.  ValueError: it is not above zero, or k < 1.
